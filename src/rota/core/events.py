@@ -1,0 +1,118 @@
+"""Facts that happened, as the kernel is told them. A fact about workers carries its fence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rota.core.model import JobId, JobSpec, Node, NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    job_id: JobId
+    spec: JobSpec
+    is_held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    job_id: JobId
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeld:
+    job_id: JobId
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobReleased:
+    job_id: JobId
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersStarted:
+    job_id: JobId
+    attempt: int
+    workers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersExited:
+    """Worker number -> exit code; a worker ended by signal s has the code 128 + s."""
+
+    job_id: JobId
+    attempt: int
+    codes: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersLost:
+    """Workers that are gone without an exit of their own: their node died, or nobody knows them."""
+
+    job_id: JobId
+    attempt: int
+    workers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipChanged:
+    """All members of this generation finished its first collective: it stands."""
+
+    job_id: JobId
+    attempt: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressReported:
+    """Epochs done so far; with `epoch_s`, how long the newest took; memory seen on a card."""
+
+    job_id: JobId
+    attempt: int
+    epochs_done: float
+    epoch_s: float | None = None
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node is there: new, back, or changed."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """No new work for this node; what runs there moves off."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node is gone for good and so are its workers."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The moment that the kernel asked to be woken at has come."""
+
+
+JobEvent = (
+    JobCancelled
+    | JobHeld
+    | JobReleased
+    | WorkersStarted
+    | WorkersExited
+    | WorkersLost
+    | MembershipChanged
+    | ProgressReported
+)
+NodeEvent = NodeSeen | NodeDrained | NodeLost
+Event = JobSubmitted | JobEvent | NodeEvent | TimerFired

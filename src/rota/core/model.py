@@ -1,0 +1,259 @@
+"""The nouns of the scheduler as frozen values: nodes, jobs, allocations.
+
+Everybody reads these; only the kernel makes new ones out of old ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NewType
+
+from rota.core.speed import PRIOR, SpeedModel
+from rota.core.states import State
+
+JobId = NewType("JobId", str)
+NodeId = NewType("NodeId", str)
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    index: int
+    type: str
+    memory_bytes: int = 16 * GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine: its GPUs, and what else its workers use up."""
+
+    id: NodeId
+    gpus: tuple[Gpu, ...] = ()
+    cpus: float = math.inf
+    memory_bytes: float = math.inf
+    max_workers: float = math.inf
+    labels: Mapping[str, str] = NO_LABELS
+    is_draining: bool = False
+
+
+class Mode(StrEnum):
+    """How a job takes a change of its workers (design: inside a training job)."""
+
+    FIXED = "fixed"
+    RESTART = "restart"
+    TORCHRUN = "torchrun"
+    LIVE = "live"
+
+    @property
+    def resizes_in_place(self) -> bool:
+        return self in (Mode.TORCHRUN, Mode.LIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of one GPU's memory, declared as a fraction of the card or in bytes."""
+
+    fraction: float = 0.0
+    memory_bytes: int = 0
+
+    def bytes_on(self, card_bytes: int) -> int:
+        return self.memory_bytes or math.ceil(self.fraction * card_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the submitter says about a job's length: seconds on `workers` workers, and perhaps
+    how it speeds up (`speedups[n]` on n workers, `speedups[0]` = 0)."""
+
+    seconds: float
+    workers: int = 1
+    speedups: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What a user wants run, as far as scheduling cares. Amounts are for one worker."""
+
+    name: str
+    user: str = ""
+    project: str = ""
+    priority: int = 0
+    mode: Mode = Mode.RESTART
+    min_workers: int = 1
+    max_workers: int = 1
+    requested_workers: int = 1
+    gpus: int = 1
+    share: Share | None = None
+    gpu_types: tuple[str, ...] = ()
+    node_labels: Mapping[str, str] = NO_LABELS
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    epochs: float = 1.0
+    estimate: Estimate | None = None
+    category: str = ""
+    retries: int = 0
+    retry_on: frozenset[int] = frozenset()
+    time_limit_s: float = math.inf
+    min_runtime_s: float | None = None
+    grace_s: float = 30.0
+    after: tuple[JobId, ...] = ()
+
+    @property
+    def uses_gpus(self) -> bool:
+        return self.gpus > 0 or self.share is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where one worker runs: a node and the indices of its GPUs there. A share takes
+    `share_bytes` of its only GPU, which are `fraction` of the card."""
+
+    node: NodeId
+    gpus: tuple[int, ...] = ()
+    share_bytes: int = 0
+    fraction: float = 1.0
+
+
+Allocation = tuple[Slot, ...]
+"""Worker i of a job runs in slot i."""
+
+
+class Purpose(StrEnum):
+    """Why a running job is being stopped, which decides what it becomes when it has stopped."""
+
+    RESIZE = "resize"
+    PREEMPT = "preempt"
+    RETRY = "retry"
+    LOST = "lost"
+    HOLD = "hold"
+    CANCEL = "cancel"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    since_s: float
+    state = State.HELD
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Waits. `not_before_s` is the end of a back-off."""
+
+    since_s: float
+    not_before_s: float = 0.0
+    state = State.QUEUED
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    since_s: float
+    allocation: Allocation
+    started: frozenset[int] = frozenset()
+    exits: Mapping[int, int] = field(default_factory=dict[int, int])
+    state = State.STARTING
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """All workers are up. While the membership changes, `joining` is the next allocation."""
+
+    since_s: float
+    allocation: Allocation
+    joining: Allocation = ()
+    exits: Mapping[int, int] = field(default_factory=dict[int, int])
+    state = State.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    since_s: float
+    allocation: Allocation
+    purpose: Purpose
+    reason: str = ""
+    exits: Mapping[int, int] = field(default_factory=dict[int, int])
+    state = State.STOPPING
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    at_s: float
+    state: State
+    reason: str = ""
+
+
+Phase = Held | Queued | Starting | Running | Stopping | Ended
+HoldsGpus = Starting | Running | Stopping
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How long a job has run and waited, up to `as_of_s`.
+
+    The `last_` fields belong to the newest run (from a start out of the queue to the halt back
+    into it; a resize does not end a run) and to the newest wait; Tiresias lives on them.
+    """
+
+    as_of_s: float
+    running_s: float = 0.0
+    waiting_s: float = 0.0
+    gpu_s: float = 0.0
+    last_running_s: float = 0.0
+    last_waiting_s: float = 0.0
+    last_gpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job and everything that the scheduler knows of it."""
+
+    id: JobId
+    spec: JobSpec
+    submitted_s: float
+    phase: Phase
+    service: Service
+    attempt: int = 0
+    generation: int = 0
+    failures: int = 0
+    idle_attempts: int = 0
+    first_started_s: float = math.inf
+    queue: int = 0
+    speed: SpeedModel = PRIOR
+    epochs_done: float = 0.0
+    epochs_done_at_start: float = 0.0
+    progress_at_s: float = 0.0
+    restart_cost_s: float | None = None
+    memory_bytes_seen: int = 0
+
+    @property
+    def state(self) -> State:
+        return self.phase.state
+
+    @property
+    def allocation(self) -> Allocation:
+        """The slots that the job's workers hold; while it changes its members, the old ones."""
+        phase = self.phase
+        return phase.allocation if isinstance(phase, HoldsGpus) else ()
+
+    @property
+    def is_active(self) -> bool:
+        return isinstance(self.phase, HoldsGpus)
+
+    @property
+    def is_over(self) -> bool:
+        return isinstance(self.phase, Ended)
+
+
+def n_gpus(allocation: Allocation) -> float:
+    """How many GPUs an allocation holds; shares count as their fraction of a card."""
+    return sum(len(slot.gpus) * slot.fraction for slot in allocation)
+
+
+def n_nodes(allocation: Allocation) -> int:
+    return len({slot.node for slot in allocation})

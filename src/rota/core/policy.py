@@ -1,0 +1,89 @@
+"""What a policy is: it sizes the jobs of one pool, spending from a budget.
+
+A policy is a frozen dataclass whose fields are its parameters. It sees jobs in the order of their
+submission (time, then id), all of one GPU type and one priority, running and waiting ones alike.
+Sizes are numbers of workers. A job that is not in the answer waits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from rota.core.model import Job, JobId
+
+Targets = dict[JobId, int]
+
+TOLERANCE = 1e-9
+"""Shares are fractions of a card: ten tenths must still make one."""
+
+
+class Budget:
+    """The GPUs that a policy may still spend, and how far each job may grow."""
+
+    def __init__(
+        self,
+        free: float,
+        card_bytes: int = 0,
+        limits: Mapping[JobId, int] | None = None,
+    ) -> None:
+        self.free = free
+        self._card_bytes = card_bytes
+        self._limits = limits or {}
+
+    def cost(self, job: Job) -> float:
+        """GPUs that one worker of the job takes."""
+        spec = job.spec
+        if spec.share is None:
+            return spec.gpus
+        if spec.share.memory_bytes and self._card_bytes:
+            return spec.share.memory_bytes / self._card_bytes
+        return spec.share.fraction
+
+    def limit(self, job: Job) -> int:
+        """The most workers the job may have; below its minimum means that it cannot run now."""
+        most = job.spec.max_workers
+        return min(most, self._limits.get(job.id, most)) if self._limits else most
+
+    def affords(self, job: Job, workers: int) -> bool:
+        return workers * self.cost(job) <= self.free + TOLERANCE
+
+    def grant(self, job: Job, workers: int) -> bool:
+        """Spend on so many more workers of the job, if that much is left."""
+        cost = workers * self.cost(job)
+        if cost > self.free + TOLERANCE:
+            return False
+        self.free -= cost
+        return True
+
+    def refund(self, job: Job, workers: int) -> None:
+        self.free += workers * self.cost(job)
+
+    @property
+    def is_spent(self) -> bool:
+        return self.free <= TOLERANCE
+
+
+class Policy(Protocol):
+    """Sizes jobs. See `docs/how-to/add-a-policy.md`."""
+
+    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+        """Workers for each job that should run now: from its minimum up to its limit."""
+        ...
+
+
+@runtime_checkable
+class Requeues(Protocol):
+    """A policy that moves jobs between feedback queues as they use and wait for GPUs."""
+
+    def queue_at(self, job: Job, now: float) -> int:
+        """The queue that the job belongs to now, given the one it was in."""
+        ...
+
+    def requeues_at(self, job: Job, now: float) -> float:
+        """When the job will change its queue if nothing else happens; infinite for never."""
+        ...
+
+
+NEVER = math.inf

@@ -1,0 +1,149 @@
+"""How long one epoch takes on n workers: measured, else fitted, else estimated, else a prior.
+
+A model is a value: the time of one epoch on one worker, and a table of speed-ups. The fit is
+`t(n) = a/n + b*(n-1)/n + c*(crosses nodes)` with terms that are never negative, so that a size
+nobody measured never looks better than the measured ones allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.optimize import nnls
+
+PRIOR_SIZE = 513
+PRIOR_OVERHEAD = 0.05
+"""The prior's communication cost: each worker more adds 5 % of the one-worker time over n."""
+PRIOR_ERROR = 0.5
+ESTIMATE_ERROR = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Where a time was measured: with so many workers, on one node or across several."""
+
+    workers: int
+    crosses: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Mean and spread of measured epoch times at one size (Welford's sums)."""
+
+    count: int
+    mean_s: float
+    squares: float
+
+    def with_time(self, seconds: float) -> Sample:
+        count = self.count + 1
+        delta = seconds - self.mean_s
+        mean = self.mean_s + delta / count
+        return Sample(count, mean, self.squares + delta * (seconds - mean))
+
+    @property
+    def error(self) -> float:
+        """Relative standard error of the mean; one measurement alone is worth 10 %."""
+        if self.count < 2 or self.mean_s <= 0:
+            return 0.1
+        return math.sqrt(self.squares / (self.count - 1) / self.count) / self.mean_s
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedModel:
+    """`one_s` seconds an epoch on one worker; `speedups[n]` times faster on n.
+
+    `error` is the relative error to show with any figure made from this model.
+    """
+
+    one_s: float
+    speedups: tuple[float, ...]
+    error: float
+    measured: Mapping[Size, Sample] = field(default_factory=dict[Size, Sample])
+
+    def speedup(self, workers: int) -> float:
+        """A size outside the table speeds nothing up."""
+        return self.speedups[workers] if workers < len(self.speedups) else 0.0
+
+    def epoch_s(self, workers: int) -> float:
+        speedup = self.speedup(workers)
+        return self.one_s / speedup if speedup > 0 else math.inf
+
+
+def _prior_speedups() -> tuple[float, ...]:
+    return tuple(n / (1 + PRIOR_OVERHEAD * (n - 1)) if n else 0.0 for n in range(PRIOR_SIZE))
+
+
+PRIOR = SpeedModel(one_s=math.inf, speedups=_prior_speedups(), error=PRIOR_ERROR)
+"""What is assumed of a job about which nothing is known: concave, and of unknown length."""
+
+
+def estimated(
+    epoch_s: float, workers: int = 1, speedups: Sequence[float] = PRIOR.speedups
+) -> SpeedModel:
+    """The model of a user's word: one epoch takes `epoch_s` on so many workers."""
+    table = tuple(speedups)
+    here = table[workers] if workers < len(table) and table[workers] > 0 else 1.0
+    return SpeedModel(one_s=epoch_s * here, speedups=table, error=ESTIMATE_ERROR)
+
+
+def learn(model: SpeedModel, size: Size, epoch_s: float) -> SpeedModel:
+    """The model after one more measured epoch."""
+    if not (epoch_s > 0 and math.isfinite(epoch_s) and size.workers > 0):
+        return model
+    before = model.measured.get(size)
+    sample = before.with_time(epoch_s) if before else Sample(1, epoch_s, 0.0)
+    measured = {**model.measured, size: sample}
+    return _refit(replace(model, measured=measured))
+
+
+def _refit(model: SpeedModel) -> SpeedModel:
+    means = _means_by_workers(model.measured)
+    n_sizes = max(len(model.speedups), max(means) + 2)
+    if len(means) == 1:
+        ((workers, mean),) = means.items()
+        fitted = _scaled(model, workers, mean, n_sizes)
+    else:
+        fitted = _fitted(model.measured, n_sizes)
+    for workers, mean in means.items():
+        fitted[workers] = mean
+    one_s = fitted[1]
+    return SpeedModel(
+        one_s=one_s,
+        speedups=(0.0, *(one_s / seconds if seconds > 0 else 0.0 for seconds in fitted[1:])),
+        error=_error(model.measured),
+        measured=model.measured,
+    )
+
+
+def _means_by_workers(measured: Mapping[Size, Sample]) -> dict[int, float]:
+    sums: dict[int, tuple[int, float]] = {}
+    for size, sample in measured.items():
+        count, total = sums.get(size.workers, (0, 0.0))
+        sums[size.workers] = (count + sample.count, total + sample.count * sample.mean_s)
+    return {workers: total / count for workers, (count, total) in sorted(sums.items())}
+
+
+def _scaled(model: SpeedModel, workers: int, mean_s: float, n_sizes: int) -> list[float]:
+    """With one size measured, the estimate's shape is kept and moved through that point."""
+    here = model.speedup(workers) or 1.0
+    return [math.inf] + [mean_s * here / (model.speedup(n) or here) for n in range(1, n_sizes)]
+
+
+def _fitted(measured: Mapping[Size, Sample], n_sizes: int) -> list[float]:
+    rows = [
+        (1 / size.workers, (size.workers - 1) / size.workers, float(size.crosses))
+        for size in measured
+    ]
+    weights = np.sqrt([float(sample.count) for sample in measured.values()])
+    times = np.array([sample.mean_s for sample in measured.values()])
+    (a, b, _), _ = nnls(np.array(rows) * weights[:, None], times * weights)
+    return [math.inf] + [float(a / n + b * (n - 1) / n) for n in range(1, n_sizes)]
+
+
+def _error(measured: Mapping[Size, Sample]) -> float:
+    counts = [sample.count for sample in measured.values()]
+    weighted = sum(sample.error * sample.count for sample in measured.values())
+    return weighted / sum(counts)

@@ -1,0 +1,62 @@
+"""Every error that a user can meet.
+
+RotaError
+├── UserError          what was asked cannot be done as asked; exit code 2
+│   ├── InputError     a file, a row or a field of it is wrong
+│   └── PolicyError    no such policy, or no such parameter
+└── (unavailable and internal errors join with the daemon)
+
+A message says what happened, to what, and what would be right: lower case, one line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class RotaError(Exception):
+    """Something to tell the user. Subclasses say whose mistake it was."""
+
+    code = "error"
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class UserError(RotaError):
+    code = "bad_request"
+    exit_code = 2
+
+
+class PolicyError(UserError):
+    code = "bad_policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place of a mistake in a file: row 1 is the first line, header included."""
+
+    file: str
+    row: int | None = None
+    field: str | None = None
+
+    def __str__(self) -> str:
+        row = f", row {self.row}" if self.row is not None else ""
+        name = f", field '{self.field}'" if self.field is not None else ""
+        return f"{self.file}{row}{name}"
+
+
+class InputError(UserError):
+    """A mistake in something that was read, with its place."""
+
+    code = "bad_input"
+
+    def __init__(self, where: Where, message: str, hint: str = "") -> None:
+        super().__init__(f"{where}: {message}", hint)
+        self.where = where
