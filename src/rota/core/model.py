@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import NewType
 
 from rota.core.speed import PRIOR, SpeedModel
@@ -18,7 +17,7 @@ from rota.core.states import State
 JobId = NewType("JobId", str)
 NodeId = NewType("NodeId", str)
 
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
+Labels = frozenset[tuple[str, str]]
 GIB = 1024**3
 
 
@@ -38,7 +37,7 @@ class Node:
     cpus: float = math.inf
     memory_bytes: float = math.inf
     max_workers: float = math.inf
-    labels: Mapping[str, str] = NO_LABELS
+    labels: Labels = frozenset()
     is_draining: bool = False
 
 
@@ -91,7 +90,7 @@ class JobSpec:
     gpus: int = 1
     share: Share | None = None
     gpu_types: tuple[str, ...] = ()
-    node_labels: Mapping[str, str] = NO_LABELS
+    node_labels: Labels = frozenset()
     cpus: float = 0.0
     memory_bytes: int = 0
     epochs: float = 1.0
