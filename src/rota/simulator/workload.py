@@ -71,14 +71,20 @@ class Entry(NamedTuple):
     truth: Truth
 
 
-def workload_of(name: str, entries: Iterable[Entry], *, gpus_field: str = "gpus") -> Workload:
-    """The entries as a workload. Ids sort as strings in the order of submission."""
+def workload_of(
+    name: str, entries: Iterable[Entry], *, gpus_field: str = "gpus", from_first: bool = False
+) -> Workload:
+    """The entries as a workload. Ids sort as strings in the order of submission.
+
+    `from_first` counts the time from the first submission instead of the trace's own zero.
+    """
     ordered = sorted(entries, key=lambda entry: (entry.submit_s, entry.row))
     if not ordered:
         raise InputError(Where(name), "has no jobs", "a trace needs at least one")
+    zero_s = ordered[0].submit_s if from_first else 0.0
     digits = max(MIN_ID_DIGITS, len(str(len(ordered))))
     jobs = (
-        TraceJob(JobId(f"j{number:0{digits}}"), entry.submit_s, entry.spec, entry.truth, entry.row)
-        for number, entry in enumerate(ordered, start=1)
+        TraceJob(JobId(f"j{number:0{digits}}"), submit_s - zero_s, spec, truth, row)
+        for number, (submit_s, row, spec, truth) in enumerate(ordered, start=1)
     )
     return Workload(name, tuple(jobs), gpus_field)

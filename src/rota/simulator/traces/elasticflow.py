@@ -29,13 +29,7 @@ HEADER_WITH_MODELS = (
 
 def read(path: Path, file: str) -> Workload:
     """Submissions are counted from the first one, which may be weeks into the recording."""
-    entries = list(_entries(path, file))
-    first = min((entry.submit_s for entry in entries), default=0.0)
-    return workload_of(
-        file,
-        (entry._replace(submit_s=entry.submit_s - first) for entry in entries),
-        gpus_field="num_gpu",
-    )
+    return workload_of(file, _entries(path, file), gpus_field="num_gpu", from_first=True)
 
 
 def _entries(path: Path, file: str) -> Iterator[Entry]:

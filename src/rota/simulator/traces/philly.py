@@ -22,13 +22,7 @@ _TIME_HINT = "write a time such as 2017-10-09 07:01:55"
 
 def read(path: Path, file: str) -> Workload:
     """Submissions are counted from the first one; the file is not in their order."""
-    entries = list(_entries(path, file))
-    first = min((entry.submit_s for entry in entries), default=0.0)
-    return workload_of(
-        file,
-        (entry._replace(submit_s=entry.submit_s - first) for entry in entries),
-        gpus_field="num_gpus",
-    )
+    return workload_of(file, _entries(path, file), gpus_field="num_gpus", from_first=True)
 
 
 def _entries(path: Path, file: str) -> Iterator[Entry]:

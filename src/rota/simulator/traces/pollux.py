@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from rota.core.model import Allocation, Estimate, JobSpec, NodeId
@@ -95,7 +96,7 @@ def concave(values: Sequence[float]) -> tuple[float, ...]:
             corners.pop()
         corners.append((x, y))
     curve = [values[0]]
-    for (x0, y0), (x1, y1) in zip(corners, corners[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(corners):
         curve.extend(y0 + (y1 - y0) * (x - x0) / (x1 - x0) for x in range(x0 + 1, x1 + 1))
     return tuple(curve)
 
@@ -110,13 +111,10 @@ def _shape(application: Application, batch_size: int) -> Shape:
     if application.name in SINGLE_GPU:
         most = 1
     one_s = application.run_s(batch_size, (1,))
-    speedups = [0.0] + [
-        one_s / application.run_s(batch_size, consolidated(n)) for n in range(1, most + 1)
-    ]
-    peak = max(range(1, most + 1), key=lambda n: speedups[n])
-    return Shape(
-        MeasuredTraining(application, batch_size), concave(speedups[: peak + 1]), peak
-    )
+    gains = [one_s / application.run_s(batch_size, consolidated(n)) for n in range(1, most + 1)]
+    peak = max(range(1, most + 1), key=lambda n: gains[n - 1])
+    truth = MeasuredTraining(application, batch_size)
+    return Shape(truth, (0.0, *concave(gains[:peak])), peak)
 
 
 def _entry(row: Row, shape: Shape) -> Entry:
@@ -128,15 +126,17 @@ def _entry(row: Row, shape: Shape) -> Entry:
             f"{requested} GPUs are too many for a batch of {batch_size}",
             f"{application.name} was measured from {application.steps.min_local} a GPU up",
         )
-    # A request beyond the peak stays possible; it is only never exceeded.
-    flat = (shape.speedups[-1],) * max(0, requested - shape.peak)
+    # A request beyond the peak stays possible; nothing is gained by exceeding it.
+    flat = (shape.speedups[-1],) * (requested - shape.peak)
     spec = JobSpec(
         name=row.name("name"),
         max_workers=max(shape.peak, requested),
         requested_workers=requested,
         epochs=application.n_epochs,
         estimate=Estimate(
-            application.run_s(batch_size, (1,)), 1, shape.speedups + flat if flat else shape.speedups
+            application.run_s(batch_size, consolidated(requested)),
+            requested,
+            shape.speedups + flat if flat else shape.speedups,
         ),
         category=application.name,
     )

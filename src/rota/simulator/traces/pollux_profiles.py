@@ -254,7 +254,9 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
             raise InputError(Where(table), f"'{size}' in the file's name is not a batch size")
         rows = read_rows(path, table, ("progress", "grad_sqr", "grad_var"))
         epochs[int(size)] = tuple(
-            Epoch(row.positive("progress"), _unbounded(row, "grad_sqr"), _unbounded(row, "grad_var"))
+            Epoch(
+                row.positive("progress"), _statistic(row, "grad_sqr"), _statistic(row, "grad_var")
+            )
             for row in rows
         )
         if not epochs[int(size)]:
@@ -264,7 +266,7 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
     return dict(sorted(epochs.items()))
 
 
-def _unbounded(row: Row, name: str) -> float:
+def _statistic(row: Row, name: str) -> float:
     """Statistics of gradients may be larger than any number of seconds."""
     try:
         value = float(row.text(name))
