@@ -1,0 +1,1 @@
+"""Runs recorded or made-up workloads through the production scheduler, in virtual time."""
