@@ -1,0 +1,1 @@
+"""Traces in, figures and reports out: the production kernel over virtual time."""
