@@ -65,9 +65,9 @@ def mean_contenders(submitted: Floats, finished: Floats) -> Floats:
     is_instant = span <= 0
     lived = _job_seconds(ends, starts, ends) - _job_seconds(starts, starts, ends)
     # A job that went as it came meets those who are there at that moment.
-    came: Floats = np.searchsorted(np.sort(starts), starts, side="right").astype(np.float64)
-    gone: Floats = np.searchsorted(np.sort(ends), starts, side="left").astype(np.float64)
-    mean = np.where(is_instant, came - gone, lived / np.where(is_instant, 1.0, span))
+    came_by, gone_by = np.sort(starts), np.sort(ends)
+    present = np.searchsorted(came_by, starts, side="right") - np.searchsorted(gone_by, starts)
+    mean = np.where(is_instant, present, lived / np.where(is_instant, 1.0, span))
     return np.maximum(mean, 1.0)
 
 
