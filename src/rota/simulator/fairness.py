@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,17 +64,16 @@ def mean_contenders(submitted: Floats, finished: Floats) -> Floats:
     ends = np.minimum(finished - origin, known.max())
     span = ends - starts
     is_instant = span <= 0
-    lived = _job_seconds(ends, starts, ends) - _job_seconds(starts, starts, ends)
+    # Job-seconds in the system up to each job's end, less those up to its start.
+    up_to_end = _elapsed_since(ends, starts) - _elapsed_since(ends, ends)
+    up_to_start = _elapsed_since(starts, starts) - _elapsed_since(starts, ends)
     # A job that went as it came meets those who are there at that moment.
-    came_by, gone_by = np.sort(starts), np.sort(ends)
-    present = np.searchsorted(came_by, starts, side="right") - np.searchsorted(gone_by, starts)
-    mean = np.where(is_instant, present, lived / np.where(is_instant, 1.0, span))
+    came = _count(starts, until=starts, side="right")
+    gone = _count(ends, until=starts, side="left")
+    mean = np.where(
+        is_instant, came - gone, (up_to_end - up_to_start) / np.where(is_instant, 1.0, span)
+    )
     return np.maximum(mean, 1.0)
-
-
-def _job_seconds(at: Floats, starts: Floats, ends: Floats) -> Floats:
-    """Seconds that all jobs together have spent in the system up to each time."""
-    return _elapsed_since(at, starts) - _elapsed_since(at, ends)
 
 
 def _elapsed_since(at: Floats, moments: Floats) -> Floats:
@@ -82,6 +82,11 @@ def _elapsed_since(at: Floats, moments: Floats) -> Floats:
     sums = np.concatenate(([0.0], np.cumsum(ordered)))
     before = np.searchsorted(ordered, at)
     return before * at - sums[before]
+
+
+def _count(moments: Floats, *, until: Floats, side: Literal["left", "right"]) -> Floats:
+    """How many moments lie before each time, or, to the right of equals, at it as well."""
+    return np.searchsorted(np.sort(moments), until, side=side).astype(np.float64)
 
 
 def _fair_s(life: Life, share_gpus: float) -> float:

@@ -118,7 +118,7 @@ def _column(figure: Figure, rows: Sequence[Measures]) -> Column:
     scaled = [None if value is None else value * factor for value in values]
     decimals = 0 if figure.kind is Kind.COUNT else _decimals(scaled)
     cells = tuple(NO_VALUE if value is None else f"{value:,.{decimals}f}" for value in scaled)
-    return Column(figure.title, unit, cells, _best(figure.better, values, cells))
+    return Column(figure.title, unit, cells, _best(figure.better, values=values, cells=cells))
 
 
 def _unit(kind: Kind, values: Sequence[float | None]) -> tuple[str, float]:
@@ -141,7 +141,9 @@ def _decimals(values: Sequence[float | None]) -> int:
     return 0 if largest >= 1000 else 1 if largest >= 100 else 2
 
 
-def _best(better: Better, values: Sequence[float | None], cells: Sequence[str]) -> frozenset[int]:
+def _best(
+    better: Better, *, values: Sequence[float | None], cells: Sequence[str]
+) -> frozenset[int]:
     """The rows that show the best value; none where all show the same."""
     known = [(value, cell) for value, cell in zip(values, cells, strict=True) if value is not None]
     if better is Better.NEITHER or len({cell for _, cell in known}) < 2:

@@ -103,7 +103,8 @@ def measures(run: Run) -> Measures:
     is_done = np.isfinite(finished)
     jct = (finished - submitted)[is_done]
     unfairness = _unfairness(jct, fair[is_done])
-    makespan = float(finished[is_done].max() - submitted.min()) if jct.size else None
+    first_s = float(submitted.min()) if submitted.size else 0.0
+    makespan = float(finished[is_done].max()) - first_s if jct.size else None
     decision_ms = np.array(run.decision_s, dtype=np.float64) * 1000
     return Measures(
         policy=run.policy,
@@ -115,7 +116,7 @@ def measures(run: Run) -> Measures:
         p99_jct_s=_percentile(jct, 99),
         makespan_s=makespan,
         mean_wait_s=_mean(np.array([outcome.waited_s for outcome in run.outcomes])),
-        utilisation=_utilisation(run, float(submitted.min()), makespan) if makespan else None,
+        utilisation=_utilisation(run, first_s, makespan_s=makespan),
         gpu_hours=math.fsum(outcome.gpu_s for outcome in run.outcomes) / 3600,
         preemptions=run.preemptions,
         resizes=run.resizes,
@@ -141,8 +142,8 @@ def mean_usage(usage: Sequence[tuple[float, float]], edges: Floats) -> Floats:
     return np.diff(up_to_edge) / np.diff(edges)
 
 
-def _utilisation(run: Run, start_s: float, makespan_s: float) -> float | None:
-    if run.cluster_gpus == 0:
+def _utilisation(run: Run, start_s: float, *, makespan_s: float | None) -> float | None:
+    if not run.cluster_gpus or not makespan_s:
         return None
     (mean,) = mean_usage(run.usage, np.array([start_s, start_s + makespan_s]))
     return float(mean) / run.cluster_gpus

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.simulator.figures import duration
-from rota.simulator.report.svg import label, line
+from rota.simulator.figures import TIME_UNITS, duration
+from rota.simulator.report.svg import grid_line, label
 
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
 
@@ -88,26 +88,35 @@ def log_axis(frame: Frame, values: Sequence[float]) -> TimeAxis:
     return TimeAxis(frame, start, end, is_log=True)
 
 
-def time_grid(axis: TimeAxis, *, has_labels: bool = True) -> str:
+def time_grid(axis: TimeAxis) -> str:
     frame = axis.frame
+    ticks = axis.ticks()
     parts: list[str] = []
-    for tick in axis.ticks():
+    for tick in ticks:
         x = axis.x(tick)
-        parts.append(line((x, frame.top), (x, frame.bottom), "grid"))
-        if has_labels:
-            parts.append(label(x, frame.bottom + 17, duration(tick) if tick else "0", "tick mid"))
+        parts.append(grid_line((x, frame.top), (x, frame.bottom)))
+        shown = duration(tick) if axis.is_log else in_unit_of(ticks[1], tick)
+        parts.append(label((x, frame.bottom + 17), shown, kind="mid"))
     return "".join(parts)
+
+
+def in_unit_of(step_s: float, time_s: float) -> str:
+    """A tick in the unit of the axis's step, so that neighbours count on: 21 h, 24 h, 27 h."""
+    unit, length = next(
+        ((unit, length) for unit, length in TIME_UNITS if step_s >= length), ("s", 1.0)
+    )
+    return f"{time_s / length:g} {unit}" if time_s else "0"
 
 
 def part_grid(frame: Frame, parts: Sequence[float]) -> str:
     """Lines across the frame at parts of the whole, labelled in per cent."""
     return "".join(
-        line((frame.left, frame.y(part)), (frame.right, frame.y(part)), "grid")
-        + label(frame.left - 8, frame.y(part) + 4, f"{part:.0%}", "tick end")
+        grid_line((frame.left, frame.y(part)), (frame.right, frame.y(part)))
+        + label((frame.left - 8, frame.y(part) + 4), f"{part:.0%}", kind="end")
         for part in parts
     )
 
 
 def _linear_ticks(high_s: float, most: int) -> list[float]:
-    step = next((step for step in LINEAR_STEPS if high_s / step <= most), high_s)
+    step = next((step for step in LINEAR_STEPS if 1 <= high_s / step <= most), high_s)
     return [step * count for count in range(int(high_s / step) + 1)]

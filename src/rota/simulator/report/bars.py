@@ -57,7 +57,7 @@ def first_rows(nodes: Sequence[Node]) -> dict[NodeId, int]:
     return rows
 
 
-def bars(tenures: Sequence[Tenure], nodes: Sequence[Node], most: int = MOST_BARS) -> Bars:
+def bars(tenures: Sequence[Tenure], nodes: Sequence[Node], *, most: int = MOST_BARS) -> Bars:
     merged = _merged(_all_bars(tenures, nodes))
     if len(merged) <= most:
         return Bars(tuple(merged), ())

@@ -15,13 +15,15 @@ from rota.simulator.results import Run, mean_usage
 MOST_STEPS = 400
 MOST_BINS = 600
 N_COLOURS = 8
+N_SOLID = 4
 CDF_FRAME = Frame(left=52, top=12, width=1012, height=300)
 USAGE_FRAME = Frame(left=44, top=10, width=462, height=96)
 
 
 def series(index: int) -> str:
-    """The classes that colour a policy's line; beyond eight policies the dashes change."""
-    return f"s{index % N_COLOURS} d{index // N_COLOURS % 3}"
+    """The classes that colour and dash a policy's line; dashes help those who cannot tell all
+    eight colours apart."""
+    return f"s{index % N_COLOURS} d{index // N_SOLID % 3}"
 
 
 def start_s(run: Run) -> float:
@@ -43,7 +45,7 @@ def completion_chart(runs: Sequence[Run]) -> str:
     times = [_completion_times(run) for run in runs]
     axis = log_axis(CDF_FRAME, [time for all_times in times for time in all_times])
     paths = [
-        f'<path class="line {series(index)}" d="{_steps(done, len(run.outcomes), axis)}">'
+        f'<path class="line {series(index)}" d="{_steps(done, axis, n_jobs=len(run.outcomes))}">'
         f"{tag('title', '', safe(run.policy))}</path>"
         for index, (run, done) in enumerate(zip(runs, times, strict=True))
         if done
@@ -58,7 +60,7 @@ def completion_chart(runs: Sequence[Run]) -> str:
     )
 
 
-def usage_chart(run: Run, index: int, horizon_s: float) -> str:
+def usage_chart(run: Run, index: int, *, horizon_s: float) -> str:
     axis = TimeAxis(USAGE_FRAME, 0.0, horizon_s)
     return figure(
         part_grid(USAGE_FRAME, (0, 0.5, 1)),
@@ -85,7 +87,7 @@ def _completion_times(run: Run) -> list[float]:
     )
 
 
-def _steps(times: Sequence[float], n_jobs: int, axis: TimeAxis) -> str:
+def _steps(times: Sequence[float], axis: TimeAxis, *, n_jobs: int) -> str:
     """A step up at each finished job, thinned evenly where there are many."""
     even = np.linspace(1, len(times), min(len(times), MOST_STEPS))
     ranks: list[int] = np.unique(even.round().astype(np.int64)).tolist()

@@ -14,12 +14,13 @@ from rota.simulator.figures import duration
 from rota.simulator.report.axis import Frame, TimeAxis, time_grid
 from rota.simulator.report.bars import MOST_BARS, Bar, Bars, bars, first_rows
 from rota.simulator.report.charts import start_s
-from rota.simulator.report.svg import figure, label, line, num, safe, tag
+from rota.simulator.report.svg import figure, grid_line, label, num, safe, tag
 from rota.simulator.results import Run, mean_usage
 
 ROW_PX_MOST = 16.0
 HEIGHT_PX_WANTED = 560.0
 LABEL_GAP_PX = 13.0
+NODE_LINE_PX = 8.0
 CHARACTER_PX = 6.4
 N_COLOURS = 8
 SHADES = 4
@@ -50,7 +51,7 @@ class Who:
     order: int
 
 
-def gantt(run: Run, nodes: Sequence[Node], horizon_s: float) -> str:
+def gantt(run: Run, nodes: Sequence[Node], *, horizon_s: float) -> str:
     """The chart with its caption."""
     content = bars(run.tenures, nodes)
     n_rows = sum(len(node.gpus) for node in nodes)
@@ -61,8 +62,8 @@ def gantt(run: Run, nodes: Sequence[Node], horizon_s: float) -> str:
     drawing = figure(
         time_grid(sheet.axis),
         _node_lines(nodes, sheet),
-        _shades(content.left_out, nodes, sheet),
-        *_drawn(content.drawn, people, sheet),
+        _shades(content.left_out, sheet, nodes=nodes),
+        *_drawn(content.drawn, sheet, people=people),
         size=(1080, frame.bottom + 26),
         title=f"Which job held which GPU over {duration(horizon_s)} under {run.policy}.",
         kind="chart gantt",
@@ -73,19 +74,20 @@ def gantt(run: Run, nodes: Sequence[Node], horizon_s: float) -> str:
 def _node_lines(nodes: Sequence[Node], sheet: Sheet) -> str:
     """A line and a name for each node, as far as the names have room."""
     frame = sheet.axis.frame
-    parts = [line((frame.left, frame.bottom), (frame.right, frame.bottom), "grid")]
+    parts = [grid_line((frame.left, frame.bottom), (frame.right, frame.bottom))]
     labelled_to = -LABEL_GAP_PX
     for node, row in zip(nodes, first_rows(nodes).values(), strict=True):
         top = frame.top + row * sheet.row_px
         middle = top + len(node.gpus) * sheet.row_px / 2
-        parts.append(line((frame.left, top), (frame.right, top), "grid"))
+        if len(node.gpus) * sheet.row_px >= NODE_LINE_PX:
+            parts.append(grid_line((frame.left, top), (frame.right, top)))
         if node.gpus and middle - labelled_to >= LABEL_GAP_PX:
             labelled_to = middle
-            parts.append(label(frame.left - 8, middle + 4, node.id[:14], "tick end"))
+            parts.append(label((frame.left - 8, middle + 4), node.id[:14], kind="end"))
     return "".join(parts)
 
 
-def _drawn(drawn: Sequence[Bar], people: Mapping[JobId, Who], sheet: Sheet) -> Iterator[str]:
+def _drawn(drawn: Sequence[Bar], sheet: Sheet, *, people: Mapping[JobId, Who]) -> Iterator[str]:
     for bar in drawn:
         who = people.get(bar.job_id, Who(bar.job_id, 0))
         x, y, width, height = sheet.box(bar)
@@ -98,10 +100,10 @@ def _drawn(drawn: Sequence[Bar], people: Mapping[JobId, Who], sheet: Sheet) -> I
             f"{safe(who.name)}: {gpus} of {safe(bar.node)}, {since} to {until}</title></rect>"
         )
         if height >= 11 and width > len(who.name) * CHARACTER_PX + 6:
-            yield label(x + 4, y + height / 2 + 4, who.name, "bar")
+            yield label((x + 4, y + height / 2 + 4), who.name, kind="bar")
 
 
-def _shades(left_out: Sequence[Bar], nodes: Sequence[Node], sheet: Sheet) -> str:
+def _shades(left_out: Sequence[Bar], sheet: Sheet, *, nodes: Sequence[Node]) -> str:
     """Behind the bars, how full each node was with those that are not drawn, in four shades."""
     paths: dict[int, list[str]] = defaultdict(list)
     frame = sheet.axis.frame

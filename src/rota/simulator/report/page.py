@@ -93,7 +93,7 @@ def _usage(runs: Sequence[Run]) -> str:
             "figure",
             "",
             tag("figcaption", 'class="above"', tag("strong", "", safe(run.policy))),
-            usage_chart(run, index, horizon),
+            usage_chart(run, index, horizon_s=horizon),
         )
         for index, run in enumerate(runs)
     )
@@ -113,7 +113,7 @@ def _tenures(about: About, runs: Sequence[Run]) -> str:
             "details",
             "open",
             tag("summary", "", safe(run.policy)),
-            gantt(run, about.nodes, horizon),
+            gantt(run, about.nodes, horizon_s=horizon),
         )
         for run in runs
     )

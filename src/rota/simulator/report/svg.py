@@ -35,17 +35,15 @@ def tag(name: str, attributes: str = "", *children: str) -> str:
     return f"<{start}>{''.join(children)}</{name}>"
 
 
-def label(x: float, y: float, text: str, kind: str = "") -> str:
+def label(at: tuple[float, float], text: str, *, kind: str) -> str:
     """A line of text in a chart, placed by its class."""
-    attributes = f'x="{num(x)}" y="{num(y)}"'
-    return tag("text", f'{attributes} class="{kind}"' if kind else attributes, safe(text))
+    x, y = at
+    return tag("text", f'class="{kind}" x="{num(x)}" y="{num(y)}"', safe(text))
 
 
-def line(start: tuple[float, float], end: tuple[float, float], kind: str) -> str:
+def grid_line(start: tuple[float, float], end: tuple[float, float]) -> str:
     (x1, y1), (x2, y2) = start, end
-    return (
-        f'<line class="{kind}" x1="{num(x1)}" y1="{num(y1)}" x2="{num(x2)}" y2="{num(y2)}"></line>'
-    )
+    return f'<line class="grid" x1="{num(x1)}" y1="{num(y1)}" x2="{num(x2)}" y2="{num(y2)}"></line>'
 
 
 def figure(*children: str, size: tuple[float, float], title: str, kind: str = "") -> str:
