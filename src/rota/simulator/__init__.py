@@ -1,1 +1,1 @@
-"""Runs recorded or made-up workloads through the production scheduler, in virtual time."""
+"""What-if on a trace: readers, a runner around the production kernel, and the report."""

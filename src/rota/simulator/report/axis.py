@@ -1,0 +1,122 @@
+"""Axes: from seconds to pixels, and the round numbers worth a grid line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rota.simulator.figures import TIME_UNITS, duration
+from rota.simulator.report.svg import grid_line, label
+
+MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
+
+LINEAR_STEPS = tuple(
+    count * unit
+    for unit, counts in (
+        (1.0, (1, 2, 5, 10, 15, 30)),
+        (MINUTE, (1, 2, 5, 10, 15, 30)),
+        (HOUR, (1, 2, 3, 6, 12)),
+        (DAY, (1, 2, 5, 7, 14, 30, 60, 120, 365)),
+    )
+    for count in counts
+)
+LOG_TICKS = (
+    *(0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+    *(count * MINUTE for count in (1, 3, 10, 30)),
+    *(count * HOUR for count in (1, 3, 10)),
+    *(count * DAY for count in (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The part of a drawing inside its axes."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+    def y(self, part: float) -> float:
+        """Where a part of the whole (0 to 1) lies, from the bottom up."""
+        return self.bottom - part * self.height
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """Seconds from `low_s` to `high_s` across a frame, evenly or by their logarithm."""
+
+    frame: Frame
+    low_s: float
+    high_s: float
+    is_log: bool = False
+
+    def x(self, time_s: float) -> float:
+        if self.is_log:
+            low, high = math.log(self.low_s), math.log(self.high_s)
+            part = (math.log(max(time_s, self.low_s)) - low) / (high - low)
+        else:
+            part = (time_s - self.low_s) / (self.high_s - self.low_s)
+        return self.frame.left + part * self.frame.width
+
+    def ticks(self, gap_px: float = 90.0) -> list[float]:
+        """Round times inside the axis, no two nearer to each other than the gap."""
+        if not self.is_log:
+            return _linear_ticks(self.high_s, max(2, int(self.frame.width / gap_px)))
+        kept: list[float] = []
+        for tick in LOG_TICKS:
+            is_inside = self.low_s <= tick <= self.high_s
+            if is_inside and (not kept or self.x(tick) - self.x(kept[-1]) >= gap_px):
+                kept.append(tick)
+        return kept
+
+
+def log_axis(frame: Frame, values: Sequence[float]) -> TimeAxis:
+    """An axis that starts and ends at round times around the values."""
+    low, high = (min(values), max(values)) if values else (1.0, HOUR)
+    start = max((tick for tick in LOG_TICKS if tick <= low), default=LOG_TICKS[0])
+    end = min((tick for tick in LOG_TICKS if tick >= high and tick > start), default=high)
+    return TimeAxis(frame, start, end, is_log=True)
+
+
+def time_grid(axis: TimeAxis) -> str:
+    frame = axis.frame
+    ticks = axis.ticks()
+    parts: list[str] = []
+    for tick in ticks:
+        x = axis.x(tick)
+        parts.append(grid_line((x, frame.top), (x, frame.bottom)))
+        shown = duration(tick) if axis.is_log else in_unit_of(ticks[1], tick)
+        parts.append(label((x, frame.bottom + 17), shown, kind="mid"))
+    return "".join(parts)
+
+
+def in_unit_of(step_s: float, time_s: float) -> str:
+    """A tick in the unit of the axis's step, so that neighbours count on: 21 h, 24 h, 27 h."""
+    unit, length = next(
+        ((unit, length) for unit, length in TIME_UNITS if step_s >= length), ("s", 1.0)
+    )
+    return f"{time_s / length:g} {unit}" if time_s else "0"
+
+
+def part_grid(frame: Frame, parts: Sequence[float]) -> str:
+    """Lines across the frame at parts of the whole, labelled in per cent."""
+    return "".join(
+        grid_line((frame.left, frame.y(part)), (frame.right, frame.y(part)))
+        + label((frame.left - 8, frame.y(part) + 4), f"{part:.0%}", kind="end")
+        for part in parts
+    )
+
+
+def _linear_ticks(high_s: float, most: int) -> list[float]:
+    step = next((step for step in LINEAR_STEPS if 1 <= high_s / step <= most), high_s)
+    return [step * count for count in range(int(high_s / step) + 1)]

@@ -1,0 +1,49 @@
+"""Putting the report where the user wants it: all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from rota.errors import RotaError, UserError
+
+
+def check_target(path: Path) -> None:
+    """Refuse a place that cannot be written, before the long run that leads up to it."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise UserError(f"cannot write {path}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write {path}: no right to write in {folder}")
+    if path.exists() and not path.is_file():
+        raise UserError(f"cannot write {path}: it is not a regular file")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write beside the target, then rename: a reader sees the old file or the new one."""
+    target = path.resolve()
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        draft = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.chmod(_mode(target))
+            draft.replace(target)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RotaError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _mode(target: Path) -> int:
+    """The rights of the file that is replaced, or those that any new file would get here."""
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
