@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -75,12 +76,13 @@ class Row:
 
 def check_file(path: Path, file: str) -> None:
     """Refuses what cannot be a trace before anything of it is read."""
+    if path.exists() and not path.is_file():
+        raise InputError(Where(file), "is not a file")
     try:
-        size = path.stat().st_size
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
     except OSError as error:
         raise _unreadable(file, error) from None
-    if not path.is_file():
-        raise InputError(Where(file), "is not a file")
     if size == 0:
         raise InputError(Where(file), "is empty", "the first line names the columns")
     if size > MAX_FILE_BYTES:
