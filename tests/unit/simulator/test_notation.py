@@ -49,7 +49,7 @@ def test_numbers_of_gpus(text: str, count: GpuCount):
         ("two", "'two' is not a number of GPUs"),
         ("1e3", "'1e3' is not a number of GPUs"),
         ("6XB", "'6XB' is not an amount of memory"),
-        ("١", "is not a number of GPUs"),
+        ("\u0661", "is not a number of GPUs"),
     ],
 )
 def test_bad_numbers_of_gpus(text: str, message: str):

@@ -34,7 +34,7 @@ def test_time_can_count_from_the_first_submission():
 
 
 def test_a_workload_without_jobs_is_refused():
-    with pytest.raises(InputError, match="^made: has no jobs"):
+    with pytest.raises(InputError, match=r"^made: has no jobs"):
         workload_of("made", [])
 
 
