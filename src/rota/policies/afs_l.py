@@ -9,6 +9,7 @@ from rota.core.model import Job
 from rota.core.policy import Budget, Targets
 from rota.core.progress import remaining_s
 from rota.policies.contest import Contest, Entrant
+from rota.policies.walk import at_minimum, grant_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +25,21 @@ class AfsL:
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
-        runners = [job for job in jobs if budget.limit(job) >= job.spec.min_workers]
+        costless = [job for job in jobs if budget.cost(job) == 0]
+        targets = grant_in_order(costless, budget, at_minimum)
+        runners = [
+            job
+            for job in jobs
+            if budget.cost(job) > 0 and budget.limit(job) >= job.spec.min_workers
+        ]
         remaining = [remaining_s(job, now) for job in runners]
-        held = _share_out(runners, budget, remaining, [1] * len(runners))
         minima = [job.spec.min_workers for job in runners]
+        held = _share_out(runners, budget, remaining, [1] * len(runners))
         if any(0 < size < least for size, least in zip(held, minima, strict=True)):
             for job, size in zip(runners, held, strict=True):
                 budget.refund(job, size)
             held = _share_out(runners, budget, remaining, minima)
-        return {job.id: size for job, size in zip(runners, held, strict=True) if size}
+        return targets | {job.id: size for job, size in zip(runners, held, strict=True) if size}
 
 
 def _share_out(

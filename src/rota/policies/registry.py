@@ -156,7 +156,7 @@ def _from_file(text: str) -> type[Policy]:
     """Load a class from a file. Its module is called as the file was, for `describe` to read."""
     path, _, name = text.partition(":")
     if not name:
-        raise PolicyError(f"'{text}' names no class", f"write {path}:MyPolicy")
+        raise PolicyError(f"'{path}' names no class", f"write {path}:MyPolicy")
     spec = importlib.util.spec_from_file_location(path, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise PolicyError(f"no Python file '{path}' to take policy '{name}' from")
