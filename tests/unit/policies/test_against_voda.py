@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from rota.policies import contest
 from rota.policies.cases import decide_case
-from rota.policies.registry import POLICIES, parse
+from rota.policies.registry import parse
 from tests.counts import count
 from tests.unit.policies.made_up import Case, linear, random_case
-from tests.unit.policies.voda_oracle import Sizes, VodaPanicError, voda
+from tests.unit.policies.voda_oracle import ALGORITHMS, Sizes, VodaPanicError, voda
 
 # How often the original fails its own check on these cases, at least; 0 where it never does.
 PANICS = {"elastic-fifo": 0.002, "elastic-srjf": 0.05, "ffdl": 0.1, "afs-l": 0.1}
@@ -36,7 +37,7 @@ def agrees(name: str, case: Case, **parameters: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", [*ALGORITHMS, "elastic-tiresias"])
 def test_same_allocation_wherever_voda_passes_its_own_check(name: str) -> None:
     rng = random.Random(f"against voda {name}")
     n_cases = count(30_000)
@@ -52,6 +53,15 @@ def test_same_allocation_with_compaction(compaction: int) -> None:
     rng = random.Random(f"compaction {compaction}")
     cases = [random_case(rng) for _ in range(count(10_000))]
     assert sum(agrees("elastic-tiresias", case, compaction=compaction) for case in cases)
+
+
+def test_same_allocation_when_the_scan_goes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are for long queues; here they are so short that every tie and oddity meets them."""
+    monkeypatch.setattr(contest, "NEAREST", 1)
+    monkeypatch.setattr(contest, "FIRST_BLOCK", 2)
+    rng = random.Random("blocks")
+    n_cases = count(10_000)
+    assert sum(agrees("afs-l", random_case(rng)) for _ in range(n_cases)) > n_cases / 3
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,5 +1,6 @@
 """From what a user writes to a policy, and one clear line where that fails."""
 
+import re
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -9,8 +10,11 @@ from rota.errors import PolicyError
 from rota.policies import registry
 from rota.policies.elastic_tiresias import ElasticTiresias
 from rota.policies.fifo import Fifo
+from rota.policies.parameters import parameters, show
 from rota.policies.registry import POLICIES, describe, find, names, parse, parse_many
 from rota.policies.tiresias import Tiresias
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "policies.md"
 
 VODA = {
     "FIFO": "fifo",
@@ -63,6 +67,15 @@ def test_voda_names_are_aliases(theirs: str, ours: str) -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_defaults_describe_themselves_by_name(name: str) -> None:
     assert describe(parse(name)) == name
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_parameter_and_its_default_are_in_the_reference(name: str) -> None:
+    text = REFERENCE.read_text()
+    (section,) = re.findall(rf"^## `{name}`\n(.*?)(?=^## )", text, re.DOTALL | re.MULTILINE)
+    for each in parameters(POLICIES[name]):
+        assert each.default is not None
+        assert f"| `{each.name}` | {show(each.default)} |" in section
 
 
 def test_parameters_are_read() -> None:
