@@ -58,23 +58,23 @@ class GivenSpeed(SpeedModel):
 
 
 def _read_case(case: object) -> tuple[int, list[Job]]:
-    fields = _object(case, "a case", CASE_FIELDS)
+    fields = _object(case, "a case", known=CASE_FIELDS)
     for name in CASE_FIELDS:
         if name not in fields:
             raise UserError(f"field '{name}' is missing", "a case is {'gpus': 8, 'jobs': [...]}")
     gpus = _whole(fields["gpus"], "gpus", least=0, most=MOST_GPUS)
     jobs: dict[JobId, Job] = {}
     for place, each in enumerate(_list(fields["jobs"], "jobs")):
-        job = _read_job(each, place, gpus)
+        job = _read_job(each, place, gpus=gpus)
         if job.id in jobs:
             raise UserError(f"field 'jobs[{place}].name': there are two jobs '{job.id}'")
         jobs[job.id] = job
     return gpus, list(jobs.values())
 
 
-def _read_job(given: object, place: int, gpus: int) -> Job:
+def _read_job(given: object, place: int, *, gpus: int) -> Job:
     where = f"jobs[{place}]"
-    fields = _object(given, where, JOB_FIELDS)
+    fields = _object(given, where, known=JOB_FIELDS)
     for name in REQUIRED:
         if name not in fields:
             raise UserError(f"field '{where}.{name}' is missing")
@@ -103,11 +103,11 @@ def _read_job(given: object, place: int, gpus: int) -> Job:
         service=NO_SERVICE,
         first_started_s=_number_or_unknown(first_started_s, f"{where}.first_started_s"),
         queue=_whole(fields.get("priority_queue", 0), f"{where}.priority_queue", least=0),
-        speed=_speed(fields, where, min(most, gpus)),
+        speed=_speed(fields, where, most=min(most, gpus)),
     )
 
 
-def _speed(fields: Fields, where: str, most: int) -> SpeedModel:
+def _speed(fields: Fields, where: str, *, most: int) -> SpeedModel:
     table = _linear(most)
     if "speedup" in fields:
         table = _speedups(fields["speedup"], f"{where}.speedup")
@@ -135,7 +135,7 @@ def _list(value: object, where: str) -> list[object]:
     return cast("list[object]", value)
 
 
-def _object(value: object, what: str, known: Mapping[str, None]) -> Fields:
+def _object(value: object, what: str, *, known: Mapping[str, None]) -> Fields:
     if not isinstance(value, dict):
         raise UserError(f"{what} must be an object, not {_shown(value)}")
     fields = cast("dict[str, object]", value)
