@@ -9,6 +9,7 @@ from rota.core.model import Job
 from rota.core.policy import Budget, Targets
 from rota.core.progress import remaining_s
 from rota.policies.contest import Contest, Entrant
+from rota.policies.walk import at_minimum, grant_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +25,32 @@ class AfsL:
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
-        runners = [job for job in jobs if budget.limit(job) >= job.spec.min_workers]
-        remaining = [remaining_s(job, now) for job in runners]
-        held = _share_out(runners, budget, remaining, [1] * len(runners))
-        minima = [job.spec.min_workers for job in runners]
-        if any(0 < size < least for size, least in zip(held, minima, strict=True)):
+        costless = [job for job in jobs if budget.cost(job) == 0]
+        targets = grant_in_order(costless, budget, wanted=at_minimum)
+        runners = [
+            job
+            for job in jobs
+            if budget.cost(job) > 0 and budget.limit(job) >= job.spec.min_workers
+        ]
+        entrants = [Entrant(remaining_s(job, now), job.speed.speedups, 1) for job in runners]
+        held = _share_out(runners, budget, entrants=entrants)
+        if any(0 < size < job.spec.min_workers for job, size in zip(runners, held, strict=True)):
             for job, size in zip(runners, held, strict=True):
                 budget.refund(job, size)
-            held = _share_out(runners, budget, remaining, minima)
-        return {job.id: size for job, size in zip(runners, held, strict=True) if size}
+            entrants = [
+                Entrant(each.remaining_s, each.speedups, job.spec.min_workers)
+                for job, each in zip(runners, entrants, strict=True)
+            ]
+            held = _share_out(runners, budget, entrants=entrants)
+        return targets | {job.id: size for job, size in zip(runners, held, strict=True) if size}
 
 
-def _share_out(
-    jobs: Sequence[Job], budget: Budget, remaining: Sequence[float], first_grants: Sequence[int]
-) -> list[int]:
-    """Workers for each job when every contest's winner gets one, or its first grant."""
-    contest = Contest(
-        [
-            Entrant(left, job.speed.speedups, first)
-            for job, left, first in zip(jobs, remaining, first_grants, strict=True)
-        ]
-    )
+def _share_out(jobs: Sequence[Job], budget: Budget, *, entrants: Sequence[Entrant]) -> list[int]:
+    """Workers for each job when the winner of every contest gets one, or its first grant."""
+    contest = Contest(entrants)
     while not budget.is_spent and (winner := contest.winner()) is not None:
         job, held = jobs[winner], contest.held[winner]
-        more = 1 if held else first_grants[winner]
+        more = 1 if held else entrants[winner].first_grant
         can_pay = budget.grant(job, more)
         is_full = held + more >= budget.limit(job)
         contest.settle(more if can_pay else 0, leaves=is_full or not can_pay)

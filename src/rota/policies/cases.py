@@ -58,26 +58,23 @@ class GivenSpeed(SpeedModel):
 
 
 def _read_case(case: object) -> tuple[int, list[Job]]:
-    fields = _object(case, "a case", CASE_FIELDS)
+    fields = _object(case, "a case", known=CASE_FIELDS)
     for name in CASE_FIELDS:
         if name not in fields:
             raise UserError(f"field '{name}' is missing", "a case is {'gpus': 8, 'jobs': [...]}")
     gpus = _whole(fields["gpus"], "gpus", least=0, most=MOST_GPUS)
-    listed = fields["jobs"]
-    if not isinstance(listed, list):
-        raise UserError(f"field 'jobs' must be a list, not {_shown(listed)}")
     jobs: dict[JobId, Job] = {}
-    for place, each in enumerate(cast("list[object]", listed)):
-        job = _read_job(each, place, gpus)
+    for place, each in enumerate(_list(fields["jobs"], "jobs")):
+        job = _read_job(each, place, gpus=gpus)
         if job.id in jobs:
             raise UserError(f"field 'jobs[{place}].name': there are two jobs '{job.id}'")
         jobs[job.id] = job
     return gpus, list(jobs.values())
 
 
-def _read_job(given: object, place: int, gpus: int) -> Job:
+def _read_job(given: object, place: int, *, gpus: int) -> Job:
     where = f"jobs[{place}]"
-    fields = _object(given, where, JOB_FIELDS)
+    fields = _object(given, where, known=JOB_FIELDS)
     for name in REQUIRED:
         if name not in fields:
             raise UserError(f"field '{where}.{name}' is missing")
@@ -85,7 +82,9 @@ def _read_job(given: object, place: int, gpus: int) -> Job:
     if not isinstance(name, str) or not name:
         raise UserError(f"field '{where}.name' must be a name, not {_shown(name)}")
     least = _whole(fields["min"], f"{where}.min", least=1)
-    most = _whole(fields["max"], f"{where}.max", least=least)
+    most = _whole(fields["max"], f"{where}.max", least=1)
+    if least > most:
+        raise UserError(f"field '{where}.min' is {least}, more than max, which is {most}")
     requested = _whole(fields.get("requested", least), f"{where}.requested", least=least, most=most)
     remaining_s = _number_or_unknown(fields.get("remaining_s"), f"{where}.remaining_s", least=0.0)
     first_started_s = fields.get("first_started_s")
@@ -104,11 +103,11 @@ def _read_job(given: object, place: int, gpus: int) -> Job:
         service=NO_SERVICE,
         first_started_s=_number_or_unknown(first_started_s, f"{where}.first_started_s"),
         queue=_whole(fields.get("priority_queue", 0), f"{where}.priority_queue", least=0),
-        speed=_speed(fields, where, min(most, gpus)),
+        speed=_speed(fields, where, most=min(most, gpus)),
     )
 
 
-def _speed(fields: Fields, where: str, most: int) -> SpeedModel:
+def _speed(fields: Fields, where: str, *, most: int) -> SpeedModel:
     table = _linear(most)
     if "speedup" in fields:
         table = _speedups(fields["speedup"], f"{where}.speedup")
@@ -124,16 +123,19 @@ def _linear(most: int) -> tuple[float, ...]:
 
 
 def _speedups(value: object, where: str) -> tuple[float, ...]:
-    table = cast("list[object]", value if isinstance(value, list) else [])
-    if not table:
-        raise UserError(f"field '{where}' must be a list of numbers from 0, not {_shown(value)}")
-    numbers = tuple(_number(each, where, least=0.0) for each in table)
-    if numbers[0] != 0:
-        raise UserError(f"field '{where}[0]' must be 0 (no GPUs, no speed), not {numbers[0]:g}")
-    return numbers
+    table = tuple(_number(each, where, least=0.0) for each in _list(value, where))
+    if not table or table[0] != 0:
+        raise UserError(f"field '{where}' must start with 0, the speed-up on no GPUs")
+    return table
 
 
-def _object(value: object, what: str, known: Mapping[str, None]) -> Fields:
+def _list(value: object, where: str) -> list[object]:
+    if not isinstance(value, list):
+        raise UserError(f"field '{where}' must be a list, not {_shown(value)}")
+    return cast("list[object]", value)
+
+
+def _object(value: object, what: str, *, known: Mapping[str, None]) -> Fields:
     if not isinstance(value, dict):
         raise UserError(f"{what} must be an object, not {_shown(value)}")
     fields = cast("dict[str, object]", value)

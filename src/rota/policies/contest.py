@@ -95,18 +95,18 @@ class Contest:
         """The first place from `start` on whose job beats the champion."""
         near_end = min(len(self.held), start + NEAREST)
         if self.held[champion]:
-            near = self._near_better_than_running(champion, start, near_end)
+            near = self._near_better_than_running(champion, range(start, near_end))
         else:
-            near = self._near_better_than_waiting(champion, start, near_end)
+            near = self._near_better_than_waiting(champion, range(start, near_end))
         if near is not None or near_end == len(self.held):
             return near
         return self._far_better(champion, near_end)
 
-    def _near_better_than_waiting(self, champion: int, start: int, end: int) -> int | None:
+    def _near_better_than_waiting(self, champion: int, places: range) -> int | None:
         """Of two that wait, the shorter wins, and the later of equals. One that runs counts as
         the shorter, since both lengths are infinite on no workers."""
         remaining_s, as_longer = self._remaining[champion], self._as_longer[champion]
-        for at in range(start, end):
+        for at in places:
             if self.held[at] == 0:
                 is_better = remaining_s >= self._remaining[at]
             else:
@@ -115,12 +115,12 @@ class Contest:
                 return at
         return None
 
-    def _near_better_than_running(self, champion: int, start: int, end: int) -> int | None:
+    def _near_better_than_running(self, champion: int, places: range) -> int | None:
         """Both lengths are those on the champion's number of workers."""
         lengths = self._lengths_on(self.held[champion])
         length = lengths[champion]
         as_longer, as_shorter = self._as_longer[champion], self._as_shorter[champion]
-        for at in range(start, end):
+        for at in places:
             if length >= lengths[at]:
                 is_better = not as_longer > self._as_shorter[at]
             else:
@@ -137,7 +137,9 @@ class Contest:
         lengths = self._arrays.lengths(held, self._lengths_on(held)) if held else None
         size = FIRST_BLOCK
         while start < len(self.held):
-            is_better = self._arrays.are_better(champion, slice(start, start + size), lengths)
+            is_better = self._arrays.are_better(
+                champion, slice(start, start + size), lengths=lengths
+            )
             first = int(is_better.argmax())
             if is_better[first]:
                 return start + first
@@ -179,7 +181,7 @@ class _Arrays:
             self.lengths_by_workers[workers] = np.array(lengths)
         return self.lengths_by_workers[workers]
 
-    def are_better(self, champion: int, block: slice, lengths: Floats | None) -> Flags:
+    def are_better(self, champion: int, block: slice, *, lengths: Floats | None) -> Flags:
         """Which jobs of the block beat the champion; it waits if no lengths are given."""
         as_shorter = ~(self.as_longer[champion] > self.as_shorter[block])
         if lengths is None:

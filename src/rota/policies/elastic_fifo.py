@@ -20,6 +20,6 @@ class ElasticFifo:
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
-        targets = grant_in_order(jobs, budget, at_minimum)
-        grow_in_turns(jobs, targets, budget)
+        targets = grant_in_order(jobs, budget, wanted=at_minimum)
+        grow_in_turns(jobs, targets, budget=budget)
         return targets

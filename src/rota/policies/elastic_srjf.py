@@ -22,6 +22,6 @@ class ElasticSrjf:
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
         in_order = shortest_first(jobs, now)
-        targets = grant_in_order(in_order, budget, at_minimum)
-        grow_in_turns(in_order, targets, budget)
+        targets = grant_in_order(in_order, budget, wanted=at_minimum)
+        grow_in_turns(in_order, targets, budget=budget)
         return targets

@@ -30,11 +30,11 @@ class ElasticTiresias:
         check(self)
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
-        targets = grant_in_order(in_queue_order(jobs), budget, as_requested)
+        targets = grant_in_order(in_queue_order(jobs), budget, wanted=as_requested)
         n_pending = len(jobs) - len(targets)
         if n_pending > self.compaction:
-            _compact(jobs, targets, budget)
-        _grow_by_gain(jobs, targets, budget)
+            _compact(jobs, targets, budget=budget)
+        _grow_by_gain(jobs, targets, budget=budget)
         return targets
 
     def queue_at(self, job: Job, now: float) -> int:
@@ -48,7 +48,7 @@ class ElasticTiresias:
         return Feedback(self.threshold_gpu_s, self.knob)
 
 
-def _compact(jobs: Iterable[Job], targets: Targets, budget: Budget) -> None:
+def _compact(jobs: Iterable[Job], targets: Targets, *, budget: Budget) -> None:
     """Cut the running jobs below the first queue to their minimum."""
     for job in jobs:
         if queue_of(job) > 0 and job.id in targets:
@@ -56,7 +56,7 @@ def _compact(jobs: Iterable[Job], targets: Targets, budget: Budget) -> None:
             targets[job.id] = job.spec.min_workers
 
 
-def _grow_by_gain(jobs: Sequence[Job], targets: Targets, budget: Budget) -> None:
+def _grow_by_gain(jobs: Sequence[Job], targets: Targets, *, budget: Budget) -> None:
     """The largest gain first, until nothing gains or nothing is left.
 
     The rule is a list, sorted anew before each grant: stably by queue, then stably by gain. Two
@@ -66,7 +66,7 @@ def _grow_by_gain(jobs: Sequence[Job], targets: Targets, budget: Budget) -> None
     heap = [
         (-_gain(job, targets.get(job.id, 0)), queue_of(job), 0, place)
         for place, job in enumerate(jobs)
-        if _may_grow(job, targets.get(job.id, 0), budget)
+        if _may_grow(job, targets.get(job.id, 0), budget=budget)
     ]
     heapq.heapify(heap)
     turn = 0
@@ -84,7 +84,7 @@ def _grow_by_gain(jobs: Sequence[Job], targets: Targets, budget: Budget) -> None
             heapq.heappush(heap, (-_gain(job, held), queue, -turn, place))
 
 
-def _may_grow(job: Job, held: int, budget: Budget) -> bool:
+def _may_grow(job: Job, held: int, *, budget: Budget) -> bool:
     """A job whose minimum is more than what is left stays as it is, even if it runs."""
     least = job.spec.min_workers
     limit = budget.limit(job)

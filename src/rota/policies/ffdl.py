@@ -26,11 +26,12 @@ class Ffdl:
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
-        targets = grant_in_order(jobs, budget, at_minimum)
+        targets = grant_in_order(jobs, budget, wanted=at_minimum)
         room = int(budget.free + TOLERANCE)
         if room > 0:
             runners = [job for job in jobs if job.id in targets and _has_whole_cost(job, budget)]
-            for job, extra in zip(runners, _best_extras(runners, budget, room), strict=True):
+            extras = _best_extras(runners, budget, room=room)
+            for job, extra in zip(runners, extras, strict=True):
                 budget.grant(job, extra)
                 targets[job.id] += extra
         return targets
@@ -42,7 +43,7 @@ def _has_whole_cost(job: Job, budget: Budget) -> bool:
     return cost >= 1 and cost == int(cost)
 
 
-def _best_extras(jobs: Sequence[Job], budget: Budget, room: int) -> list[int]:
+def _best_extras(jobs: Sequence[Job], budget: Budget, *, room: int) -> list[int]:
     """Workers beyond its minimum for each job.
 
     `best[x]` is the most that the jobs so far reach with at most x GPUs beyond their minima. This
@@ -53,7 +54,8 @@ def _best_extras(jobs: Sequence[Job], budget: Budget, room: int) -> list[int]:
     choices: list[Counts] = []
     for job, cost in zip(jobs, costs, strict=True):
         most_extra = min(budget.limit(job) - job.spec.min_workers, room // cost)
-        best, choice = _with_job(best, _values(job, most_extra, cost), cost)
+        values = _values(job, most_extra, cost=cost)
+        best, choice = _with_job(best, values, cost=cost)
         choices.append(choice)
     extras: list[int] = []
     for choice, cost in zip(reversed(choices), reversed(costs), strict=True):
@@ -62,14 +64,14 @@ def _best_extras(jobs: Sequence[Job], budget: Budget, room: int) -> list[int]:
     return extras[::-1]
 
 
-def _values(job: Job, most_extra: int, cost: int) -> list[float]:
+def _values(job: Job, most_extra: int, *, cost: int) -> list[float]:
     """Speed at the minimum and at each size above it, in GPUs' worth: a worker of two GPUs that
     is twice as fast on two workers counts as four."""
     least = job.spec.min_workers
     return [cost * job.speed.speedup(least + extra) for extra in range(most_extra + 1)]
 
 
-def _with_job(best: Floats, values: Sequence[float], cost: int) -> tuple[Floats, Counts]:
+def _with_job(best: Floats, values: Sequence[float], *, cost: int) -> tuple[Floats, Counts]:
     """The table with one more job, and how much beyond its minimum the job takes at each place.
 
     Only a strictly better size replaces a smaller one, and none is better than a smaller one of

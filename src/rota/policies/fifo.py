@@ -19,4 +19,4 @@ class Fifo:
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
-        return grant_in_order(jobs, budget, at_minimum)
+        return grant_in_order(jobs, budget, wanted=at_minimum)

@@ -77,7 +77,8 @@ class Parameter:
         )
 
     def refusal(self, value: object) -> PolicyError:
-        return PolicyError(f"parameter '{self.name}' must be {self.allowed}, not '{value}'")
+        given = show(value) if isinstance(value, Value) else repr(value)
+        return PolicyError(f"parameter '{self.name}' must be {self.allowed}, not '{given}'")
 
 
 def parameters(policy: type) -> tuple[Parameter, ...]:

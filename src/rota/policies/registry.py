@@ -77,7 +77,7 @@ def parse(text: str) -> Policy:
     kind = find(name)
     if separator and not settings:
         raise PolicyError(f"'{text}' ends in ':'", _takes(name, kind))
-    values = _read(settings, name, kind)
+    values = _read(settings, kind, name=name)
     for each in parameters(kind):
         if each.default is None and each.name not in values:
             raise PolicyError(f"policy '{name}' needs '{each.name}'", _takes(name, kind))
@@ -124,7 +124,7 @@ def _is_file(text: str) -> bool:
     return path.endswith(".py") or "/" in path
 
 
-def _read(settings: str, name: str, kind: type[Policy]) -> dict[str, Value]:
+def _read(settings: str, kind: type[Policy], *, name: str) -> dict[str, Value]:
     known = {each.name: each for each in parameters(kind)}
     values: dict[str, Value] = {}
     for setting in settings.split(",") if settings else []:
@@ -156,7 +156,7 @@ def _from_file(text: str) -> type[Policy]:
     """Load a class from a file. Its module is called as the file was, for `describe` to read."""
     path, _, name = text.partition(":")
     if not name:
-        raise PolicyError(f"'{text}' names no class", f"write {path}:MyPolicy")
+        raise PolicyError(f"'{path}' names no class", f"write {path}:MyPolicy")
     spec = importlib.util.spec_from_file_location(path, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise PolicyError(f"no Python file '{path}' to take policy '{name}' from")

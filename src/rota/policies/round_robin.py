@@ -8,7 +8,7 @@ from rota.core.model import Job
 from rota.core.policy import Budget, Targets
 
 
-def grow_in_turns(jobs: Iterable[Job], targets: Targets, budget: Budget) -> None:
+def grow_in_turns(jobs: Iterable[Job], targets: Targets, *, budget: Budget) -> None:
     """Round after round in the given order, one more worker for each job that runs.
 
     A job leaves the rounds when it is at its limit or can no longer pay, so that the work is one
@@ -16,10 +16,10 @@ def grow_in_turns(jobs: Iterable[Job], targets: Targets, budget: Budget) -> None
     """
     growing = [job for job in jobs if 0 < targets.get(job.id, 0) < budget.limit(job)]
     while growing:
-        growing = [job for job in growing if _grow(job, targets, budget)]
+        growing = [job for job in growing if _grow(job, targets, budget=budget)]
 
 
-def _grow(job: Job, targets: Targets, budget: Budget) -> bool:
+def _grow(job: Job, targets: Targets, *, budget: Budget) -> bool:
     """Add a worker if the budget has it; true if there may be another."""
     if not budget.grant(job, 1):
         return False

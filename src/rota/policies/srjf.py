@@ -21,7 +21,7 @@ class Srjf:
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
-        return grant_in_order(shortest_first(jobs, now), budget, at_minimum)
+        return grant_in_order(shortest_first(jobs, now), budget, wanted=at_minimum)
 
 
 def shortest_first(jobs: Sequence[Job], now: float) -> list[Job]:

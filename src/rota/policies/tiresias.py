@@ -29,7 +29,7 @@ class Tiresias:
         check(self)
 
     def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
-        return grant_in_order(in_queue_order(jobs), budget, as_requested)
+        return grant_in_order(in_queue_order(jobs), budget, wanted=as_requested)
 
     def queue_at(self, job: Job, now: float) -> int:
         return self._feedback.queue_at(job, now)

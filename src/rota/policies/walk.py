@@ -12,7 +12,7 @@ from rota.core.policy import Budget, Targets
 
 
 def grant_in_order(
-    jobs: Iterable[Job], budget: Budget, wanted: Callable[[JobSpec], int]
+    jobs: Iterable[Job], budget: Budget, *, wanted: Callable[[JobSpec], int]
 ) -> Targets:
     """Give each job the size it wants, or its limit if that is less, or nothing at all."""
     targets: Targets = {}
