@@ -95,6 +95,8 @@ DECISIONS = Group(
     ),
 )
 
+GROUPS = (COMPLETION, CLUSTER, CHANGES, DECISIONS)
+
 
 def columns(group: Group, rows: Sequence[Measures]) -> tuple[Column, ...]:
     return tuple(_column(figure, rows) for figure in group.figures)
