@@ -20,10 +20,12 @@ class StartWorkers:
 
 @dataclass(frozen=True, slots=True)
 class StopWorkers:
-    """Ask all workers of the attempt to stop, and end them after the grace period."""
+    """Ask all workers of the attempt to stop, and end them after the grace period. An engine
+    that knows nothing of the attempt never starts it and reports its workers as gone."""
 
     job_id: JobId
     attempt: int
+    workers: int
     grace_s: float
 
 

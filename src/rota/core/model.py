@@ -124,15 +124,16 @@ Allocation = tuple[Slot, ...]
 
 
 class Purpose(StrEnum):
-    """Why a running job is being stopped, which decides what it becomes when it has stopped."""
+    """Why a running job is being stopped, which decides what it becomes when it has stopped.
+    From the least to the most final."""
 
     RESIZE = "resize"
     PREEMPT = "preempt"
-    RETRY = "retry"
     LOST = "lost"
+    RETRY = "retry"
     HOLD = "hold"
-    CANCEL = "cancel"
     FAIL = "fail"
+    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Waits. `not_before_s` is the end of a back-off."""
+    """Waits. `not_before_s` is the end of a back-off; a job that `is_resizing` has stopped only
+    to start again at another size, so that its run goes on."""
 
     since_s: float
     not_before_s: float = 0.0
+    is_resizing: bool = False
     state = State.QUEUED
 
 
@@ -227,7 +230,9 @@ class Job:
     epochs_done: float = 0.0
     epochs_done_at_start: float = 0.0
     progress_at_s: float = 0.0
-    restart_cost_s: float | None = None
+    start_s: float | None = None
+    """How long the newest start took, up to all workers running; None before the first."""
+    stop_s: float = 0.0
     memory_bytes_seen: int = 0
 
     @property
@@ -241,8 +246,17 @@ class Job:
         return phase.allocation if isinstance(phase, HoldsGpus) else ()
 
     @property
-    def is_active(self) -> bool:
-        return isinstance(self.phase, HoldsGpus)
+    def members(self) -> Allocation:
+        """Every slot that the job holds: while it changes its members, the next ones, too."""
+        phase = self.phase
+        if not isinstance(phase, Running) or not phase.joining:
+            return self.allocation
+        return phase.allocation + newcomers(phase.allocation, phase.joining)
+
+    @property
+    def restart_s(self) -> float | None:
+        """What a stop and a start took the last time; None before the first start."""
+        return None if self.start_s is None else self.start_s + self.stop_s
 
     @property
     def is_over(self) -> bool:
@@ -252,6 +266,14 @@ class Job:
 def n_gpus(allocation: Allocation) -> float:
     """How many GPUs an allocation holds; shares count as their fraction of a card."""
     return sum(len(slot.gpus) * slot.fraction for slot in allocation)
+
+
+def newcomers(before: Allocation, after: Allocation) -> Allocation:
+    """The slots of workers that are new or sit elsewhere in `after`. With the arguments swapped:
+    those who leave."""
+    return tuple(
+        slot for i, slot in enumerate(after) if i >= len(before) or before[i] != slot
+    )
 
 
 def n_nodes(allocation: Allocation) -> int:

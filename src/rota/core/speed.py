@@ -89,19 +89,19 @@ def estimated(
     return SpeedModel(one_s=epoch_s * here, speedups=table, error=ESTIMATE_ERROR)
 
 
-def learn(model: SpeedModel, size: Size, epoch_s: float) -> SpeedModel:
-    """The model after one more measured epoch."""
+def learn(model: SpeedModel, size: Size, epoch_s: float, *, max_workers: int) -> SpeedModel:
+    """The model after one more measured epoch, for sizes up to one above `max_workers`."""
     if not (epoch_s > 0 and math.isfinite(epoch_s) and size.workers > 0):
         return model
     before = model.measured.get(size)
     sample = before.with_time(epoch_s) if before else Sample(1, epoch_s, 0.0)
     measured = {**model.measured, size: sample}
-    return _refit(replace(model, measured=measured))
+    return _refit(replace(model, measured=measured), max_workers)
 
 
-def _refit(model: SpeedModel) -> SpeedModel:
+def _refit(model: SpeedModel, max_workers: int) -> SpeedModel:
     means = _means_by_workers(model.measured)
-    n_sizes = max(len(model.speedups), max(means) + 2)
+    n_sizes = max(max_workers, *means) + 2
     if len(means) == 1:
         ((workers, mean),) = means.items()
         fitted = _scaled(model, workers, mean, n_sizes)
@@ -139,8 +139,18 @@ def _fitted(measured: Mapping[Size, Sample], n_sizes: int) -> list[float]:
     ]
     weights = np.sqrt([float(sample.count) for sample in measured.values()])
     times = np.array([sample.mean_s for sample in measured.values()])
-    (a, b, _), _ = nnls(np.array(rows) * weights[:, None], times * weights)
-    return [math.inf] + [float(a / n + b * (n - 1) / n) for n in range(1, n_sizes)]
+    (a, b, c), _ = nnls(np.array(rows) * weights[:, None], times * weights)
+    crossing = _sizes_that_cross(measured)
+    return [math.inf] + [
+        float(a / n + b * (n - 1) / n + (c if n >= crossing else 0.0)) for n in range(1, n_sizes)
+    ]
+
+
+def _sizes_that_cross(measured: Mapping[Size, Sample]) -> float:
+    """From this size on the job was only ever seen across nodes."""
+    on_one_node = {size.workers for size in measured if not size.crosses}
+    across = {size.workers for size in measured if size.crosses} - on_one_node
+    return min((n for n in across if n > max(on_one_node, default=0)), default=math.inf)
 
 
 def _error(measured: Mapping[Size, Sample]) -> float:

@@ -1,1 +1,1 @@
-"""Traces in, figures and reports out: the production kernel over virtual time."""
+"""What-if on a trace: readers, a runner around the production kernel, and the report."""

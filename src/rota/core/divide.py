@@ -1,0 +1,122 @@
+"""The first step of a round: who may spend how much.
+
+For now all belong to one pool of GPUs for each type, in which a higher priority is sized before
+a lower one. Projects and people come into this step and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rota.core.capacity import Capacity
+from rota.core.demand import Demand, demand_of
+from rota.core.model import Job, JobId
+from rota.core.reasons import NoSuchGpu, Reason
+from rota.core.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The jobs that one call of the policy sizes together."""
+
+    gpu_type: str
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Pools in the order in which they are sized, and what there is to spend of each type."""
+
+    pools: tuple[Pool, ...]
+    gpus: Mapping[str, int]
+    card_bytes: Mapping[str, int]
+    impossible: Mapping[JobId, Reason]
+    """Jobs that the nodes as they are could not run even if all else were gone."""
+
+
+def divide(view: View) -> Division:
+    gpus, card_bytes = _supply(view)
+    pools: dict[tuple[int, str], list[Job]] = {}
+    impossible: dict[JobId, Reason] = {}
+    chooser = _TypeChooser(view, gpus, card_bytes)
+    for job in sorted(view.jobs, key=lambda job: -job.spec.priority):
+        gpu_type = chooser.choose(job)
+        if gpu_type is None:
+            impossible[job.id] = NoSuchGpu(_wish(job))
+        else:
+            pools.setdefault((-job.spec.priority, gpu_type), []).append(job)
+    ordered = tuple(Pool(key[1], tuple(pools[key])) for key in sorted(pools))
+    return Division(ordered, gpus, card_bytes, impossible)
+
+
+def _supply(view: View) -> tuple[dict[str, int], dict[str, int]]:
+    gpus: dict[str, int] = {}
+    card_bytes: dict[str, int] = {}
+    for node in view.nodes.values():
+        if not node.is_draining:
+            for gpu in node.gpus:
+                gpus[gpu.type] = gpus.get(gpu.type, 0) + 1
+                card_bytes[gpu.type] = gpu.memory_bytes
+    return gpus, card_bytes
+
+
+class _TypeChooser:
+    """Gives each job one of the GPU types that it accepts and could run on: the one it has; else
+    the first, in the job's own order, that is not yet spoken for; else the least crowded."""
+
+    def __init__(self, view: View, gpus: Mapping[str, int], card_bytes: Mapping[str, int]) -> None:
+        self._gpus = gpus
+        self._card_bytes = card_bytes
+        self._planned = view.gpu_types
+        self._empty = Capacity(view.nodes.values())
+        self._room_for: dict[Demand, int] = {}
+        self._asked = dict.fromkeys(gpus, 0.0)
+        self._all_types = tuple(sorted(gpus))
+
+    def choose(self, job: Job) -> str | None:
+        if not job.spec.uses_gpus:
+            return "" if self._could_run(job, "") else None
+        accepted = [
+            gpu_type
+            for gpu_type in job.spec.gpu_types or self._all_types
+            if gpu_type in self._gpus and self._could_run(job, gpu_type)
+        ]
+        if not accepted:
+            return None
+        chosen = self._planned.get(job.id)
+        if chosen not in accepted:
+            chosen = self._least_crowded(job, accepted)
+        self._asked[chosen] += self._need(job, chosen)
+        return chosen
+
+    def _could_run(self, job: Job, gpu_type: str) -> bool:
+        demand = demand_of(job, gpu_type)
+        room = self._room_for.get(demand)
+        if room is None:
+            room = sum(room.fits(demand) for room in self._empty.by_fit(demand))
+            self._room_for[demand] = room
+        return room >= job.spec.min_workers
+
+    def _need(self, job: Job, gpu_type: str) -> float:
+        spec = job.spec
+        if spec.share is None:
+            return spec.min_workers * spec.gpus
+        card_bytes = self._card_bytes[gpu_type]
+        return spec.min_workers * spec.share.bytes_on(card_bytes) / card_bytes
+
+    def _least_crowded(self, job: Job, accepted: list[str]) -> str:
+        def crowd(gpu_type: str) -> float:
+            return (self._asked[gpu_type] + self._need(job, gpu_type)) / self._gpus[gpu_type]
+
+        if len(accepted) == 1:
+            return accepted[0]
+        return next((t for t in accepted if crowd(t) <= 1), min(accepted, key=crowd))
+
+
+def _wish(job: Job) -> str:
+    spec = job.spec
+    kind = f" {' or '.join(spec.gpu_types)}" if spec.gpu_types else ""
+    gpus = f"{spec.gpus}{kind} GPUs a worker" if not spec.share else f"a share of a{kind} GPU"
+    labels = "".join(f", {key}={value}" for key, value in sorted(spec.node_labels))
+    return f"{spec.min_workers} x {gpus if spec.uses_gpus else 'what it needs'}{labels}"

@@ -1,0 +1,79 @@
+"""Who really holds what. Whatever a plan says, no worker is started that this does not allow.
+
+It knows nothing of plans and does not look for room; it only counts, so that it can be read and
+trusted on its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from rota.core.model import Allocation, JobSpec, Node, NodeId, Slot
+from rota.core.policy import TOLERANCE
+
+Card = tuple[NodeId, int]
+
+
+class Ledger:
+    """Counts what is booked, per card and per node."""
+
+    def __init__(self) -> None:
+        self._whole: dict[Card, int] = defaultdict(int)
+        self._shared_bytes: dict[Card, int] = defaultdict(int)
+        self._cpus: dict[NodeId, float] = defaultdict(float)
+        self._memory_bytes: dict[NodeId, int] = defaultdict(int)
+        self._workers: dict[NodeId, int] = defaultdict(int)
+
+    def try_book(
+        self, allocation: Allocation, spec: JobSpec, nodes: Mapping[NodeId, Node]
+    ) -> bool:
+        """Book all slots, or none if any part of any of them is taken or gone."""
+        if any(slot.node not in nodes or nodes[slot.node].is_draining for slot in allocation):
+            return False
+        self.book(allocation, spec)
+        if all(self._is_sound(slot, nodes[slot.node]) for slot in allocation):
+            return True
+        self.unbook(allocation, spec)
+        return False
+
+    def book(self, allocation: Allocation, spec: JobSpec) -> None:
+        """Write down what is held, come what may: for workers that are known to run."""
+        self._count(allocation, spec, 1)
+
+    def unbook(self, allocation: Allocation, spec: JobSpec) -> None:
+        self._count(allocation, spec, -1)
+
+    def is_sound(self, nodes: Mapping[NodeId, Node]) -> bool:
+        """Whether nothing on these nodes is booked beyond what there is."""
+        return all(
+            self._is_sound(Slot(node.id, (gpu.index,)), node)
+            for node in nodes.values()
+            for gpu in node.gpus
+        )
+
+    def _count(self, allocation: Allocation, spec: JobSpec, sign: int) -> None:
+        for slot in allocation:
+            self._cpus[slot.node] += sign * spec.cpus
+            self._memory_bytes[slot.node] += sign * spec.memory_bytes
+            self._workers[slot.node] += sign
+            for index in slot.gpus:
+                if slot.share_bytes:
+                    self._shared_bytes[slot.node, index] += sign * slot.share_bytes
+                else:
+                    self._whole[slot.node, index] += sign
+
+    def _is_sound(self, slot: Slot, node: Node) -> bool:
+        sizes = {gpu.index: gpu.memory_bytes for gpu in node.gpus}
+        return (
+            all(self._is_card_sound((node.id, index), sizes.get(index)) for index in slot.gpus)
+            and self._cpus[node.id] <= node.cpus + TOLERANCE
+            and self._memory_bytes[node.id] <= node.memory_bytes
+            and self._workers[node.id] <= node.max_workers
+        )
+
+    def _is_card_sound(self, card: Card, card_bytes: int | None) -> bool:
+        if card_bytes is None:
+            return False
+        whole, shared_bytes = self._whole[card], self._shared_bytes[card]
+        return whole <= 1 and shared_bytes <= card_bytes * (1 - whole)

@@ -1,0 +1,150 @@
+"""The free part of one node: whole GPUs by type, cards that are shared, CPUs, memory, workers."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+
+from rota.core.demand import Demand
+from rota.core.model import Gpu, Node, Slot
+from rota.core.policy import TOLERANCE
+
+PLENTY = 1_000_000
+"""A count that stands for "no limit", so that arithmetic stays with whole numbers."""
+
+
+class OverbookedError(Exception):
+    """Somebody tried to take what is not there: a bug of ours, caught before it does harm."""
+
+
+class Room:
+    """Mutable scratch: `take` and `give` slots; exclusive and shared use of a card never mix."""
+
+    __slots__ = ("cards", "cpus", "free", "gpus", "memory_bytes", "node", "position", "workers")
+
+    def __init__(self, node: Node, position: int) -> None:
+        self.node = node
+        self.position = position
+        self.cpus = node.cpus
+        self.memory_bytes = node.memory_bytes
+        self.workers = node.max_workers
+        self.gpus: dict[int, Gpu] = {gpu.index: gpu for gpu in node.gpus}
+        self.free: dict[str, list[int]] = {}
+        self.cards: dict[int, int] = {}
+        """Shared cards by index, with the bytes that are left on each."""
+        for index, gpu in sorted(self.gpus.items()):
+            self.free.setdefault(gpu.type, []).append(index)
+
+    def copy(self) -> Room:
+        twin = Room.__new__(Room)
+        twin.node, twin.position, twin.gpus = self.node, self.position, self.gpus
+        twin.cpus, twin.memory_bytes, twin.workers = self.cpus, self.memory_bytes, self.workers
+        twin.free = {kind: indices.copy() for kind, indices in self.free.items()}
+        twin.cards = self.cards.copy()
+        return twin
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Rooms of one shape are interchangeable: whatever fits one of them fits the others."""
+        free = tuple(sorted((kind, len(indices)) for kind, indices in self.free.items()))
+        cards = sorted((self.gpus[index].type, left) for index, left in self.cards.items())
+        sizes = sorted((gpu.type, gpu.memory_bytes) for gpu in self.gpus.values())
+        rest = (self.cpus, self.memory_bytes, self.workers, self.node.labels)
+        return free, tuple(cards), tuple(sizes), rest
+
+    def n_free(self, gpu_type: str) -> int:
+        """Whole GPUs of the type that nobody holds any part of."""
+        return len(self.free.get(gpu_type, ()))
+
+    def fits(self, demand: Demand) -> int:
+        """How many workers with this demand fit here now."""
+        if not demand.labels <= self.node.labels:
+            return 0
+        count: float = min(self.workers, PLENTY)
+        if demand.cpus:
+            count = min(count, (self.cpus + TOLERANCE) // demand.cpus)
+        if demand.memory_bytes:
+            count = min(count, self.memory_bytes // demand.memory_bytes)
+        if demand.gpus:
+            count = min(count, self.n_free(demand.gpu_type) // demand.gpus)
+        elif demand.share:
+            count = min(count, sum(self._shares_by_card(demand)))
+        return int(count)
+
+    def choose(self, demand: Demand) -> Slot:
+        """The slot that the next worker gets: the lowest free GPUs, or a share of the fullest
+        card that still has room. The caller has asked `fits`."""
+        if demand.share:
+            index = self._card_for(demand)
+            card_bytes = self.gpus[index].memory_bytes
+            need = demand.share_bytes(card_bytes)
+            return Slot(self.node.id, (index,), need, need / card_bytes)
+        if not demand.gpus:
+            return Slot(self.node.id)
+        return Slot(self.node.id, tuple(self.free[demand.gpu_type][: demand.gpus]))
+
+    def has_free(self, slot: Slot) -> bool:
+        """Whether exactly these GPUs (or this share) can be taken now."""
+        if slot.share_bytes:
+            index = slot.gpus[0]
+            left = self.cards.get(index)
+            return left >= slot.share_bytes if left is not None else self._is_whole(index)
+        return all(self._is_whole(index) for index in slot.gpus)
+
+    def take(self, slot: Slot, demand: Demand) -> None:
+        if not self.has_free(slot):
+            raise OverbookedError(f"{slot} is not free")
+        if slot.share_bytes:
+            index = slot.gpus[0]
+            if index not in self.cards:
+                self.free[self.gpus[index].type].remove(index)
+                self.cards[index] = self.gpus[index].memory_bytes
+            self.cards[index] -= slot.share_bytes
+        else:
+            for index in slot.gpus:
+                self.free[self.gpus[index].type].remove(index)
+        self._use(demand, 1)
+
+    def give(self, slot: Slot, demand: Demand) -> None:
+        for index in slot.gpus:
+            if slot.share_bytes:
+                self.cards[index] += slot.share_bytes
+                if self.cards[index] < self.gpus[index].memory_bytes:
+                    continue
+                del self.cards[index]
+            insort(self.free[self.gpus[index].type], index)
+        self._use(demand, -1)
+
+    def _use(self, demand: Demand, sign: int) -> None:
+        self.cpus -= sign * demand.cpus
+        self.memory_bytes -= sign * demand.memory_bytes
+        self.workers -= sign
+        if self.cpus < -TOLERANCE or self.memory_bytes < 0 or self.workers < 0:
+            raise OverbookedError(f"CPUs, memory or workers of {self.node.id} are used up")
+
+    def _is_whole(self, index: int) -> bool:
+        gpu = self.gpus.get(index)
+        return gpu is not None and index in self.free[gpu.type]
+
+    def _cards_of(self, gpu_type: str) -> Iterator[int]:
+        return (index for index in self.cards if self.gpus[index].type == gpu_type)
+
+    def _shares_by_card(self, demand: Demand) -> Iterator[int]:
+        for index in self._cards_of(demand.gpu_type):
+            yield self.cards[index] // demand.share_bytes(self.gpus[index].memory_bytes)
+        for index in self.free.get(demand.gpu_type, ()):
+            card_bytes = self.gpus[index].memory_bytes
+            yield card_bytes // demand.share_bytes(card_bytes)
+
+    def _card_for(self, demand: Demand) -> int:
+        fullest = self.fullest_card(demand)
+        return fullest[1] if fullest else self.free[demand.gpu_type][0]
+
+    def fullest_card(self, demand: Demand) -> tuple[int, int] | None:
+        """(bytes left, index) of the shared card with the least room that still fits a worker."""
+        fitting = [
+            (self.cards[index], index)
+            for index in self._cards_of(demand.gpu_type)
+            if self.cards[index] >= demand.share_bytes(self.gpus[index].memory_bytes)
+        ]
+        return min(fitting, default=None)

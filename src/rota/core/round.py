@@ -1,0 +1,90 @@
+"""One round: divide, size, place, guard, check. Pure: a view goes in, a plan comes out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from rota.core.divide import Division, divide
+from rota.core.guard import guard
+from rota.core.model import Job, JobId
+from rota.core.placement import Placed, Wish, place, place_next_in_line
+from rota.core.plan import Plan, check
+from rota.core.policy import Policy, Requeues, Targets
+from rota.core.reasons import Fragmented, Reason
+from rota.core.size import size
+from rota.core.view import View
+
+PLACEMENT_TRIES = 3
+
+
+def decide(view: View, policy: Policy) -> Plan:
+    """The plan for this view. One that breaks a rule is not followed: the last one stays."""
+    view, queues, wake_at_s = _requeue(view, policy)
+    division = divide(view)
+    wishes, placed, waits = _size_and_place(view, division, policy)
+    guarded = guard(view, wishes, placed)
+    gpu_types = {wish.job.id: wish.gpu_type for wish in guarded.wishes}
+    plan = Plan(
+        allocations=guarded.allocations,
+        gpu_types={job_id: gpu_types[job_id] for job_id in guarded.allocations},
+        queues=queues,
+        waits={**division.impossible, **waits, **guarded.waits},
+        wake_at_s=min(wake_at_s, guarded.wake_at_s),
+    )
+    violations = check(plan, view)
+    if not violations:
+        return plan
+    return replace(plan, allocations=view.planned, gpu_types=view.gpu_types, violations=violations)
+
+
+def _requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]:
+    """Jobs in the feedback queues where they belong by now, and when the next one changes."""
+    if not isinstance(policy, Requeues):
+        return view, {}, math.inf
+    queues: dict[JobId, int] = {}
+    jobs: list[Job] = []
+    wake_at_s = math.inf
+    for job in view.jobs:
+        queue = policy.queue_at(job, view.now)
+        if queue != job.queue:
+            queues[job.id] = queue
+        moved = replace(job, queue=queue) if queue != job.queue else job
+        jobs.append(moved)
+        wake_at_s = min(wake_at_s, policy.requeues_at(moved, view.now))
+    return replace(view, jobs=tuple(jobs)), queues, wake_at_s
+
+
+def _size_and_place(
+    view: View, division: Division, policy: Policy
+) -> tuple[list[Wish], Placed, dict[JobId, Reason]]:
+    """Size and place. What finds no place goes back to be sized at what fits, three times; then
+    whoever is next in line gets what is left."""
+    limits: dict[JobId, int] = {}
+    waits: dict[JobId, Reason] = {}
+    for _ in range(PLACEMENT_TRIES):
+        wishes = _wishes(division, size(division, policy, view.now, limits=limits))
+        placed = place(view, wishes)
+        if not placed.short:
+            return wishes, placed, waits
+        workers = {wish.job.id: wish.workers for wish in wishes}
+        for job_id, fits in placed.short.items():
+            waits[job_id] = Fragmented(workers[job_id], fits)
+            limits[job_id] = min(fits, workers[job_id] - 1)
+    in_line = _smallest_of_those_who_wait(division, placed)
+    return wishes + in_line, place_next_in_line(placed, in_line), waits
+
+
+def _wishes(division: Division, targets: Targets) -> list[Wish]:
+    """Targets as wishes, in the order in which the policy granted them."""
+    known = {job.id: (job, pool.gpu_type) for pool in division.pools for job in pool.jobs}
+    return [Wish(known[job_id][0], workers, known[job_id][1]) for job_id, workers in targets.items()]
+
+
+def _smallest_of_those_who_wait(division: Division, placed: Placed) -> list[Wish]:
+    return [
+        Wish(job, job.spec.min_workers, pool.gpu_type)
+        for pool in division.pools
+        for job in pool.jobs
+        if job.id not in placed.allocations and job.id not in placed.short
+    ]

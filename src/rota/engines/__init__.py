@@ -1,0 +1,1 @@
+"""Engines run workers somewhere. They report and never decide."""

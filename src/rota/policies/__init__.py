@@ -1,0 +1,1 @@
+"""Policies: each file sizes jobs in one way. `registry.py` finds them by name."""

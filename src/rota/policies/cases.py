@@ -1,0 +1,171 @@
+"""Asks a policy about one made-up queue: the heart of `rota policy decide`.
+
+A case is a JSON object: `gpus`, and `jobs` in any order. Every job needs `name`, `min` and `max`;
+what else is left out means: `requested` the minimum, `priority_queue` 0, `submitted_s` the place in
+the list, `first_started_s` never, `remaining_s` unknown (as `null` is), `speedup` linear.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+from rota.core.model import Job, JobId, JobSpec, Queued, Service
+from rota.core.policy import Budget, Policy
+from rota.core.speed import SpeedModel
+from rota.errors import UserError
+
+MOST_GPUS = 1_000_000
+CASE_FIELDS: dict[str, None] = dict.fromkeys(("gpus", "jobs"))
+REQUIRED = ("name", "min", "max")
+OPTIONAL = (
+    "requested",
+    "priority_queue",
+    "submitted_s",
+    "first_started_s",
+    "remaining_s",
+    "speedup",
+)
+JOB_FIELDS: dict[str, None] = dict.fromkeys(REQUIRED + OPTIONAL)
+
+LARGEST = sys.float_info.max
+NOW_S = 0.0
+WAITING = Queued(since_s=NOW_S)
+NO_SERVICE = Service(as_of_s=NOW_S)
+
+Fields = Mapping[str, object]
+
+
+def decide_case(policy: Policy, case: object) -> dict[str, int]:
+    """The policy's answer: workers for every job, in the order of the case, 0 for who waits."""
+    gpus, jobs = _read_case(case)
+    in_order = sorted(jobs, key=lambda job: (job.submitted_s, job.id))
+    targets = policy.size(in_order, Budget(gpus), NOW_S)
+    return {job.id: targets.get(job.id, 0) for job in jobs}
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSpeed(SpeedModel):
+    """A speed model for a job whose time on one worker is given beside a table without it."""
+
+    def epoch_s(self, workers: int) -> float:
+        return 1.0 if workers == 1 else SpeedModel.epoch_s(self, workers)
+
+
+def _read_case(case: object) -> tuple[int, list[Job]]:
+    fields = _object(case, "a case", CASE_FIELDS)
+    for name in CASE_FIELDS:
+        if name not in fields:
+            raise UserError(f"field '{name}' is missing", "a case is {'gpus': 8, 'jobs': [...]}")
+    gpus = _whole(fields["gpus"], "gpus", least=0, most=MOST_GPUS)
+    listed = fields["jobs"]
+    if not isinstance(listed, list):
+        raise UserError(f"field 'jobs' must be a list, not {_shown(listed)}")
+    jobs: dict[JobId, Job] = {}
+    for place, each in enumerate(cast("list[object]", listed)):
+        job = _read_job(each, place, gpus)
+        if job.id in jobs:
+            raise UserError(f"field 'jobs[{place}].name': there are two jobs '{job.id}'")
+        jobs[job.id] = job
+    return gpus, list(jobs.values())
+
+
+def _read_job(given: object, place: int, gpus: int) -> Job:
+    where = f"jobs[{place}]"
+    fields = _object(given, where, JOB_FIELDS)
+    for name in REQUIRED:
+        if name not in fields:
+            raise UserError(f"field '{where}.{name}' is missing")
+    name = fields["name"]
+    if not isinstance(name, str) or not name:
+        raise UserError(f"field '{where}.name' must be a name, not {_shown(name)}")
+    least = _whole(fields["min"], f"{where}.min", least=1)
+    most = _whole(fields["max"], f"{where}.max", least=least)
+    requested = _whole(fields.get("requested", least), f"{where}.requested", least=least, most=most)
+    remaining_s = _number_or_unknown(fields.get("remaining_s"), f"{where}.remaining_s", least=0.0)
+    first_started_s = fields.get("first_started_s")
+    return Job(
+        id=JobId(name),
+        spec=JobSpec(
+            name=name,
+            min_workers=least,
+            max_workers=most,
+            requested_workers=requested,
+            # One epoch takes one second on one worker, so that no rounding touches the time left.
+            epochs=remaining_s,
+        ),
+        submitted_s=_number(fields.get("submitted_s", place), f"{where}.submitted_s"),
+        phase=WAITING,
+        service=NO_SERVICE,
+        first_started_s=_number_or_unknown(first_started_s, f"{where}.first_started_s"),
+        queue=_whole(fields.get("priority_queue", 0), f"{where}.priority_queue", least=0),
+        speed=_speed(fields, where, min(most, gpus)),
+    )
+
+
+def _speed(fields: Fields, where: str, most: int) -> SpeedModel:
+    table = _linear(most)
+    if "speedup" in fields:
+        table = _speedups(fields["speedup"], f"{where}.speedup")
+    on_one = table[1] if len(table) > 1 else 0.0
+    if on_one > 0:
+        return SpeedModel(one_s=on_one, speedups=table, error=0.0)
+    return GivenSpeed(one_s=1.0, speedups=table, error=0.0)
+
+
+@lru_cache(maxsize=64)
+def _linear(most: int) -> tuple[float, ...]:
+    return tuple(map(float, range(max(most, 1) + 2)))
+
+
+def _speedups(value: object, where: str) -> tuple[float, ...]:
+    table = cast("list[object]", value if isinstance(value, list) else [])
+    if not table:
+        raise UserError(f"field '{where}' must be a list of numbers from 0, not {_shown(value)}")
+    numbers = tuple(_number(each, where, least=0.0) for each in table)
+    if numbers[0] != 0:
+        raise UserError(f"field '{where}[0]' must be 0 (no GPUs, no speed), not {numbers[0]:g}")
+    return numbers
+
+
+def _object(value: object, what: str, known: Mapping[str, None]) -> Fields:
+    if not isinstance(value, dict):
+        raise UserError(f"{what} must be an object, not {_shown(value)}")
+    fields = cast("dict[str, object]", value)
+    if not fields.keys() <= known.keys():
+        unknown = next(name for name in fields if name not in known)
+        close = difflib.get_close_matches(unknown, known, n=1)
+        guess = f", did you mean '{close[0]}'?" if close else ""
+        raise UserError(f"{what} has no field '{unknown}'{guess}", f"known: {', '.join(known)}")
+    return fields
+
+
+def _whole(value: object, where: str, *, least: int, most: int | None = None) -> int:
+    if type(value) is int and value >= least and (most is None or value <= most):
+        return value
+    bounds = f"from {least}" if most is None else f"from {least} to {most}"
+    raise UserError(f"field '{where}' must be a whole number {bounds}, not {_shown(value)}")
+
+
+def _number(value: object, where: str, *, least: float = -LARGEST) -> float:
+    if (type(value) is float or type(value) is int) and least <= value <= LARGEST:
+        return float(value)
+    wanted = "finite numbers" if where.endswith("speedup") else "a finite number"
+    bound = "" if least < 0 else f" from {least:g}"
+    raise UserError(f"field '{where}' must be {wanted}{bound}, not {_shown(value)}")
+
+
+def _number_or_unknown(value: object, where: str, *, least: float = -LARGEST) -> float:
+    """Infinite stands for what is unknown, or has not been yet."""
+    return math.inf if value is None else _number(value, where, least=least)
+
+
+def _shown(value: object) -> str:
+    """A wrong value, as far as it fits a line."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,180 @@
+"""Finds a policy by what a user writes: a name, perhaps with parameters, or a file of their own.
+
+    tiresias    Tiresias    tiresias:threshold_gpu_s=1800,knob=4    ./mine.py:MyPolicy:patience_s=60
+
+Only this file loads code. A lab's package offers policies as entry points in `rota.policies`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import cast
+
+from rota.core.policy import Policy
+from rota.errors import PolicyError
+from rota.policies.afs_l import AfsL
+from rota.policies.elastic_fifo import ElasticFifo
+from rota.policies.elastic_srjf import ElasticSrjf
+from rota.policies.elastic_tiresias import ElasticTiresias
+from rota.policies.ffdl import Ffdl
+from rota.policies.fifo import Fifo
+from rota.policies.parameters import Value, parameters, show
+from rota.policies.srjf import Srjf
+from rota.policies.tiresias import Tiresias
+
+GROUP = "rota.policies"
+
+POLICIES: dict[str, type[Policy]] = {
+    "fifo": Fifo,
+    "elastic-fifo": ElasticFifo,
+    "srjf": Srjf,
+    "elastic-srjf": ElasticSrjf,
+    "tiresias": Tiresias,
+    "elastic-tiresias": ElasticTiresias,
+    "ffdl": Ffdl,
+    "afs-l": AfsL,
+}
+
+ALIASES = {
+    "elasticfifo": "elastic-fifo",
+    "elasticsrjf": "elastic-srjf",
+    "elastictiresias": "elastic-tiresias",
+    "ffdloptimizer": "ffdl",
+}
+"""Voda's names, without regard to case; its others differ from ours in nothing else."""
+
+
+def names() -> list[str]:
+    """Every name that `find` knows: ours, then those of installed packages."""
+    return [*POLICIES, *sorted(_entry_points().keys() - POLICIES.keys())]
+
+
+def find(name: str) -> type[Policy]:
+    """The class behind a name, an alias or `./file.py:Class`."""
+    if _is_file(name):
+        return _from_file(name)
+    key = ALIASES.get(name.lower(), name.lower())
+    if key in POLICIES:
+        return POLICIES[key]
+    offered = _entry_points()
+    if name in offered:
+        return _as_policy(_loaded(offered[name].load, name), name)
+    raise PolicyError(
+        f"no policy '{name}'{_did_you_mean(name.lower(), [*names(), *ALIASES])}",
+        f"known: {', '.join(names())}, or ./file.py:Class",
+    )
+
+
+def parse(text: str) -> Policy:
+    """The policy that `name[:parameter=value,...]` stands for."""
+    name, separator, settings = _split(text)
+    kind = find(name)
+    if separator and not settings:
+        raise PolicyError(f"'{text}' ends in ':'", _takes(name, kind))
+    values = _read(settings, name, kind)
+    for each in parameters(kind):
+        if each.default is None and each.name not in values:
+            raise PolicyError(f"policy '{name}' needs '{each.name}'", _takes(name, kind))
+    make = cast("Callable[..., Policy]", kind)
+    try:
+        return make(**values)
+    except ValueError as error:
+        raise PolicyError(f"policy '{text}': {error}") from error
+
+
+def parse_many(texts: Iterable[str]) -> list[Policy]:
+    """Several policies, each once: `all` is every one of ours, and a text without parameters may
+    be a comma list."""
+    parts = [part for text in texts for part in ([text] if "=" in text else text.split(","))]
+    found: dict[str, Policy] = {}
+    for part in map(str.strip, parts):
+        for policy in map(parse, POLICIES if part.lower() == "all" else [part]):
+            found.setdefault(describe(policy), policy)
+    return list(found.values())
+
+
+def describe(policy: Policy) -> str:
+    """What to write to get this policy: its name, and the parameters that are not default."""
+    kind = type(policy)
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    known = [name for name, each in POLICIES.items() if each is kind]
+    offered = [name for name, each in _entry_points().items() if each.value == place]
+    values = [(each, cast("Value", getattr(policy, each.name))) for each in parameters(kind)]
+    changed = [f"{each.name}={show(value)}" for each, value in values if value != each.default]
+    return ":".join([[*known, *offered, place][0], *([",".join(changed)] if changed else [])])
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """Name, colon and parameters; the name of a policy in a file has a colon of its own."""
+    if not _is_file(text):
+        return text.partition(":")
+    path, _, rest = text.partition(":")
+    kind, separator, settings = rest.partition(":")
+    return f"{path}:{kind}", separator, settings
+
+
+def _is_file(text: str) -> bool:
+    path = text.partition(":")[0]
+    return path.endswith(".py") or "/" in path
+
+
+def _read(settings: str, name: str, kind: type[Policy]) -> dict[str, Value]:
+    known = {each.name: each for each in parameters(kind)}
+    values: dict[str, Value] = {}
+    for setting in settings.split(",") if settings else []:
+        key, separator, text = (part.strip() for part in setting.partition("="))
+        if key not in known:
+            wrong = f"policy '{name}' has no parameter '{key}'{_did_you_mean(key, known)}"
+            raise PolicyError(wrong, _takes(name, kind))
+        if not separator or key in values:
+            wrong = "is given twice" if key in values else "has no value"
+            raise PolicyError(f"parameter '{key}' of '{name}' {wrong}", _takes(name, kind))
+        values[key] = known[key].read(text)
+    return values
+
+
+def _takes(name: str, kind: type[Policy]) -> str:
+    return f"{name} takes {', '.join(map(str, parameters(kind))) or 'no parameters'}"
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f", did you mean '{close[0]}'?" if close else ""
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {each.name: each for each in entry_points(group=GROUP)}
+
+
+def _from_file(text: str) -> type[Policy]:
+    """Load a class from a file. Its module is called as the file was, for `describe` to read."""
+    path, _, name = text.partition(":")
+    if not name:
+        raise PolicyError(f"'{text}' names no class", f"write {path}:MyPolicy")
+    spec = importlib.util.spec_from_file_location(path, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise PolicyError(f"no Python file '{path}' to take policy '{name}' from")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path] = module
+    _loaded(partial(spec.loader.exec_module, module), path)
+    return _as_policy(getattr(module, name, None), text)
+
+
+def _loaded(load: Callable[[], object], source: str) -> object:
+    try:
+        return load()
+    except Exception as error:  # foreign code may fail in any way
+        reason = " ".join([f"{type(error).__name__}:", *str(error).split()])
+        raise PolicyError(f"cannot load policy '{source}': {reason}") from error
+
+
+def _as_policy(found: object, source: str) -> type[Policy]:
+    if isinstance(found, type) and callable(getattr(found, "size", None)):
+        return cast("type[Policy]", found)
+    raise PolicyError(f"'{source}' is not a policy", "a policy is a class with a method 'size'")

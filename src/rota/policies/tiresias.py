@@ -1,0 +1,42 @@
+"""Least attained service in two queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rota.core.model import Job
+from rota.core.policy import Budget, Targets
+from rota.policies.feedback import Feedback, in_queue_order
+from rota.policies.parameters import above, check
+from rota.policies.walk import as_requested, grant_in_order
+
+
+@dataclass(frozen=True, slots=True)
+class Tiresias:
+    """Runs jobs at their requested size, those that have used little GPU time first.
+
+    A job whose run used `threshold_gpu_s` GPU-seconds goes to the second queue; one that waited
+    `knob` times as long as it last ran comes back to the first. Tiresias-L, the discretised
+    two-dimensional least-attained-service policy of Gu et al., "Tiresias: A GPU Cluster Manager
+    for Distributed Deep Learning", NSDI 2019; the defaults are Voda's.
+    """
+
+    threshold_gpu_s: float = field(default=3600.0, metadata=above(0))
+    knob: float = field(default=8.0, metadata=above(0))
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+        return grant_in_order(in_queue_order(jobs), budget, as_requested)
+
+    def queue_at(self, job: Job, now: float) -> int:
+        return self._feedback.queue_at(job, now)
+
+    def requeues_at(self, job: Job, now: float) -> float:
+        return self._feedback.requeues_at(job, now)
+
+    @property
+    def _feedback(self) -> Feedback:
+        return Feedback(self.threshold_gpu_s, self.knob)

@@ -1,0 +1,75 @@
+"""The cluster of a simulation, from a short description such as `3x4` or `2x4:V100,16x8:A100`.
+
+Each part is `NODESxGPUS[:TYPE][@GPU_MEMORY][/CPUScpu][/MEMORY]`: so many nodes with so many GPUs
+each; the rest is optional. `4x8:A100@80GiB/96cpu/1TiB` says all of it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from rota.core.model import GIB, Gpu, Node, NodeId
+from rota.errors import UserError
+from rota.simulator.notation import parse_bytes
+
+MAX_NODES = 100_000
+MAX_GPUS_PER_NODE = 1_024
+DEFAULT_TYPE = "gpu"
+DEFAULT_GPU_BYTES = 16 * GIB
+EXAMPLE = "write NODESxGPUS[:TYPE], such as 3x4 or 2x4:V100,16x8:A100"
+
+_PART = re.compile(
+    r"(?P<nodes>[0-9]{1,9})x(?P<gpus>[0-9]{1,9})"
+    r"(?::(?P<type>[A-Za-z0-9][A-Za-z0-9._-]*))?"
+    r"(?:@(?P<card>[0-9.]+[A-Za-z]+))?"
+    r"(?:/(?P<cpus>[0-9]{1,9})cpu)?"
+    r"(?:/(?P<memory>[0-9.]+[A-Za-z]+))?",
+    re.ASCII,
+)
+
+
+def parse_cluster(text: str) -> tuple[Node, ...]:
+    """The nodes that the description names, numbered from `node-01` in its order."""
+    parts = [_parse_part(part.strip(), text) for part in text.split(",")]
+    total = sum(count for count, _ in parts)
+    if not 0 < total <= MAX_NODES:
+        raise _error(text, f"{total} nodes are not between 1 and {MAX_NODES:,}")
+    digits = max(2, len(str(total)))
+    shapes = (shape for count, shape in parts for _ in range(count))
+    return tuple(
+        Node(
+            NodeId(f"node-{number:0{digits}}"),
+            gpus=shape.gpus,
+            cpus=shape.cpus,
+            memory_bytes=shape.memory_bytes,
+        )
+        for number, shape in enumerate(shapes, start=1)
+    )
+
+
+def _parse_part(part: str, text: str) -> tuple[int, Node]:
+    """How many nodes, and one of them as a pattern for all."""
+    found = _PART.fullmatch(part)
+    if found is None:
+        raise _error(text, f"'{part}' is not understood")
+    gpus = int(found["gpus"])
+    if gpus > MAX_GPUS_PER_NODE:
+        raise _error(text, f"{gpus} GPUs in a node are more than {MAX_GPUS_PER_NODE:,}")
+    kind = found["type"] or DEFAULT_TYPE
+    try:
+        card = parse_bytes(found["card"]) if found["card"] else DEFAULT_GPU_BYTES
+        memory = parse_bytes(found["memory"]) if found["memory"] else math.inf
+    except ValueError as error:
+        raise _error(text, str(error)) from None
+    pattern = Node(
+        NodeId(""),
+        gpus=tuple(Gpu(index, kind, card) for index in range(gpus)),
+        cpus=float(found["cpus"]) if found["cpus"] else math.inf,
+        memory_bytes=memory,
+    )
+    return int(found["nodes"]), pattern
+
+
+def _error(text: str, message: str) -> UserError:
+    return UserError(f"cluster '{text}': {message}", EXAMPLE)

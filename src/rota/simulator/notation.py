@@ -1,0 +1,83 @@
+"""Short notations that people write by hand: amounts of memory, and how many GPUs a job wants.
+
+Used by the description of a cluster and by our own trace format. Each parser raises `ValueError`
+with what is wrong; the caller adds where.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rota.core.model import GIB, Share
+
+UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": GIB,
+    "TiB": 2**40,
+}
+MAX_BYTES = 2**60
+MAX_GPUS = 100_000
+GPUS_EXAMPLES = "write 2, 1..4, 1..4@2, 0.5 or 6GiB"
+
+_BYTES = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)", re.ASCII)
+_RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?(?:@([0-9]{1,9}))?", re.ASCII)
+_FRACTION = re.compile(r"[0-9]*\.[0-9]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCount:
+    """GPUs of a whole job, or a share of one."""
+
+    least: int
+    most: int
+    requested: int
+    share: Share | None = None
+
+
+def parse_bytes(text: str) -> int:
+    """`6GiB`, `512MB` or plain bytes."""
+    found = _BYTES.fullmatch(text.strip())
+    unit = (found.group(2) or "B") if found else ""
+    if found is None or unit not in UNITS:
+        raise ValueError(f"'{text}' is not an amount of memory like 6GiB")
+    amount = int(float(found.group(1)) * UNITS[unit])
+    if not 0 < amount <= MAX_BYTES:
+        raise ValueError(f"'{text}' is not between 1 B and {MAX_BYTES // 2**40} TiB")
+    return amount
+
+
+def parse_gpus(text: str) -> GpuCount:
+    """`2`, `1..4`, `1..4@2` (GPUs), `0.5` or `6GiB` (a share of one GPU), `0` (none)."""
+    found = _RANGE.fullmatch(text)
+    if found is not None:
+        return _range(*(int(part) if part else None for part in found.groups()))
+    if _FRACTION.fullmatch(text):
+        fraction = float(text)
+        if not 0 < fraction < 1:
+            raise ValueError(f"'{text}' is not a share of one GPU, which lies between 0 and 1")
+        return GpuCount(1, 1, 1, Share(fraction=fraction))
+    if text and text[0].isdigit() and text[-1] == "B":
+        return GpuCount(1, 1, 1, Share(memory_bytes=parse_bytes(text)))
+    raise ValueError(f"'{text}' is not a number of GPUs")
+
+
+def _range(least: int | None, most: int | None, requested: int | None) -> GpuCount:
+    low = least or 0
+    high = low if most is None else most
+    wanted = low if requested is None else requested
+    if low > high:
+        raise ValueError(f"the minimum {low} is above the maximum {high}")
+    if not low <= wanted <= high:
+        raise ValueError(f"the requested {wanted} is not within {low}..{high}")
+    if low == 0 < high:
+        raise ValueError("a range starts at 1")
+    if high > MAX_GPUS:
+        raise ValueError(f"{high} is above {MAX_GPUS}, the most a job may ask for")
+    return GpuCount(low, high, wanted)

@@ -1,0 +1,240 @@
+"""Our own trace format, as CSV with a header or as JSON objects line by line.
+
+`docs/reference/traces.md` describes the columns. Only name, submit_s, gpus and duration_s are
+needed. A JSON line is turned into the fields of a CSV row, so that both forms obey one set of
+rules and give one set of messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import cast
+
+from rota.core.model import Estimate, JobSpec, Labels, Mode
+from rota.core.speed import PRIOR
+from rota.errors import InputError, Where
+from rota.simulator.notation import GPUS_EXAMPLES, GpuCount, parse_bytes, parse_gpus
+from rota.simulator.traces import table
+from rota.simulator.traces.fixed_size import MAX_WORKERS
+from rota.simulator.traces.table import Row
+from rota.simulator.workload import Entry, Scaling, Workload, workload_of
+
+REQUIRED = ("name", "submit_s", "gpus", "duration_s")
+OPTIONAL = (
+    "gpus_per_worker",
+    "gpu_types",
+    "node_labels",
+    "cpus",
+    "memory",
+    "user",
+    "project",
+    "priority",
+    "mode",
+    "category",
+    "epochs",
+    "speedups",
+    "estimate_s",
+    "min_runtime_s",
+)
+COLUMNS = REQUIRED + OPTIONAL
+
+SEPARATOR = "|"
+"""Between the parts of a list in one field."""
+
+MAX_PRIORITY = 1_000_000
+_COLUMN_INDEX = {name: index for index, name in enumerate(COLUMNS)}
+
+
+def is_own(header: tuple[str, ...]) -> bool:
+    return set(REQUIRED) <= set(header)
+
+
+def read(path: Path, file: str) -> Workload:
+    unknown = [name for name in table.read_header(path, file) if name not in COLUMNS]
+    if unknown:
+        raise InputError(
+            Where(file, 1, unknown[0]), "no such column", f"there are {', '.join(COLUMNS)}"
+        )
+    return _workload(file, table.read_rows(path, file, REQUIRED))
+
+
+def read_jsonl(path: Path, file: str) -> Workload:
+    return _workload(file, _json_rows(path, file))
+
+
+def _workload(file: str, rows: Iterable[Row]) -> Workload:
+    tables: dict[tuple[float, ...], tuple[float, ...]] = {}
+    return workload_of(file, (_entry(row, tables) for row in rows))
+
+
+def _entry(row: Row, tables: dict[tuple[float, ...], tuple[float, ...]]) -> Entry:
+    count = _gpus(row)
+    per_worker = row.whole("gpus_per_worker") if row.text("gpus_per_worker") else 1
+    least, most, requested = _workers(row, count, per_worker)
+    given = _speedups(row, most)
+    # Jobs with equal speed-ups share one table.
+    given = tables.setdefault(given, given)
+    duration_s = row.positive("duration_s")
+    speedups = given or PRIOR.speedups
+    spec = JobSpec(
+        name=row.name("name"),
+        user=row.text("user"),
+        project=row.text("project"),
+        priority=_priority(row),
+        mode=_mode(row),
+        min_workers=least,
+        max_workers=most,
+        requested_workers=requested,
+        gpus=per_worker if count.most and count.share is None else 0,
+        share=count.share,
+        gpu_types=_list(row, "gpu_types"),
+        node_labels=_labels(row),
+        cpus=row.number("cpus") if row.text("cpus") else 0.0,
+        memory_bytes=_memory(row),
+        epochs=row.positive("epochs") if row.text("epochs") else 1.0,
+        estimate=Estimate(
+            row.positive("estimate_s") if row.text("estimate_s") else duration_s, requested, given
+        ),
+        category=row.text("category"),
+        min_runtime_s=row.number("min_runtime_s") if row.text("min_runtime_s") else None,
+    )
+    truth = Scaling(duration_s * speedups[requested], speedups)
+    return Entry(row.number("submit_s"), row.line, spec, truth)
+
+
+def _gpus(row: Row) -> GpuCount:
+    try:
+        return parse_gpus(row.name("gpus"))
+    except ValueError as error:
+        raise row.wrong("gpus", str(error), GPUS_EXAMPLES) from None
+
+
+def _workers(row: Row, count: GpuCount, per_worker: int) -> tuple[int, int, int]:
+    """Minimum, maximum and requested workers; a job without whole GPUs is a single worker."""
+    if count.share is not None or count.most == 0:
+        if per_worker > 1:
+            raise row.wrong("gpus_per_worker", "only whole GPUs can be several for a worker")
+        return 1, 1, 1
+    sizes = (count.least, count.most, count.requested)
+    for size in sizes:
+        if size % per_worker:
+            raise row.wrong("gpus", f"{size} is not a multiple of {per_worker} GPUs per worker")
+    least, most, requested = (size // per_worker for size in sizes)
+    return least, most, requested
+
+
+def _speedups(row: Row, most: int) -> tuple[float, ...]:
+    """On 0, 1, 2, ... workers; empty where the trace does not say."""
+    parts = _list(row, "speedups")
+    if not parts:
+        if most > MAX_WORKERS:
+            message = f"is needed for a job of more than {MAX_WORKERS} workers"
+            raise row.wrong("speedups", message)
+        return ()
+    try:
+        values = tuple(float(part) for part in parts)
+    except ValueError:
+        values = ()
+    if not values or not all(0 < value <= table.MAX_NUMBER for value in values):
+        raise row.wrong(
+            "speedups", "is not a list of numbers above 0", "write them as 1|1.8|2.5 for 1, 2, 3"
+        )
+    if values[0] != 1:
+        raise row.wrong("speedups", f"the first is {values[0]:g}", "one worker's speed-up is 1")
+    if len(values) < most:
+        message = f"ends at {len(values)} workers where the job takes up to {most}"
+        raise row.wrong("speedups", message)
+    return (0.0, *values)
+
+
+def _list(row: Row, field: str) -> tuple[str, ...]:
+    text = row.text(field)
+    return tuple(part.strip() for part in text.split(SEPARATOR)) if text else ()
+
+
+def _labels(row: Row) -> Labels:
+    pairs = [part.partition("=") for part in _list(row, "node_labels")]
+    if any(not key or not equals for key, equals, _ in pairs):
+        raise row.wrong(
+            "node_labels", f"'{row.text('node_labels')}' has no key=value", "write disk=ssd|room=2"
+        )
+    return frozenset((key, value) for key, _, value in pairs)
+
+
+def _memory(row: Row) -> int:
+    text = row.text("memory")
+    try:
+        return parse_bytes(text) if text else 0
+    except ValueError as error:
+        raise row.wrong("memory", str(error)) from None
+
+
+def _priority(row: Row) -> int:
+    text = row.text("priority") or "0"
+    try:
+        value = int(text)
+    except ValueError:
+        value = MAX_PRIORITY + 1
+    if abs(value) > MAX_PRIORITY:
+        raise row.wrong("priority", f"'{text}' is not a whole number up to {MAX_PRIORITY:,}")
+    return value
+
+
+def _mode(row: Row) -> Mode:
+    text = row.text("mode")
+    try:
+        return Mode(text) if text else Mode.RESTART
+    except ValueError:
+        known = ", ".join(Mode)
+        raise row.wrong("mode", f"no such mode '{text}'", f"there are {known}") from None
+
+
+def _json_rows(path: Path, file: str) -> Iterator[Row]:
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            for line, text in enumerate(stream, start=1):
+                if line > table.MAX_ROWS:
+                    raise table.too_many_rows(file)
+                if text.strip():
+                    yield _json_row(file, line, text)
+    except UnicodeDecodeError:
+        raise table.not_text(path, file) from None
+
+
+def _json_row(file: str, line: int, text: str) -> Row:
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(Where(file, line), f"is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise InputError(Where(file, line), "is not a JSON object", 'write {"name": ..., ...}')
+    values = [""] * len(COLUMNS)
+    for key, value in cast("dict[str, object]", parsed).items():
+        index = _COLUMN_INDEX.get(key)
+        if index is None:
+            known = ", ".join(COLUMNS)
+            raise InputError(Where(file, line, key), "no such field", f"there are {known}")
+        values[index] = _json_text(Where(file, line, key), value)
+    for name in REQUIRED:
+        if not values[_COLUMN_INDEX[name]]:
+            raise InputError(Where(file, line, name), "is missing")
+    return Row(file, line, _COLUMN_INDEX, values)
+
+
+def _json_text(where: Where, value: object) -> str:
+    """A JSON value as the field of a CSV row would say it."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, list):
+        parts = (_json_text(where, part) for part in cast("list[object]", value))
+        return SEPARATOR.join(parts)
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, object]", value).items()
+        return SEPARATOR.join(f"{key}={_json_text(where, part)}" for key, part in pairs)
+    raise InputError(where, f"{json.dumps(value)} is neither text nor a number")

@@ -1,0 +1,142 @@
+"""Makes Philly-like workloads of any size from a seed: `synthetic:jobs=500,seed=1`.
+
+- Durations are log-normal around Philly's median (1,133 s in the extract of 82,247 jobs) with a
+  spread that also meets its 90th percentile (11,233 s); they end at a week.
+- Sizes are powers of two, mostly 1, with more large jobs than Philly's 7 %, so that packing and
+  fragmentation matter.
+- Submissions follow the hours of a day, busiest in the afternoon. They stretch over as much time
+  as makes the jobs ask for `load` times the `gpus` of the cluster that is meant.
+- A part of the jobs (`elastic`) takes half to four times the size it asks for. Speed-ups are
+  concave, of four kinds from nearly linear to bound by communication.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from random import Random
+
+from rota.core.model import Estimate, JobSpec
+from rota.errors import UserError
+from rota.simulator.workload import Entry, Scaling, Workload, workload_of
+
+PREFIX = "synthetic"
+DAY_S = 86_400.0
+MEDIAN_S = 1_133.0
+SIGMA = 1.79
+"""ln(11,233 / 1,133) over the 90th percentile of the normal distribution, 1.2816."""
+MIN_DURATION_S = 10.0
+MAX_DURATION_S = 7 * DAY_S
+DAILY_SWING = 0.6
+"""The busiest hour has (1 + 0.6) / (1 - 0.6) = 4 times the submissions of the quietest."""
+SIZES = {1: 0.70, 2: 0.10, 4: 0.10, 8: 0.07, 16: 0.02, 32: 0.01}
+GROWTH = 4
+MAX_WORKERS = 128
+OVERHEADS = {"linear": 0.005, "good": 0.02, "middling": 0.06, "poor": 0.15}
+"""Kinds of jobs: n workers are n / (1 + overhead * (n - 1)) times as fast as one."""
+SPEEDUPS = {
+    kind: tuple(n / (1 + overhead * (n - 1)) if n else 0.0 for n in range(MAX_WORKERS + 1))
+    for kind, overhead in OVERHEADS.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What can be written behind `synthetic:`."""
+
+    jobs: int = 500
+    seed: int = 0
+    gpus: int = 64
+    load: float = 0.9
+    elastic: float = 0.5
+
+
+LIMITS: dict[str, tuple[float, float]] = {
+    "jobs": (1, 1_000_000),
+    "seed": (0, 2**63),
+    "gpus": (1, 1_000_000),
+    "load": (0.001, 1_000),
+    "elastic": (0, 1),
+}
+
+
+def synthetic(text: str, seed: int | None = None) -> Workload:
+    """The workload of `jobs=500,seed=1,...`; `seed` counts where the text names none."""
+    parameters = parse(text, seed)
+    random = Random(parameters.seed)
+    specs = [_job(random, parameters, number) for number in range(1, parameters.jobs + 1)]
+    work_gpu_s = sum(_duration_s(spec) * spec.requested_workers for spec, _ in specs)
+    span_s = work_gpu_s / (parameters.load * parameters.gpus)
+    times = sorted(_submission(random, span_s) for _ in specs)
+    name = f"{PREFIX}:{_written(parameters)}"
+    return workload_of(
+        name,
+        (
+            Entry(round(time - times[0], 3), number, spec, truth)
+            for number, (time, (spec, truth)) in enumerate(zip(times, specs, strict=True), start=1)
+        ),
+    )
+
+
+def parse(text: str, seed: int | None = None) -> Parameters:
+    parameters = Parameters() if seed is None else Parameters(seed=seed)
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if name not in LIMITS or not equals:
+            known = ", ".join(LIMITS)
+            raise _error(f"'{part}' is not a parameter", f"there are {known}, as in jobs=500")
+        parameters = replace(parameters, **{name: _value(name, value)})
+    return parameters
+
+
+def _value(name: str, text: str) -> float:
+    least, most = LIMITS[name]
+    whole = isinstance(getattr(Parameters(), name), int)
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        kind = "whole number" if whole else "number"
+        raise _error(f"{name}='{text}' is not a {kind} between {least:,} and {most:,}")
+    return value
+
+
+def _error(message: str, hint: str = "") -> UserError:
+    return UserError(f"{PREFIX}: {message}", hint)
+
+
+def _written(parameters: Parameters) -> str:
+    return ",".join(f"{item.name}={getattr(parameters, item.name)}" for item in fields(parameters))
+
+
+def _job(random: Random, parameters: Parameters, number: int) -> tuple[JobSpec, Scaling]:
+    sizes = [size for size in SIZES if size <= parameters.gpus]
+    size = random.choices(sizes, [SIZES[size] for size in sizes])[0]
+    kind = random.choice(list(OVERHEADS))
+    drawn_s = random.lognormvariate(math.log(MEDIAN_S), SIGMA)
+    duration_s = round(min(max(drawn_s, MIN_DURATION_S), MAX_DURATION_S), 3)
+    is_elastic = random.random() < parameters.elastic
+    speedups = SPEEDUPS[kind]
+    spec = JobSpec(
+        name=f"{kind}-{number}",
+        min_workers=max(1, size // 2) if is_elastic else size,
+        max_workers=min(size * GROWTH, parameters.gpus) if is_elastic else size,
+        requested_workers=size,
+        estimate=Estimate(duration_s, size, speedups),
+        category=kind,
+    )
+    return spec, Scaling(duration_s * speedups[size], speedups)
+
+
+def _duration_s(spec: JobSpec) -> float:
+    return spec.estimate.seconds if spec.estimate else 0.0
+
+
+def _submission(random: Random, span_s: float) -> float:
+    """A moment within the span, drawn by how busy its hour is (rejection sampling)."""
+    while True:
+        moment_s = random.uniform(0.0, span_s)
+        busy = 1 + DAILY_SWING * math.sin(2 * math.pi * moment_s / DAY_S)
+        if random.uniform(0.0, 1 + DAILY_SWING) < busy:
+            return moment_s

@@ -1,0 +1,161 @@
+"""Reads tables with a header line out of CSV files, and says exactly what is wrong with one.
+
+Every trace reader and the profile tables come through here, so that a malformed file gives the
+same kind of message everywhere: file, row, field, what is there and what would be right.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from rota.errors import InputError, Where
+
+MAX_ROWS = 5_000_000
+MAX_FILE_BYTES = 1_000_000_000
+MAX_NUMBER = 1e12
+"""Thirty thousand years in seconds: whatever is larger is a mistake, and sums stay finite."""
+
+
+class Row:
+    """One line of a table: its fields by the name of their column."""
+
+    __slots__ = ("_columns", "_values", "file", "line")
+
+    def __init__(
+        self, file: str, line: int, columns: Mapping[str, int], values: Sequence[str]
+    ) -> None:
+        self.file = file
+        self.line = line
+        self._columns = columns
+        self._values = values
+
+    def text(self, field: str) -> str:
+        """The field as it stands, without blanks around it; empty where there is none."""
+        column = self._columns.get(field)
+        return self._values[column].strip() if column is not None else ""
+
+    def name(self, field: str) -> str:
+        return self.text(field) or self._raise(field, "is empty", "give a value")
+
+    def number(self, field: str) -> float:
+        """A finite number that is not negative."""
+        text = self.text(field)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if math.isnan(value):
+            self._raise(field, f"'{text}' is not a number", "write a number such as 120 or 0.5")
+        if not 0 <= value <= MAX_NUMBER:
+            self._raise(field, f"'{text}' is not between 0 and {MAX_NUMBER:g}")
+        return value
+
+    def positive(self, field: str) -> float:
+        value = self.number(field)
+        if value == 0:
+            self._raise(field, "0 is too small", "write a number above 0")
+        return value
+
+    def whole(self, field: str, at_least: int = 1) -> int:
+        value = self.number(field)
+        if not value.is_integer() or value < at_least:
+            self._raise(field, f"'{self.text(field)}' is not a whole number from {at_least} up")
+        return int(value)
+
+    def wrong(self, field: str, message: str, hint: str = "") -> InputError:
+        return InputError(Where(self.file, self.line, field), message, hint)
+
+    def _raise(self, field: str, message: str, hint: str = "") -> NoReturn:
+        raise self.wrong(field, message, hint)
+
+
+def check_file(path: Path, file: str) -> None:
+    """Refuses what cannot be a trace before anything of it is read."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise _unreadable(file, error) from None
+    if not path.is_file():
+        raise InputError(Where(file), "is not a file")
+    if size == 0:
+        raise InputError(Where(file), "is empty", "the first line names the columns")
+    if size > MAX_FILE_BYTES:
+        raise InputError(
+            Where(file), f"has {size:,} bytes, above the limit of {MAX_FILE_BYTES:,}", "split it"
+        )
+
+
+def read_header(path: Path, file: str) -> tuple[str, ...]:
+    """The names of the columns, which tell the formats apart."""
+    check_file(path, file)
+    for _, fields in _records(path, file):
+        return tuple(name.strip() for name in fields)
+    raise InputError(Where(file), "is empty", "the first line names the columns")
+
+
+def read_rows(path: Path, file: str, needed: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows below the header, which has at least the needed columns."""
+    header = read_header(path, file)
+    columns = _columns(file, header)
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        raise InputError(Where(file, 1, missing[0]), "this column is missing")
+    records = _records(path, file)
+    next(records)
+    for line, fields in records:
+        if len(fields) != len(header):
+            raise InputError(
+                Where(file, line), f"has {len(fields)} fields where the header has {len(header)}"
+            )
+        yield Row(file, line, columns, fields)
+
+
+def _columns(file: str, header: tuple[str, ...]) -> dict[str, int]:
+    columns: dict[str, int] = {}
+    for index, name in enumerate(header):
+        if name in columns:
+            raise InputError(Where(file, 1, name), "this column is there twice")
+        columns[name] = index
+    return columns
+
+
+def _records(path: Path, file: str) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and fields; empty lines are passed over."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, strict=True)
+            try:
+                for count, fields in enumerate(reader):
+                    if count > MAX_ROWS:
+                        raise too_many_rows(file)
+                    if fields:
+                        yield reader.line_num, fields
+            except csv.Error as error:
+                raise InputError(Where(file, reader.line_num), f"is not CSV: {error}") from None
+    except UnicodeDecodeError:
+        raise not_text(path, file) from None
+    except OSError as error:
+        raise _unreadable(file, error) from None
+
+
+def too_many_rows(file: str) -> InputError:
+    return InputError(Where(file), f"has more than {MAX_ROWS:,} rows", "split it")
+
+
+def not_text(path: Path, file: str) -> InputError:
+    """Decoding works in blocks, so the line that is to blame has to be looked for."""
+    with path.open("rb") as stream:
+        for line, content in enumerate(stream, start=1):
+            try:
+                content.decode()
+            except UnicodeDecodeError:
+                return InputError(Where(file, line), "is not UTF-8 text", "save it as UTF-8")
+    return InputError(Where(file), "is not UTF-8 text", "save it as UTF-8")
+
+
+def _unreadable(file: str, error: OSError) -> InputError:
+    return InputError(Where(file), f"cannot be read: {error.strerror or error}")

@@ -1,0 +1,101 @@
+"""Voda's experiments: jobs of known applications whose run time and speed-ups were measured.
+
+`profiles.csv` beside the trace has each application's run time on one GPU and its speed-ups; an
+application that is not in it, or a trace without that file, uses the built-in figures. The
+scheduler knows these figures, as Voda's did from its base records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.core.model import Estimate, JobSpec
+from rota.simulator.traces.table import Row, read_header, read_rows
+from rota.simulator.workload import Entry, Scaling, Workload, workload_of
+
+HEADER = ("name", "time", "application", "num_proc", "min_num_proc", "max_num_proc", "epochs")
+
+_SPEEDUP = "speedup_"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """An application: seconds of a whole training on one GPU, and speed-ups from 0 GPUs up."""
+
+    one_s: float
+    speedups: tuple[float, ...]
+
+
+PROFILES = {
+    "vgg16": Profile(1465, (0, 1, 1.785, 2.5, 3.125)),
+    "resnet50": Profile(1545, (0, 1, 1.857, 2.6, 3.25)),
+    "inceptionv3": Profile(3977, (0, 1, 1.842, 2.692, 3.5)),
+    "transformer": Profile(2620, (0, 1, 1.657, 2.148, 2.521)),
+}
+"""Run times are medians over the logs of heyfey/vodascheduler, branch exp (InceptionV3: a single
+sample); speed-ups are those that its author entered as base records."""
+
+
+def read(path: Path, file: str) -> Workload:
+    profiles = dict(PROFILES)
+    beside = path.with_name("profiles.csv")
+    if beside.exists():
+        profiles |= read_profiles(beside, str(Path(file).with_name("profiles.csv")))
+    entries = [_entry(row, profiles) for row in read_rows(path, file, HEADER)]
+    return workload_of(file, entries, gpus_field="num_proc")
+
+
+def read_profiles(path: Path, file: str) -> dict[str, Profile]:
+    sizes = [name for name in read_header(path, file) if name.startswith(_SPEEDUP)]
+    wanted = [f"{_SPEEDUP}{n}" for n in range(1, max(1, len(sizes)) + 1)]
+    return {
+        row.name("application"): Profile(
+            row.positive("run_time_1gpu_s"), (0.0, *(row.positive(name) for name in wanted))
+        )
+        for row in read_rows(path, file, ("application", "run_time_1gpu_s", *wanted))
+    }
+
+
+def trace_spec(
+    name: str, profile: Profile, *, application: str, size: tuple[int, int, int], epochs: int
+) -> JobSpec:
+    """`size` is minimum, maximum and requested number of GPUs."""
+    return JobSpec(
+        name=name,
+        min_workers=size[0],
+        max_workers=size[1],
+        requested_workers=size[2],
+        epochs=epochs,
+        estimate=Estimate(profile.one_s, 1, profile.speedups),
+        category=application,
+    )
+
+
+def _entry(row: Row, profiles: dict[str, Profile]) -> Entry:
+    application = row.name("application")
+    profile = profiles.get(application)
+    if profile is None:
+        known = ", ".join(sorted(profiles))
+        raise row.wrong("application", f"'{application}' has no profile", f"there are {known}")
+    least, most, requested = (
+        row.whole(field) for field in ("min_num_proc", "max_num_proc", "num_proc")
+    )
+    if least > most:
+        raise row.wrong("min_num_proc", f"the minimum {least} is above the maximum {most}")
+    if not least <= requested <= most:
+        raise row.wrong("num_proc", f"{requested} is not within {least}..{most}")
+    if most >= len(profile.speedups):
+        raise row.wrong(
+            "max_num_proc",
+            f"the profile of {application} ends at {len(profile.speedups) - 1} GPUs",
+        )
+    spec = trace_spec(
+        row.name("name"),
+        profile,
+        application=application,
+        size=(least, most, requested),
+        epochs=row.whole("epochs"),
+    )
+    truth = Scaling(profile.one_s, profile.speedups)
+    return Entry(row.number("time"), row.line, spec, truth)

@@ -1,0 +1,1 @@
+"""Stores keep what must outlive the process: rows of current state, and their story."""

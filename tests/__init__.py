@@ -1,0 +1,1 @@
+"""The tests, in rooms by what they cost to run; see CONTRIBUTING.md."""

@@ -1,0 +1,1 @@
+"""What always holds, over inputs that Hypothesis makes up; no network, no sleep."""

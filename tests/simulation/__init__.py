@@ -1,0 +1,1 @@
+"""Seeded traces with injected faults on the production kernel; a failure prints its seed."""

@@ -1,0 +1,1 @@
+"""What a reviewer would otherwise have to repeat: sizes, names, layers, documents."""

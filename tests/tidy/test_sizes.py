@@ -1,0 +1,118 @@
+"""Files and functions stay short enough to be read at once.
+
+A wanted size may be exceeded only by what a list below names, and no list may grow; an enforced
+size may not be exceeded at all.
+"""
+
+import ast
+
+import pytest
+
+from tests.tidy.ratchet import complaints
+from tests.tidy.tree import NamedFunction, functions, project_files, python_files, relative
+
+FILE_LINES_WANTED = 300
+FILE_LINES_ENFORCED = 500
+TEST_FILE_LINES_ENFORCED = 800
+FUNCTION_LINES_WANTED = 40
+FUNCTION_LINES_ENFORCED = 70
+PARAMETERS_WANTED = 5
+POSITIONAL_PARAMETERS_WANTED = 2
+FILE_BYTES_ENFORCED = 1_000_000
+
+LONG_FILES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+MANY_PARAMETERS: dict[str, int] = {}
+MANY_POSITIONAL_PARAMETERS: dict[str, int] = {}
+
+PRODUCT_FOLDERS = ("src", "benchmarks", "examples")
+
+
+def product_functions() -> list[NamedFunction]:
+    return [each for path in python_files(*PRODUCT_FOLDERS) for each in functions(path)]
+
+
+def line_counts(*folders: str) -> dict[str, int]:
+    return {relative(path): len(path.read_text().splitlines()) for path in python_files(*folders)}
+
+
+def functions_with_free_signatures() -> list[NamedFunction]:
+    """Leaves out what has its parameters from elsewhere.
+
+    A command's parameters are the options that a user sees, a special method's are the language's,
+    and those of a protocol's implementations are the protocol's, which is measured itself.
+    """
+    found = product_functions()
+    protocol_methods = {each.node.name for each in found if each.is_of_protocol}
+    return [
+        each
+        for each in found
+        if not each.node.name.startswith("__")
+        and not is_command(each.node.decorator_list)
+        and (each.is_of_protocol or not each.owner or each.node.name not in protocol_methods)
+    ]
+
+
+def is_command(decorators: list[ast.expr]) -> bool:
+    called = [each.func if isinstance(each, ast.Call) else each for each in decorators]
+    return any(
+        isinstance(each, ast.Attribute) and each.attr in ("command", "callback") for each in called
+    )
+
+
+def n_positional(function: NamedFunction) -> int:
+    arguments = function.node.args
+    decorators = [ast.unparse(each) for each in function.node.decorator_list]
+    has_self = function.owner is not None and "staticmethod" not in decorators
+    return len(arguments.posonlyargs) + len(arguments.args) - has_self
+
+
+def test_files_are_no_longer_than_wanted() -> None:
+    found = complaints(measured=line_counts("src"), wanted=FILE_LINES_WANTED, exceptions=LONG_FILES)
+    assert not found, found
+
+
+@pytest.mark.parametrize(
+    ("folders", "limit"),
+    [(PRODUCT_FOLDERS, FILE_LINES_ENFORCED), (("tests",), TEST_FILE_LINES_ENFORCED)],
+)
+def test_no_file_is_longer_than_enforced(folders: tuple[str, ...], limit: int) -> None:
+    found = complaints(measured=line_counts(*folders), wanted=limit, exceptions={})
+    assert not found, found
+
+
+def test_functions_are_no_longer_than_wanted() -> None:
+    measured = {each.place: each.n_lines for each in product_functions()}
+    found = complaints(measured=measured, wanted=FUNCTION_LINES_WANTED, exceptions=LONG_FUNCTIONS)
+    assert not found, found
+
+
+def test_no_function_is_longer_than_enforced() -> None:
+    measured = {each.place: each.n_lines for each in product_functions()}
+    found = complaints(measured=measured, wanted=FUNCTION_LINES_ENFORCED, exceptions={})
+    assert not found, found
+
+
+def test_functions_take_few_parameters() -> None:
+    measured = {
+        each.place: n_positional(each) + len(each.node.args.kwonlyargs)
+        for each in functions_with_free_signatures()
+    }
+    found = complaints(measured=measured, wanted=PARAMETERS_WANTED, exceptions=MANY_PARAMETERS)
+    assert not found, found
+
+
+def test_parameters_past_the_second_are_keyword_only() -> None:
+    measured = {each.place: n_positional(each) for each in functions_with_free_signatures()}
+    found = complaints(
+        measured=measured,
+        wanted=POSITIONAL_PARAMETERS_WANTED,
+        exceptions=MANY_POSITIONAL_PARAMETERS,
+    )
+    assert not found, found
+
+
+def test_no_file_is_big() -> None:
+    measured = {relative(path): path.stat().st_size for path in project_files()}
+    found = complaints(measured=measured, wanted=FILE_BYTES_ENFORCED, exceptions={})
+    assert not found, found

@@ -1,0 +1,88 @@
+"""The project's own files, as the tidy tests read them."""
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "rota"
+
+_SKIPPED_FOLDERS = {"__pycache__", "build", "dist", "node_modules"}
+_KEPT_HIDDEN_FOLDERS = {".ci", ".github"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def project_files() -> Iterator[Path]:
+    """Every file that is written by people, committed or not yet."""
+    for folder, subfolders, names in os.walk(ROOT):
+        subfolders[:] = sorted(name for name in subfolders if _is_ours(name))
+        yield from (Path(folder, name) for name in sorted(names) if name != ".git")
+
+
+def _is_ours(folder_name: str) -> bool:
+    is_hidden = folder_name.startswith(".") and folder_name not in _KEPT_HIDDEN_FOLDERS
+    return not is_hidden and folder_name not in _SKIPPED_FOLDERS
+
+
+def text_files() -> Iterator[tuple[Path, str]]:
+    for path in project_files():
+        try:
+            yield path, path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(
+        path
+        for path in project_files()
+        if path.suffix == ".py" and relative(path).split("/")[0] in folders
+    )
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """A function, with the name that the lists of exceptions give it: `file.py:Class.method`."""
+
+    place: str
+    node: Function
+    owner: ast.ClassDef | None
+
+    @property
+    def n_lines(self) -> int:
+        assert self.node.end_lineno is not None
+        return self.node.end_lineno - self.node.lineno + 1
+
+    @property
+    def is_of_protocol(self) -> bool:
+        bases = [ast.unparse(base) for base in self.owner.bases] if self.owner else []
+        return any(base.split("[")[0].endswith("Protocol") for base in bases)
+
+
+def functions(path: Path) -> Iterator[NamedFunction]:
+    yield from _functions_in(parse(path), f"{relative(path)}:", owner=None)
+
+
+def _functions_in(
+    node: ast.AST, prefix: str, *, owner: ast.ClassDef | None
+) -> Iterator[NamedFunction]:
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield NamedFunction(prefix + child.name, child, owner)
+                yield from _functions_in(child, f"{prefix}{child.name}.", owner=None)
+            case ast.ClassDef():
+                yield from _functions_in(child, f"{prefix}{child.name}.", owner=child)
+            case _:
+                yield from _functions_in(child, prefix, owner=owner)
