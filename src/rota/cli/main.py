@@ -1,9 +1,9 @@
 """The `rota` command: gathers the nouns, and turns every mistake into one line and an exit code.
 
-    0    done
-    1    it could not be done now, or whoever read the output went away
-    2    what was asked cannot be done as asked: a wrong flag, file, row, policy or parameter
-    130  interrupted
+0    done
+1    it could not be done now, or whoever read the output went away
+2    what was asked cannot be done as asked: a wrong flag, file, row, policy or parameter
+130  interrupted
 """
 
 from __future__ import annotations
@@ -58,5 +58,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def _usage(message: str) -> str:
     """A complaint about the command line itself, in the manner of our own."""
-    sentence = message.strip().removesuffix(".")
-    return f"{sentence[:1].lower()}{sentence[1:]}; 'rota --help' lists what there is"
+    sentence = message.strip().removesuffix(".").replace(". Did you mean", ", did you mean")
+    hint = "" if sentence.endswith("?") else "; 'rota --help' lists what there is"
+    return f"{sentence[:1].lower()}{sentence[1:]}{hint}"

@@ -104,7 +104,6 @@ def simulate(
     from rota.simulator.cluster import parse_cluster
     from rota.simulator.report.write import check_target
     from rota.simulator.runner import Options
-    from rota.simulator.traces import load
 
     options = Options(
         restart_cost_s=_seconds("--restart-cost", restart_cost),
@@ -117,7 +116,8 @@ def simulate(
         check_target(html)
     policies = tuple(parse_many(policy))
     nodes = parse_cluster(cluster)
-    task = Task(load(trace, traces_dir=traces, seed=seed), nodes, policies, options)
+    workload = _workload(trace, nodes, traces=traces, seed=seed)
+    task = Task(workload, nodes, policies, options)
     runs = _run_all(task)
     try:
         if html:
@@ -133,6 +133,17 @@ def _seconds(flag: str, value: float) -> float:
     raise UserError(f"{flag} must be a number of seconds from 0, not {value:g}")
 
 
+def _workload(
+    trace: str, nodes: tuple[Node, ...], *, traces: Path | None, seed: int | None
+) -> Workload:
+    from rota.simulator.fits import check_fits
+    from rota.simulator.traces import load
+
+    workload = load(trace, traces_dir=traces, seed=seed)
+    check_fits(workload, nodes)
+    return workload
+
+
 def _run_all(task: Task) -> list[Run]:
     from rota.cli.output.progress import progress
     from rota.policies.registry import describe
@@ -140,7 +151,13 @@ def _run_all(task: Task) -> list[Run]:
 
     with progress([describe(policy) for policy in task.policies]) as report:
         return [
-            run(task.workload, task.nodes, policy, task.options, partial(report, line))
+            run(
+                task.workload,
+                task.nodes,
+                policy=policy,
+                options=task.options,
+                progress=partial(report, line),
+            )
             for line, policy in enumerate(task.policies)
         ]
 
@@ -173,13 +190,16 @@ def _say(runs: Sequence[Run], *, as_json: bool) -> None:
 
 
 def _say_tables(rows: Sequence[Measures]) -> None:
+    from rota.cli.output.lines import say
     from rota.cli.output.table import Column, say_table
     from rota.simulator.figures import GROUPS, columns
 
     names = Column("policy", tuple(row.policy for row in rows), is_number=False)
-    for group in GROUPS:
+    for number, group in enumerate(GROUPS):
+        if number:
+            say("")
         figures = (
-            Column(f"{each.title} {each.unit}".strip(), each.cells, each.best)
+            Column(f"{each.title}\n{each.unit}", each.cells, each.best)
             for each in columns(group, rows)
         )
         say_table([names, *figures], title=group.title)

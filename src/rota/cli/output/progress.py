@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -16,7 +16,7 @@ Report = Callable[[int, float], None]
 
 
 @contextmanager
-def progress(labels: Sequence[str]) -> Iterator[Report]:
+def progress(labels: Sequence[str]) -> Generator[Report]:
     """One line for each label, as long as the block runs; then they go away."""
     if not sys.stderr.isatty():
         yield _ignore

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rota.cli.output.lines import say
+
 BEST = "bold green"
 
 
@@ -30,6 +32,7 @@ def say_table(columns: Sequence[Column], title: str = "") -> None:
         title=Text(title) if title else None,
         title_justify="left",
         title_style="bold",
+        show_edge=False,
         pad_edge=False,
         header_style="",
     )
@@ -47,7 +50,9 @@ def say_table(columns: Sequence[Column], title: str = "") -> None:
     console = _console()
     needed = console.measure(table, options=console.options.update(max_width=10_000)).maximum
     console.width = max(console.width, needed)
-    console.print(table)
+    with console.capture() as drawn:
+        console.print(table)
+    say("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
 def _console() -> Console:
