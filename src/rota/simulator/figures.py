@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 
 from rota.simulator.results import Measures
 
-NO_VALUE = "–"  # noqa: RUF001 - a dash on purpose
+NO_VALUE = "\N{EN DASH}"
 TIME_UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0))
 
 
@@ -21,7 +21,10 @@ class Kind(StrEnum):
     MILLISECONDS = "ms"
     GPU_HOURS = "GPU h"
     PERCENT = "%"
-    RATIO = "×"  # noqa: RUF001 - a multiplication sign on purpose
+    RATIO = "x"
+
+
+FIXED_DECIMALS = {Kind.COUNT: 0, Kind.PERCENT: 1}
 
 
 class Better(Enum):
@@ -123,7 +126,7 @@ def _column(figure: Figure, rows: Sequence[Measures], *, time_unit: tuple[str, f
     values = _values(figure, rows)
     unit, length = _unit(figure.kind, time_unit)
     scaled = [None if value is None else value / length for value in values]
-    decimals = 0 if figure.kind is Kind.COUNT else _decimals(scaled)
+    decimals = FIXED_DECIMALS.get(figure.kind, _decimals(scaled))
     cells = tuple(NO_VALUE if value is None else f"{value:,.{decimals}f}" for value in scaled)
     return Column(figure.title, unit, cells, _best(figure.better, values=values, cells=cells))
 
