@@ -40,11 +40,11 @@ def test_table(capsys: pytest.CaptureFixture[str]):
     assert rota([*TASK, "--policy", "fifo", "--policy", "tiresias:knob=4"]) == 0
     assert capsys.readouterr().out == snapshot("""\
 Completion time
-                  finished   mean    p50    p95    p99   makespan   mean wait
-policy                          h      h      h      h          h           h
-─────────────────────────────────────────────────────────────────────────────
-fifo                     2   2.17   2.17   2.62   2.66       2.68        0.06
-tiresias:knob=4          2   4.00   4.00   4.45   4.49       4.52        0.06
+                                    mean    p50    p95    p99   makespan   mean wait
+policy            jobs   finished      h      h      h      h          h           h
+────────────────────────────────────────────────────────────────────────────────────
+fifo                 3          2   2.17   2.17   2.62   2.66       2.68        0.06
+tiresias:knob=4      3          2   4.00   4.00   4.45   4.49       4.52        0.06
 
 Cluster and fairness
                   utilised    held   worst unfairness   unfair jobs
@@ -54,8 +54,7 @@ fifo                  31.1    6.00               1.67         100.0
 tiresias:knob=4       18.5    6.00               3.50         100.0
 
 Changes
-                  preemptions   resizes   moves   rounds
-policy
+policy            preemptions   resizes   moves   rounds
 ────────────────────────────────────────────────────────
 fifo                        1        22     333    4,444
 tiresias:knob=4             1        22     333    4,444

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import cast
 
 import typer
 from typer.exceptions import TyperException
@@ -38,6 +40,8 @@ def rota() -> None:
 
 
 def main() -> None:
+    # A terminal without Unicode shows a question mark rather than a traceback.
+    cast("TextIOWrapper", sys.stdout).reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -199,7 +199,7 @@ def _say_tables(rows: Sequence[Measures]) -> None:
         if number:
             say("")
         figures = (
-            Column(f"{each.title}\n{each.unit}", each.cells, each.best)
+            Column(f"{each.title}\n{each.unit}".rstrip(), each.cells, each.best)
             for each in columns(group, rows)
         )
         say_table([names, *figures], title=group.title)

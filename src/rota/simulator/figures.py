@@ -62,6 +62,7 @@ class Group:
 COMPLETION = Group(
     "Completion time",
     (
+        Figure("jobs", "jobs", Kind.COUNT, Better.NEITHER),
         Figure("finished", "finished", Kind.COUNT, Better.HIGH),
         Figure("mean_jct_s", "mean", Kind.TIME),
         Figure("p50_jct_s", "p50", Kind.TIME),

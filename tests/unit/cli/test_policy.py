@@ -36,10 +36,13 @@ def test_show_of_an_unknown_policy(rota: Rota):
 
 
 def test_decide_answers_every_case_in_order(rota: Rota):
-    more = b'{"gpus": 0, "jobs": [{"name": "\xc3\xa9", "min": 1, "max": 1}]}'
+    more = b'{"gpus": 0, "jobs": [{"name": "\xc3\xa9\\ud800", "min": 1, "max": 1}]}'
     result = rota("policy", "decide", "elastic-fifo", stdin=CASE + b"\n\n" + more)
     assert result.code == 0
-    assert [json.loads(line) for line in result.out.splitlines()] == [{"a": 4, "b": 0}, {"é": 0}]
+    assert [json.loads(line) for line in result.out.splitlines()] == [
+        {"a": 4, "b": 0},
+        {"é\ud800": 0},
+    ]
 
 
 @pytest.mark.parametrize(

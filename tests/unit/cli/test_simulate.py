@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from rota.errors import RotaError
+from rota.simulator.results import Measures
 from tests.unit.cli.conftest import Rota
 
 TASK = ("simulate", "voda:run_1", "--cluster", "3x4", "--policy", "fifo")
@@ -90,6 +93,13 @@ def test_a_report_that_fails_leaves_the_figures(
     assert (result.code, result.err) == (1, "rota: the disk is full\n")
     assert json.loads(result.out)[0]["policy"] == "fifo"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_reference_tells_every_flag_and_every_figure(rota: Rota):
+    reference = (Path(__file__).parents[3] / "docs" / "reference" / "simulate.md").read_text()
+    flags = set(re.findall(r"--[a-z][a-z-]+", rota("simulate", "--help").out)) - {"--help"}
+    figures = {field.name for field in fields(Measures)}
+    assert [name for name in sorted(flags | figures) if f"`{name}" not in reference] == []
 
 
 def refusing(message: str) -> Callable[..., None]:

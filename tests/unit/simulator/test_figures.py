@@ -35,7 +35,7 @@ ROW = Measures(
 
 def test_all_times_of_a_group_share_the_unit_that_most_of_them_reach():
     units = [column.unit for column in columns(COMPLETION, [ROW])]
-    assert units == ["", "h", "h", "h", "h", "h", "h"]
+    assert units == ["", "", "h", "h", "h", "h", "h", "h"]
     minutes = replace(ROW, mean_jct_s=600.0, p50_jct_s=300.0)
     assert {column.unit for column in columns(COMPLETION, [minutes])} == {"", "min"}
 

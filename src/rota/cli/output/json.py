@@ -1,4 +1,4 @@
-"""JSON for programs: standard JSON, so never NaN, and the same bytes for the same values."""
+"""JSON for programs: never NaN, and in ASCII, which every terminal and every name survives."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from rota.cli.output.lines import say
 
 
 def say_json(value: object) -> None:
-    say(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    say(json.dumps(value, indent=2, allow_nan=False))
