@@ -246,6 +246,10 @@ class Job:
         return phase.allocation if isinstance(phase, HoldsGpus) else ()
 
     @property
+    def is_active(self) -> bool:
+        return isinstance(self.phase, HoldsGpus)
+
+    @property
     def members(self) -> Allocation:
         """Every slot that the job holds: while it changes its members, the next ones, too."""
         phase = self.phase

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rota.core.model import GIB, JobSpec, Node
+from rota.core.model import GIB, JobSpec, Node, Share
 from rota.errors import InputError, Where
 from rota.simulator.workload import Workload
 
@@ -20,6 +20,19 @@ class Misfit:
     field: str
     message: str
     hint: str = ""
+
+
+class _Part:
+    """A node as a job sees it that runs on one type of GPU."""
+
+    __slots__ = ("cards", "node")
+
+    def __init__(self, node: Node, kind: str) -> None:
+        self.node = node
+        self.cards = [gpu.memory_bytes for gpu in node.gpus if gpu.type == kind]
+
+    def n_shares(self, share: Share) -> int:
+        return sum(card // share.bytes_on(card) for card in self.cards)
 
 
 def check_fits(workload: Workload, nodes: Sequence[Node]) -> None:
@@ -56,10 +69,11 @@ def misfit(spec: JobSpec, nodes: Sequence[Node]) -> Misfit | None:
     if not labelled:
         labels = ", ".join(sorted(f"{key}={value}" for key, value in spec.node_labels))
         return Misfit("node_labels", f"no node is labelled {labels}")
+    parts = [_Part(node, kind) for node in labelled for kind in types]
     for field, holds, what in _demands(spec):
-        if not any(holds(node, kind) for node in labelled for kind in types):
+        if not any(map(holds, parts)):
             return Misfit(field, f"no single node has {what} for a worker")
-    return _too_many(spec, labelled, types)
+    return _too_many(spec, labelled, types=types)
 
 
 def _needs(spec: JobSpec) -> tuple[object, ...]:
@@ -81,25 +95,26 @@ def _wanted(spec: JobSpec) -> str:
     return f"a GPU of type {' or '.join(spec.gpu_types)}" if spec.gpu_types else "a GPU"
 
 
-def _demands(spec: JobSpec) -> list[tuple[str, Callable[[Node, str], bool], str]]:
+def _demands(spec: JobSpec) -> list[tuple[str, Callable[[_Part], bool], str]]:
     """What one worker needs of its node: field, test, words."""
-    demands: list[tuple[str, Callable[[Node, str], bool], str]] = []
+    demands: list[tuple[str, Callable[[_Part], bool], str]] = []
     if spec.gpus > 1:
         many = f"{spec.gpus} GPUs"
-        demands.append(("gpus_per_worker", lambda n, k: _count(n, k) >= spec.gpus, many))
+        demands.append(("gpus_per_worker", lambda part: len(part.cards) >= spec.gpus, many))
     if spec.share is not None:
-        amount = f"a GPU with {spec.share.memory_bytes / GIB:g} GiB"
-        demands.append(("gpus", lambda n, k: _sharers(spec, n, k) >= 1, amount))
-    demands.append(("cpus", lambda n, _: n.cpus >= spec.cpus, f"{spec.cpus:g} CPUs"))
+        share = spec.share
+        amount = f"a GPU with {share.memory_bytes / GIB:g} GiB"
+        demands.append(("gpus", lambda part: part.n_shares(share) >= 1, amount))
+    demands.append(("cpus", lambda part: part.node.cpus >= spec.cpus, f"{spec.cpus:g} CPUs"))
     memory = f"{spec.memory_bytes / GIB:g} GiB of memory"
-    demands.append(("memory", lambda n, _: n.memory_bytes >= spec.memory_bytes, memory))
+    demands.append(("memory", lambda part: part.node.memory_bytes >= spec.memory_bytes, memory))
     return demands
 
 
-def _too_many(spec: JobSpec, nodes: Sequence[Node], types: Sequence[str]) -> Misfit | None:
+def _too_many(spec: JobSpec, nodes: Sequence[Node], *, types: Sequence[str]) -> Misfit | None:
     """A job never spans types, so the best type counts. What it requests must fit as well as its
     minimum, since policies of fixed sizes would wait for it for ever."""
-    room = max(sum(_workers_on(spec, node, kind) for node in nodes) for kind in types)
+    room = max(sum(_workers_on(spec, _Part(node, kind)) for node in nodes) for kind in types)
     if spec.requested_workers <= room:
         return None
     per_worker = spec.gpus if spec.gpus else 1
@@ -112,27 +127,16 @@ def _too_many(spec: JobSpec, nodes: Sequence[Node], types: Sequence[str]) -> Mis
     )
 
 
-def _workers_on(spec: JobSpec, node: Node, kind: str) -> float:
+def _workers_on(spec: JobSpec, part: _Part) -> float:
+    node = part.node
     limits = [node.max_workers]
     if spec.gpus:
-        limits.append(_count(node, kind) // spec.gpus)
+        limits.append(len(part.cards) // spec.gpus)
     if spec.share is not None:
-        limits.append(_sharers(spec, node, kind))
+        limits.append(part.n_shares(spec.share))
     if spec.cpus:
         limits.append((node.cpus + ROUNDING) // spec.cpus if node.cpus < math.inf else math.inf)
     if spec.memory_bytes:
         memory = node.memory_bytes
         limits.append(memory // spec.memory_bytes if memory < math.inf else math.inf)
     return min(limits)
-
-
-def _count(node: Node, kind: str) -> int:
-    return sum(gpu.type == kind for gpu in node.gpus)
-
-
-def _sharers(spec: JobSpec, node: Node, kind: str) -> int:
-    """How many shares of this size the node's cards hold."""
-    if spec.share is None:
-        return 0
-    cards = [gpu.memory_bytes for gpu in node.gpus if gpu.type == kind]
-    return sum(card // spec.share.bytes_on(card) for card in cards)

@@ -57,7 +57,7 @@ def parse_gpus(text: str) -> GpuCount:
     """`2`, `1..4`, `1..4@2` (GPUs), `0.5` or `6GiB` (a share of one GPU), `0` (none)."""
     found = _RANGE.fullmatch(text)
     if found is not None:
-        return _range(*(int(part) if part else None for part in found.groups()))
+        return _range(found)
     if _FRACTION.fullmatch(text):
         fraction = float(text)
         if not 0 < fraction < 1:
@@ -68,10 +68,10 @@ def parse_gpus(text: str) -> GpuCount:
     raise ValueError(f"'{text}' is not a number of GPUs")
 
 
-def _range(least: int | None, most: int | None, requested: int | None) -> GpuCount:
-    low = least or 0
-    high = low if most is None else most
-    wanted = low if requested is None else requested
+def _range(found: re.Match[str]) -> GpuCount:
+    low = int(found[1])
+    high = int(found[2]) if found[2] else low
+    wanted = int(found[3]) if found[3] else low
     if low > high:
         raise ValueError(f"the minimum {low} is above the maximum {high}")
     if not low <= wanted <= high:

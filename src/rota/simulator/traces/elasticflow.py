@@ -33,7 +33,7 @@ def read(path: Path, file: str) -> Workload:
 
 
 def _entries(path: Path, file: str) -> Iterator[Entry]:
-    for row in read_rows(path, file, HEADER):
+    for row in read_rows(path, file, needed=HEADER):
         spec, truth = fixed_size(
             row, gpus_field="num_gpu", name=row.name("job_id"), category=row.text("model_name")
         )

@@ -34,7 +34,7 @@ READERS = (
 """Besides these, every header with the columns of our own format."""
 
 
-def load(trace: str, traces_dir: Path | None = None, seed: int | None = None) -> Workload:
+def load(trace: str, traces_dir: Path | None = None, *, seed: int | None = None) -> Workload:
     """The workload that `trace` names.
 
     A file is looked for as written, then in `traces_dir`, which defaults to `ROTA_TRACES`.

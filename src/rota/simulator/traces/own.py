@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -57,7 +58,7 @@ def read(path: Path, file: str) -> Workload:
         raise InputError(
             Where(file, 1, unknown[0]), "no such column", f"there are {', '.join(COLUMNS)}"
         )
-    return _workload(file, table.read_rows(path, file, REQUIRED))
+    return _workload(file, table.read_rows(path, file, needed=REQUIRED))
 
 
 def read_jsonl(path: Path, file: str) -> Workload:
@@ -72,7 +73,7 @@ def _workload(file: str, rows: Iterable[Row]) -> Workload:
 def _entry(row: Row, tables: dict[tuple[float, ...], tuple[float, ...]]) -> Entry:
     count = _gpus(row)
     per_worker = row.whole("gpus_per_worker") if row.text("gpus_per_worker") else 1
-    least, most, requested = _workers(row, count, per_worker)
+    least, most, requested = _workers(row, count, per_worker=per_worker)
     given = _speedups(row, most)
     # Jobs with equal speed-ups share one table.
     given = tables.setdefault(given, given)
@@ -108,10 +109,10 @@ def _gpus(row: Row) -> GpuCount:
     try:
         return parse_gpus(row.name("gpus"))
     except ValueError as error:
-        raise row.wrong("gpus", str(error), GPUS_EXAMPLES) from None
+        raise row.wrong("gpus", str(error), hint=GPUS_EXAMPLES) from None
 
 
-def _workers(row: Row, count: GpuCount, per_worker: int) -> tuple[int, int, int]:
+def _workers(row: Row, count: GpuCount, *, per_worker: int) -> tuple[int, int, int]:
     """Minimum, maximum and requested workers; a job without whole GPUs is a single worker."""
     if count.share is not None or count.most == 0:
         if per_worker > 1:
@@ -139,10 +140,12 @@ def _speedups(row: Row, most: int) -> tuple[float, ...]:
         values = ()
     if not values or not all(0 < value <= table.MAX_NUMBER for value in values):
         raise row.wrong(
-            "speedups", "is not a list of numbers above 0", "write them as 1|1.8|2.5 for 1, 2, 3"
+            "speedups", "is not a list of numbers above 0", hint="write them as 1|1.8|2.5"
         )
     if values[0] != 1:
-        raise row.wrong("speedups", f"the first is {values[0]:g}", "one worker's speed-up is 1")
+        raise row.wrong(
+            "speedups", f"the first is {values[0]:g}", hint="one worker's speed-up is 1"
+        )
     if len(values) < most:
         message = f"ends at {len(values)} workers where the job takes up to {most}"
         raise row.wrong("speedups", message)
@@ -158,7 +161,9 @@ def _labels(row: Row) -> Labels:
     pairs = [part.partition("=") for part in _list(row, "node_labels")]
     if any(not key or not equals for key, equals, _ in pairs):
         raise row.wrong(
-            "node_labels", f"'{row.text('node_labels')}' has no key=value", "write disk=ssd|room=2"
+            "node_labels",
+            f"'{row.text('node_labels')}' has no key=value",
+            hint="write disk=ssd|room=2",
         )
     return frozenset((key, value) for key, _, value in pairs)
 
@@ -188,7 +193,7 @@ def _mode(row: Row) -> Mode:
         return Mode(text) if text else Mode.RESTART
     except ValueError:
         known = ", ".join(Mode)
-        raise row.wrong("mode", f"no such mode '{text}'", f"there are {known}") from None
+        raise row.wrong("mode", f"no such mode '{text}'", hint=f"there are {known}") from None
 
 
 def _json_rows(path: Path, file: str) -> Iterator[Row]:
@@ -198,29 +203,29 @@ def _json_rows(path: Path, file: str) -> Iterator[Row]:
                 if line > table.MAX_ROWS:
                     raise table.too_many_rows(file)
                 if text.strip():
-                    yield _json_row(file, line, text)
+                    yield _json_row(Where(file, line), text)
     except UnicodeDecodeError:
         raise table.not_text(path, file) from None
 
 
-def _json_row(file: str, line: int, text: str) -> Row:
+def _json_row(where: Where, text: str) -> Row:
     try:
         parsed: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(Where(file, line), f"is not JSON: {error}") from None
+        raise InputError(where, f"is not JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise InputError(Where(file, line), "is not a JSON object", 'write {"name": ..., ...}')
+        raise InputError(where, "is not a JSON object", 'write {"name": ..., ...}')
     values = [""] * len(COLUMNS)
     for key, value in cast("dict[str, object]", parsed).items():
         index = _COLUMN_INDEX.get(key)
+        here = replace(where, field=key)
         if index is None:
-            known = ", ".join(COLUMNS)
-            raise InputError(Where(file, line, key), "no such field", f"there are {known}")
-        values[index] = _json_text(Where(file, line, key), value)
+            raise InputError(here, "no such field", f"there are {', '.join(COLUMNS)}")
+        values[index] = _json_text(here, value)
     for name in REQUIRED:
         if not values[_COLUMN_INDEX[name]]:
-            raise InputError(Where(file, line, name), "is missing")
-    return Row(file, line, _COLUMN_INDEX, values)
+            raise InputError(replace(where, field=name), "is missing")
+    return Row(where.file, where.row or 0, _COLUMN_INDEX, values)
 
 
 def _json_text(where: Where, value: object) -> str:

@@ -26,7 +26,7 @@ def read(path: Path, file: str) -> Workload:
 
 
 def _entries(path: Path, file: str) -> Iterator[Entry]:
-    for row in read_rows(path, file, HEADER):
+    for row in read_rows(path, file, needed=HEADER):
         spec, truth = fixed_size(
             row,
             gpus_field="num_gpus",
@@ -41,4 +41,4 @@ def _seconds(row: Row) -> float:
     try:
         return (datetime.fromisoformat(text).replace(tzinfo=None) - _EPOCH).total_seconds()
     except ValueError:
-        raise row.wrong("timestamp", f"'{text}' is not a time", _TIME_HINT) from None
+        raise row.wrong("timestamp", f"'{text}' is not a time", hint=_TIME_HINT) from None

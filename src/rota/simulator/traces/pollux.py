@@ -60,8 +60,8 @@ def read(path: Path, file: str) -> Workload:
     applications: dict[str, Application] = {}
     shapes: dict[tuple[str, int], Shape] = {}
     entries: list[Entry] = []
-    for row in read_rows(path, file, HEADER):
-        application = _application(row, profiles, applications)
+    for row in read_rows(path, file, needed=HEADER):
+        application = _application(row, profiles=profiles, known=applications)
         batch_size = _batch_size(row, application)
         shape = shapes.get((application.name, batch_size))
         if shape is None:
@@ -92,7 +92,7 @@ def concave(values: Sequence[float]) -> tuple[float, ...]:
     """The lowest concave curve that is nowhere below the values."""
     corners: list[tuple[int, float]] = []
     for x, y in enumerate(values):
-        while len(corners) > 1 and not _bends_down(corners[-2], corners[-1], (x, y)):
+        while len(corners) > 1 and not _bends_down(corners[-2:], (x, y)):
             corners.pop()
         corners.append((x, y))
     curve = [values[0]]
@@ -101,8 +101,9 @@ def concave(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(curve)
 
 
-def _bends_down(a: tuple[int, float], b: tuple[int, float], c: tuple[int, float]) -> bool:
-    return (b[1] - a[1]) * (c[0] - b[0]) > (c[1] - b[1]) * (b[0] - a[0])
+def _bends_down(line: Sequence[tuple[int, float]], end: tuple[int, float]) -> bool:
+    (x0, y0), (x1, y1) = line
+    return (y1 - y0) * (end[0] - x1) > (end[1] - y1) * (x1 - x0)
 
 
 def _shape(application: Application, batch_size: int) -> Shape:
@@ -124,7 +125,7 @@ def _entry(row: Row, shape: Shape) -> Entry:
         raise row.wrong(
             "num_replicas",
             f"{requested} GPUs are too many for a batch of {batch_size}",
-            f"{application.name} was measured from {application.steps.min_local} a GPU up",
+            hint=f"{application.name} was measured from {application.steps.min_local} a GPU up",
         )
     # A request beyond the peak stays possible; nothing is gained by exceeding it.
     flat = (shape.speedups[-1],) * (requested - shape.peak)
@@ -149,12 +150,12 @@ def _batch_size(row: Row, application: Application) -> int:
         raise row.wrong(
             "batch_size",
             f"{batch_size} was not measured for {application.name}",
-            f"it lies between {application.min_batch} and {application.max_batch}",
+            hint=f"it lies between {application.min_batch} and {application.max_batch}",
         )
     return batch_size
 
 
-def _application(row: Row, profiles: Path, known: dict[str, Application]) -> Application:
+def _application(row: Row, *, profiles: Path, known: dict[str, Application]) -> Application:
     name = row.name("application")
     if name not in known:
         available = sorted(path.name for path in profiles.iterdir() if path.is_dir())
@@ -162,7 +163,7 @@ def _application(row: Row, profiles: Path, known: dict[str, Application]) -> App
             raise row.wrong(
                 "application",
                 f"'{name}' has no profile in {profiles}",
-                f"there are {', '.join(available) or 'none'}",
+                hint=f"there are {', '.join(available) or 'none'}",
             )
         known[name] = read_application(profiles / name, str(profiles / name))
     return known[name]

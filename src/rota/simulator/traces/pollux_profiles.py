@@ -197,7 +197,7 @@ def _read_steps(folder: Path, file: str) -> Steps:
     measured: dict[Placement, dict[int, tuple[float, float]]] = {}
     table = f"{file}/placements.csv"
     needed = ("placement", "local_bsz", "step_time", "sync_time")
-    for row in read_rows(folder / "placements.csv", table, needed):
+    for row in read_rows(folder / "placements.csv", table, needed=needed):
         text = str(row.whole("placement"))
         ring = tuple(int(digit) for digit in text)
         measured.setdefault(ring, {})[row.whole("local_bsz")] = _times(row)
@@ -206,7 +206,7 @@ def _read_steps(folder: Path, file: str) -> Steps:
     points = _means(measured)
     table = f"{file}/scalability.csv"
     needed = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
-    for row in read_rows(folder / "scalability.csv", table, needed):
+    for row in read_rows(folder / "scalability.csv", table, needed=needed):
         key = (row.whole("num_nodes"), row.whole("num_replicas"), row.whole("local_bsz"))
         points[key] = _times(row)
     return Steps(
@@ -252,7 +252,7 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
         size = path.stem.removeprefix("validation-")
         if not (size.isascii() and size.isdigit() and int(size)):
             raise InputError(Where(table), f"'{size}' in the file's name is not a batch size")
-        rows = read_rows(path, table, ("progress", "grad_sqr", "grad_var"))
+        rows = read_rows(path, table, needed=("progress", "grad_sqr", "grad_var"))
         epochs[int(size)] = tuple(
             Epoch(
                 row.positive("progress"), _statistic(row, "grad_sqr"), _statistic(row, "grad_var")

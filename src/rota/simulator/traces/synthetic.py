@@ -64,7 +64,7 @@ def synthetic(text: str, seed: int | None = None) -> Workload:
     """The workload of `jobs=500,seed=1,...`; `seed` counts where the text names none."""
     parameters = parse(text, seed)
     random = Random(parameters.seed)
-    specs = [_job(random, parameters, number) for number in range(1, parameters.jobs + 1)]
+    specs = [_job(random, parameters, number=number) for number in range(1, parameters.jobs + 1)]
     work_gpu_s = sum(_duration_s(spec) * spec.requested_workers for spec, _ in specs)
     span_s = work_gpu_s / (parameters.load * parameters.gpus)
     times = sorted(_submission(random, span_s) for _ in specs)
@@ -110,7 +110,7 @@ def _written(parameters: Parameters) -> str:
     return ",".join(f"{item.name}={getattr(parameters, item.name)}" for item in fields(parameters))
 
 
-def _job(random: Random, parameters: Parameters, number: int) -> tuple[JobSpec, Scaling]:
+def _job(random: Random, parameters: Parameters, *, number: int) -> tuple[JobSpec, Scaling]:
     sizes = [size for size in SIZES if size <= parameters.gpus]
     size = random.choices(sizes, [SIZES[size] for size in sizes])[0]
     kind = random.choice(list(OVERHEADS))

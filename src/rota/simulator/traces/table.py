@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -39,7 +40,7 @@ class Row:
         return self._values[column].strip() if column is not None else ""
 
     def name(self, field: str) -> str:
-        return self.text(field) or self._raise(field, "is empty", "give a value")
+        return self.text(field) or self._raise(field, "is empty", hint="give a value")
 
     def number(self, field: str) -> float:
         """A finite number that is not negative."""
@@ -49,7 +50,7 @@ class Row:
         except ValueError:
             value = math.nan
         if math.isnan(value):
-            self._raise(field, f"'{text}' is not a number", "write a number such as 120 or 0.5")
+            self._raise(field, f"'{text}' is not a number", hint="write a number such as 120")
         if not 0 <= value <= MAX_NUMBER:
             self._raise(field, f"'{text}' is not between 0 and {MAX_NUMBER:g}")
         return value
@@ -57,7 +58,7 @@ class Row:
     def positive(self, field: str) -> float:
         value = self.number(field)
         if value == 0:
-            self._raise(field, "0 is too small", "write a number above 0")
+            self._raise(field, "0 is too small", hint="write a number above 0")
         return value
 
     def whole(self, field: str, at_least: int = 1) -> int:
@@ -66,21 +67,22 @@ class Row:
             self._raise(field, f"'{self.text(field)}' is not a whole number from {at_least} up")
         return int(value)
 
-    def wrong(self, field: str, message: str, hint: str = "") -> InputError:
+    def wrong(self, field: str, message: str, *, hint: str = "") -> InputError:
         return InputError(Where(self.file, self.line, field), message, hint)
 
-    def _raise(self, field: str, message: str, hint: str = "") -> NoReturn:
-        raise self.wrong(field, message, hint)
+    def _raise(self, field: str, message: str, *, hint: str = "") -> NoReturn:
+        raise self.wrong(field, message, hint=hint)
 
 
 def check_file(path: Path, file: str) -> None:
     """Refuses what cannot be a trace before anything of it is read."""
+    if path.exists() and not path.is_file():
+        raise InputError(Where(file), "is not a file")
     try:
-        size = path.stat().st_size
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
     except OSError as error:
         raise _unreadable(file, error) from None
-    if not path.is_file():
-        raise InputError(Where(file), "is not a file")
     if size == 0:
         raise InputError(Where(file), "is empty", "the first line names the columns")
     if size > MAX_FILE_BYTES:
@@ -97,7 +99,7 @@ def read_header(path: Path, file: str) -> tuple[str, ...]:
     raise InputError(Where(file), "is empty", "the first line names the columns")
 
 
-def read_rows(path: Path, file: str, needed: Sequence[str] = ()) -> Iterator[Row]:
+def read_rows(path: Path, file: str, *, needed: Sequence[str]) -> Iterator[Row]:
     """The rows below the header, which has at least the needed columns."""
     header = read_header(path, file)
     columns = _columns(file, header)

@@ -42,7 +42,7 @@ def read(path: Path, file: str) -> Workload:
     beside = path.with_name("profiles.csv")
     if beside.exists():
         profiles |= read_profiles(beside, str(Path(file).with_name("profiles.csv")))
-    entries = [_entry(row, profiles) for row in read_rows(path, file, HEADER)]
+    entries = [_entry(row, profiles) for row in read_rows(path, file, needed=HEADER)]
     return workload_of(file, entries, gpus_field="num_proc")
 
 
@@ -53,7 +53,7 @@ def read_profiles(path: Path, file: str) -> dict[str, Profile]:
         row.name("application"): Profile(
             row.positive("run_time_1gpu_s"), (0.0, *(row.positive(name) for name in wanted))
         )
-        for row in read_rows(path, file, ("application", "run_time_1gpu_s", *wanted))
+        for row in read_rows(path, file, needed=("application", "run_time_1gpu_s", *wanted))
     }
 
 
@@ -77,7 +77,7 @@ def _entry(row: Row, profiles: dict[str, Profile]) -> Entry:
     profile = profiles.get(application)
     if profile is None:
         known = ", ".join(sorted(profiles))
-        raise row.wrong("application", f"'{application}' has no profile", f"there are {known}")
+        raise row.wrong("application", f"'{application}' has no profile", hint=f"there are {known}")
     least, most, requested = (
         row.whole(field) for field in ("min_num_proc", "max_num_proc", "num_proc")
     )

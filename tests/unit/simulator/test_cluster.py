@@ -1,0 +1,73 @@
+import math
+
+import pytest
+
+from rota.core.model import GIB, Node
+from rota.errors import UserError
+from rota.simulator.cluster import parse_cluster
+
+
+def shape(node: Node) -> tuple[str, int, str]:
+    return node.id, len(node.gpus), node.gpus[0].type if node.gpus else ""
+
+
+def test_one_kind_of_node():
+    nodes = parse_cluster("3x4")
+    assert [shape(node) for node in nodes] == [
+        ("node-01", 4, "gpu"),
+        ("node-02", 4, "gpu"),
+        ("node-03", 4, "gpu"),
+    ]
+    assert [gpu.index for gpu in nodes[0].gpus] == [0, 1, 2, 3]
+    assert nodes[0].cpus == nodes[0].memory_bytes == math.inf
+
+
+def test_several_kinds_are_numbered_through():
+    nodes = parse_cluster("1x2:V100, 2x8:A100")
+    assert [shape(node) for node in nodes] == [
+        ("node-01", 2, "V100"),
+        ("node-02", 8, "A100"),
+        ("node-03", 8, "A100"),
+    ]
+
+
+def test_ids_sort_as_strings_on_large_clusters():
+    ids = [node.id for node in parse_cluster("120x1")]
+    assert ids == sorted(ids)
+    assert ids[0] == "node-001"
+
+
+def test_everything_about_a_node():
+    (node,) = parse_cluster("1x2:A100@80GiB/96cpu/1TiB")
+    assert node.gpus[1].memory_bytes == 80 * GIB
+    assert (node.cpus, node.memory_bytes) == (96, 1024 * GIB)
+
+
+def test_nodes_without_gpus():
+    assert shape(parse_cluster("1x0/32cpu")[0]) == ("node-01", 0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is not understood"),
+        ("4", "'4' is not understood"),
+        ("3x", "'3x' is not understood"),
+        ("-1x4", "'-1x4' is not understood"),
+        ("3x4,", "'' is not understood"),
+        ("3x4:", "'3x4:' is not understood"),
+        ("3x4:A 100", "'3x4:A 100' is not understood"),
+        ("3x1.5", "'3x1.5' is not understood"),
+        ("0x4", "0 nodes are not between 1 and 100,000"),
+        ("60000x1,60000x1", "120000 nodes are not between 1 and 100,000"),
+        ("1x1025", "1025 GPUs in a node are more than 1,024"),
+        ("1x4@16XB", "'16XB' is not an amount of memory like 6GiB"),
+        ("1x4/1.2.3GiB", "'1.2.3GiB' is not an amount of memory like 6GiB"),
+    ],
+)
+def test_bad_descriptions_say_what_is_wrong_and_what_would_be_right(text: str, message: str):
+    with pytest.raises(UserError) as caught:
+        parse_cluster(text)
+    assert caught.value.message == f"cluster '{text}': {message}"
+    assert "3x4" in caught.value.hint
+    assert caught.value.exit_code == 2
