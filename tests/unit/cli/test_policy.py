@@ -68,4 +68,4 @@ def test_decide_takes_thousands_of_cases_a_second(rota: Rota):
     before = time.perf_counter()
     result = rota("policy", "decide", "fifo", stdin=(CASE + b"\n") * 10_000)
     assert result.out.count("\n") == 10_000
-    assert time.perf_counter() - before < 10, "0.3 s on the machine that this was written on"
+    assert time.perf_counter() - before < 10, "it took 0.6 s when this was written"
