@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 
 from rota.simulator.results import Measures
 
-NO_VALUE = "–"  # noqa: RUF001 - a dash on purpose
+NO_VALUE = "\N{EN DASH}"
 TIME_UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0))
 
 
@@ -21,7 +21,10 @@ class Kind(StrEnum):
     MILLISECONDS = "ms"
     GPU_HOURS = "GPU h"
     PERCENT = "%"
-    RATIO = "×"  # noqa: RUF001 - a multiplication sign on purpose
+    RATIO = "x"
+
+
+FIXED_DECIMALS = {Kind.COUNT: 0, Kind.PERCENT: 1}
 
 
 class Better(Enum):
@@ -59,6 +62,7 @@ class Group:
 COMPLETION = Group(
     "Completion time",
     (
+        Figure("jobs", "jobs", Kind.COUNT, Better.NEITHER),
         Figure("finished", "finished", Kind.COUNT, Better.HIGH),
         Figure("mean_jct_s", "mean", Kind.TIME),
         Figure("p50_jct_s", "p50", Kind.TIME),
@@ -95,9 +99,12 @@ DECISIONS = Group(
     ),
 )
 
+GROUPS = (COMPLETION, CLUSTER, CHANGES, DECISIONS)
+
 
 def columns(group: Group, rows: Sequence[Measures]) -> tuple[Column, ...]:
-    return tuple(_column(figure, rows) for figure in group.figures)
+    time_unit = _time_unit(group, rows)
+    return tuple(_column(figure, rows, time_unit=time_unit) for figure in group.figures)
 
 
 def duration(seconds: float) -> str:
@@ -112,26 +119,33 @@ def _trimmed(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
-def _column(figure: Figure, rows: Sequence[Measures]) -> Column:
-    values: list[float | None] = [getattr(row, figure.name) for row in rows]
-    unit, factor = _unit(figure.kind, values)
-    scaled = [None if value is None else value * factor for value in values]
-    decimals = 0 if figure.kind is Kind.COUNT else _decimals(scaled)
+def _values(figure: Figure, rows: Sequence[Measures]) -> list[float | None]:
+    return [getattr(row, figure.name) for row in rows]
+
+
+def _column(figure: Figure, rows: Sequence[Measures], *, time_unit: tuple[str, float]) -> Column:
+    values = _values(figure, rows)
+    unit, length = _unit(figure.kind, time_unit)
+    scaled = [None if value is None else value / length for value in values]
+    decimals = FIXED_DECIMALS.get(figure.kind, _decimals(scaled))
     cells = tuple(NO_VALUE if value is None else f"{value:,.{decimals}f}" for value in scaled)
     return Column(figure.title, unit, cells, _best(figure.better, values=values, cells=cells))
 
 
-def _unit(kind: Kind, values: Sequence[float | None]) -> tuple[str, float]:
-    """All times of a column share the unit that suits the smallest; never days, which are hard
-    to compare with hours elsewhere in the table."""
-    if kind is Kind.PERCENT:
-        return kind.value, 100.0
-    if kind is not Kind.TIME:
-        return kind.value, 1.0
-    smallest = min((value for value in values if value), default=0.0)
-    for unit, length in TIME_UNITS[1:]:
-        if smallest >= length:
-            return unit, 1 / length
+def _unit(kind: Kind, time_unit: tuple[str, float]) -> tuple[str, float]:
+    if kind is Kind.TIME:
+        return time_unit
+    return kind.value, 0.01 if kind is Kind.PERCENT else 1.0
+
+
+def _time_unit(group: Group, rows: Sequence[Measures]) -> tuple[str, float]:
+    """One unit for all times of a group: the largest that three quarters of them reach. Never
+    days, which nobody multiplies by 24 at a glance."""
+    figures = [figure for figure in group.figures if figure.kind is Kind.TIME]
+    times = [value for figure in figures for value in _values(figure, rows) if value]
+    for unit, length in TIME_UNITS[1:-1]:
+        if times and sum(time >= length for time in times) >= 0.75 * len(times):
+            return unit, length
     return "s", 1.0
 
 

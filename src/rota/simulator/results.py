@@ -102,6 +102,7 @@ def measures(run: Run) -> Measures:
     fair = np.array([outcome.fair_s for outcome in run.outcomes], dtype=np.float64)
     is_done = np.isfinite(finished)
     jct = (finished - submitted)[is_done]
+    waits = np.array([outcome.waited_s for outcome in run.outcomes], dtype=np.float64)
     unfairness = _unfairness(jct, fair[is_done])
     first_s = float(submitted.min()) if submitted.size else 0.0
     makespan = float(finished[is_done].max()) - first_s if jct.size else None
@@ -115,7 +116,7 @@ def measures(run: Run) -> Measures:
         p95_jct_s=_percentile(jct, 95),
         p99_jct_s=_percentile(jct, 99),
         makespan_s=makespan,
-        mean_wait_s=_mean(np.array([outcome.waited_s for outcome in run.outcomes])),
+        mean_wait_s=_mean(waits[np.isfinite(waits)]),
         utilisation=_utilisation(run, first_s, makespan_s=makespan),
         gpu_hours=math.fsum(outcome.gpu_s for outcome in run.outcomes) / 3600,
         preemptions=run.preemptions,

@@ -115,6 +115,6 @@ def test_all_philly_jobs_take_well_under_a_second():
     ]
     before = time.perf_counter()
     times = fair_times(lives, 768)
-    assert time.perf_counter() - before < 5, "0.4 s on the machine that this was written on"
+    assert time.perf_counter() - before < 5, "it took 0.3 s when this was written"
     assert len(times) == len(lives)
     assert min(times) > 0

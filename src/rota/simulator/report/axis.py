@@ -21,12 +21,20 @@ LINEAR_STEPS = tuple(
     )
     for count in counts
 )
-LOG_TICKS = (
-    *(0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
-    *(count * MINUTE for count in (1, 3, 10, 30)),
-    *(count * HOUR for count in (1, 3, 10)),
-    *(count * DAY for count in (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000)),
+COARSE_TICKS = (
+    *(0.1, 1.0, 10.0),
+    *(count * MINUTE for count in (1, 10)),
+    *(count * HOUR for count in (1, 10)),
+    *(count * DAY for count in (1, 10, 100, 1_000, 10_000)),
 )
+FINE_TICKS = (
+    *(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0),
+    *(count * MINUTE for count in (1, 2, 5, 10, 15, 20, 30, 40)),
+    *(count * HOUR for count in (1, 1.5, 2, 3, 5, 10, 15)),
+    *(count * DAY for count in (1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000)),
+)
+FEWEST_TICKS = 5
+LOG_MARGIN = 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +80,12 @@ class TimeAxis:
         """Round times inside the axis, no two nearer to each other than the gap."""
         if not self.is_log:
             return _linear_ticks(self.high_s, max(2, int(self.frame.width / gap_px)))
+        coarse = self._spaced(COARSE_TICKS, gap_px)
+        return coarse if len(coarse) >= FEWEST_TICKS else self._spaced(FINE_TICKS, gap_px)
+
+    def _spaced(self, ticks: Sequence[float], gap_px: float) -> list[float]:
         kept: list[float] = []
-        for tick in LOG_TICKS:
+        for tick in ticks:
             is_inside = self.low_s <= tick <= self.high_s
             if is_inside and (not kept or self.x(tick) - self.x(kept[-1]) >= gap_px):
                 kept.append(tick)
@@ -81,11 +93,10 @@ class TimeAxis:
 
 
 def log_axis(frame: Frame, values: Sequence[float]) -> TimeAxis:
-    """An axis that starts and ends at round times around the values."""
+    """An axis a little wider than the values. Below a tenth of a second all is one."""
     low, high = (min(values), max(values)) if values else (1.0, HOUR)
-    start = max((tick for tick in LOG_TICKS if tick <= low), default=LOG_TICKS[0])
-    end = min((tick for tick in LOG_TICKS if tick >= high and tick > start), default=high)
-    return TimeAxis(frame, start, end, is_log=True)
+    start = max(low / LOG_MARGIN, COARSE_TICKS[0])
+    return TimeAxis(frame, start, max(high, start) * LOG_MARGIN, is_log=True)
 
 
 def time_grid(axis: TimeAxis) -> str:

@@ -67,8 +67,8 @@ def _header(about: About, rows: Sequence[Measures]) -> str:
 
 def _figures(rows: Sequence[Measures]) -> str:
     note = (
-        "The best value of each column is marked. Times are means and percentiles over finished "
-        "jobs. Unfairness is a job's completion time over what an equal share of the cluster "
+        "The best value of each column is marked. Completion times are of finished jobs, waits of "
+        "all. Unfairness is a job's completion time over what an equal share of the cluster "
         "would have taken; jobs above 1.05 count as unfair."
     )
     table = _table((COMPLETION, CLUSTER, CHANGES), rows)
