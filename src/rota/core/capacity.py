@@ -16,35 +16,57 @@ from rota.core.room import OverbookedError, Room
 
 
 class Capacity:
-    """Rooms of all nodes. Nodes that drain keep their room but are offered to nobody."""
+    """Rooms of all nodes. Nodes that drain keep their room but are offered to nobody.
 
-    __slots__ = ("_levels", "_rooms", "_rooms_by_id")
+    `gpus` and `card_bytes` say, by GPU type, how many there are in all and how large a card is.
+    """
+
+    __slots__ = ("_levels", "_owned", "_positions", "_rooms", "card_bytes", "gpus")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._rooms = [Room(node, position) for position, node in enumerate(nodes)]
-        self._rooms_by_id = {room.node.id: room for room in self._rooms}
+        self._positions = {room.node.id: room.position for room in self._rooms}
+        self._owned = set(self._positions.values())
+        """Rooms that no copy shares; the others are copied before they are written on."""
         self._levels: dict[str, list[list[int]]] = {}
         """By GPU type, then by number of free GPUs: the positions of rooms, ascending."""
+        self.gpus: dict[str, int] = {}
+        self.card_bytes: dict[str, int] = {}
         for room in self._rooms:
-            for gpu_type in room.free:
-                if not room.node.is_draining:
-                    self._level(gpu_type, room.n_free(gpu_type)).append(room.position)
+            if not room.node.is_draining:
+                self._offer(room)
+
+    def _offer(self, room: Room) -> None:
+        for gpu_type, indices in room.free.items():
+            self._level(gpu_type, len(indices)).append(room.position)
+            self.gpus[gpu_type] = self.gpus.get(gpu_type, 0) + len(indices)
+            self.card_bytes[gpu_type] = room.gpus[indices[0]].memory_bytes
 
     def copy(self) -> Capacity:
+        """A copy that shares every room until one of the two writes on it."""
         twin = Capacity.__new__(Capacity)
-        twin._rooms = [room.copy() for room in self._rooms]
-        twin._rooms_by_id = {room.node.id: room for room in twin._rooms}
+        twin._rooms = self._rooms.copy()
+        twin._positions = self._positions
         twin._levels = {
             gpu_type: [positions.copy() for positions in levels]
             for gpu_type, levels in self._levels.items()
         }
+        twin.gpus, twin.card_bytes = self.gpus, self.card_bytes
+        self._owned, twin._owned = set(), set()
         return twin
 
     def __getitem__(self, node_id: NodeId) -> Room:
-        return self._rooms_by_id[node_id]
+        """A node's room, to be read only."""
+        return self._rooms[self._positions[node_id]]
 
     def has_node(self, node_id: NodeId) -> bool:
-        return node_id in self._rooms_by_id
+        return node_id in self._positions
+
+    def _writable(self, position: int) -> Room:
+        if position not in self._owned:
+            self._rooms[position] = self._rooms[position].copy()
+            self._owned.add(position)
+        return self._rooms[position]
 
     def n_free(self, gpu_type: str) -> int:
         """Whole GPUs of the type that are free on nodes that take work."""
@@ -52,9 +74,10 @@ class Capacity:
         return sum(n_free * len(positions) for n_free, positions in enumerate(levels))
 
     def take(self, slot: Slot, demand: Demand) -> None:
-        room = self._rooms_by_id.get(slot.node)
-        if room is None:
+        position = self._positions.get(slot.node)
+        if position is None:
             raise OverbookedError(f"{slot} is on a node that is gone")
+        room = self._writable(position)
         before = room.n_free(demand.gpu_type)
         room.take(slot, demand)
         self._refile(room, demand.gpu_type, before)
@@ -66,9 +89,7 @@ class Capacity:
     def try_take_all(self, allocation: Allocation, demand: Demand) -> bool:
         """Take all slots or none."""
         for n_taken, slot in enumerate(allocation):
-            room = self._rooms_by_id.get(slot.node)
-            is_possible = room is not None and room.has_free(slot) and self._has_rest(room, demand)
-            if not is_possible:
+            if not self._is_free(slot, demand):
                 self.give(allocation[:n_taken], demand)
                 return False
             self.take(slot, demand)
@@ -77,8 +98,9 @@ class Capacity:
     def give(self, allocation: Allocation, demand: Demand) -> None:
         """Give slots back; those of nodes that are gone went with them."""
         for slot in allocation:
-            room = self._rooms_by_id.get(slot.node)
-            if room is not None:
+            position = self._positions.get(slot.node)
+            if position is not None:
+                room = self._writable(position)
                 before = room.n_free(demand.gpu_type)
                 room.give(slot, demand)
                 self._refile(room, demand.gpu_type, before)
@@ -102,9 +124,12 @@ class Capacity:
         rooms = self._rooms
         return (rooms[p] for p in tuple(positions) if not rooms[p].node.is_draining)
 
-    def _has_rest(self, room: Room, demand: Demand) -> bool:
+    def _is_free(self, slot: Slot, demand: Demand) -> bool:
+        if slot.node not in self._positions:
+            return False
+        room = self[slot.node]
         bare = Demand(cpus=demand.cpus, memory_bytes=demand.memory_bytes)
-        return room.fits(bare) > 0
+        return room.has_free(slot) and room.fits(bare) > 0
 
     def _refile(self, room: Room, gpu_type: str, before: int) -> None:
         after = room.n_free(gpu_type)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rota.core.capacity import Capacity
 from rota.core.demand import Demand, demand_of
 from rota.core.model import Job, JobId
 from rota.core.reasons import NoSuchGpu, Reason
@@ -36,11 +35,12 @@ class Division:
 
 
 def divide(view: View) -> Division:
-    gpus, card_bytes = _supply(view)
+    gpus, card_bytes = view.empty.gpus, view.empty.card_bytes
     pools: dict[tuple[int, str], list[Job]] = {}
     impossible: dict[JobId, Reason] = {}
-    chooser = _TypeChooser(view, gpus, card_bytes)
-    for job in sorted(view.jobs, key=lambda job: -job.spec.priority):
+    chooser = _TypeChooser(view)
+    jobs = view.jobs if len(gpus) < 2 else sorted(view.jobs, key=lambda job: -job.spec.priority)
+    for job in jobs:
         gpu_type = chooser.choose(job)
         if gpu_type is None:
             impossible[job.id] = NoSuchGpu(_wish(job))
@@ -50,38 +50,24 @@ def divide(view: View) -> Division:
     return Division(ordered, gpus, card_bytes, impossible)
 
 
-def _supply(view: View) -> tuple[dict[str, int], dict[str, int]]:
-    gpus: dict[str, int] = {}
-    card_bytes: dict[str, int] = {}
-    for node in view.nodes.values():
-        if not node.is_draining:
-            for gpu in node.gpus:
-                gpus[gpu.type] = gpus.get(gpu.type, 0) + 1
-                card_bytes[gpu.type] = gpu.memory_bytes
-    return gpus, card_bytes
-
-
 class _TypeChooser:
     """Gives each job one of the GPU types that it accepts and could run on: the one it has; else
     the first, in the job's own order, that is not yet spoken for; else the least crowded."""
 
-    def __init__(self, view: View, gpus: Mapping[str, int], card_bytes: Mapping[str, int]) -> None:
-        self._gpus = gpus
-        self._card_bytes = card_bytes
+    def __init__(self, view: View) -> None:
+        self._gpus = view.empty.gpus
+        self._card_bytes = view.empty.card_bytes
         self._planned = view.gpu_types
-        self._empty = Capacity(view.nodes.values())
-        self._room_for: dict[Demand, int] = {}
-        self._asked = dict.fromkeys(gpus, 0.0)
-        self._all_types = tuple(sorted(gpus))
+        self._empty = view.empty
+        self._rooms_by_kind: dict[tuple[object, ...], list[tuple[str, int]]] = {}
+        self._asked = dict.fromkeys(self._gpus, 0.0)
 
     def choose(self, job: Job) -> str | None:
-        if not job.spec.uses_gpus:
-            return "" if self._could_run(job, "") else None
-        accepted = [
-            gpu_type
-            for gpu_type in job.spec.gpu_types or self._all_types
-            if gpu_type in self._gpus and self._could_run(job, gpu_type)
-        ]
+        rooms = self._rooms_for(job)
+        if len(rooms) == 1:
+            gpu_type, room = rooms[0]
+            return gpu_type if room >= job.spec.min_workers else None
+        accepted = [gpu_type for gpu_type, room in rooms if room >= job.spec.min_workers]
         if not accepted:
             return None
         chosen = self._planned.get(job.id)
@@ -90,13 +76,21 @@ class _TypeChooser:
         self._asked[chosen] += self._need(job, chosen)
         return chosen
 
-    def _could_run(self, job: Job, gpu_type: str) -> bool:
-        demand = demand_of(job, gpu_type)
-        room = self._room_for.get(demand)
-        if room is None:
-            room = sum(room.fits(demand) for room in self._empty.by_fit(demand))
-            self._room_for[demand] = room
-        return room >= job.spec.min_workers
+    def _rooms_for(self, job: Job) -> list[tuple[str, int]]:
+        """How many of the job's workers an empty cluster holds, by GPU type."""
+        spec = job.spec
+        amounts = (spec.gpus, spec.share, spec.cpus, spec.memory_bytes, job.memory_bytes_seen)
+        kind = (spec.gpu_types, spec.node_labels, amounts)
+        rooms = self._rooms_by_kind.get(kind)
+        if rooms is None:
+            types = spec.gpu_types or tuple(sorted(self._gpus))
+            types = tuple(t for t in types if t in self._gpus) if spec.uses_gpus else ("",)
+            rooms = [(t, self._room_for(demand_of(job, t))) for t in types]
+            self._rooms_by_kind[kind] = rooms
+        return rooms
+
+    def _room_for(self, demand: Demand) -> int:
+        return sum(room.fits(demand) for room in self._empty.by_fit(demand))
 
     def _need(self, job: Job, gpu_type: str) -> float:
         spec = job.spec
@@ -109,8 +103,6 @@ class _TypeChooser:
         def crowd(gpu_type: str) -> float:
             return (self._asked[gpu_type] + self._need(job, gpu_type)) / self._gpus[gpu_type]
 
-        if len(accepted) == 1:
-            return accepted[0]
         return next((t for t in accepted if crowd(t) <= 1), min(accepted, key=crowd))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rota.core.capacity import Capacity
 from rota.core.demand import demand_of
@@ -17,11 +17,18 @@ class Intent:
         self.allocations: dict[JobId, Allocation] = {}
         self.gpu_types: dict[JobId, str] = {}
         self.free = Capacity(())
+        self.empty = Capacity(())
 
-    def follow(self, plan: Plan, jobs: Mapping[JobId, Job]) -> tuple[list[JobId], bool]:
+    def follow(
+        self, plan: Plan, jobs: Mapping[JobId, Job], *, may_run: Callable[[Job], bool]
+    ) -> tuple[list[JobId], bool]:
         """Take a plan over, for those of its jobs that still may run. Returns the jobs whose
         slots changed, those who give way first, and whether some of the plan no longer fits."""
-        changes = [c for c in diff(self.allocations, plan.allocations) if c.job_id in jobs]
+        changes = [
+            change
+            for change in diff(self.allocations, plan.allocations)
+            if change.job_id in jobs and may_run(jobs[change.job_id])
+        ]
         for change in changes:
             self.drop(jobs[change.job_id])
         is_partial = False
@@ -42,7 +49,7 @@ class Intent:
         """Go over to nodes that changed. Returns the jobs whose planned slots are gone."""
         allocations, gpu_types = self.allocations, self.gpu_types
         self.allocations, self.gpu_types = {}, {}
-        self.free = Capacity(nodes.values())
+        self._set_nodes(nodes)
         return [
             job_id
             for job_id, allocation in allocations.items()
@@ -51,12 +58,16 @@ class Intent:
 
     def rebuild(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> None:
         """After a crash: what runs should go on as it is."""
-        self.free = Capacity(nodes.values())
+        self._set_nodes(nodes)
         for job in jobs.values():
             if isinstance(job.phase, Starting | Running):
                 joining = job.phase.joining if isinstance(job.phase, Running) else ()
                 allocation = joining or job.allocation
                 self._try_set(job, allocation, _gpu_type(allocation, nodes))
+
+    def _set_nodes(self, nodes: Mapping[NodeId, Node]) -> None:
+        self.empty = Capacity(nodes.values())
+        self.free = self.empty.copy()
 
     def _try_set(self, job: Job, allocation: Allocation, gpu_type: str) -> bool:
         if not self.free.try_take_all(allocation, demand_of(job, gpu_type)):

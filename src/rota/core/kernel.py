@@ -120,6 +120,7 @@ class Kernel:
             planned=self._intent.allocations.copy(),
             gpu_types=self._intent.gpu_types.copy(),
             free=self._intent.free.copy(),
+            empty=self._intent.empty,
             rules=self.rules,
         )
 
@@ -130,8 +131,9 @@ class Kernel:
         for job_id, queue in plan.queues.items():
             if job_id in self._jobs:
                 self._put(replace(self._jobs[job_id], queue=queue), effects)
-        runnable = {i: job for i, job in self._jobs.items() if self._may_run(job, now)}
-        changed, is_partial = self._intent.follow(plan, runnable)
+        changed, is_partial = self._intent.follow(
+            plan, self._jobs, may_run=lambda job: self._may_run(job, now)
+        )
         self.wants_round |= is_partial
         for job_id in changed:
             self._reconcile(job_id, now, effects)
@@ -310,13 +312,14 @@ class Kernel:
                 self._follow(stop, now, effects, cause="TimerFired")
 
     def _may_run(self, job: Job, now: float) -> bool:
-        phase = job.phase
-        if isinstance(phase, Queued):
-            is_due = phase.not_before_s <= now
-            return is_due and all(self._succeeded(other) for other in job.spec.after)
-        if isinstance(phase, Stopping):
-            return phase.purpose in RETURNING
-        return isinstance(phase, Starting | Running)
+        match job.phase:
+            case Queued(not_before_s=until_s):
+                after = job.spec.after
+                return until_s <= now and (not after or all(map(self._succeeded, after)))
+            case Stopping(purpose=purpose):
+                return purpose in RETURNING
+            case phase:
+                return isinstance(phase, Starting | Running)
 
     def _succeeded(self, job_id: JobId) -> bool:
         return self._outcomes.get(job_id) is State.SUCCEEDED

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from rota.core.capacity import Capacity
 from rota.core.demand import demand_of
-from rota.core.model import Allocation, Job, JobId, n_nodes
+from rota.core.model import Allocation, Job, JobId
 from rota.core.reasons import Reason
 from rota.core.room import OverbookedError
 from rota.core.view import View
@@ -89,22 +89,35 @@ def apply_changes(
 
 
 def check(plan: Plan, view: View) -> tuple[str, ...]:
-    """Everything that is wrong with a plan; an empty tuple is a good plan."""
+    """Everything that is wrong with the changes a plan makes; an empty tuple is a good plan.
+
+    What the plan leaves as it was has been checked before, and is what `view.free` leaves out.
+    """
     jobs = {job.id: job for job in view.jobs}
-    capacity = Capacity(view.nodes.values())
+    changes = diff(view.planned, plan.allocations)
+    capacity = view.free.copy() if changes else view.free
+    for change in changes:
+        if change.job_id in jobs:
+            demand = demand_of(jobs[change.job_id], view.gpu_types.get(change.job_id, ""))
+            capacity.give(change.before, demand)
     wrong: list[str] = []
-    for job_id, allocation in plan.allocations.items():
-        job = jobs.get(job_id)
-        if job is None:
-            wrong.append(f"{job_id} is planned but does not wait or run")
-            continue
-        wrong += _wrong_size(job, allocation)
-        wrong += _wrong_place(job, allocation, view)
-        try:
-            capacity.take_all(allocation, demand_of(job, plan.gpu_types[job_id]))
-        except OverbookedError as error:
-            wrong.append(f"{job_id}: {error}")
+    for change in changes:
+        if change.after:
+            wrong += _wrong_change(change, jobs.get(change.job_id), plan, view, capacity)
     return tuple(wrong)
+
+
+def _wrong_change(
+    change: Change, job: Job | None, plan: Plan, view: View, capacity: Capacity
+) -> list[str]:
+    if job is None:
+        return [f"{change.job_id} is planned but does not wait or run"]
+    wrong = _wrong_size(job, change.after) + _wrong_place(job, change.after, view)
+    try:
+        capacity.take_all(change.after, demand_of(job, plan.gpu_types[job.id]))
+    except OverbookedError as error:
+        wrong.append(f"{job.id}: {error}")
+    return wrong
 
 
 def _wrong_size(job: Job, allocation: Allocation) -> list[str]:
@@ -129,7 +142,3 @@ def _wrong_place(job: Job, allocation: Allocation, view: View) -> list[str]:
     if len(kinds) > 1 or (job.spec.gpu_types and not kinds <= set(job.spec.gpu_types)):
         wrong.append(f"{job.id} is planned on GPUs of type {', '.join(sorted(kinds))}")
     return wrong
-
-
-def spans_nodes(allocation: Allocation) -> bool:
-    return n_nodes(allocation) > 1

@@ -38,4 +38,6 @@ class View:
     gpu_types: Mapping[JobId, str]
     """The GPU type of each planned job."""
     free: Capacity
+    empty: Capacity
+    """The nodes as they would be with nothing on them."""
     rules: Rules = field(default_factory=Rules)
