@@ -211,9 +211,7 @@ class Kernel:
         self._enter(job, state, entry, effects, cause=cause)
         self._settle(job, now, effects)
 
-    def _enter(
-        self, job: Job, state: State, entry: Entry, effects: Effects, *, cause: str
-    ) -> Job:
+    def _enter(self, job: Job, state: State, entry: Entry, effects: Effects, *, cause: str) -> Job:
         after = enter(job, state, entry)
         self._put(after, effects)
         effects.transitions.append(

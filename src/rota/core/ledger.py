@@ -25,9 +25,7 @@ class Ledger:
         self._memory_bytes: dict[NodeId, int] = defaultdict(int)
         self._workers: dict[NodeId, int] = defaultdict(int)
 
-    def try_book(
-        self, allocation: Allocation, spec: JobSpec, nodes: Mapping[NodeId, Node]
-    ) -> bool:
+    def try_book(self, allocation: Allocation, spec: JobSpec, nodes: Mapping[NodeId, Node]) -> bool:
         """Book all slots, or none if any part of any of them is taken or gone."""
         if any(slot.node not in nodes or nodes[slot.node].is_draining for slot in allocation):
             return False

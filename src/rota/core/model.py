@@ -275,9 +275,7 @@ def n_gpus(allocation: Allocation) -> float:
 def newcomers(before: Allocation, after: Allocation) -> Allocation:
     """The slots of workers that are new or sit elsewhere in `after`. With the arguments swapped:
     those who leave."""
-    return tuple(
-        slot for i, slot in enumerate(after) if i >= len(before) or before[i] != slot
-    )
+    return tuple(slot for i, slot in enumerate(after) if i >= len(before) or before[i] != slot)
 
 
 def n_nodes(allocation: Allocation) -> int:

@@ -148,9 +148,7 @@ def _resized_in_place(capacity: Capacity, wish: Wish, before: Allocation) -> All
 
 def _nodes_of_spanning(allocations: Iterable[Allocation]) -> set[NodeId]:
     spanning = (allocation for allocation in allocations if len(allocation) > 1)
-    return {
-        slot.node for allocation in spanning if n_nodes(allocation) > 1 for slot in allocation
-    }
+    return {slot.node for allocation in spanning if n_nodes(allocation) > 1 for slot in allocation}
 
 
 def _resettle(

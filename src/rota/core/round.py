@@ -78,7 +78,9 @@ def _size_and_place(
 def _wishes(division: Division, targets: Targets) -> list[Wish]:
     """Targets as wishes, in the order in which the policy granted them."""
     known = {job.id: (job, pool.gpu_type) for pool in division.pools for job in pool.jobs}
-    return [Wish(known[job_id][0], workers, known[job_id][1]) for job_id, workers in targets.items()]
+    return [
+        Wish(known[job_id][0], workers, known[job_id][1]) for job_id, workers in targets.items()
+    ]
 
 
 def _smallest_of_those_who_wait(division: Division, placed: Placed) -> list[Wish]:

@@ -9,9 +9,7 @@ from rota.core.model import Job, JobId
 from rota.core.policy import Budget, Policy, Targets
 
 
-def size(
-    division: Division, policy: Policy, now: float, *, limits: Mapping[JobId, int]
-) -> Targets:
+def size(division: Division, policy: Policy, now: float, *, limits: Mapping[JobId, int]) -> Targets:
     """Workers for every job that should run. `limits` caps jobs at what was found to fit."""
     targets: Targets = {}
     budgets = {
