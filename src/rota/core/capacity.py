@@ -52,7 +52,7 @@ class Capacity:
             for gpu_type, levels in self._levels.items()
         }
         twin.gpus, twin.card_bytes = self.gpus, self.card_bytes
-        self._owned, twin._owned = set(), set()
+        self._owned, twin._owned = set[int](), set[int]()
         return twin
 
     def __getitem__(self, node_id: NodeId) -> Room:

@@ -19,6 +19,11 @@ TOLERANCE = 1e-9
 """Shares are fractions of a card: ten tenths must still make one."""
 
 
+class BadTargetsError(Exception):
+    """A policy gave an answer that cannot be understood; one that merely breaks a rule is found
+    by `plan.check`."""
+
+
 class Budget:
     """The GPUs that a policy may still spend, and how far each job may grow."""
 

@@ -46,12 +46,13 @@ def _requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]
     jobs: list[Job] = []
     wake_at_s = math.inf
     for job in view.jobs:
-        queue = policy.queue_at(job, view.now)
-        if queue != job.queue:
-            queues[job.id] = queue
-        moved = replace(job, queue=queue) if queue != job.queue else job
-        jobs.append(moved)
-        wake_at_s = min(wake_at_s, policy.requeues_at(moved, view.now))
+        due_s = policy.requeues_at(job, view.now)
+        if due_s <= view.now:
+            queues[job.id] = policy.queue_at(job, view.now)
+            job = replace(job, queue=queues[job.id])  # noqa: PLW2901 - the job as it is by now
+            due_s = policy.requeues_at(job, view.now)
+        jobs.append(job)
+        wake_at_s = min(wake_at_s, due_s)
     return replace(view, jobs=tuple(jobs)), queues, wake_at_s
 
 
@@ -62,7 +63,9 @@ def _size_and_place(
     whoever is next in line gets what is left."""
     limits: dict[JobId, int] = {}
     waits: dict[JobId, Reason] = {}
-    for _ in range(PLACEMENT_TRIES):
+    n_tries = 0
+    while True:
+        n_tries += 1
         wishes = _wishes(division, size(division, policy, view.now, limits=limits))
         placed = place(view, wishes)
         if not placed.short:
@@ -71,16 +74,9 @@ def _size_and_place(
         for job_id, fits in placed.short.items():
             waits[job_id] = Fragmented(workers[job_id], fits)
             limits[job_id] = min(fits, workers[job_id] - 1)
-    in_line = _smallest_of_those_who_wait(division, placed)
-    return wishes + in_line, place_next_in_line(placed, in_line), waits
-
-
-def _wishes(division: Division, targets: Targets) -> list[Wish]:
-    """Targets as wishes, in the order in which the policy granted them."""
-    known = {job.id: (job, pool.gpu_type) for pool in division.pools for job in pool.jobs}
-    return [
-        Wish(known[job_id][0], workers, known[job_id][1]) for job_id, workers in targets.items()
-    ]
+        if n_tries == PLACEMENT_TRIES:
+            in_line = _smallest_of_those_who_wait(division, placed)
+            return wishes + in_line, place_next_in_line(placed, in_line), waits
 
 
 def _smallest_of_those_who_wait(division: Division, placed: Placed) -> list[Wish]:
@@ -90,3 +86,14 @@ def _smallest_of_those_who_wait(division: Division, placed: Placed) -> list[Wish
         for job in pool.jobs
         if job.id not in placed.allocations and job.id not in placed.short
     ]
+
+
+def _wishes(division: Division, targets: Targets) -> list[Wish]:
+    """Targets as wishes, in the order in which the policy granted them."""
+    known = {job.id: (job, pool.gpu_type) for pool in division.pools for job in pool.jobs}
+    wishes: list[Wish] = []
+    for job_id, workers in targets.items():
+        job, gpu_type = known[job_id]
+        if workers:
+            wishes.append(Wish(job, workers, gpu_type))
+    return wishes

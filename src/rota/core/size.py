@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rota.core.divide import Division
+from rota.core.divide import Division, Pool
 from rota.core.model import Job, JobId
-from rota.core.policy import Budget, Policy, Targets
+from rota.core.policy import BadTargetsError, Budget, Policy, Targets
 
 
 def size(division: Division, policy: Policy, now: float, *, limits: Mapping[JobId, int]) -> Targets:
@@ -18,10 +18,18 @@ def size(division: Division, policy: Policy, now: float, *, limits: Mapping[JobI
     }
     for pool in division.pools:
         if pool.gpu_type:
-            targets.update(policy.size(pool.jobs, budgets[pool.gpu_type], now))
+            sizes = policy.size(pool.jobs, budgets[pool.gpu_type], now)
+            _check_names(sizes, pool)
+            targets.update(sizes)
         else:
             targets.update(_without_gpus(pool.jobs, limits))
     return targets
+
+
+def _check_names(sizes: Targets, pool: Pool) -> None:
+    strangers = sizes.keys() - {job.id for job in pool.jobs} if sizes else ()
+    if strangers:
+        raise BadTargetsError(f"it sized {min(strangers)}, which it was not asked about")
 
 
 def _without_gpus(jobs: tuple[Job, ...], limits: Mapping[JobId, int]) -> Targets:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from rota.core.model import Job
 from rota.core.policy import Budget, Targets
-from rota.policies.feedback import Feedback, in_queue_order, queue_of
+from rota.policies import feedback
+from rota.policies.feedback import in_queue_order, queue_of
 from rota.policies.parameters import above, at_least, check
 from rota.policies.walk import as_requested, grant_in_order
 
@@ -38,14 +39,10 @@ class ElasticTiresias:
         return targets
 
     def queue_at(self, job: Job, now: float) -> int:
-        return self._feedback.queue_at(job, now)
+        return feedback.queue_at(self, job, now=now)
 
     def requeues_at(self, job: Job, now: float) -> float:
-        return self._feedback.requeues_at(job, now)
-
-    @property
-    def _feedback(self) -> Feedback:
-        return Feedback(self.threshold_gpu_s, self.knob)
+        return feedback.requeues_at(self, job, now=now)
 
 
 def _compact(jobs: Iterable[Job], targets: Targets, *, budget: Budget) -> None:

@@ -6,13 +6,11 @@ long for what the job last ran moves it up again. Nothing needs to be known of a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Protocol
 
 from rota.core.model import Job, Queued, n_gpus
 from rota.core.policy import NEVER
-from rota.core.progress import service_at
 
 LAST_QUEUE = 1
 
@@ -34,41 +32,42 @@ def in_queue_order(jobs: Iterable[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: (queue_of(job), job.first_started_s))
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
+class Thresholds(Protocol):
     """When a job goes down (`threshold_gpu_s`) and up (`knob`)."""
 
-    threshold_gpu_s: float
-    knob: float
+    @property
+    def threshold_gpu_s(self) -> float: ...
 
-    def queue_at(self, job: Job, now: float) -> int:
-        queue = queue_of(job)
-        if self._due_in_s(job, now) > TOLERANCE_S:
-            return queue
-        return 0 if isinstance(job.phase, Queued) else queue + 1
+    @property
+    def knob(self) -> float: ...
 
-    def requeues_at(self, job: Job, now: float) -> float:
-        due_in_s = self._due_in_s(job, now)
-        is_due = due_in_s <= TOLERANCE_S or job.queue != queue_of(job)
-        return now if is_due else now + due_in_s
 
-    def _due_in_s(self, job: Job, now: float) -> float:
-        """Seconds until the job changes its queue if it goes on as it does now."""
-        queue = queue_of(job)
-        if isinstance(job.phase, Queued):
-            return self._promotion_in_s(job, now) if queue > 0 else NEVER
-        if job.is_active and queue < LAST_QUEUE:
-            return self._demotion_in_s(job, now)
-        return NEVER
+def queue_at(thresholds: Thresholds, job: Job, *, now: float) -> int:
+    queue = queue_of(job)
+    if _due_s(thresholds, job, queue) > now + TOLERANCE_S:
+        return queue
+    return 0 if isinstance(job.phase, Queued) else queue + 1
 
-    def _promotion_in_s(self, job: Job, now: float) -> float:
-        """Only a wait promotes, and only a job that has run: its last run is the measure."""
-        if not math.isfinite(job.first_started_s):
+
+def requeues_at(thresholds: Thresholds, job: Job, *, now: float) -> float:
+    queue = queue_of(job)
+    due_s = _due_s(thresholds, job, queue)
+    return due_s if due_s > now + TOLERANCE_S and queue == job.queue else now
+
+
+def _due_s(thresholds: Thresholds, job: Job, queue: int) -> float:
+    """When the job changes its queue if it goes on as it does now.
+
+    Only a wait promotes, and only a job that has run: its last run is the measure. Only holding
+    GPUs demotes.
+    """
+    service = job.service
+    if isinstance(job.phase, Queued):
+        if queue == 0 or job.first_started_s == NEVER:
             return NEVER
-        service = service_at(job, now)
-        return self.knob * service.last_running_s - service.last_waiting_s
-
-    def _demotion_in_s(self, job: Job, now: float) -> float:
-        rate = n_gpus(job.allocation)
-        left_gpu_s = self.threshold_gpu_s - service_at(job, now).last_gpu_s
-        return left_gpu_s / rate if rate > 0 else NEVER
+        return service.as_of_s + thresholds.knob * service.last_running_s - service.last_waiting_s
+    if queue == LAST_QUEUE or not job.is_active:
+        return NEVER
+    rate = n_gpus(job.allocation)
+    left_gpu_s = thresholds.threshold_gpu_s - service.last_gpu_s
+    return service.as_of_s + left_gpu_s / rate if rate > 0 else NEVER

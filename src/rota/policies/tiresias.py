@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from rota.core.model import Job
 from rota.core.policy import Budget, Targets
-from rota.policies.feedback import Feedback, in_queue_order
+from rota.policies import feedback
+from rota.policies.feedback import in_queue_order
 from rota.policies.parameters import above, check
 from rota.policies.walk import as_requested, grant_in_order
 
@@ -32,11 +33,7 @@ class Tiresias:
         return grant_in_order(in_queue_order(jobs), budget, wanted=as_requested)
 
     def queue_at(self, job: Job, now: float) -> int:
-        return self._feedback.queue_at(job, now)
+        return feedback.queue_at(self, job, now=now)
 
     def requeues_at(self, job: Job, now: float) -> float:
-        return self._feedback.requeues_at(job, now)
-
-    @property
-    def _feedback(self) -> Feedback:
-        return Feedback(self.threshold_gpu_s, self.knob)
+        return feedback.requeues_at(self, job, now=now)

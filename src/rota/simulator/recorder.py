@@ -127,8 +127,11 @@ class Recorder:
 
     def _finished_s(self, trace_job: TraceJob) -> float:
         job = self._ended.get(trace_job.id)
-        is_done = job is not None and job.state is State.SUCCEEDED
-        return job.phase.at_s if is_done and isinstance(job.phase, Ended) else math.inf
+        match job and job.phase:
+            case Ended(state=State.SUCCEEDED, at_s=at_s):
+                return at_s
+            case _:
+                return math.inf
 
     def _life(self, trace_job: TraceJob) -> Life:
         spec = trace_job.spec
