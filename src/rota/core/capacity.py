@@ -80,7 +80,7 @@ class Capacity:
         room = self._writable(position)
         before = room.n_free(demand.gpu_type)
         room.take(slot, demand)
-        self._refile(room, demand.gpu_type, before)
+        self._refile(room, demand.gpu_type, before=before)
 
     def take_all(self, allocation: Allocation, demand: Demand) -> None:
         for slot in allocation:
@@ -103,7 +103,7 @@ class Capacity:
                 room = self._writable(position)
                 before = room.n_free(demand.gpu_type)
                 room.give(slot, demand)
-                self._refile(room, demand.gpu_type, before)
+                self._refile(room, demand.gpu_type, before=before)
 
     def by_fit(self, demand: Demand, workers: int = 1) -> Iterator[Room]:
         """Rooms that may hold so many workers, the tightest first, then in the nodes' order."""
@@ -131,7 +131,7 @@ class Capacity:
         bare = Demand(cpus=demand.cpus, memory_bytes=demand.memory_bytes)
         return room.has_free(slot) and room.fits(bare) > 0
 
-    def _refile(self, room: Room, gpu_type: str, before: int) -> None:
+    def _refile(self, room: Room, gpu_type: str, *, before: int) -> None:
         after = room.n_free(gpu_type)
         if after == before or room.node.is_draining:
             return

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rota.core.capacity import Capacity
 from rota.core.demand import demand_of
-from rota.core.model import Allocation, Job, JobId
+from rota.core.model import Allocation, Job, JobId, Node, NodeId
 from rota.core.reasons import Reason
 from rota.core.room import OverbookedError
 from rota.core.view import View
@@ -102,22 +101,17 @@ def check(plan: Plan, view: View) -> tuple[str, ...]:
             capacity.give(change.before, demand)
     wrong: list[str] = []
     for change in changes:
-        if change.after:
-            wrong += _wrong_change(change, jobs.get(change.job_id), plan, view, capacity)
+        job = jobs.get(change.job_id)
+        if job is None:
+            wrong.append(f"{change.job_id} is planned but does not wait or run")
+        elif change.after:
+            wrong += _wrong_size(job, change.after)
+            wrong += _wrong_place(job, change.after, nodes=view.nodes)
+            try:
+                capacity.take_all(change.after, demand_of(job, plan.gpu_types[job.id]))
+            except OverbookedError as error:
+                wrong.append(f"{job.id}: {error}")
     return tuple(wrong)
-
-
-def _wrong_change(
-    change: Change, job: Job | None, plan: Plan, view: View, capacity: Capacity
-) -> list[str]:
-    if job is None:
-        return [f"{change.job_id} is planned but does not wait or run"]
-    wrong = _wrong_size(job, change.after) + _wrong_place(job, change.after, view)
-    try:
-        capacity.take_all(change.after, demand_of(job, plan.gpu_types[job.id]))
-    except OverbookedError as error:
-        wrong.append(f"{job.id}: {error}")
-    return wrong
 
 
 def _wrong_size(job: Job, allocation: Allocation) -> list[str]:
@@ -128,11 +122,11 @@ def _wrong_size(job: Job, allocation: Allocation) -> list[str]:
     return [f"{job.id} has {len(allocation)} workers, not {wanted}"]
 
 
-def _wrong_place(job: Job, allocation: Allocation, view: View) -> list[str]:
+def _wrong_place(job: Job, allocation: Allocation, *, nodes: Mapping[NodeId, Node]) -> list[str]:
     wrong: list[str] = []
     kinds: set[str] = set()
     for slot in allocation:
-        node = view.nodes.get(slot.node)
+        node = nodes.get(slot.node)
         if node is None or node.is_draining:
             wrong.append(f"{job.id} is planned on {slot.node}, which takes no work")
             continue

@@ -12,13 +12,15 @@ class WaitsForGpus:
     """The usual answer: others come first."""
 
     needed: float
-    gpu_type: str
-    ahead: int
+    gpu_types: tuple[str, ...]
+    n_ahead: int
+    n_running: int
 
     def __str__(self) -> str:
-        kind = f" {self.gpu_type}" if self.gpu_type else ""
-        others = f"{self.ahead} job{'s' if self.ahead != 1 else ''} ahead"
-        return f"waits for {self.needed:g}{kind} GPU{'s' if self.needed != 1 else ''}, {others}"
+        kind = f" {' or '.join(self.gpu_types)}" if self.gpu_types else ""
+        gpus = f"{self.needed:g}{kind} GPU{_s(self.needed)}"
+        ahead = f"{self.n_ahead} waiting job{_s(self.n_ahead)} ahead of it"
+        return f"waits for {gpus}: {self.n_running} running, {ahead}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +74,14 @@ class WaitsForJobs:
         return f"waits for {', '.join(self.jobs)} to succeed"
 
 
-Reason = WaitsForGpus | Fragmented | Protected | NoSuchGpu | BacksOff | WaitsForJobs
+@dataclass(frozen=True, slots=True)
+class OnHold:
+    def __str__(self) -> str:
+        return "is held until somebody releases it"
+
+
+def _s(count: float) -> str:
+    return "" if count == 1 else "s"
+
+
+Reason = OnHold | WaitsForGpus | Fragmented | Protected | NoSuchGpu | BacksOff | WaitsForJobs

@@ -44,18 +44,18 @@ class Thresholds(Protocol):
 
 def queue_at(thresholds: Thresholds, job: Job, *, now: float) -> int:
     queue = queue_of(job)
-    if _due_s(thresholds, job, queue) > now + TOLERANCE_S:
+    if _due_s(thresholds, job, queue=queue) > now + TOLERANCE_S:
         return queue
     return 0 if isinstance(job.phase, Queued) else queue + 1
 
 
 def requeues_at(thresholds: Thresholds, job: Job, *, now: float) -> float:
     queue = queue_of(job)
-    due_s = _due_s(thresholds, job, queue)
+    due_s = _due_s(thresholds, job, queue=queue)
     return due_s if due_s > now + TOLERANCE_S and queue == job.queue else now
 
 
-def _due_s(thresholds: Thresholds, job: Job, queue: int) -> float:
+def _due_s(thresholds: Thresholds, job: Job, *, queue: int) -> float:
     """When the job changes its queue if it goes on as it does now.
 
     Only a wait promotes, and only a job that has run: its last run is the measure. Only holding

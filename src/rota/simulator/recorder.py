@@ -51,9 +51,9 @@ class Recorder:
 
     def record(self, now: float, effects: Effects) -> None:
         for job in effects.jobs.values():
-            since_s, held = self._held.get(job.id, (now, ()))
+            _, held = self._held.get(job.id, (now, ()))
             if job.members != held:
-                self._change_tenure(job, since_s, now)
+                self._change_tenure(job, now)
             if isinstance(job.phase, Ended):
                 self._ended[job.id] = job
                 self._progress(len(self._ended) / len(self._workload.jobs))
@@ -84,8 +84,8 @@ class Recorder:
             decision_s=tuple(decision_s),
         )
 
-    def _change_tenure(self, job: Job, since_s: float, now: float) -> None:
-        _, held = self._held.pop(job.id, (now, ()))
+    def _change_tenure(self, job: Job, now: float) -> None:
+        since_s, held = self._held.pop(job.id, (now, ()))
         if held and self._keeps_tenures and now > since_s:
             self._tenures.append(Tenure(job.id, held, since_s, now))
         if job.members:

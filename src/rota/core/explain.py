@@ -1,0 +1,51 @@
+"""Answers "why does this job wait?" from a view and the plan that was made of it."""
+
+from __future__ import annotations
+
+from rota.core.model import Held, Job, Queued
+from rota.core.plan import Plan
+from rota.core.reasons import BacksOff, OnHold, Reason, WaitsForGpus, WaitsForJobs
+from rota.core.view import View
+
+
+def why_it_waits(job: Job, view: View, *, plan: Plan) -> Reason | None:
+    """The one dominant reason; None for a job that does not wait."""
+    match job.phase:
+        case Held():
+            return OnHold()
+        case Queued() if job.id in plan.allocations:
+            return None
+        case Queued(not_before_s=until_s) if until_s > view.now:
+            return BacksOff(until_s)
+        case Queued() if job.id in plan.waits:
+            return plan.waits[job.id]
+        case Queued() if job not in view.jobs:
+            return WaitsForJobs(job.spec.after)
+        case Queued():
+            return _waits_for_gpus(job, view, plan=plan)
+        case _:
+            return None
+
+
+def _waits_for_gpus(job: Job, view: View, *, plan: Plan) -> WaitsForGpus:
+    spec = job.spec
+    per_worker = (spec.share.fraction or 1.0) if spec.share else spec.gpus
+    ahead = [
+        other
+        for other in view.jobs
+        if other.id not in plan.allocations and _comes_before(other, job)
+    ]
+    return WaitsForGpus(
+        needed=spec.min_workers * per_worker,
+        gpu_types=spec.gpu_types,
+        n_ahead=len(ahead),
+        n_running=len(plan.allocations),
+    )
+
+
+def _comes_before(other: Job, job: Job) -> bool:
+    return (-other.spec.priority, other.submitted_s, other.id) < (
+        -job.spec.priority,
+        job.submitted_s,
+        job.id,
+    )
