@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rota.core.demand import Demand, demand_of
-from rota.core.model import Job, JobId
-from rota.core.reasons import NoSuchGpu, Reason
+from rota.core.model import GIB, Job, JobId
+from rota.core.reasons import Impossible, Reason, gpu_noun, plural
 from rota.core.view import View
 
 
@@ -43,7 +43,7 @@ def divide(view: View) -> Division:
     for job in jobs:
         gpu_type = chooser.choose(job)
         if gpu_type is None:
-            impossible[job.id] = NoSuchGpu(_wish(job))
+            impossible[job.id] = Impossible(_wish(job))
         else:
             pools.setdefault((-job.spec.priority, gpu_type), []).append(job)
     ordered = tuple(Pool(key[1], tuple(pools[key])) for key in sorted(pools))
@@ -108,7 +108,14 @@ class _TypeChooser:
 
 def _wish(job: Job) -> str:
     spec = job.spec
-    kind = f" {' or '.join(spec.gpu_types)}" if spec.gpu_types else ""
-    gpus = f"{spec.gpus}{kind} GPUs a worker" if not spec.share else f"a share of a{kind} GPU"
-    labels = "".join(f", {key}={value}" for key, value in sorted(spec.node_labels))
-    return f"{spec.min_workers} x {gpus if spec.uses_gpus else 'what it needs'}{labels}"
+    noun = gpu_noun(spec.gpu_types)
+    if not spec.uses_gpus:
+        each = ""
+    elif spec.share:
+        each = f" with a share of one {noun} each"
+    else:
+        each = f" with {plural(spec.gpus, noun)} each"
+    if spec.cpus or spec.memory_bytes:
+        each += f", {spec.cpus:g} CPUs and {spec.memory_bytes / GIB:g} GiB"
+    labels = " and ".join(f"{key}={value}" for key, value in sorted(spec.node_labels))
+    return plural(spec.min_workers, "worker") + each + (f" on {labels}" if labels else "")

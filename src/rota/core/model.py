@@ -62,7 +62,8 @@ class Share:
     memory_bytes: int = 0
 
     def bytes_on(self, card_bytes: int) -> int:
-        return self.memory_bytes or math.ceil(self.fraction * card_bytes)
+        """Rounded down, so that ten tenths of a card fit on it."""
+        return self.memory_bytes or max(1, int(self.fraction * card_bytes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,9 @@ class WaitsForGpus:
     n_running: int
 
     def __str__(self) -> str:
-        kind = f" {' or '.join(self.gpu_types)}" if self.gpu_types else ""
-        gpus = f"{self.needed:g}{kind} GPU{_s(self.needed)}"
-        ahead = f"{self.n_ahead} waiting job{_s(self.n_ahead)} ahead of it"
-        return f"waits for {gpus}: {self.n_running} running, {ahead}"
+        gpus = plural(self.needed, gpu_noun(self.gpu_types))
+        ahead = plural(self.n_ahead, "waiting job")
+        return f"waits for {gpus}: {self.n_running} running, {ahead} ahead of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +48,13 @@ class Protected:
 
 
 @dataclass(frozen=True, slots=True)
-class NoSuchGpu:
-    """No node has what the job insists on."""
+class Impossible:
+    """The nodes do not have what the job insists on."""
 
     wanted: str
 
     def __str__(self) -> str:
-        return f"no node offers {self.wanted}"
+        return f"could not run here even if all else were gone: it needs {self.wanted}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,12 @@ class OnHold:
         return "is held until somebody releases it"
 
 
-def _s(count: float) -> str:
-    return "" if count == 1 else "s"
+def gpu_noun(gpu_types: tuple[str, ...]) -> str:
+    return f"{' or '.join(gpu_types)} GPU".lstrip()
 
 
-Reason = OnHold | WaitsForGpus | Fragmented | Protected | NoSuchGpu | BacksOff | WaitsForJobs
+def plural(count: float, noun: str) -> str:
+    return f"{count:g} {noun}{'' if count == 1 else 's'}"
+
+
+Reason = OnHold | WaitsForGpus | Fragmented | Protected | Impossible | BacksOff | WaitsForJobs

@@ -1,0 +1,76 @@
+"""Why a job waits, in words."""
+
+from rota.core.events import JobHeld, JobSubmitted, NodeSeen
+from rota.core.explain import why_it_waits
+from rota.core.kernel import Kernel
+from rota.core.model import Gpu, Job, JobId, JobSpec, Node, NodeId
+from rota.core.plan import Plan
+from rota.core.round import decide
+from rota.core.view import Rules, View
+from rota.policies.fifo import Fifo
+
+
+def one_round(*specs: JobSpec) -> tuple[Kernel, View, Plan]:
+    """Two GPUs on one node, and these jobs submitted one second apart."""
+    kernel = Kernel(Rules())
+    gpus = (Gpu(0, "T4"), Gpu(1, "T4"))
+    kernel.apply(NodeSeen(Node(NodeId("n1"), gpus)), 0.0)
+    for second, spec in enumerate(specs):
+        kernel.apply(JobSubmitted(JobId(spec.name), spec), float(second))
+    view = kernel.view(now=10.0)
+    return kernel, view, decide(view, Fifo())
+
+
+def why(name: str, *specs: JobSpec) -> str | None:
+    kernel, view, plan = one_round(*specs)
+    reason = why_it_waits(job(kernel, name), view, plan=plan)
+    return None if reason is None else str(reason)
+
+
+def job(kernel: Kernel, name: str) -> Job:
+    found = kernel.job(JobId(name))
+    assert found is not None
+    return found
+
+
+def gang(name: str, workers: int, **more: object) -> JobSpec:
+    sizes = {"min_workers": workers, "max_workers": workers, "requested_workers": workers}
+    return JobSpec(name, **sizes, **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_job_that_starts_does_not_wait():
+    assert why("a", gang("a", 2)) is None
+
+
+def test_a_job_behind_others_is_told_how_many():
+    jobs = (gang("a", 2), gang("b", 1), gang("c", 2))
+    assert why("c", *jobs) == "waits for 2 GPUs: 1 running, 1 waiting job ahead of it"
+
+
+def test_a_higher_priority_is_ahead_although_it_came_later():
+    jobs = (gang("a", 2, priority=2), gang("b", 1), gang("c", 1, priority=1))
+    assert why("b", *jobs) == "waits for 1 GPU: 1 running, 1 waiting job ahead of it"
+
+
+def test_a_gpu_type_that_no_node_has_is_named():
+    assert why("a", gang("a", 1, gpu_types=("A100",))) == (
+        "could not run here even if all else were gone: it needs 1 worker with 1 A100 GPU each"
+    )
+
+
+def test_more_workers_than_the_cluster_holds_is_said():
+    assert why("a", gang("a", 3)) == (
+        "could not run here even if all else were gone: it needs 3 workers with 1 GPU each"
+    )
+
+
+def test_a_job_that_waits_for_another_names_it():
+    jobs = (gang("a", 1), gang("b", 1, after=(JobId("a"),)))
+    assert why("b", *jobs) == "waits for a to succeed"
+
+
+def test_a_held_job_says_so():
+    kernel, view, plan = one_round(gang("a", 1))
+    kernel.apply(JobHeld(JobId("a")), 11.0)
+    reason = why_it_waits(job(kernel, "a"), view, plan=plan)
+    assert str(reason) == "is held until somebody releases it"
