@@ -78,6 +78,11 @@ class Capacity:
         levels = self._levels.get(gpu_type, [])
         return sum(n_free * len(positions) for n_free, positions in enumerate(levels))
 
+    def free_gpus(self, gpu_type: str) -> float:
+        """The same with what is left of shared cards, as parts of a card."""
+        left = sum(left for left, _, _ in self._cards.get(gpu_type, ()))
+        return self.n_free(gpu_type) + (left / self.card_bytes[gpu_type] if left else 0.0)
+
     def take(self, slot: Slot, demand: Demand) -> None:
         position = self._positions.get(slot.node)
         if position is None:
