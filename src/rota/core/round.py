@@ -23,7 +23,7 @@ def decide(view: View, policy: Policy) -> Plan:
     """The plan for this view. One that breaks a rule is not followed: the last one stays."""
     view, queues, wake_at_s = _requeue(view, policy)
     division = divide(view)
-    guarded, waits = _settle(view, division, policy)
+    guarded, waits = _settle(view, division, policy=policy)
     gpu_types = {wish.job.id: wish.gpu_type for wish in guarded.wishes}
     waits = {**division.impossible, **waits, **guarded.waits}
     plan = Plan(
@@ -57,7 +57,9 @@ def _requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]
     return replace(view, jobs=tuple(jobs)), queues, wake_at_s
 
 
-def _settle(view: View, division: Division, policy: Policy) -> tuple[Guarded, dict[JobId, Reason]]:
+def _settle(
+    view: View, division: Division, *, policy: Policy
+) -> tuple[Guarded, dict[JobId, Reason]]:
     """Size, place and guard. What finds no place has others moved for it, if that pays; else it
     goes back to be sized at what fits, three times; then whoever is next in line gets what is
     left."""
@@ -66,7 +68,7 @@ def _settle(view: View, division: Division, policy: Policy) -> tuple[Guarded, di
     n_tries = 0
     while True:
         n_tries += 1
-        wishes = _wishes(division, size(division, policy, view.now, limits=limits))
+        wishes = _wishes(division, size(division, policy, now=view.now, limits=limits))
         placed = place(view, wishes)
         if not placed.short:
             return guard(view, wishes, placed), waits
