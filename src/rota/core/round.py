@@ -23,7 +23,7 @@ def decide(view: View, policy: Policy) -> Plan:
     """The plan for this view. One that breaks a rule is not followed: the last one stays."""
     view, queues, wake_at_s = _requeue(view, policy)
     division = divide(view)
-    guarded, waits = _settle(view, division, policy)
+    guarded, waits = _settle(view, policy, division=division)
     gpu_types = {wish.job.id: wish.gpu_type for wish in guarded.wishes}
     waits = {**division.impossible, **waits, **guarded.waits}
     plan = Plan(
@@ -57,7 +57,9 @@ def _requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]
     return replace(view, jobs=tuple(jobs)), queues, wake_at_s
 
 
-def _settle(view: View, division: Division, policy: Policy) -> tuple[Guarded, dict[JobId, Reason]]:
+def _settle(
+    view: View, policy: Policy, *, division: Division
+) -> tuple[Guarded, dict[JobId, Reason]]:
     """Size, place and guard. What finds no place has others moved for it, if that pays; else it
     goes back to be sized at what fits, three times; then whoever is next in line gets what is
     left."""
@@ -66,20 +68,20 @@ def _settle(view: View, division: Division, policy: Policy) -> tuple[Guarded, di
     n_tries = 0
     while True:
         n_tries += 1
-        wishes = _wishes(division, size(division, policy, view.now, limits=limits))
+        wishes = _wishes(division, size(division, policy, view=view, limits=limits))
         placed = place(view, wishes)
         if not placed.short:
-            return guard(view, wishes, placed), waits
+            return guard(view, wishes, placed=placed), waits
         workers = {wish.job.id: wish.workers for wish in wishes}
         for job_id, fits in placed.short.items():
             waits[job_id] = Fragmented(workers[job_id], fits)
             limits[job_id] = min(fits, workers[job_id] - 1)
         if n_tries == 1 and view.rules.is_guarded:
-            opened = defragment(view, guard(view, wishes, placed), short=placed.short)
+            opened = defragment(view, guard(view, wishes, placed=placed), short=placed.short)
             if opened is not None:
                 return _with_next_in_line(division, opened), waits
         if n_tries == PLACEMENT_TRIES:
-            return _with_next_in_line(division, guard(view, wishes, placed)), waits
+            return _with_next_in_line(division, guard(view, wishes, placed=placed)), waits
 
 
 def _with_next_in_line(division: Division, guarded: Guarded) -> Guarded:

@@ -81,7 +81,7 @@ PRIOR = SpeedModel(one_s=math.inf, speedups=_prior_speedups(), error=PRIOR_ERROR
 
 
 def estimated(
-    epoch_s: float, workers: int = 1, speedups: Sequence[float] = PRIOR.speedups
+    epoch_s: float, *, workers: int = 1, speedups: Sequence[float] = PRIOR.speedups
 ) -> SpeedModel:
     """The model of a user's word: one epoch takes `epoch_s` on so many workers."""
     table = tuple(speedups)
@@ -89,7 +89,7 @@ def estimated(
     return SpeedModel(one_s=epoch_s * here, speedups=table, error=ESTIMATE_ERROR)
 
 
-def learn(model: SpeedModel, size: Size, epoch_s: float, *, max_workers: int) -> SpeedModel:
+def learn(model: SpeedModel, size: Size, *, epoch_s: float, max_workers: int) -> SpeedModel:
     """The model after one more measured epoch, for sizes up to one above `max_workers`."""
     if not (epoch_s > 0 and math.isfinite(epoch_s) and size.workers > 0):
         return model
@@ -99,20 +99,31 @@ def learn(model: SpeedModel, size: Size, epoch_s: float, *, max_workers: int) ->
     return _refit(replace(model, measured=measured), max_workers)
 
 
+def sized_for(model: SpeedModel, max_workers: int) -> SpeedModel:
+    """What jobs of a category measured, for one of them that may grow larger."""
+    if not model.measured or len(model.speedups) >= max_workers + 2:
+        return model
+    return _refit(model, max_workers)
+
+
 def _refit(model: SpeedModel, max_workers: int) -> SpeedModel:
     means = _means_by_workers(model.measured)
     n_sizes = max(max_workers, *means) + 2
     if len(means) == 1:
-        ((workers, mean),) = means.items()
-        fitted = _scaled(model, workers, mean, n_sizes)
+        ((workers, mean_s),) = means.items()
+        fitted = _scaled(model, n_sizes, workers=workers, mean_s=mean_s)
     else:
         fitted = _fitted(model.measured, n_sizes)
-    for workers, mean in means.items():
-        fitted[workers] = mean
+    fewest = min(means)
+    for workers in range(1, fewest):
+        # A fit that finds nothing but overhead would have a lone worker done at once.
+        fitted[workers] = max(fitted[workers], means[fewest])
+    for workers, mean_s in means.items():
+        fitted[workers] = mean_s
     one_s = fitted[1]
     return SpeedModel(
         one_s=one_s,
-        speedups=(0.0, *(one_s / seconds if seconds > 0 else 0.0 for seconds in fitted[1:])),
+        speedups=(0.0, *(one_s / seconds for seconds in fitted[1:])),
         error=_error(model.measured),
         measured=model.measured,
     )
@@ -126,23 +137,26 @@ def _means_by_workers(measured: Mapping[Size, Sample]) -> dict[int, float]:
     return {workers: total / count for workers, (count, total) in sorted(sums.items())}
 
 
-def _scaled(model: SpeedModel, workers: int, mean_s: float, n_sizes: int) -> list[float]:
+def _scaled(model: SpeedModel, n_sizes: int, *, workers: int, mean_s: float) -> list[float]:
     """With one size measured, the estimate's shape is kept and moved through that point."""
     here = model.speedup(workers) or 1.0
     return [math.inf] + [mean_s * here / (model.speedup(n) or here) for n in range(1, n_sizes)]
 
 
 def _fitted(measured: Mapping[Size, Sample], n_sizes: int) -> list[float]:
-    rows = [
-        (1 / size.workers, (size.workers - 1) / size.workers, float(size.crosses))
-        for size in measured
-    ]
+    rows = [(1 / size.workers, (size.workers - 1) / size.workers) for size in measured]
+    terms = np.array(rows)
+    crosses = np.array([[float(size.crosses)] for size in measured])
+    if not crosses.all():
+        # If all sizes crossed nodes, what that costs could not be told from the rest.
+        terms = np.hstack([terms, crosses])
     weights = np.sqrt([float(sample.count) for sample in measured.values()])
     times = np.array([sample.mean_s for sample in measured.values()])
-    (a, b, c), _ = nnls(np.array(rows) * weights[:, None], times * weights)
+    (a, b, *c), _ = nnls(terms * weights[:, None], times * weights)
     crossing = _sizes_that_cross(measured)
     return [math.inf] + [
-        float(a / n + b * (n - 1) / n + (c if n >= crossing else 0.0)) for n in range(1, n_sizes)
+        float(a / n + b * (n - 1) / n + (sum(c) if n >= crossing else 0.0))
+        for n in range(1, n_sizes)
     ]
 
 
