@@ -51,6 +51,10 @@ class Scene:
         return f"{cluster}, {held}, wishes {wishes}, movable {sorted(self.movable)}"
 
 
+def running_in(allocation: Allocation) -> Running:
+    return Running(-3600.0, allocation, tuple(range(len(allocation))))
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> list[Node]:
     n_nodes = draw(st.integers(1, 5))
@@ -105,7 +109,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     first = draw(wishes_for([draw(new_jobs(f"a{i}")) for i in range(draw(st.integers(0, 8)))]))
     held = place(view(cluster, *(each.job for each in first)), first)
     running = [
-        replace(each.job, phase=Running(-3600.0, held.allocations[each.job.id]))
+        replace(each.job, phase=running_in(held.allocations[each.job.id]))
         for each in first
         if each.job.id in held.allocations
     ]
@@ -136,9 +140,7 @@ def fresh(scene: Scene) -> Placed:
     jobs = [each.job for each in scene.wishes]
     waiting = [job(each.id, "1..9", **_fields(each)) for each in jobs]
     cluster = list(scene.before.nodes.values())
-    wishes = [
-        replace(wish, job=each) for wish, each in zip(scene.wishes, waiting, strict=True)
-    ]
+    wishes = [replace(wish, job=each) for wish, each in zip(scene.wishes, waiting, strict=True)]
     return place(view(cluster, *waiting), wishes)
 
 

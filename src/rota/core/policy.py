@@ -76,7 +76,7 @@ class Policy(Protocol):
     What it answers is final, unless it declares `shares_leftovers` (see `SharesLeftovers`).
     """
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         """Workers for each job that should run now: from its minimum up to its limit."""
         ...
 

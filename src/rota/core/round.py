@@ -23,7 +23,7 @@ def decide(view: View, policy: Policy) -> Plan:
     """The plan for this view. One that breaks a rule is not followed: the last one stays."""
     view, queues, wake_at_s = _requeue(view, policy)
     division = divide(view)
-    guarded, waits = _settle(view, policy, division=division)
+    guarded, waits = _settle(view, division, policy=policy)
     gpu_types = {wish.job.id: wish.gpu_type for wish in guarded.wishes}
     waits = {**division.impossible, **waits, **guarded.waits}
     plan = Plan(
@@ -58,12 +58,12 @@ def _requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]
 
 
 def _settle(
-    view: View, policy: Policy, *, division: Division
+    view: View, division: Division, *, policy: Policy
 ) -> tuple[Guarded, dict[JobId, Reason]]:
     """Size, place and guard. What finds no place has others moved for it, if that pays; else it
     goes back to be sized at what fits, three times; then whoever is next in line gets what is
     left."""
-    limits: dict[JobId, int] = {}
+    limits = dict(division.limits)
     waits: dict[JobId, Reason] = {}
     n_tries = 0
     while True:

@@ -25,7 +25,7 @@ def size(division: Division, policy: Policy, *, view: View, limits: Mapping[JobI
             targets.update(_without_gpus(pool.jobs, limits))
             continue
         budget = budgets[pool.gpu_type]
-        sizes = policy.size(pool.jobs, budget, view.now)
+        sizes = policy.size(pool.jobs, budget, now=view.now)
         _check_names(sizes, pool)
         if leftovers is not None:
             leftovers.settle(pool, sizes, budget=budget)

@@ -77,7 +77,7 @@ def runs(
 ) -> Job:
     """A job that has been running there since long ago; of just that size if none is given."""
     allocation = slots(where) if isinstance(where, str) else where
-    changes.setdefault("phase", Running(since_s, allocation))
+    changes.setdefault("phase", Running(since_s, allocation, tuple(range(len(allocation)))))
     changes.setdefault("gpus", len(allocation[0].gpus))
     return job(name, sizes or str(len(allocation)), **changes)
 
