@@ -40,7 +40,7 @@ def epochs_done_at(job: Job, now: float) -> float:
     return min(job.spec.epochs, job.epochs_done + max(0.0, now - since) / epoch_s)
 
 
-def remaining_s(job: Job, now: float, workers: int = 1) -> float:
+def remaining_s(job: Job, now: float, *, workers: int = 1) -> float:
     """Seconds until the job is done on so many workers; infinite where nothing is known."""
     epochs_left = job.spec.epochs - epochs_done_at(job, now)
     return epochs_left * job.speed.epoch_s(workers) if epochs_left > 0 else 0.0
