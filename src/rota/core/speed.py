@@ -114,7 +114,7 @@ def _refit(model: SpeedModel, max_workers: int) -> SpeedModel:
         ((workers, mean),) = means.items()
         fitted = _scaled(model, workers, mean, n_sizes)
     else:
-        fitted = _fitted(model, means, n_sizes)
+        fitted = _fitted(model, means, n_sizes=n_sizes)
     for workers, mean in means.items():
         fitted[workers] = mean
     one_s = fitted[1]
@@ -141,9 +141,9 @@ def _scaled(model: SpeedModel, workers: int, mean_s: float, n_sizes: int) -> lis
     return [math.inf] + [mean_s * here / (model.speedup(n) or here) for n in range(1, n_sizes)]
 
 
-def _fitted(model: SpeedModel, means: Mapping[int, float], n_sizes: int) -> list[float]:
+def _fitted(model: SpeedModel, means: Mapping[int, float], *, n_sizes: int) -> list[float]:
     measured = model.measured
-    guesses = _assumed_times(model.assumed, means, n_sizes)
+    guesses = _assumed_times(model.assumed, means, n_sizes=n_sizes)
     rows = [_terms(size.workers, crosses=size.crosses) for size in measured]
     rows += [_terms(workers, crosses=False) for workers in guesses]
     weights = np.sqrt(
@@ -162,7 +162,7 @@ def _terms(workers: int, *, crosses: bool) -> tuple[float, float, float]:
 
 
 def _assumed_times(
-    assumed: Sequence[float], means: Mapping[int, float], n_sizes: int
+    assumed: Sequence[float], means: Mapping[int, float], *, n_sizes: int
 ) -> dict[int, float]:
     """Times of sizes that nobody measured: the assumed shape, moved through those measured."""
     known = [(n, mean) for n, mean in means.items() if n < len(assumed) and assumed[n] > 0]
