@@ -73,7 +73,7 @@ class Budget:
 class Policy(Protocol):
     """Sizes jobs. See `docs/how-to/add-a-policy.md`."""
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         """Workers for each job that should run now: from its minimum up to its limit."""
         ...
 

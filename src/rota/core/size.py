@@ -9,7 +9,7 @@ from rota.core.model import Job, JobId
 from rota.core.policy import BadTargetsError, Budget, Policy, Targets
 
 
-def size(division: Division, policy: Policy, now: float, *, limits: Mapping[JobId, int]) -> Targets:
+def size(division: Division, policy: Policy, *, now: float, limits: Mapping[JobId, int]) -> Targets:
     """Workers for every job that should run. `limits` caps jobs at what was found to fit."""
     targets: Targets = {}
     budgets = {
@@ -18,7 +18,7 @@ def size(division: Division, policy: Policy, now: float, *, limits: Mapping[JobI
     }
     for pool in division.pools:
         if pool.gpu_type:
-            sizes = policy.size(pool.jobs, budgets[pool.gpu_type], now)
+            sizes = policy.size(pool.jobs, budgets[pool.gpu_type], now=now)
             _check_names(sizes, pool)
             targets.update(sizes)
         else:
