@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import assert_never
 
 from rota.core.commands import ChangeMembership, StartWorkers, StopWorkers
 from rota.core.effects import Effects
@@ -59,9 +60,11 @@ class Crowd:
                 case StartWorkers(allocation=slots):
                     event = WorkersStarted(job_id, attempt, frozenset(range(len(slots))))
                 case StopWorkers(workers=workers):
-                    event = WorkersExited(job_id, attempt, dict.fromkeys(range(workers), STOPPED))
+                    event = WorkersExited(job_id, attempt, dict.fromkeys(workers, STOPPED))
                 case ChangeMembership(generation=generation):
                     event = MembershipChanged(job_id, attempt, generation)
+                case _:
+                    assert_never(command)
             self.carry_out(self._kernel.apply(event, self.now))
 
     def turn_over(self) -> None:
