@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import assert_never
 
-from rota.core.commands import ChangeMembership, StartWorkers, StopWorkers
+from rota.core.commands import ChangeMembership, ReportWorkers, StartWorkers, StopWorkers
 from rota.core.effects import Effects
 from rota.core.events import (
     JobSubmitted,
@@ -63,6 +63,8 @@ class Crowd:
                     event = WorkersExited(job_id, attempt, dict.fromkeys(workers, STOPPED))
                 case ChangeMembership(generation=generation):
                     event = MembershipChanged(job_id, attempt, generation)
+                case ReportWorkers():
+                    continue
                 case _:
                     assert_never(command)
             self.carry_out(self._kernel.apply(event, self.now))
