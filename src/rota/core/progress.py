@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rota.core.model import Held, Job, Queued, Running, Service, n_gpus
+from rota.core.model import Ended, Held, Job, Queued, Running, Service, n_gpus
 
 
 def service_at(job: Job, now: float) -> Service:
     """The job's time accounts brought up to `now`."""
     service = job.service
     elapsed = now - service.as_of_s
-    if elapsed <= 0 or job.is_over or isinstance(job.phase, Held):
+    if elapsed <= 0 or isinstance(job.phase, Held | Ended):
         return replace(service, as_of_s=now)
     if isinstance(job.phase, Queued):
         return replace(
