@@ -22,8 +22,10 @@ PRIOR_OVERHEAD = 0.05
 """The prior's communication cost: each worker more adds 5 % of the one-worker time over n."""
 PRIOR_ERROR = 0.5
 ESTIMATE_ERROR = 0.3
-ASSUMED_WEIGHT = 0.05
-"""What an assumed time counts in a fit, where one measured epoch counts 1."""
+ERROR_OF_ONE = 0.1
+ASSUMED_WEIGHT = 1e-6
+"""What an assumed time counts in a fit, where one measured epoch counts 1: just enough to settle
+what the measured ones leave open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,10 @@ class Sample:
 
     @property
     def error(self) -> float:
-        """Relative standard error of the mean; one measurement alone is worth 10 %."""
-        if self.count < 2 or self.mean_s <= 0:
-            return 0.1
-        return math.sqrt(self.squares / (self.count - 1) / self.count) / self.mean_s
+        """Relative standard error of the mean. One measurement alone is worth 10 %, and two that
+        happen to agree are not worth much more."""
+        squares = self.squares + (ERROR_OF_ONE * self.mean_s) ** 2
+        return math.sqrt(squares) / self.count / self.mean_s
 
 
 @dataclass(frozen=True, slots=True)
