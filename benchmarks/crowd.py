@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from rota.core.commands import ChangeMembership, StartWorkers, StopWorkers
+from rota.core.commands import ChangeMembership, ReportWorkers, StartWorkers, StopWorkers
 from rota.core.effects import Effects
 from rota.core.events import (
     JobSubmitted,
@@ -59,9 +59,11 @@ class Crowd:
                 case StartWorkers(allocation=slots):
                     event = WorkersStarted(job_id, attempt, frozenset(range(len(slots))))
                 case StopWorkers(workers=workers):
-                    event = WorkersExited(job_id, attempt, dict.fromkeys(range(workers), STOPPED))
+                    event = WorkersExited(job_id, attempt, dict.fromkeys(workers, STOPPED))
                 case ChangeMembership(generation=generation):
                     event = MembershipChanged(job_id, attempt, generation)
+                case ReportWorkers():
+                    continue  # Asked only after a crash, and nothing crashes here.
             self.carry_out(self._kernel.apply(event, self.now))
 
     def turn_over(self) -> None:
