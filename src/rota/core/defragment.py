@@ -101,7 +101,7 @@ class _Search:
         if chunks is None:
             return None
         capacity = capacity.copy()
-        allocations[wish.job.id] = seat(capacity, Party(wish.job.id, demand), chunks)
+        allocations[wish.job.id] = seat(capacity, Party(wish.job.id, demand), chunks=chunks)
         short = {job_id: fits for job_id, fits in placed.short.items() if job_id != wish.job.id}
         return Placed(allocations, short, capacity)
 
@@ -125,7 +125,7 @@ class _Search:
             for job_id, held in before.items()
             if after[job_id] is not held and after[job_id] != held
         )
-        own_s = remaining_s(self._wish.job, self._view.now, self._wish.workers)
+        own_s = remaining_s(self._wish.job, self._view.now, workers=self._wish.workers)
         return lost == 0 or lost < n_gpus(after[self._wish.job.id]) * min(
             own_s, self._waits_s(at_most=own_s)
         )
@@ -155,7 +155,7 @@ class _Search:
         for room in capacity.by_size(Demand(gpu_type=self._demand.gpu_type)):
             if room.node.id not in occupants or not self._demand.labels <= room.node.labels:
                 continue
-            opened = self._opened(capacity, room, occupants[room.node.id])
+            opened = self._opened(capacity, room, occupants=occupants[room.node.id])
             if opened and (best is None or opened.loss_gpu_s < best.loss_gpu_s):
                 best = opened
             n_tried += 1
@@ -163,7 +163,7 @@ class _Search:
                 break
         return best
 
-    def _opened(self, capacity: Capacity, room: Room, occupants: list[Job]) -> _Opened | None:
+    def _opened(self, capacity: Capacity, room: Room, *, occupants: list[Job]) -> _Opened | None:
         """Move the cheapest away until one worker more fits; then take back needless moves."""
         node_id, enough = room.node.id, room.fits(self._demand) + 1
         trial = capacity.copy()
@@ -192,7 +192,7 @@ class _Search:
         chunks = spread(capacity, demand, workers=len(held), avoid=[held[0].node])
         if chunks is None or len(chunks) > 1:
             return None
-        moved = seat(capacity, Party(job.id, demand), chunks)
+        moved = seat(capacity, Party(job.id, demand), chunks=chunks)
         capacity.give(held, demand)
         return moved
 
@@ -219,4 +219,5 @@ class _Search:
     def _ends(self, allocations: Mapping[JobId, Allocation]) -> Iterable[tuple[float, JobId]]:
         for job_id, held in allocations.items():
             if job_id in self._view.gpu_types:
-                yield remaining_s(self._jobs[job_id], self._view.now, len(held)), job_id
+                left_s = remaining_s(self._jobs[job_id], self._view.now, workers=len(held))
+                yield left_s, job_id

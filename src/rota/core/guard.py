@@ -39,7 +39,7 @@ class Guarded:
         return self.placed.allocations
 
 
-def guard(view: View, wishes: Sequence[Wish], placed: Placed) -> Guarded:
+def guard(view: View, wishes: Sequence[Wish], *, placed: Placed) -> Guarded:
     changes = diff(view.planned, placed.allocations)
     if not view.rules.is_guarded or all(change.kind is Kind.START for change in changes):
         return Guarded(wishes, placed)
@@ -48,7 +48,7 @@ def guard(view: View, wishes: Sequence[Wish], placed: Placed) -> Guarded:
     kept = protected.keys() | case.unprofitable(changes)
     if kept:
         placed = place(view, case.wishes_with(kept), in_order=True)
-    kept, placed = _spare(case, frozenset(kept), placed)
+    kept, placed = _spare(case, placed, kept=frozenset(kept))
     return Guarded(
         wishes=case.wishes_with(kept),
         placed=placed,
@@ -57,7 +57,9 @@ def guard(view: View, wishes: Sequence[Wish], placed: Placed) -> Guarded:
     )
 
 
-def _spare(case: _Case, kept: frozenset[JobId], placed: Placed) -> tuple[frozenset[JobId], Placed]:
+def _spare(
+    case: _Case, placed: Placed, *, kept: frozenset[JobId]
+) -> tuple[frozenset[JobId], Placed]:
     """Leave alone victims whose GPUs nobody needs; those who would lose most come first.
 
     Numbers say how many may be spared, and placing again shows whether that is true: nobody who
@@ -124,8 +126,9 @@ class _Case:
             job = self._disturbed(change) if change.kind is Kind.GROW else None
             if job is None:
                 continue
-            as_it_is_s = remaining_s(job, now, len(change.before))
-            grown_s = remaining_s(job, now, len(change.after)) + resize_cost_s(job, self.view)
+            as_it_is_s = remaining_s(job, now, workers=len(change.before))
+            grown_s = remaining_s(job, now, workers=len(change.after))
+            grown_s += resize_cost_s(job, self.view)
             if math.isfinite(as_it_is_s) and as_it_is_s <= grown_s:
                 unprofitable.add(job.id)
         return unprofitable

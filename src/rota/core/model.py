@@ -166,9 +166,8 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """All workers are up, number `numbers[i]` in slot i; while the membership changes, `joining`
-    comes next. A number is given once in an attempt, so that no late fact about a worker who
-    left is taken for one about a worker who came."""
+    """All workers are up, number `numbers[i]` (given once in an attempt) in slot i. While the
+    membership changes, `joining` comes next."""
 
     since_s: float
     allocation: Allocation
@@ -280,10 +279,6 @@ class Job:
     def restart_s(self) -> float | None:
         """What a stop and a start took the last time; None before the first start."""
         return None if self.start_s is None else self.start_s + self.stop_s
-
-    @property
-    def is_over(self) -> bool:
-        return isinstance(self.phase, Ended)
 
 
 def n_gpus(allocation: Allocation) -> float:

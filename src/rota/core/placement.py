@@ -83,8 +83,8 @@ def pack(
     in_order: bool = False,
 ) -> Packed:
     capacity = view.free.copy()
-    _release_the_unwanted(capacity, view, wishes)
-    settled, claims = _settle(capacity, view, wishes, movable=movable)
+    _release_the_unwanted(capacity, view, wishes=wishes)
+    settled, claims = _settle(capacity, view, wishes=wishes, movable=movable)
     if not in_order:
         claims.sort(key=lambda claim: claim.difficulty(capacity.card_bytes), reverse=True)
     packing = _Packing(capacity, settled)
@@ -119,7 +119,7 @@ class Claim:
         return self.wish.job.spec.priority, demand.gpus, workers * demand.gpus, share_bytes
 
 
-def _release_the_unwanted(capacity: Capacity, view: View, wishes: Sequence[Wish]) -> None:
+def _release_the_unwanted(capacity: Capacity, view: View, *, wishes: Sequence[Wish]) -> None:
     wanted = {wish.job.id for wish in wishes}
     if all(job_id in wanted for job_id in view.planned):
         return
@@ -129,7 +129,7 @@ def _release_the_unwanted(capacity: Capacity, view: View, wishes: Sequence[Wish]
 
 
 def _settle(
-    capacity: Capacity, view: View, wishes: Sequence[Wish], *, movable: Collection[JobId]
+    capacity: Capacity, view: View, *, wishes: Sequence[Wish], movable: Collection[JobId]
 ) -> tuple[dict[JobId, Allocation], list[Claim]]:
     """Those who stay as they are, and the claims of the others. Slots that a job may not keep or
     gives up are free when this returns."""
@@ -242,7 +242,7 @@ class _Packing:
         if self._capacity[node_id].fits(claim.demand) < missing:
             return False
         newcomers = Party(claim.wish.job.id, claim.demand)
-        more = seat(self._capacity, newcomers, [(node_id, missing)])
+        more = seat(self._capacity, newcomers, chunks=[(node_id, missing)])
         self._settled[claim.wish.job.id] = claim.held + more
         return True
 
@@ -263,7 +263,7 @@ class _Packing:
 
     def _seat(self, claim: Claim, chunks: Chunks, *, may_rebind: bool) -> Allocation:
         party = Party(claim.wish.job.id, claim.demand, claim.before)
-        allocation = seat(self._capacity, party, chunks)
+        allocation = seat(self._capacity, party, chunks=chunks)
         self.seatings.append(Seating(party, chunks, allocation, may_rebind))
         self._crowd(allocation, 1)
         return allocation

@@ -68,20 +68,20 @@ def _settle(
     n_tries = 0
     while True:
         n_tries += 1
-        wishes = _wishes(division, size(division, policy, now=view.now, limits=limits))
+        wishes = _wishes(division, size(division, policy, view=view, limits=limits))
         placed = place(view, wishes)
         if not placed.short:
-            return guard(view, wishes, placed), waits
+            return guard(view, wishes, placed=placed), waits
         workers = {wish.job.id: wish.workers for wish in wishes}
         for job_id, fits in placed.short.items():
             waits[job_id] = Fragmented(workers[job_id], fits)
             limits[job_id] = min(fits, workers[job_id] - 1)
         if n_tries == 1 and view.rules.is_guarded:
-            opened = defragment(view, guard(view, wishes, placed), short=placed.short)
+            opened = defragment(view, guard(view, wishes, placed=placed), short=placed.short)
             if opened is not None:
                 return _with_next_in_line(division, opened), waits
         if n_tries == PLACEMENT_TRIES:
-            return _with_next_in_line(division, guard(view, wishes, placed)), waits
+            return _with_next_in_line(division, guard(view, wishes, placed=placed)), waits
 
 
 def _with_next_in_line(division: Division, guarded: Guarded) -> Guarded:

@@ -26,7 +26,7 @@ class Party:
     before: Allocation = ()
 
 
-def seat(capacity: Capacity, party: Party, chunks: Chunks) -> Allocation:
+def seat(capacity: Capacity, party: Party, *, chunks: Chunks) -> Allocation:
     """Take slots for all workers from `capacity`: so many on each node as `chunks` says."""
     return seat_all(capacity, [(party, chunks)])[0]
 
@@ -39,7 +39,7 @@ def seat_all(capacity: Capacity, parties: Sequence[tuple[Party, Chunks]]) -> lis
     return [table.seat_the_others() for table in tables]
 
 
-def can_keep(capacity: Capacity, slot: Slot, demand: Demand) -> bool:
+def can_keep(capacity: Capacity, slot: Slot, *, demand: Demand) -> bool:
     """Whether a worker that held this slot could hold it again."""
     if not capacity.has_node(slot.node):
         return False
@@ -71,7 +71,7 @@ class _Table:
 
     def seat_those_who_stay(self) -> None:
         for worker, old in enumerate(self._before):
-            if self._places.get(old.node) and can_keep(self._capacity, old, self._demand):
+            if self._places.get(old.node) and can_keep(self._capacity, old, demand=self._demand):
                 self._sit(worker, old)
 
     def seat_the_others(self) -> Allocation:

@@ -22,8 +22,10 @@ PRIOR_OVERHEAD = 0.05
 """The prior's communication cost: each worker more adds 5 % of the one-worker time over n."""
 PRIOR_ERROR = 0.5
 ESTIMATE_ERROR = 0.3
-ASSUMED_WEIGHT = 0.05
-"""What an assumed time counts in a fit, where one measured epoch counts 1."""
+ERROR_OF_ONE = 0.1
+ASSUMED_WEIGHT = 1e-6
+"""What an assumed time counts in a fit, where one measured epoch counts 1: just enough to settle
+what the measured ones leave open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,10 @@ class Sample:
 
     @property
     def error(self) -> float:
-        """Relative standard error of the mean; one measurement alone is worth 10 %."""
-        if self.count < 2 or self.mean_s <= 0:
-            return 0.1
-        return math.sqrt(self.squares / (self.count - 1) / self.count) / self.mean_s
+        """Relative standard error of the mean. One measurement alone is worth 10 %, and two that
+        happen to agree are not worth much more."""
+        squares = self.squares + (ERROR_OF_ONE * self.mean_s) ** 2
+        return math.sqrt(squares) / self.count / self.mean_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ PRIOR = SpeedModel(one_s=math.inf, speedups=_prior_speedups(), error=PRIOR_ERROR
 
 
 def estimated(
-    epoch_s: float, workers: int = 1, speedups: Sequence[float] = PRIOR.speedups
+    epoch_s: float, *, workers: int = 1, speedups: Sequence[float] = PRIOR.speedups
 ) -> SpeedModel:
     """The model of a user's word: one epoch takes `epoch_s` on so many workers."""
     table = tuple(speedups)
@@ -96,7 +98,7 @@ def estimated(
     return SpeedModel(one_s=epoch_s * here, speedups=table, error=ESTIMATE_ERROR)
 
 
-def learn(model: SpeedModel, size: Size, epoch_s: float, *, max_workers: int) -> SpeedModel:
+def learn(model: SpeedModel, size: Size, *, epoch_s: float, max_workers: int) -> SpeedModel:
     """The model after one more measured epoch, for sizes up to one above `max_workers`."""
     if not (epoch_s > 0 and math.isfinite(epoch_s) and size.workers > 0):
         return model
@@ -107,20 +109,31 @@ def learn(model: SpeedModel, size: Size, epoch_s: float, *, max_workers: int) ->
     return _refit(replace(model, measured=measured, assumed=assumed), max_workers)
 
 
+def sized_for(model: SpeedModel, max_workers: int) -> SpeedModel:
+    """What jobs of a category measured, for one of them that may grow larger."""
+    if not model.measured or len(model.speedups) >= max_workers + 2:
+        return model
+    return _refit(model, max_workers)
+
+
 def _refit(model: SpeedModel, max_workers: int) -> SpeedModel:
     means = _means_by_workers(model.measured)
     n_sizes = max(max_workers, *means) + 2
     if len(means) == 1:
-        ((workers, mean),) = means.items()
-        fitted = _scaled(model, workers, mean, n_sizes)
+        ((workers, mean_s),) = means.items()
+        fitted = _scaled(model, n_sizes, workers=workers, mean_s=mean_s)
     else:
-        fitted = _fitted(model, means, n_sizes=n_sizes)
-    for workers, mean in means.items():
-        fitted[workers] = mean
+        fitted = _fitted(model, n_sizes, means=means)
+    fewest = min(means)
+    for workers in range(1, fewest):
+        # A fit that finds nothing but overhead would have a lone worker done at once.
+        fitted[workers] = max(fitted[workers], means[fewest])
+    for workers, mean_s in means.items():
+        fitted[workers] = mean_s
     one_s = fitted[1]
     return SpeedModel(
         one_s=one_s,
-        speedups=(0.0, *(one_s / seconds if seconds > 0 else 0.0 for seconds in fitted[1:])),
+        speedups=(0.0, *(one_s / seconds for seconds in fitted[1:])),
         error=_error(model.measured),
         measured=model.measured,
         assumed=model.assumed,
@@ -135,13 +148,13 @@ def _means_by_workers(measured: Mapping[Size, Sample]) -> dict[int, float]:
     return {workers: total / count for workers, (count, total) in sorted(sums.items())}
 
 
-def _scaled(model: SpeedModel, workers: int, mean_s: float, n_sizes: int) -> list[float]:
+def _scaled(model: SpeedModel, n_sizes: int, *, workers: int, mean_s: float) -> list[float]:
     """With one size measured, the estimate's shape is kept and moved through that point."""
     here = model.speedup(workers) or 1.0
     return [math.inf] + [mean_s * here / (model.speedup(n) or here) for n in range(1, n_sizes)]
 
 
-def _fitted(model: SpeedModel, means: Mapping[int, float], *, n_sizes: int) -> list[float]:
+def _fitted(model: SpeedModel, n_sizes: int, *, means: Mapping[int, float]) -> list[float]:
     measured = model.measured
     guesses = _assumed_times(model.assumed, means, n_sizes=n_sizes)
     rows = [_terms(size.workers, crosses=size.crosses) for size in measured]

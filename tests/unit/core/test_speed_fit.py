@@ -21,7 +21,7 @@ PAIRS: list[Measured] = [
 def learnt(model: SpeedModel, measured: Measured) -> SpeedModel:
     for workers, crosses in measured:
         epoch_s = ONE_S / TRANSFORMER[workers]
-        model = learn(model, Size(workers, crosses), epoch_s, max_workers=4)
+        model = learn(model, Size(workers, crosses), epoch_s=epoch_s, max_workers=4)
     return model
 
 
@@ -29,7 +29,7 @@ def learnt(model: SpeedModel, measured: Measured) -> SpeedModel:
 def test_two_sizes_keep_the_shape_of_a_right_estimate(measured: Measured) -> None:
     """Two workers across nodes and three on one used to be explained by a job that takes no time
     on one worker, and so speeds up nowhere: AFS-L then let all of its category wait."""
-    model = learnt(estimated(ONE_S, 1, TRANSFORMER), measured)
+    model = learnt(estimated(ONE_S, speedups=TRANSFORMER), measured)
     assert model.one_s == pytest.approx(ONE_S, rel=0.03)
     assert model.speedups[1:5] == pytest.approx(TRANSFORMER[1:], rel=0.03)
 
