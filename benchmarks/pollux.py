@@ -19,6 +19,7 @@ from benchmarks.runs import add_traces, flags, measure, trace_file
 from rota.simulator.results import Measures
 from rota.simulator.runner import Options
 from rota.simulator.traces import load
+from rota.simulator.workload import Workload
 
 CLUSTER = "16x4"
 ROUND_S = 60.0
@@ -62,8 +63,9 @@ def main() -> None:
     for load_name, folder in FOLDERS.items():
         for workload in WORKLOADS:
             path = trace_file(arguments.traces, f"pollux/{folder}/{workload}.csv", origin=ORIGIN)
+            jobs = load(str(path))
             for variant in VARIANTS + UNGUARDED:
-                results[variant, load_name, workload] = run(path, variant)
+                results[variant, load_name, workload] = run(jobs, variant)
     publish(render(published, results), arguments.out)
 
 
@@ -75,9 +77,9 @@ def read_published(path: Path) -> Means:
         }
 
 
-def run(path: Path, variant: Variant) -> Measures:
+def run(workload: Workload, variant: Variant) -> Measures:
     options = Options(restart_cost_s=RESTART_COST_S, round_s=ROUND_S, guard=variant.guard)
-    return measure(load(str(path)), CLUSTER, policy=variant.policy, options=options)
+    return measure(workload, CLUSTER, policy=variant.policy, options=options)
 
 
 def render(published: Means, results: Results) -> str:

@@ -166,9 +166,8 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """All workers are up, number `numbers[i]` in slot i; while the membership changes, `joining`
-    comes next. A number is given once in an attempt, so that no late fact about a worker who
-    left is taken for one about a worker who came."""
+    """All workers are up, number `numbers[i]` (given once in an attempt) in slot i. While the
+    membership changes, `joining` comes next."""
 
     since_s: float
     allocation: Allocation

@@ -105,7 +105,8 @@ def _running(job: Job, entry: Entry) -> Job:
 
 
 def _with_newcomers(job: Job, joining: Allocation, *, phase: Running) -> Job:
-    """Who stays keeps the number; every newcomer gets one that nobody had before."""
+    """Who stays keeps the number; every newcomer gets one that nobody had before, so that no late
+    fact about a worker who left is taken for one about a worker who came."""
     numbers: list[int] = []
     next_number = job.workers_numbered
     for i, slot in enumerate(joining):

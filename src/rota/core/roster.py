@@ -8,6 +8,8 @@ that looks for it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rota.core.effects import Effects, Transition
 from rota.core.events import JobEvent
 from rota.core.intent import Intent
@@ -17,6 +19,7 @@ from rota.core.model import (
     Allocation,
     Ended,
     Held,
+    HoldsGpus,
     Job,
     JobId,
     Node,
@@ -168,11 +171,14 @@ class Roster:
                 return
 
     def _hold_for_a_bug(self, job: Job, effects: Effects, *, bug: str) -> None:
-        state = State.STOPPING if job.is_active else State.HELD
         entry = Entry(effects.now, f"held because of a bug in rota: {bug}", Purpose.HOLD)
-        self._enter(job, state, entry=entry, cause="Bug", effects=effects)
+        if not isinstance(job.phase, HoldsGpus):
+            self._enter(job, State.HELD, entry=entry, cause="Bug", effects=effects)
+            return
+        # The exits that led here are spent. The order to stop makes the engine tell them again.
+        unheard = replace(job, phase=replace(job.phase, exits={}))
+        self._enter(unheard, State.STOPPING, entry=entry, cause="Bug", effects=effects)
         if isinstance(job.phase, Stopping):
-            # The fact that should have ended the stop is spent; the engine will tell it again.
             effects.commands.append(stop(job))
 
     # -- from what is to what should be ---------------------------------------------------------
