@@ -280,8 +280,28 @@ def test_nobody_who_has_to_sit_anew_spans_nodes_needlessly(scene: Scene) -> None
             assert all(others.room_for(wish, node) < wish.workers for node in nodes)
 
 
-@settings(max_examples=count(1_000))
-@given(scene=scenes())
+@st.composite
+def repacks(draw: st.DrawFn) -> Scene:
+    """Equal nodes, and jobs scattered over them that are all packed anew."""
+    size = draw(st.sampled_from([2, 4]))
+    cluster = [
+        Node(NodeId(f"n{i}"), tuple(Gpu(index, "A", CARD_BYTES) for index in range(size)))
+        for i in range(draw(st.integers(2, 5)))
+    ]
+    cards = [Slot(node.id, (gpu.index,)) for node in cluster for gpu in node.gpus]
+    rest = draw(st.permutations(cards))
+    running: list[Job] = []
+    while rest and len(running) < draw(st.integers(1, 6)):
+        workers = draw(st.integers(1, min(5, len(rest))))
+        held, rest = tuple(rest[:workers]), rest[workers:]
+        running.append(job(f"a{len(running)}", "1..9", phase=running_in(held)))
+    before = view(cluster, *running)
+    wishes = [Wish(each, len(each.allocation), "A") for each in running]
+    return Scene(before, wishes, frozenset(each.id for each in running))
+
+
+@settings(max_examples=count(2_000))
+@given(scene=st.one_of(repacks(), scenes()))
 def test_binding_moves_no_more_workers_than_the_plan_as_it_was_packed(scene: Scene) -> None:
     packed = pack(scene.before, scene.wishes, movable=scene.movable)
     naive = packed.settled | {s.party.job_id: s.allocation for s in packed.seatings}

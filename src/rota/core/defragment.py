@@ -155,36 +155,40 @@ class _Search:
         for room in capacity.by_size(Demand(gpu_type=self._demand.gpu_type)):
             if room.node.id not in occupants or not self._demand.labels <= room.node.labels:
                 continue
-            opened = self._opened(capacity, room, occupants=occupants[room.node.id])
-            if opened and (best is None or opened.loss_gpu_s < best.loss_gpu_s):
-                best = opened
+            for order in self._orders(occupants[room.node.id]):
+                opened = self._opened(capacity, room, occupants=order)
+                if opened and (best is None or opened.loss_gpu_s < best.loss_gpu_s):
+                    best = opened
             n_tried += 1
             if n_tried == NODES_MAX:
                 break
         return best
 
+    def _orders(self, occupants: list[Job]) -> Iterator[list[Job]]:
+        """The cheapest first; and the largest, because small ones may take the only room that
+        would hold it."""
+        loss = {job.id: loss_gpu_s(job, self._view) for job in occupants}
+        cheapest_first = sorted(occupants, key=lambda job: (loss[job.id], job.id))
+        largest_first = sorted(cheapest_first, key=lambda job: -n_gpus(job.allocation))
+        yield cheapest_first
+        if largest_first != cheapest_first:
+            yield largest_first
+
     def _opened(self, capacity: Capacity, room: Room, *, occupants: list[Job]) -> _Opened | None:
-        """Move the cheapest away until one worker more fits; then take back needless moves."""
+        """Move one after the other away until one worker more fits."""
         node_id, enough = room.node.id, room.fits(self._demand) + 1
         trial = capacity.copy()
-        loss = {job.id: loss_gpu_s(job, self._view) for job in occupants}
         moves: dict[JobId, Allocation] = {}
-        for job in sorted(occupants, key=lambda job: (loss[job.id], job.id)):
-            if trial[node_id].fits(self._demand) >= enough:
-                break
+        lost = 0.0
+        for job in occupants:
             moved = self._move_away(trial, job)
-            if moved:
-                moves[job.id] = moved
-        if trial[node_id].fits(self._demand) < enough:
-            return None
-        for job_id in sorted(moves, key=lambda job_id: (-loss[job_id], job_id)):
-            demand, held = self._demand_of(job_id), self._guarded.allocations[job_id]
-            trial.take_all(held, demand)
+            if moved is None:
+                continue
+            moves[job.id] = moved
+            lost += loss_gpu_s(job, self._view)
             if trial[node_id].fits(self._demand) >= enough:
-                trial.give(moves.pop(job_id), demand)
-            else:
-                trial.give(held, demand)
-        return _Opened(sum(loss[job_id] for job_id in moves), trial, moves)
+                return _Opened(lost, trial, moves)
+        return None
 
     def _move_away(self, capacity: Capacity, job: Job) -> Allocation | None:
         """To another node that holds the whole job, or not at all."""

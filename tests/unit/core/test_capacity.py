@@ -7,7 +7,7 @@ import pytest
 
 from rota.core.capacity import Capacity
 from rota.core.demand import Demand
-from rota.core.model import Allocation, Share
+from rota.core.model import Allocation, NodeId, Share
 from rota.core.room import OverbookedError, Room
 from tests.unit.core.clusters import CARD_BYTES, nodes, slots
 
@@ -80,6 +80,8 @@ def test_a_copy_and_its_original_do_not_see_each_others_changes() -> None:
     third = second.copy()
     third.give(slots("n1/0"), WHOLE)
     assert [c.n_free("A") for c in (first, second, third)] == [2, 2, 3]
+    assert [c[NodeId("n1")].fits(WHOLE) for c in (first, second, third)] == [1, 0, 1]
+    assert [c[NodeId("n2")].fits(SHARE) for c in (first, second, third)] == [6, 8, 8]
     assert names(first.by_card(SHARE)) == ["n2", "n1", "n2"]
     assert names(second.by_card(SHARE)) == ["n2"]
 

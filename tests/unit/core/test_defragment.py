@@ -118,14 +118,24 @@ def test_nobody_is_moved_if_too_little_is_free_in_number() -> None:
 
 
 def test_only_as_many_move_as_have_to() -> None:
-    """Two would be cheap to move, but one that is a little dearer does alone."""
+    """a would be cheaper to move, but b would have to follow; b does alone."""
+    rack, other = nodes("4 4")
+    cluster = [replace(rack, labels=frozenset({("rack", "1")})), other]
     a = reported("a", "n1/0", left_s=1e6, start_s=10.0)
     b = reported("b", "n1/1,2", left_s=1e6, start_s=6.0)
-    c = reported("c", "n2/0,1", left_s=1e6, start_s=500.0)
+    new = job("new", gpus=3, speed=timed(1e6), node_labels=frozenset({("rack", "1")}))
+    plan = decided(view(cluster, a, b, new))
+    assert held(plan) == {"a": "n1/0", "b": "n2/0,1", "new": "n1/1,2,3"}
+
+
+def test_a_small_job_does_not_take_the_room_that_a_large_one_has_to_move_to() -> None:
+    """a is cheaper and would be moved first, and then b would fit nowhere."""
+    a = reported("a", "n1/0", left_s=1e6, start_s=10.0)
+    b = reported("b", "n1/1,2", left_s=1e6, start_s=6.0)
+    c = runs("c", "n2/0,1", since_s=-10.0)
     new = job("new", gpus=3, speed=timed(1e6))
     plan = decided(view(nodes("4 4"), a, b, c, new))
-    assert held(plan)["a"] == "n1/0"
-    assert held(plan)["new"] == "n1/1,2,3"
+    assert held(plan) == {"a": "n1/0", "b": "n2/2,3", "c": "n2/0,1", "new": "n1/1,2,3"}
 
 
 def test_a_job_goes_only_where_its_labels_allow() -> None:

@@ -170,15 +170,15 @@ def test_a_victim_is_spared_if_another_protected_one_keeps_the_newcomer_out() ->
 
 
 def test_those_who_lose_least_give_way() -> None:
-    """Either would do. b has just reported its progress and loses only a restart."""
-    a = runs("a", "n1/0 n1/1", progress_at_s=-500.0)
-    b = runs("b", "n2/0 n2/1", progress_at_s=-1.0)
+    """Either would do. a has just reported its progress and loses only a restart."""
+    a = runs("a", "n1/0 n1/1", progress_at_s=-1.0)
+    b = runs("b", "n2/0 n2/1", progress_at_s=-500.0)
     new = job("new", "2")
     after = guarded(view(nodes("2 2"), a, b, new), wish(new))
-    assert held(after) == {"a": "n1/0 n1/1", "new": "n2/0 n2/1"}
+    assert held(after) == {"b": "n2/0 n2/1", "new": "n1/0 n1/1"}
 
 
-def test_the_work_since_the_last_report_counts_with_the_restart() -> None:
+def test_a_long_restart_is_a_loss_as_well_as_work_that_was_not_reported() -> None:
     """b has reported a little later than a, but takes much longer to start."""
     a = runs("a", "n1/0", progress_at_s=-20.0, start_s=1.0)
     b = runs("b", "n1/1", progress_at_s=-10.0, start_s=100.0)

@@ -135,11 +135,15 @@ def test_a_job_of_one_node_may_sit_beside_one_of_several() -> None:
 
 
 def test_large_workers_are_placed_before_many_small_ones() -> None:
-    """Nine single GPUs fit anywhere; the two workers of four GPUs need whole nodes."""
-    many = job("many", "3")
-    large = job("large", "2", gpus=4)
-    placed = placed_anew(nodes("4 4 3"), many, large)
-    assert where(placed) == {"many": "n3/0 n3/1 n3/2", "large": "n1/0,1,2,3 n2/0,1,2,3"}
+    """Four single GPUs first would leave a node for only one of the workers of three."""
+    many = job("many", "4")
+    large = [job(f"large{i}", gpus=3) for i in (1, 2)]
+    placed = placed_anew(nodes("5 5"), many, *large)
+    assert where(placed) == {
+        "many": "n1/3 n1/4 n2/3 n2/4",
+        "large1": "n1/0,1,2",
+        "large2": "n2/0,1,2",
+    }
 
 
 def test_a_higher_priority_is_placed_first_however_small() -> None:
