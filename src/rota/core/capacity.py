@@ -22,7 +22,16 @@ class Capacity:
     card is.
     """
 
-    __slots__ = ("_cards", "_levels", "_owned", "_positions", "_rooms", "card_bytes", "gpus")
+    __slots__ = (
+        "_cards",
+        "_levels",
+        "_owned",
+        "_positions",
+        "_rooms",
+        "card_bytes",
+        "gpus",
+        "memory_bytes",
+    )
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._rooms = [Room(node, position) for position, node in enumerate(nodes)]
@@ -35,6 +44,7 @@ class Capacity:
         """By GPU type: cards in shared use as (bytes left, position of room, index), ascending."""
         self.gpus: dict[str, int] = {}
         self.card_bytes: dict[str, int] = {}
+        self.memory_bytes: dict[str, int] = {}
         for room in self._rooms:
             if not room.node.is_draining:
                 self._offer(room)
@@ -43,8 +53,10 @@ class Capacity:
         for gpu_type, indices in room.free.items():
             self._level(gpu_type, len(indices)).append(room.position)
             self.gpus[gpu_type] = self.gpus.get(gpu_type, 0) + len(indices)
-            smallest = min(room.gpus[index].memory_bytes for index in indices)
+            sizes = [room.gpus[index].memory_bytes for index in indices]
+            smallest = min(sizes)
             self.card_bytes[gpu_type] = min(smallest, self.card_bytes.get(gpu_type, smallest))
+            self.memory_bytes[gpu_type] = self.memory_bytes.get(gpu_type, 0) + sum(sizes)
 
     def copy(self) -> Capacity:
         """A copy that shares every room until one of the two writes on it."""
@@ -57,6 +69,7 @@ class Capacity:
         }
         twin._cards = {gpu_type: cards.copy() for gpu_type, cards in self._cards.items()}
         twin.gpus, twin.card_bytes = self.gpus, self.card_bytes
+        twin.memory_bytes = self.memory_bytes
         self._owned, twin._owned = set[int](), set[int]()
         return twin
 

@@ -30,6 +30,7 @@ class Division:
     pools: tuple[Pool, ...]
     gpus: Mapping[str, int]
     card_bytes: Mapping[str, int]
+    """The mean size of a type's cards, so that its budget is worth all their memory."""
     impossible: Mapping[JobId, Reason]
     """Jobs that the nodes as they are could not run even if all else were gone."""
     limits: Mapping[JobId, int]
@@ -37,7 +38,8 @@ class Division:
 
 
 def divide(view: View) -> Division:
-    gpus, card_bytes = view.empty.gpus, view.empty.card_bytes
+    gpus = view.empty.gpus
+    card_bytes = {t: view.empty.memory_bytes[t] // n_gpus for t, n_gpus in gpus.items()}
     pools: dict[tuple[int, str], list[Job]] = {}
     impossible: dict[JobId, Reason] = {}
     limits: dict[JobId, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rota.core.capacity import Capacity
-from rota.core.demand import demand_of
+from rota.core.demand import Demand, demand_of
 from rota.core.model import Allocation, Job, JobId, Node, NodeId, Running, Starting
 from rota.core.plan import Plan, diff
 
@@ -16,8 +16,34 @@ class Intent:
     def __init__(self) -> None:
         self.allocations: dict[JobId, Allocation] = {}
         self.gpu_types: dict[JobId, str] = {}
-        self.free = Capacity(())
-        self.empty = Capacity(())
+        self._demands: dict[JobId, Demand] = {}
+        self._free = self._empty = Capacity(())
+        self._grown_nodes: Mapping[NodeId, Node] | None = None
+        """Nodes among which there are new ones; capacities follow when somebody looks."""
+
+    @property
+    def free(self) -> Capacity:
+        """What the plan leaves."""
+        self._catch_up()
+        return self._free
+
+    @property
+    def empty(self) -> Capacity:
+        """What there is in all."""
+        self._catch_up()
+        return self._empty
+
+    def nodes_grew(self, nodes: Mapping[NodeId, Node]) -> None:
+        """Some nodes are new; the others are as they were."""
+        self._grown_nodes = nodes
+
+    def _catch_up(self) -> None:
+        """Once for however many new nodes: a cluster of thousands comes up node by node."""
+        if self._grown_nodes is None:
+            return
+        self._set_nodes(self._grown_nodes)
+        for job_id, allocation in self.allocations.items():
+            self._free.take_all(allocation, self._demands[job_id])
 
     def follow(
         self, plan: Plan, jobs: Mapping[JobId, Job], *, may_run: Callable[[Job], bool]
@@ -48,14 +74,15 @@ class Intent:
         """The job should hold nothing. Returns whether it should have held something."""
         allocation = self.allocations.pop(job.id, ())
         if allocation:
-            self.free.give(allocation, demand_of(job, self.gpu_types.pop(job.id)))
+            del self.gpu_types[job.id]
+            self.free.give(allocation, self._demands.pop(job.id))
         return bool(allocation)
 
     def refit(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> list[JobId]:
         """Go over to nodes that changed. Returns the jobs whose planned slots are gone; one of
         them that could stay where it is should do that."""
         allocations, gpu_types = self.allocations, self.gpu_types
-        self.allocations, self.gpu_types = {}, {}
+        self.allocations, self.gpu_types, self._demands = {}, {}, {}
         self._set_nodes(nodes)
         gone = [
             job_id
@@ -78,15 +105,18 @@ class Intent:
                 self._try_set(job, allocation, gpu_types={job.id: _gpu_type(allocation, nodes)})
 
     def _set_nodes(self, nodes: Mapping[NodeId, Node]) -> None:
-        self.empty = Capacity(nodes.values())
-        self.free = self.empty.copy()
+        self._grown_nodes = None
+        self._empty = Capacity(nodes.values())
+        self._free = self._empty.copy()
 
     def _try_set(self, job: Job, allocation: Allocation, *, gpu_types: Mapping[JobId, str]) -> bool:
         gpu_type = gpu_types.get(job.id, "")
-        if not allocation or not self.free.try_take_all(allocation, demand_of(job, gpu_type)):
+        demand = demand_of(job, gpu_type)
+        if not allocation or not self.free.try_take_all(allocation, demand):
             return False
         self.allocations[job.id] = allocation
         self.gpu_types[job.id] = gpu_type
+        self._demands[job.id] = demand
         return True
 
 

@@ -176,10 +176,15 @@ class Kernel:
     # -- facts about nodes and time -------------------------------------------------------------
 
     def _set_node(self, node: Node, effects: Effects) -> None:
-        if self.nodes.get(node.id) == node:
+        roster, known = self._roster, self.nodes.get(node.id)
+        if known == node:
             return
-        self._roster.nodes[node.id] = effects.nodes[node.id] = node
-        self._nodes_changed(effects)
+        roster.nodes[node.id] = effects.nodes[node.id] = node
+        if known is not None:
+            self._nodes_changed(effects)
+            return
+        roster.intent.nodes_grew(roster.nodes)
+        roster.wants_round = True
 
     def _lose_node(self, node_id: NodeId, effects: Effects) -> None:
         if self._roster.nodes.pop(node_id, None) is None:

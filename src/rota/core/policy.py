@@ -20,8 +20,7 @@ TOLERANCE = 1e-9
 
 
 class BadTargetsError(Exception):
-    """A policy gave an answer that cannot be understood; one that merely breaks a rule is found
-    by `plan.check`."""
+    """A policy gave an answer that breaks the rules, or none."""
 
 
 class Budget:
@@ -82,21 +81,32 @@ class Policy(Protocol):
 
 
 def ask(policy: Policy, jobs: Sequence[Job], *, budget: Budget, now: float) -> Targets:
-    """The policy's answer, if it makes sense: a whole number of workers for jobs it was asked
-    about. Whether it keeps to minima, limits and the budget is found by `plan.check`."""
+    """The policy's answer, if it keeps to the rules: whole numbers of workers, from the minimum
+    to the limit of jobs that it was asked about, paid for by the budget."""
+    free_before = budget.free
     try:
         targets = policy.size(jobs, budget, now=now)
     except Exception as error:  # a policy may be anybody's code
         raise BadTargetsError(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(targets, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise BadTargetsError(f"it answered {targets!r}")
-    known = {job.id for job in jobs}
+    known = {job.id: job for job in jobs}
+    spent = 0.0
     for job_id, workers in targets.items():
-        if job_id not in known:
+        job = known.get(job_id)
+        if job is None:
             raise BadTargetsError(f"it sized {job_id!r}, which it was not asked about")
-        if type(workers) is not int or workers < 0:
-            raise BadTargetsError(f"it gave {job_id} {workers!r} workers")
+        _check_size(job, workers, budget=budget)
+        spent += workers * budget.cost(job)
+    if spent > free_before + TOLERANCE * (1 + len(targets)):
+        raise BadTargetsError(f"it spent {spent:g} GPUs of {free_before:g}")
     return targets
+
+
+def _check_size(job: Job, workers: object, *, budget: Budget) -> None:
+    least, most = job.spec.min_workers, budget.limit(job)
+    if type(workers) is not int or not (workers == 0 or least <= workers <= most):
+        raise BadTargetsError(f"it gave {job.id} {workers!r} workers, not 0 or {least}..{most}")
 
 
 @runtime_checkable

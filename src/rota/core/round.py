@@ -11,19 +11,23 @@ from rota.core.guard import Guarded, guard
 from rota.core.model import Job, JobId
 from rota.core.placement import Placed, Wish, place, place_next_in_line
 from rota.core.plan import Plan, check
-from rota.core.policy import Policy, Requeues, Targets
+from rota.core.policy import BadTargetsError, Policy, Requeues, Targets
 from rota.core.reasons import Fragmented, Reason
 from rota.core.size import size
 from rota.core.view import View
 
 PLACEMENT_TRIES = 3
+REQUEUE_STEP_S = 0.1
 
 
 def decide(view: View, policy: Policy) -> Plan:
     """The plan for this view. One that breaks a rule is not followed: the last one stays."""
     view, queues, wake_at_s = _requeue(view, policy)
     division = divide(view)
-    guarded, waits = _settle(view, division, policy=policy)
+    try:
+        guarded, waits = _settle(view, division, policy=policy)
+    except BadTargetsError as error:
+        return Plan(view.planned, view.gpu_types, queues=queues, violations=(str(error),))
     gpu_types = {wish.job.id: wish.gpu_type for wish in guarded.wishes}
     waits = {**division.impossible, **waits, **guarded.waits}
     plan = Plan(
@@ -53,7 +57,8 @@ def _requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]
             job = replace(job, queue=queues[job.id])  # noqa: PLW2901 - the job as it is by now
             due_s = policy.requeues_at(job, view.now)
         jobs.append(job)
-        wake_at_s = min(wake_at_s, due_s)
+        # A policy that always wants to be asked again at once would never let time go on.
+        wake_at_s = min(wake_at_s, max(due_s, view.now + REQUEUE_STEP_S))
     return replace(view, jobs=tuple(jobs)), queues, wake_at_s
 
 

@@ -16,6 +16,7 @@ class Answers:
         self._answer = answer
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        del jobs, budget, now
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer  # pyright: ignore[reportReturnType]
@@ -24,9 +25,10 @@ class Answers:
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ({JobId("a"): -1}, "it gave a -1 workers"),
-        ({JobId("a"): 1.5}, "it gave a 1.5 workers"),
-        ({JobId("a"): True}, "it gave a True workers"),
+        ({JobId("a"): -1}, "it gave a -1 workers, not 0 or 1..1"),
+        ({JobId("a"): 1.5}, "it gave a 1.5 workers, not 0 or 1..1"),
+        ({JobId("a"): True}, "it gave a True workers, not 0 or 1..1"),
+        ({JobId("a"): 2}, "it gave a 2 workers, not 0 or 1..1"),
         ({JobId("b"): 1}, "it sized 'b', which it was not asked about"),
         (None, "it answered None"),
         (ZeroDivisionError("oh"), "it raised ZeroDivisionError: oh"),
@@ -37,3 +39,11 @@ def test_nonsense_is_named(answer: object, complaint: str):
     lab.submit(job("a"))
     with pytest.raises(BadTargetsError, match=complaint):
         ask(Answers(answer), [lab.job("a")], budget=Budget(1.0), now=0.0)
+
+
+def test_a_policy_that_spends_more_than_its_budget_is_named():
+    lab = Lab(cluster("1x2"))
+    lab.submit(job("a"), job("b"))
+    answer = {JobId("a"): 1, JobId("b"): 1}
+    with pytest.raises(BadTargetsError, match="it spent 2 GPUs of 1"):
+        ask(Answers(answer), [lab.job("a"), lab.job("b")], budget=Budget(1.0), now=0.0)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rota.core.commands import ChangeMembership, StartWorkers, StopWorkers
 from rota.core.events import NodeSeen
-from rota.core.model import JobId, NodeId, Queued
+from rota.core.model import GIB, JobId, NodeId, Queued, Share
 from rota.core.plan import Plan
 from rota.core.states import State
 from tests.builders import Lab, cluster, job, live_job, slots
@@ -141,3 +141,21 @@ def test_what_was_known_of_nodes_is_written_down() -> None:
         NodeId("node-01"): True,
         NodeId("node-03"): False,
     }
+
+
+def test_cards_of_one_type_but_several_sizes_are_all_used():
+    lab = Lab(cluster("1x1:A@16GiB,1x1:A@80GiB"))
+    lab.submit(*(job(f"j{i}", share=Share(memory_bytes=8 * GIB)) for i in range(12)))
+    lab.round()
+    assert [lab.state(f"j{i}") for i in range(12)] == [State.STARTING] * 12
+
+
+def test_nodes_that_come_one_by_one_are_all_used():
+    first, *others = cluster("3x1")
+    lab = Lab([first])
+    lab.run(job("a"))
+    for node in others:
+        lab.tell(NodeSeen(node))
+    lab.submit(job("b"), job("c"))
+    lab.round()
+    assert [lab.state(name) for name in "abc"] == [State.RUNNING, State.STARTING, State.STARTING]

@@ -97,7 +97,7 @@ def test_a_plan_that_breaks_a_rule_is_not_followed() -> None:
     a = runs("a", "n1/0", "1..2")
     before = view(nodes("8"), a, rules=Rules(is_guarded=False))
     plan = decide(before, Careless({"a": 7}))
-    assert plan.violations == ("a has 7 workers, not 1..2",)
+    assert plan.violations == ("it gave a 7 workers, not 0 or 1..2",)
     assert plan.allocations == before.planned
 
 
