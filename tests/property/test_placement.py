@@ -311,7 +311,12 @@ def test_binding_moves_no_more_workers_than_the_plan_as_it_was_packed(scene: Sce
 
 
 def n_moved(before: View, allocations: dict[JobId, Allocation]) -> int:
-    return sum(change.moved_workers for change in diff(before.planned, allocations))
+    """Workers that stay in their jobs but go to another node or GPU."""
+    pairs = (
+        zip(change.before, change.after, strict=False)
+        for change in diff(before.planned, allocations)
+    )
+    return sum(old != new for pair in pairs for old, new in pair)
 
 
 @settings(max_examples=count(1_000))

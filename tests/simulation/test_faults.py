@@ -17,8 +17,9 @@ FOUND_BUGS = [
     266,  # a newcomer that never came was taken for one that failed
     708,  # a job that finished while newcomers were on order never ended
 ]
-"""Seeds that failed once. Where a seed leads changes with the scenarios, so each of these bugs has
-its own test among the unit tests, too."""
+"""Seeds that failed once. Where a seed leads changes with the scenarios, so the kernel's part of
+these bugs is among the unit tests, too: the first in `test_rounds`, the others in `test_resizes`.
+What the engine in virtual time answers then is tested only here."""
 
 
 @pytest.mark.parametrize("batch", range(N_BATCHES))

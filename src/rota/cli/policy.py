@@ -68,7 +68,8 @@ def show(name: Name, *, as_json: AsJson = False) -> None:
 def decide(name: Spec) -> None:
     """Answer every line of stdin, a case in JSON, with a line: the GPUs of each job.
 
-    {"gpus": 8, "jobs": [{"name": "a", "min": 1, "max": 4}]} gives {"a": 4}; 0 means it waits.
+    elastic-fifo answers {"gpus": 8, "jobs": [{"name": "a", "min": 1, "max": 4}]} with {"a": 4}.
+    0 means that the job waits.
     """
     from rota.policies.registry import parse
 

@@ -1,8 +1,9 @@
-"""What is free on every node, while a plan is being made or workers are being booked.
+"""What is free on every node, by the plan.
 
 A `Capacity` is scratch paper: placement copies one, takes and gives slots on it, and throws it
-away; the kernel keeps one for what is really held. Rooms are found by their number of free whole
-GPUs, so that best fit does not look at every node.
+away; the kernel keeps one for what the last plan leaves free (`Intent.free`). What is really held
+is in the ledger. Rooms are found by their number of free whole GPUs, so that best fit does not look
+at every node.
 """
 
 from __future__ import annotations

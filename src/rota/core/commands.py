@@ -1,5 +1,7 @@
-"""Effects that the kernel wants. Each is idempotent and carries the fence (job, attempt,
-generation), so that an engine can tell a repeated order from a new one."""
+"""Effects that the kernel wants. Each is idempotent and carries a fence, so that an engine can tell
+a repeated order from a new one: the job and its attempt, and the generation where members change.
+A stop and a question are about workers by number, and need no generation: a number is given once in
+an attempt."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Inside a pool, elastic jobs shrink towards their minimum before a newcomer has to wait. A job that
 has waited for too long all the same is promised the GPUs that are expected to become free first;
 until then only jobs that end in time, or that leave it enough, may pass it. When all pools are
-sized, what nobody used is offered to all who can grow.
+sized, what nobody used is dealt out one worker at a time, turn after turn until nobody can grow:
+after a single turn GPUs would idle although somebody could use them.
 """
 
 from __future__ import annotations

@@ -56,11 +56,6 @@ class Change:
             return Kind.MOVE
         return Kind.GROW if len(self.after) > len(self.before) else Kind.SHRINK
 
-    @property
-    def moved_workers(self) -> int:
-        """Workers that stay in the job but go to another node or GPU."""
-        return sum(a != b for a, b in zip(self.before, self.after, strict=False))
-
 
 def diff(
     before: Mapping[JobId, Allocation], after: Mapping[JobId, Allocation]

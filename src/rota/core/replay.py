@@ -47,7 +47,6 @@ class Replay:
     ) -> None:
         self.kernel = kernel
         self.now = start_s
-        self.rounds = 0
         self._engine = engine
         self._decide = decide
         self._record = record
@@ -81,7 +80,6 @@ class Replay:
 
     def _round(self) -> None:
         plan = self._decide(self.kernel.view(self.now))
-        self.rounds += 1
         self._next_round_s = self.now + self.kernel.rules.round_interval_s
         self.carry_out(self.kernel.commit(plan, self.now))
 
