@@ -136,8 +136,11 @@ class Room:
         return gpu is not None and index in self.free[gpu.type]
 
     def _shares_by_card(self, demand: Demand) -> Iterator[int]:
+        needs: dict[int, int] = {}
         for left, card_bytes, _ in self._open_cards(demand.gpu_type):
-            yield left // demand.share_bytes(card_bytes)
+            if card_bytes not in needs:
+                needs[card_bytes] = demand.share_bytes(card_bytes)
+            yield left // needs[card_bytes]
 
     def _card_for(self, demand: Demand) -> int:
         """The card with the least room that still fits a worker; a free one if no other does."""
