@@ -52,6 +52,16 @@ def check_engine(
         _check_node(nodes[node_id], workers)
 
 
+def check_booked(kernel: Kernel, running: Mapping[Fence, Mapping[int, Slot]]) -> None:
+    """Every worker that really runs is one that the kernel knows, in the slot that it booked."""
+    for (job_id, attempt), workers in running.items():
+        job = kernel.job(job_id)
+        assert job is not None, f"{job_id} runs but is over"
+        assert job.attempt == attempt, f"{job_id} runs attempt {attempt}, not {job.attempt}"
+        booked = dict(zip(job.numbers, job.members, strict=True))
+        assert workers.items() <= booked.items(), f"{job_id}: {workers} run, {booked} are booked"
+
+
 def _check_node(node: Node, workers: Iterable[tuple[Slot, JobSpec]]) -> None:
     whole, shared = Counter[int](), Counter[int]()
     cpus = memory_bytes = n_workers = 0.0

@@ -29,7 +29,13 @@ from rota.engines.fake import FakeEngine
 from rota.engines.fake_run import Work
 from rota.policies.registry import POLICIES, parse
 from rota.store.memory import MemoryStore
-from tests.invariants import check_command, check_engine, check_kernel, check_story
+from tests.invariants import (
+    check_booked,
+    check_command,
+    check_engine,
+    check_kernel,
+    check_story,
+)
 from tests.simulation.faults import FaultyEngine
 from tests.simulation.workload import QUIET_AFTER_S, scenario
 
@@ -227,6 +233,7 @@ class World:
         check_kernel(self.kernel)
         running = self.engine.engine.running()
         check_engine(running, self.scenario.specs, self.scenario.nodes)
+        check_booked(self.kernel, running)
 
     def _check_the_end(self) -> None:
         """Every job that was accepted ended in a way that what happened explains."""

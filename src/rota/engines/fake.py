@@ -27,7 +27,7 @@ from rota.core.events import (
     WorkersLost,
     WorkersStarted,
 )
-from rota.core.model import JobId, NodeId, Slot
+from rota.core.model import Job, JobId, NodeId, Running, Slot
 from rota.engines.fake_run import LOST, Delays, Fence, Gone, Run, Work
 
 STOPPED_CODE = 143
@@ -83,6 +83,16 @@ class FakeEngine:
         return facts
 
     # -- what those who test do to it, and ask it ----------------------------------------------
+
+    def resume(self, job: Job, done: float, *, now: float) -> None:
+        """Go on with a job of which that part is done; if it runs, all its workers are up."""
+        self._done[job.id] = done
+        if isinstance(job.phase, Running):
+            workers = dict(zip(job.phase.numbers, job.allocation, strict=True))
+            fence, work = (job.id, job.attempt), self._work_of(job.id)
+            run = Run(fence, work, job.allocation, workers, done, since_s=now, has_started=True)
+            self._runs[fence] = run
+            self._expect_work(run)
 
     def lose_node(self, node_id: NodeId, now: float) -> None:
         """The workers on this node are gone and say nothing; the others of their jobs stand
@@ -238,7 +248,9 @@ class FakeEngine:
         self._expect_work(run)
 
     def _expect_work(self, run: Run) -> None:
-        """The next report of a run that works, or its end."""
+        """The next report of a run that works, or its end, if it ever comes to one."""
+        if math.isinf(run.run_s):
+            return
         n_reports = min(run.work.epochs, REPORTS_MAX)
         reported = self._done.get(run.fence[0], 0.0)
         next_done = (math.floor(reported * n_reports + 1e-6) + 1) / n_reports
