@@ -96,13 +96,13 @@ class Lab:
         ]
 
     def cancel(self, name: str) -> list[Command]:
-        return self.tell(JobCancelled(JobId(name), "ann"))
+        return self.tell(JobCancelled(JobId(name), "owner"))
 
     def hold(self, name: str) -> list[Command]:
-        return self.tell(JobHeld(JobId(name), "ann"))
+        return self.tell(JobHeld(JobId(name), "owner"))
 
     def release(self, name: str) -> list[Command]:
-        return self.tell(JobReleased(JobId(name), "ann"))
+        return self.tell(JobReleased(JobId(name), "owner"))
 
     # -- what the engine reports ----------------------------------------------------------------
 

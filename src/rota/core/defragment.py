@@ -9,6 +9,9 @@ A move pays if the GPU-seconds that are lost by those who move (see `cost.loss_g
 than those that the waiting job gains: its GPUs times how long it would have had to wait, which is
 until enough of the others are expected to have ended, or times its own remaining time if that is
 shorter.
+
+A job that has waited for `starvation_after_s` has its hole whatever that costs: those who come
+later in line are seated after it, and whoever then finds no place waits.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from rota.core.capacity import Capacity
 from rota.core.cost import loss_gpu_s, protected_until_s
 from rota.core.demand import Demand, demand_of
 from rota.core.guard import Guarded
-from rota.core.model import Allocation, Job, JobId, NodeId, Running, n_gpus, n_nodes
+from rota.core.model import Allocation, Job, JobId, NodeId, Queued, Running, n_gpus, n_nodes
 from rota.core.packing import n_fitting, spread
 from rota.core.placement import Placed, Wish, place
 from rota.core.policy import TOLERANCE
@@ -43,10 +46,20 @@ def defragment(view: View, guarded: Guarded, *, short: Mapping[JobId, int]) -> G
         return None
     search = _Search(view, guarded, wish)
     placed = search.with_holes() or search.packed_anew()
-    if placed is None or not search.pays(placed):
+    if is_starving(wish.job, view):
+        placed = placed or search.before_all_others()
+    elif placed and not (view.rules.is_guarded and search.pays(placed)):
+        placed = None
+    if placed is None:
         return None
     waits = {job_id: why for job_id, why in guarded.waits.items() if job_id != wish.job.id}
     return replace(guarded, placed=placed, waits=waits)
+
+
+def is_starving(job: Job, view: View) -> bool:
+    phase = job.phase
+    waited_s = view.now - phase.since_s if isinstance(phase, Queued) else 0.0
+    return waited_s >= view.rules.starvation_after_s
 
 
 def _who_needs_a_hole(
@@ -117,6 +130,13 @@ class _Search:
         if any(len(after.get(job_id, ())) < len(held) for job_id, held in before.items()):
             return None
         return placed
+
+    def before_all_others(self) -> Placed | None:
+        """The job first, then those who may be moved and the others in their order."""
+        others = [wish for wish in self._guarded.wishes if wish.job.id != self._wish.job.id]
+        wishes = [self._wish, *others]
+        placed = place(self._view, wishes, movable=self._movable, in_order=True)
+        return placed if self._wish.job.id in placed.allocations else None
 
     def pays(self, placed: Placed) -> bool:
         before, after = self._guarded.allocations, placed.allocations

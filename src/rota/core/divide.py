@@ -46,7 +46,7 @@ def divide(view: View) -> Division:
     for job in jobs:
         chosen = chooser.choose(job)
         if chosen is None:
-            impossible[job.id] = Impossible(_wish(job))
+            impossible[job.id] = Impossible(wish(job))
             continue
         gpu_type, room = chosen
         if room < job.spec.max_workers:
@@ -67,11 +67,17 @@ class _TypeChooser:
         self._empty = view.empty
         self._rooms_by_kind: dict[tuple[object, ...], list[tuple[str, int]]] = {}
         self._asked = dict.fromkeys(self._gpus, 0.0)
+        """GPUs of each type that are spoken for: by those who have some, then by those who came
+        to choose."""
+        for job in view.jobs if len(self._gpus) > 1 else ():
+            gpu_type = self._planned.get(job.id)
+            if gpu_type in self._asked:
+                self._asked[gpu_type] += self._need(job, gpu_type)
 
     def choose(self, job: Job) -> tuple[str, int] | None:
         """A type, and how many of the job's workers all its nodes hold when they are empty."""
         rooms = self._rooms_for(job)
-        if len(rooms) == 1:
+        if len(self._gpus) < 2 and rooms:
             return rooms[0] if rooms[0][1] >= job.spec.min_workers else None
         accepted = {gpu_type: room for gpu_type, room in rooms if room >= job.spec.min_workers}
         if not accepted:
@@ -79,7 +85,8 @@ class _TypeChooser:
         chosen = self._planned.get(job.id)
         if chosen not in accepted:
             chosen = self._least_crowded(job, list(accepted))
-        self._asked[chosen] += self._need(job, chosen)
+            if chosen in self._asked:
+                self._asked[chosen] += self._need(job, chosen)
         return chosen, accepted[chosen]
 
     def _rooms_for(self, job: Job) -> list[tuple[str, int]]:
@@ -109,10 +116,12 @@ class _TypeChooser:
         def crowd(gpu_type: str) -> float:
             return (self._asked[gpu_type] + self._need(job, gpu_type)) / self._gpus[gpu_type]
 
+        if len(accepted) == 1:
+            return accepted[0]
         return next((t for t in accepted if crowd(t) <= 1), min(accepted, key=crowd))
 
 
-def _wish(job: Job) -> str:
+def wish(job: Job) -> str:
     spec = job.spec
     noun = gpu_noun(spec.gpu_types)
     if not spec.uses_gpus:

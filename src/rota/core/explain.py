@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from rota.core.model import Held, Job, Queued
+from rota.core.divide import wish
+from rota.core.model import Held, Job, Queued, Running
 from rota.core.plan import Plan
-from rota.core.reasons import BacksOff, OnHold, Reason, WaitsForGpus, WaitsForJobs
+from rota.core.reasons import (
+    BacksOff,
+    OnHold,
+    Reason,
+    WaitsForARound,
+    WaitsForItsTurn,
+    WaitsForJobs,
+)
 from rota.core.view import View
 
 
@@ -19,28 +27,22 @@ def why_it_waits(job: Job, view: View, *, plan: Plan) -> Reason | None:
             return BacksOff(until_s)
         case Queued() if job.id in plan.waits:
             return plan.waits[job.id]
-        case Queued() if job not in view.jobs:
-            return WaitsForJobs(job.spec.after)
+        case Queued() if all(other.id != job.id for other in view.jobs):
+            return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
         case Queued():
-            return _waits_for_gpus(job, view, plan=plan)
+            return _waits_for_its_turn(job, view, plan=plan)
         case _:
             return None
 
 
-def _waits_for_gpus(job: Job, view: View, *, plan: Plan) -> WaitsForGpus:
-    spec = job.spec
-    per_worker = (spec.share.fraction or 1.0) if spec.share else spec.gpus
+def _waits_for_its_turn(job: Job, view: View, *, plan: Plan) -> WaitsForItsTurn:
     ahead = [
         other
         for other in view.jobs
         if other.id not in plan.allocations and _comes_before(other, job)
     ]
-    return WaitsForGpus(
-        needed=spec.min_workers * per_worker,
-        gpu_types=spec.gpu_types,
-        n_ahead=len(ahead),
-        n_running=len(plan.allocations),
-    )
+    n_running = sum(isinstance(other.phase, Running) for other in view.jobs)
+    return WaitsForItsTurn(wish(job), n_ahead=len(ahead), n_running=n_running)
 
 
 def _comes_before(other: Job, job: Job) -> bool:

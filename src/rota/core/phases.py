@@ -62,16 +62,17 @@ def _queued(job: Job, entry: Entry) -> Job:
     is_resizing = entry.purpose is Purpose.RESIZE
     service = job.service if is_resizing else replace(job.service, last_waiting_s=0.0)
     phase = Queued(entry.now, is_resizing=is_resizing)
-    queued = replace(job, phase=phase, service=service, stop_s=stop_s)
+    is_idle = job.epochs_done <= job.epochs_done_at_start
+    idle_attempts = job.idle_attempts if is_idle else 0
+    queued = replace(job, phase=phase, service=service, stop_s=stop_s, idle_attempts=idle_attempts)
     if entry.purpose is not Purpose.RETRY:
         return queued
-    is_idle = job.epochs_done <= job.epochs_done_at_start
     wait_s = min(BACKOFF_MAX_S, entry.backoff_s * 2**job.failures)
     return replace(
         queued,
         phase=Queued(entry.now, not_before_s=entry.now + wait_s),
         failures=job.failures + 1,
-        idle_attempts=job.idle_attempts + 1 if is_idle else 0,
+        idle_attempts=idle_attempts + is_idle,
     )
 
 

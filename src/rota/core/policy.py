@@ -81,6 +81,24 @@ class Policy(Protocol):
         ...
 
 
+def ask(policy: Policy, jobs: Sequence[Job], *, budget: Budget, now: float) -> Targets:
+    """The policy's answer, if it makes sense: a whole number of workers for jobs it was asked
+    about. Whether it keeps to minima, limits and the budget is found by `plan.check`."""
+    try:
+        targets = policy.size(jobs, budget, now=now)
+    except Exception as error:  # a policy may be anybody's code
+        raise BadTargetsError(f"it raised {type(error).__name__}: {error}") from error
+    if not isinstance(targets, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadTargetsError(f"it answered {targets!r}")
+    known = {job.id for job in jobs}
+    for job_id, workers in targets.items():
+        if job_id not in known:
+            raise BadTargetsError(f"it sized {job_id!r}, which it was not asked about")
+        if type(workers) is not int or workers < 0:
+            raise BadTargetsError(f"it gave {job_id} {workers!r} workers")
+    return targets
+
+
 @runtime_checkable
 class SharesLeftovers(Protocol):
     """A policy that leaves growth, room for newcomers and turns for the starving to the rules of

@@ -8,18 +8,26 @@ from rota.core.model import JobId
 
 
 @dataclass(frozen=True, slots=True)
-class WaitsForGpus:
+class WaitsForItsTurn:
     """The usual answer: others come first."""
 
-    needed: float
-    gpu_types: tuple[str, ...]
+    wanted: str
     n_ahead: int
     n_running: int
 
     def __str__(self) -> str:
-        gpus = plural(self.needed, gpu_noun(self.gpu_types))
         ahead = plural(self.n_ahead, "waiting job")
-        return f"waits for {gpus}: {self.n_running} running, {ahead} ahead of it"
+        return (
+            f"waits for {self.wanted}: {plural(self.n_running, 'job')} running, {ahead} ahead of it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForARound:
+    """It came, or may run, only since the last decision."""
+
+    def __str__(self) -> str:
+        return "waits for the next decision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +95,13 @@ def plural(count: float, noun: str) -> str:
     return f"{count:g} {noun}{'' if count == 1 else 's'}"
 
 
-Reason = OnHold | WaitsForGpus | Fragmented | Protected | Impossible | BacksOff | WaitsForJobs
+Reason = (
+    OnHold
+    | WaitsForItsTurn
+    | WaitsForARound
+    | Fragmented
+    | Protected
+    | Impossible
+    | BacksOff
+    | WaitsForJobs
+)

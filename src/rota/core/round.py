@@ -76,28 +76,31 @@ def _settle(
         for job_id, fits in placed.short.items():
             waits[job_id] = Fragmented(workers[job_id], fits)
             limits[job_id] = min(fits, workers[job_id] - 1)
-        if n_tries == 1 and view.rules.is_guarded:
+        if n_tries == 1:
             opened = defragment(view, guard(view, wishes, placed=placed), short=placed.short)
             if opened is not None:
-                return _with_next_in_line(division, opened), waits
+                return _with_next_in_line(view, division, guarded=opened), waits
         if n_tries == PLACEMENT_TRIES:
-            return _with_next_in_line(division, guard(view, wishes, placed=placed)), waits
+            guarded = guard(view, wishes, placed=placed)
+            return _with_next_in_line(view, division, guarded=guarded), waits
 
 
-def _with_next_in_line(division: Division, guarded: Guarded) -> Guarded:
+def _with_next_in_line(view: View, division: Division, *, guarded: Guarded) -> Guarded:
     """Whatever is left goes to those who still find a place, in their order."""
-    in_line = _smallest_of_those_who_wait(division, guarded.placed)
+    in_line = _smallest_of_those_who_wait(view, division, placed=guarded.placed)
     placed = place_next_in_line(guarded.placed, in_line)
     found = [wish for wish in in_line if wish.job.id in placed.allocations]
     return replace(guarded, wishes=[*guarded.wishes, *found], placed=placed)
 
 
-def _smallest_of_those_who_wait(division: Division, placed: Placed) -> list[Wish]:
+def _smallest_of_those_who_wait(view: View, division: Division, *, placed: Placed) -> list[Wish]:
     return [
         Wish(job, job.spec.min_workers, pool.gpu_type)
         for pool in division.pools
         for job in pool.jobs
-        if job.id not in placed.allocations and job.id not in placed.short
+        if job.id not in placed.allocations
+        and job.id not in placed.short
+        and job.id not in view.planned
     ]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rota.core.divide import Division, Pool
+from rota.core.divide import Division
 from rota.core.leftovers import Leftovers
 from rota.core.model import Job, JobId
-from rota.core.policy import BadTargetsError, Budget, Policy, SharesLeftovers, Targets
+from rota.core.policy import Budget, Policy, SharesLeftovers, Targets, ask
 from rota.core.view import View
 
 
@@ -25,20 +25,13 @@ def size(division: Division, policy: Policy, *, view: View, limits: Mapping[JobI
             targets.update(_without_gpus(pool.jobs, limits))
             continue
         budget = budgets[pool.gpu_type]
-        sizes = policy.size(pool.jobs, budget, now=view.now)
-        _check_names(sizes, pool)
+        sizes = ask(policy, pool.jobs, budget=budget, now=view.now)
         if leftovers is not None:
             leftovers.settle(pool, sizes, budget=budget)
         targets.update(sizes)
     if leftovers is not None:
         leftovers.offer(targets, budgets)
     return targets
-
-
-def _check_names(sizes: Targets, pool: Pool) -> None:
-    strangers = sizes.keys() - {job.id for job in pool.jobs} if sizes else ()
-    if strangers:
-        raise BadTargetsError(f"it sized {min(strangers)}, which it was not asked about")
 
 
 def _without_gpus(jobs: tuple[Job, ...], limits: Mapping[JobId, int]) -> Targets:

@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import cast
 
 from rota.core.model import Job, JobId, JobSpec, Queued, Service
-from rota.core.policy import Budget, Policy
+from rota.core.policy import BadTargetsError, Budget, Policy, ask
 from rota.core.speed import SpeedModel
-from rota.errors import UserError
+from rota.errors import PolicyError, UserError
 
 MOST_GPUS = 1_000_000
 CASE_FIELDS: dict[str, None] = dict.fromkeys(("gpus", "jobs"))
@@ -45,7 +45,10 @@ def decide_case(policy: Policy, case: object) -> dict[str, int]:
     """The policy's answer: workers for every job, in the order of the case, 0 for who waits."""
     gpus, jobs = _read_case(case)
     in_order = sorted(jobs, key=lambda job: (job.submitted_s, job.id))
-    targets = policy.size(in_order, Budget(gpus), now=NOW_S)
+    try:
+        targets = ask(policy, in_order, budget=Budget(gpus), now=NOW_S)
+    except BadTargetsError as error:
+        raise PolicyError(f"the policy made no sense: {error}") from error
     return {job.id: targets.get(job.id, 0) for job in jobs}
 
 

@@ -32,7 +32,7 @@ def test_cancelling_a_job_that_does_not_run_ends_it_at_once(state: State) -> Non
     lab = lab_with_job(state)
     assert lab.cancel("a") == []
     assert lab.state("a") is State.CANCELLED
-    assert lab.reason("a") == "cancelled by ann"
+    assert lab.reason("a") == "cancelled by owner"
 
 
 @pytest.mark.parametrize(
