@@ -154,7 +154,8 @@ class Capacity:
         then rooms with a free card, the tightest first."""
         cards = self._cards.get(demand.gpu_type, [])
         least = demand.share_bytes(self.card_bytes.get(demand.gpu_type, 0))
-        for left, position, index in cards[bisect_left(cards, (least,)) :]:
+        for i in range(bisect_left(cards, (least,)), len(cards)):
+            left, position, index = cards[i]
             room = self._rooms[position]
             if left >= demand.share_bytes(room.gpus[index].memory_bytes):
                 yield room

@@ -31,7 +31,8 @@ class Reservation:
     spare: float
 
     def lets_pass(self, end_s: float, gpus: float) -> bool:
-        """Whether this many GPUs may be used until then; what is spare is spent by asking."""
+        """Whether this many GPUs may be used until then; what is spare is spent by asking. Where
+        no end is known, nothing ends in time."""
         if math.isfinite(self.start_s) and end_s <= self.start_s:
             return True
         if gpus > self.spare + TOLERANCE:
@@ -89,27 +90,25 @@ class Leftovers:
 
     def _reserve(self, pool: Pool, targets: Targets, *, budget: Budget) -> None:
         """For the first in line that starves; those behind it that have not started yet may be
-        held back."""
-        starving = (
-            place
-            for place, job in enumerate(pool.jobs)
-            if self._starves(job, targets, budget=budget)
+        held back, and if that is enough it starts at once."""
+        places = (
+            i for i, job in enumerate(pool.jobs) if self._starves(job, targets, budget=budget)
         )
-        place = next(starving, None)
+        place = next(places, None)
         if place is None:
             return
         job, behind = pool.jobs[place], pool.jobs[place + 1 :]
-        held_back = {each.id for each in behind if self._is_new(each, targets)}
-        free = budget.free + sum(
-            targets[each.id] * budget.cost(each) for each in behind if each.id in held_back
-        )
+        new = [each for each in behind if self._is_new(each, targets)]
+        free = budget.free + sum(targets[each.id] * budget.cost(each) for each in new)
+        new_ids = {each.id for each in new}
         runners = [runner for runner in self._sized if runner.gpu_type == pool.gpu_type]
-        runners += [
-            runner for runner in self._runners(pool, targets) if runner.job.id not in held_back
-        ]
+        runners += [each for each in self._runners(pool, targets) if each.job.id not in new_ids]
         reservation = self._promise(job, runners, free=free, budget=budget)
-        self.reservations[pool.gpu_type] = reservation
-        self._hold_back(behind, targets, budget=budget, reservation=reservation)
+        self._hold_back(new, targets, budget=budget, reservation=reservation)
+        if reservation.start_s <= self.view.now and budget.grant(job, job.spec.min_workers):
+            targets[job.id] = job.spec.min_workers
+        else:
+            self.reservations[pool.gpu_type] = reservation
 
     def _starves(self, job: Job, targets: Targets, *, budget: Budget) -> bool:
         if job.id in targets or budget.limit(job) < job.spec.min_workers:
@@ -121,6 +120,8 @@ class Leftovers:
         self, job: Job, runners: Iterable[_Runner], *, free: float, budget: Budget
     ) -> Reservation:
         need = job.spec.min_workers * budget.cost(job)
+        if free + TOLERANCE >= need:
+            return Reservation(job.id, self.view.now, free - need)
         ends = [(self._end_s(each.job, each.workers), each.job.id, each) for each in runners]
         for end_s, _, runner in sorted(ends, key=lambda entry: entry[:2]):
             free += runner.workers * budget.cost(runner.job)

@@ -269,6 +269,8 @@ class _Packing:
         return allocation
 
     def _crowd(self, allocation: Allocation, sign: int) -> None:
+        if len(allocation) < 2:
+            return
         for node_id in _nodes_of_spanning([allocation]):
             self._crowded[node_id] += sign
             if not self._crowded[node_id]:

@@ -136,8 +136,11 @@ class Room:
         return gpu is not None and index in self.free[gpu.type]
 
     def _shares_by_card(self, demand: Demand) -> Iterator[int]:
+        need_bytes, of_bytes = 0, -1
         for left, card_bytes, _ in self._open_cards(demand.gpu_type):
-            yield left // demand.share_bytes(card_bytes)
+            if card_bytes != of_bytes:
+                need_bytes, of_bytes = demand.share_bytes(card_bytes), card_bytes
+            yield left // need_bytes
 
     def _card_for(self, demand: Demand) -> int:
         """The card with the least room that still fits a worker; a free one if no other does."""

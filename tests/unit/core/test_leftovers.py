@@ -54,6 +54,14 @@ class MinimumAndNoMore(MinimumOnly):
     shares_leftovers: ClassVar[bool] = False
 
 
+@dataclass(frozen=True)
+class LastComeFirst(MinimumOnly):
+    """Starves the first in line as long as somebody stands behind it."""
+
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        return super().size(jobs[::-1], budget, now=now)
+
+
 Policies = FirstComeMost | MinimumOnly | MinimumAndNoMore
 
 
@@ -155,6 +163,13 @@ def test_what_will_be_spare_beside_it_may_be_used_for_long() -> None:
     big = starving("big", "3")
     slow, more = lasting("slow", "1", 1e6), lasting("more", "1", 1e6)
     assert sized("4", MinimumOnly(), busy, big, slow, more) == {"busy": 2, "slow": 1}
+
+
+def test_it_starts_at_once_if_holding_others_back_is_enough() -> None:
+    big, small, late = starving("big", "3"), lasting("small", "1", 1.0), lasting("late", "2", 1.0)
+    assert sized("4", LastComeFirst(), big, small, late) == {"big": 3, "small": 1}
+    in_time = replace(big, service=Service(as_of_s=0.0))
+    assert sized("4", LastComeFirst(), in_time, small, late) == {"small": 1, "late": 2}
 
 
 def test_who_runs_already_is_not_stopped_for_it() -> None:
