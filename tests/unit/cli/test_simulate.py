@@ -107,3 +107,11 @@ def refusing(message: str) -> Callable[..., None]:
         raise RotaError(message)
 
     return refuse
+
+
+def test_jobs_without_gpus_run_on_nodes_without_gpus(rota: Rota, tmp_path: Path):
+    trace = tmp_path / "cpu.csv"
+    trace.write_text("name,submit_s,gpus,duration_s,cpus\na,0,0,60,2\nb,0,0,60,4\n")
+    result = rota("simulate", str(trace), "--cluster", "2x0/4cpu", "--policy", "fifo", "--json")
+    assert result.code == 0
+    assert json.loads(result.out)[0]["finished"] == 2
