@@ -109,7 +109,6 @@ class Recorder:
 
     def _note_end_of_stop(self, job: Job) -> None:
         """A job whose new size was taken back while it stopped is preempted after all."""
-        is_queued = isinstance(job.phase, Queued)
         match job.phase:
             case Queued(is_resizing=True) | Starting():
                 pass  # Its run goes on, now or as soon as its slots are free.
