@@ -123,3 +123,12 @@ def test_a_request_above_the_cluster_gets_what_there_is(rota: Rota, tmp_path: Pa
     result = rota("simulate", str(trace), "--cluster", "1x4", "--json")
     assert result.code == 0
     assert all(row["finished"] == 1 for row in json.loads(result.out))
+
+
+def test_jobs_with_labels_run_on_nodes_with_labels(rota: Rota, tmp_path: Path):
+    trace = tmp_path / "labels.csv"
+    trace.write_text("name,submit_s,gpus,duration_s,node_labels\na,0,1,60,disk=ssd|room=2\n")
+    task = ("simulate", str(trace), "--policy", "fifo", "--json", "--cluster")
+    result = rota(*task, "1x4,1x4:A100@80GiB/96cpu/1TiB/disk=ssd/room=2")
+    assert json.loads(result.out)[0]["finished"] == 1
+    assert "no node is labelled disk=ssd, room=2" in rota(*task, "1x4/disk=ssd").err
