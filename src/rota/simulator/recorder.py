@@ -51,6 +51,10 @@ class Recorder:
         self._preemptions = self._resizes = self._moves = 0
         self._alone = Alone(nodes)
 
+    @property
+    def n_ended(self) -> int:
+        return len(self._ended)
+
     def record(self, now: float, effects: Effects) -> None:
         for job in effects.jobs.values():
             _, held = self._held.get(job.id, (now, ()))
