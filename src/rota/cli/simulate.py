@@ -40,7 +40,12 @@ Trace = Annotated[
 ]
 Cluster = Annotated[
     str,
-    typer.Option(metavar="NxG[:TYPE],...", help="Nodes x GPUs: 3x4, or 2x4:V100,16x8:A100."),
+    typer.Option(
+        metavar="NxG[:TYPE]...,...",
+        show_default=False,
+        help="Nodes x GPUs: 3x4, or 2x4:V100,16x8:A100; with GPU memory, CPUs, memory and labels: "
+        "3x4:A100@80GiB/96cpu/1TiB/disk=ssd.",
+    ),
 ]
 Policies = Annotated[
     list[str],

@@ -162,7 +162,7 @@ class FakeEngine:
     def _save_and_stop(self, run: Run, now: float) -> None:
         run.advance(now)
         run.since_s, run.stops_at_s = math.inf, now + self.delays.stop_s
-        if not run.gone and run.has_started:
+        if not run.gone and run.has_started and run.work.is_resumable:
             self._done[run.fence[0]] = run.done
             self._expect(run, now, run.progress(run.done))
         self._expect(run, run.stops_at_s, run.exits(STOPPED_CODE))
@@ -251,6 +251,10 @@ class FakeEngine:
         """The next report of a run that works, or its end, if it ever comes to one."""
         if math.isinf(run.run_s):
             return
+        end_s = run.since_s + (1 - run.done) * run.run_s
+        if not run.work.is_resumable:
+            self._expect(run, end_s, run.exits(0))
+            return
         n_reports = min(run.work.epochs, REPORTS_MAX)
         reported = self._done.get(run.fence[0], 0.0)
         next_done = (math.floor(reported * n_reports + 1e-6) + 1) / n_reports
@@ -258,7 +262,6 @@ class FakeEngine:
             at_s = run.since_s + max(0.0, next_done - run.done) * run.run_s
             self._expect(run, at_s, run.progress(next_done, run.run_s / run.work.epochs))
         else:
-            end_s = run.since_s + (1 - run.done) * run.run_s
             self._expect(run, end_s, run.progress(1.0), run.exits(0))
 
     def _lose_those_on_dead_nodes(self, run: Run, now: float) -> None:

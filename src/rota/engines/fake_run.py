@@ -19,10 +19,12 @@ LOST = None
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job has to do, and how long all of it would take on given slots."""
+    """What a job has to do, and how long all of it would take on given slots. A program that is
+    not resumable saves and reports nothing, so that every start is a new beginning."""
 
     epochs: float
     run_s: Callable[[Allocation], float]
+    is_resumable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The cluster of a simulation, from a short description such as `3x4` or `2x4:V100,16x8:A100`.
 
-Each part is `NODESxGPUS[:TYPE][@GPU_MEMORY][/CPUScpu][/MEMORY]`: so many nodes with so many GPUs
-each; the rest is optional. `4x8:A100@80GiB/96cpu/1TiB` says all of it.
+Each part is `NODESxGPUS[:TYPE][@GPU_MEMORY][/CPUScpu][/MEMORY][/LABEL=VALUE]...`: so many nodes
+with so many GPUs each; the rest is optional. `4x8:A100@80GiB/96cpu/1TiB/disk=ssd` says all of it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from rota.core.model import GIB, Gpu, Node, NodeId
+from rota.core.model import GIB, Gpu, Labels, Node, NodeId
 from rota.errors import UserError
 from rota.simulator.notation import parse_bytes
 
@@ -17,14 +17,15 @@ MAX_NODES = 100_000
 MAX_GPUS_PER_NODE = 1_024
 DEFAULT_TYPE = "gpu"
 DEFAULT_GPU_BYTES = 16 * GIB
-EXAMPLE = "write NODESxGPUS[:TYPE], such as 3x4 or 2x4:V100,16x8:A100"
+EXAMPLE = "write 3x4, 2x4:V100,16x8:A100 or, with all there is, 3x4:A100@80GiB/96cpu/1TiB/disk=ssd"
 
 _PART = re.compile(
     r"(?P<nodes>[0-9]{1,9})x(?P<gpus>[0-9]{1,9})"
     r"(?::(?P<type>[A-Za-z0-9][A-Za-z0-9._-]*))?"
     r"(?:@(?P<card>[0-9.]+[A-Za-z]+))?"
     r"(?:/(?P<cpus>[0-9]{1,9})cpu)?"
-    r"(?:/(?P<memory>[0-9.]+[A-Za-z]+))?",
+    r"(?:/(?P<memory>[0-9.]+[A-Za-z]+))?"
+    r"(?P<labels>(?:/[^/=\s]+=[^/=\s]*)*)",
     re.ASCII,
 )
 
@@ -43,6 +44,7 @@ def parse_cluster(text: str) -> tuple[Node, ...]:
             gpus=shape.gpus,
             cpus=shape.cpus,
             memory_bytes=shape.memory_bytes,
+            labels=shape.labels,
         )
         for number, shape in enumerate(shapes, start=1)
     )
@@ -67,8 +69,18 @@ def _parse_part(part: str, text: str) -> tuple[int, Node]:
         gpus=tuple(Gpu(index, kind, card) for index in range(gpus)),
         cpus=float(found["cpus"]) if found["cpus"] else math.inf,
         memory_bytes=memory,
+        labels=_labels(found["labels"], text),
     )
     return int(found["nodes"]), pattern
+
+
+def _labels(written: str, text: str) -> Labels:
+    pairs = [part.partition("=") for part in written.split("/")[1:]]
+    names = [name for name, _, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise _error(text, f"label '{name}' is given twice")
+    return frozenset((name, value) for name, _, value in pairs)
 
 
 def _error(text: str, message: str) -> UserError:

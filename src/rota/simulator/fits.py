@@ -112,16 +112,16 @@ def _demands(spec: JobSpec) -> list[tuple[str, Callable[[_Part], bool], str]]:
 
 
 def _too_many(spec: JobSpec, nodes: Sequence[Node], *, types: Sequence[str]) -> Misfit | None:
-    """A job never spans types, so the best type counts. What it requests must fit as well as its
-    minimum, since policies of fixed sizes would wait for it for ever."""
+    """A job never spans types, so the best type counts. Only its minimum has to fit: where it
+    requests more than there is, policies of fixed sizes give it what there is."""
     room = max(sum(_workers_on(spec, _Part(node, kind)) for node in nodes) for kind in types)
-    if spec.requested_workers <= room:
+    if spec.min_workers <= room:
         return None
     per_worker = spec.gpus if spec.gpus else 1
     unit = "GPUs" if spec.gpus else "workers"
     return Misfit(
         "gpus",
-        f"it asks for {spec.requested_workers * per_worker} {unit} and at most "
+        f"it needs {spec.min_workers * per_worker} {unit} and at most "
         f"{math.floor(room) * per_worker} fit",
         "give a larger cluster or a smaller job",
     )

@@ -14,12 +14,14 @@ from rota.core.model import (
     JobId,
     Node,
     Purpose,
-    Slot,
+    Queued,
+    Starting,
     Stopping,
     n_gpus,
     newcomers,
 )
 from rota.core.states import State
+from rota.simulator.alone import Alone
 from rota.simulator.fairness import Life, fair_times
 from rota.simulator.results import Outcome, Run, Tenure
 from rota.simulator.workload import TraceJob, Workload
@@ -47,7 +49,11 @@ class Recorder:
         self._gpus_held = 0.0
         self._resizing_from: dict[JobId, Allocation] = {}
         self._preemptions = self._resizes = self._moves = 0
-        self._packed = _packed(nodes)
+        self._alone = Alone(nodes)
+
+    @property
+    def n_ended(self) -> int:
+        return len(self._ended)
 
     def record(self, now: float, effects: Effects) -> None:
         for job in effects.jobs.values():
@@ -60,6 +66,8 @@ class Recorder:
         for row in effects.transitions:
             if row.after is State.STOPPING:
                 self._note_stop(effects.jobs[row.job_id])
+            elif row.before is State.STOPPING:
+                self._note_end_of_stop(effects.jobs[row.job_id])
         for command in effects.commands:
             if isinstance(command, StartWorkers):
                 self._count_change(command.job_id, command.allocation)
@@ -103,6 +111,15 @@ class Recorder:
         elif job.phase.purpose is Purpose.RESIZE:
             self._resizing_from[job.id] = job.allocation
 
+    def _note_end_of_stop(self, job: Job) -> None:
+        """A job whose new size was taken back while it stopped is preempted after all."""
+        match job.phase:
+            case Queued(is_resizing=True) | Starting():
+                pass  # Its run goes on, now or as soon as its slots are free.
+            case phase:
+                was_resizing = bool(self._resizing_from.pop(job.id, ()))
+                self._preemptions += was_resizing and isinstance(phase, Queued)
+
     def _count_change(self, job_id: JobId, after: Allocation) -> None:
         """A resize is another number of workers; a move, a worker that stays but goes elsewhere."""
         before = self._resizing_from.pop(job_id, ())
@@ -135,17 +152,13 @@ class Recorder:
 
     def _life(self, trace_job: TraceJob) -> Life:
         spec = trace_job.spec
+        slots = self._alone.slots(spec)
         sizes = range(spec.min_workers, spec.max_workers + 1)
         unused = (math.inf,) * (spec.min_workers - 1)
         return Life(
             submitted_s=trace_job.submit_s,
             finished_s=self._finished_s(trace_job),
-            gpus_per_worker=spec.share.fraction if spec.share else spec.gpus,
-            run_s=unused + tuple(trace_job.truth.run_s(self._packed[:n]) for n in sizes),
+            gpus_per_worker=self._alone.gpus_per_worker(spec),
+            run_s=unused + tuple(trace_job.truth.run_s(slots[:n]) for n in sizes),
             min_workers=spec.min_workers,
         )
-
-
-def _packed(nodes: Sequence[Node]) -> Allocation:
-    """One worker on every GPU, node by node: the slots that a job alone on the cluster gets."""
-    return tuple(Slot(node.id, (gpu.index,)) for node in nodes for gpu in node.gpus)

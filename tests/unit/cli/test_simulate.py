@@ -38,7 +38,7 @@ def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--policy", "tiresias:nob=3"], "policy 'tiresias' has no parameter 'nob'"),
         (["--html", "missing/report.html"], "cannot write missing/report.html"),
         (["--cluster", "3by4"], "cluster '3by4'"),
-        (["--cluster", "1x1"], "voda:run_1"),
+        (["--cluster", "1x0"], "voda:run_1"),
     ],
 )
 def test_bad_input_is_one_line_before_any_run(rota: Rota, flags: list[str], complaint: str):
@@ -107,3 +107,28 @@ def refusing(message: str) -> Callable[..., None]:
         raise RotaError(message)
 
     return refuse
+
+
+def test_jobs_without_gpus_run_on_nodes_without_gpus(rota: Rota, tmp_path: Path):
+    trace = tmp_path / "cpu.csv"
+    trace.write_text("name,submit_s,gpus,duration_s,cpus\na,0,0,60,2\nb,0,0,60,4\n")
+    result = rota("simulate", str(trace), "--cluster", "2x0/4cpu", "--policy", "fifo", "--json")
+    assert result.code == 0
+    assert json.loads(result.out)[0]["finished"] == 2
+
+
+def test_a_request_above_the_cluster_gets_what_there_is(rota: Rota, tmp_path: Path):
+    trace = tmp_path / "large.csv"
+    trace.write_text("name,submit_s,gpus,duration_s\na,0,1..8@8,60\n")
+    result = rota("simulate", str(trace), "--cluster", "1x4", "--json")
+    assert result.code == 0
+    assert all(row["finished"] == 1 for row in json.loads(result.out))
+
+
+def test_jobs_with_labels_run_on_nodes_with_labels(rota: Rota, tmp_path: Path):
+    trace = tmp_path / "labels.csv"
+    trace.write_text("name,submit_s,gpus,duration_s,node_labels\na,0,1,60,disk=ssd|room=2\n")
+    task = ("simulate", str(trace), "--policy", "fifo", "--json", "--cluster")
+    result = rota(*task, "1x4,1x4:A100@80GiB/96cpu/1TiB/disk=ssd/room=2")
+    assert json.loads(result.out)[0]["finished"] == 1
+    assert "no node is labelled disk=ssd, room=2" in rota(*task, "1x4/disk=ssd").err

@@ -43,6 +43,13 @@ def test_everything_about_a_node():
     assert (node.cpus, node.memory_bytes) == (96, 1024 * GIB)
 
 
+def test_labels_come_last():
+    ssd, bare = parse_cluster("1x2:A100@80GiB/96cpu/1TiB/disk=ssd/room=2,1x4/rack=")[:2]
+    assert ssd.labels == {("disk", "ssd"), ("room", "2")}
+    assert (ssd.cpus, ssd.memory_bytes) == (96, 1024 * GIB)
+    assert (bare.labels, bare.cpus) == ({("rack", "")}, math.inf)
+
+
 def test_nodes_without_gpus():
     assert shape(parse_cluster("1x0/32cpu")[0]) == ("node-01", 0, "")
 
@@ -61,6 +68,10 @@ def test_nodes_without_gpus():
         ("0x4", "0 nodes are not between 1 and 100,000"),
         ("60000x1,60000x1", "120000 nodes are not between 1 and 100,000"),
         ("1x1025", "1025 GPUs in a node are more than 1,024"),
+        ("1x4/disk", "'1x4/disk' is not understood"),
+        ("1x4/=ssd", "'1x4/=ssd' is not understood"),
+        ("1x4/disk=ssd/8cpu", "'1x4/disk=ssd/8cpu' is not understood"),
+        ("1x4/disk=ssd/disk=hdd", "label 'disk' is given twice"),
         ("1x4@16XB", "'16XB' is not an amount of memory like 6GiB"),
         ("1x4/1.2.3GiB", "'1.2.3GiB' is not an amount of memory like 6GiB"),
     ],

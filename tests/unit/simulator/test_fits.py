@@ -17,6 +17,10 @@ def sized(workers: int, **more: object) -> JobSpec:
     return replace(spec, **more)
 
 
+def fixed(workers: int, **more: object) -> JobSpec:
+    return sized(workers, min_workers=workers, **more)
+
+
 def check(spec: JobSpec, nodes: Sequence[Node] = MIXED) -> None:
     fine = JobSpec("fine")
     entries = [Entry(0.0, row, each, Scaling(1, (0, 1))) for row, each in ((2, fine), (3, spec))]
@@ -34,8 +38,9 @@ def check(spec: JobSpec, nodes: Sequence[Node] = MIXED) -> None:
         sized(4, cpus=4.0, memory_bytes=16 * GIB, gpu_types=("A100",)),
         sized(1, gpus=0, share=Share(memory_bytes=16 * GIB)),
         sized(32, gpus=0, share=Share(fraction=0.25)),
-        # More than fits is no harm while the request fits.
+        # Neither a maximum nor a request above what fits is any harm while the minimum fits.
         replace(sized(100), requested_workers=2),
+        replace(sized(100), min_workers=8),
     ],
 )
 def test_jobs_that_fit(spec: JobSpec):
@@ -45,17 +50,17 @@ def test_jobs_that_fit(spec: JobSpec):
 @pytest.mark.parametrize(
     ("spec", "field", "message"),
     [
-        (sized(9), "num_gpus", "it asks for 9 GPUs and at most 8 fit"),
-        (sized(3, gpus=4), "num_gpus", "it asks for 12 GPUs and at most 8 fit"),
+        (fixed(9), "num_gpus", "it needs 9 GPUs and at most 8 fit"),
+        (fixed(3, gpus=4), "num_gpus", "it needs 12 GPUs and at most 8 fit"),
         (
             sized(1, gpu_types=("H100",)),
             "gpu_types",
             "no node has a GPU of type H100; the cluster has A100, V100",
         ),
         (
-            sized(5, cpus=4.0, gpu_types=("A100",)),
+            fixed(5, cpus=4.0, gpu_types=("A100",)),
             "num_gpus",
-            "it asks for 5 GPUs and at most 4 fit",
+            "it needs 5 GPUs and at most 4 fit",
         ),
         (sized(1, gpus=9), "gpus_per_worker", "no single node has 9 GPUs for a worker"),
         (
@@ -90,7 +95,7 @@ def test_jobs_that_never_fit_are_named(spec: JobSpec, field: str, message: str):
         (sized(1, gpus=0, cpus=17.0), "cpus", "17 CPUs"),
         (sized(1, gpus=0, memory_bytes=65 * GIB), "memory", "65 GiB of memory"),
         (sized(1), "num_gpus", "no node has a GPU; the cluster has no GPUs"),
-        (sized(2, gpus=0, cpus=9.0), "num_gpus", "it asks for 2 workers and at most 1 fit"),
+        (fixed(2, gpus=0, cpus=9.0), "num_gpus", "it needs 2 workers and at most 1 fit"),
     ],
 )
 def test_a_cluster_without_gpus(spec: JobSpec, field: str, message: str):

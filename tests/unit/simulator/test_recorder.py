@@ -1,0 +1,61 @@
+"""What counts as a preemption, a resize and a move."""
+
+from __future__ import annotations
+
+from rota.core.effects import Effects
+from rota.core.model import JobId
+from rota.core.states import State
+from rota.simulator.recorder import Recorder
+from rota.simulator.workload import Scaling, TraceJob, Workload
+from tests.builders import Lab, cluster, job
+
+NODES = cluster("1x4")
+
+
+def watched(lab: Lab, *names: str) -> Recorder:
+    """A recorder of all that follows in this lab."""
+    truth = Scaling(100.0, (0.0, 1.0))
+    jobs = tuple(TraceJob(JobId(name), 0.0, job(name), truth, 2) for name in names)
+    recorder = Recorder(Workload("made", jobs), NODES, lambda _: None, keeps_tenures=False)
+    write = lab.store.write
+
+    def record(effects: Effects) -> None:
+        write(effects)
+        recorder.record(lab.now, effects)
+
+    lab.store.write = record
+    return recorder
+
+
+def counts(recorder: Recorder) -> tuple[int, int]:
+    run = recorder.result("any", [])
+    return run.preemptions, run.resizes
+
+
+def test_a_stop_for_a_new_size_is_a_resize():
+    lab = Lab(NODES, policy="elastic-fifo")
+    recorder = watched(lab, "a", "b")
+    lab.run(job("a", "1..4"))
+    lab.submit(job("b", 1))
+    lab.round()
+    lab.exited("a", 143)
+    assert lab.state("a") is State.STARTING
+    assert counts(recorder) == (0, 1)
+
+
+def test_a_new_size_that_is_taken_back_is_a_preemption_and_no_resize():
+    lab = Lab(NODES, policy="elastic-fifo")
+    recorder = watched(lab, "a", "b", "c")
+    lab.run(job("a", "1..4"))
+    lab.submit(job("b", 1))
+    lab.round()
+    lab.submit(job("c", 4, priority=9))
+    lab.round()
+    lab.exited("a", 143)
+    assert lab.state("a") is State.QUEUED
+    assert counts(recorder) == (1, 0)
+    lab.cancel("c")
+    lab.exited("c", 143)
+    lab.round()
+    assert lab.state("a") is State.STARTING
+    assert counts(recorder) == (1, 0)
