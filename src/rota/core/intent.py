@@ -72,11 +72,11 @@ class Intent:
 
     def drop(self, job: Job) -> bool:
         """The job should hold nothing. Returns whether it should have held something."""
-        allocation = self.allocations.pop(job.id, ())
-        if allocation:
-            del self.gpu_types[job.id]
-            self.free.give(allocation, self._demands.pop(job.id))
-        return bool(allocation)
+        if job.id not in self.allocations:
+            return False
+        self.free.give(self.allocations[job.id], self._demands[job.id])
+        del self.allocations[job.id], self.gpu_types[job.id], self._demands[job.id]
+        return True
 
     def refit(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> list[JobId]:
         """Go over to nodes that changed. Returns the jobs whose planned slots are gone; one of
