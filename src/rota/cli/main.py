@@ -53,15 +53,19 @@ def run(arguments: Sequence[str]) -> int:
         complain(str(error))
         return error.exit_code
     except TyperException as error:
-        complain(_usage(error.format_message()))
+        complain(_usage(error))
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     return code if isinstance(code, int) else 0
 
 
-def _usage(message: str) -> str:
+def _usage(error: TyperException) -> str:
     """A complaint about the command line itself, in the manner of our own."""
-    sentence = message.strip().removesuffix(".").replace(". Did you mean", ", did you mean")
-    hint = "" if sentence.endswith("?") else "; 'rota --help' lists what there is"
+    message = error.format_message().strip().removesuffix(".")
+    sentence = message.replace(". Did you mean", ", did you mean")
+    # Typer gives the class of errors that know their command no public name.
+    context = cast("typer.Context | None", getattr(error, "ctx", None))
+    command = context.command_path if context else "rota"
+    hint = "" if sentence.endswith("?") else f"; '{command} --help' lists what there is"
     return f"{sentence[:1].lower()}{sentence[1:]}{hint}"

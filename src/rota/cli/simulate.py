@@ -68,7 +68,8 @@ NoGuard = Annotated[
     bool, typer.Option("--no-guard", help="Make every change that the policy asks for.")
 ]
 Seed = Annotated[
-    int | None, typer.Option(metavar="N", min=0, help="For generators whose text names no seed.")
+    int | None,
+    typer.Option(metavar="N", help="For a generated trace whose text names no seed; from 0."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a list with an object per policy.")]
 Html = Annotated[
@@ -145,9 +146,24 @@ def _workload(
     from rota.simulator.fits import check_fits
     from rota.simulator.traces import load
 
+    _check_seed(seed, trace)
     workload = load(trace, traces_dir=traces, seed=seed)
     check_fits(workload, nodes)
     return workload
+
+
+def _check_seed(seed: int | None, trace: str) -> None:
+    from rota.simulator.traces.synthetic import PREFIX
+
+    if seed is None:
+        return
+    if seed < 0:
+        raise UserError(f"--seed must be a whole number from 0, not {seed}")
+    if trace.partition(":")[0] != PREFIX:
+        raise UserError(
+            f"--seed is for generated traces, and '{trace}' is none",
+            f"leave it out, or generate one with {PREFIX}:jobs=500",
+        )
 
 
 def _run_all(task: Task) -> list[Run]:
@@ -196,6 +212,17 @@ def _say(runs: Sequence[Run], *, as_json: bool) -> None:
         say_json([asdict(row) for row in rows])
     else:
         _say_tables(rows)
+    _warn_of_unfinished(rows)
+
+
+def _warn_of_unfinished(rows: Sequence[Measures]) -> None:
+    """Means over the finished jobs alone look good; whoever reads them should know."""
+    from rota.cli.output.lines import complain
+
+    short = [row for row in rows if row.finished < row.jobs]
+    counts = [f"{row.jobs - row.finished} of {row.jobs} under {row.policy}" for row in short]
+    if counts:
+        complain(f"jobs that never finished: {', '.join(counts)}")
 
 
 def _say_tables(rows: Sequence[Measures]) -> None:

@@ -84,19 +84,32 @@ def parse(text: str) -> Policy:
     make = cast("Callable[..., Policy]", kind)
     try:
         return make(**values)
-    except ValueError as error:
-        raise PolicyError(f"policy '{text}': {error}") from error
+    except (ValueError, PolicyError) as error:
+        raise PolicyError(f"policy '{name}': {error}") from error
 
 
 def parse_many(texts: Iterable[str]) -> list[Policy]:
     """Several policies, each once: `all` is every one of ours, and a text without parameters may
     be a comma list."""
-    parts = [part for text in texts for part in ([text] if "=" in text else text.split(","))]
+    parts = [part for text in texts for part in _parts(text)]
     found: dict[str, Policy] = {}
     for part in map(str.strip, parts):
         for policy in map(parse, POLICIES if part.lower() == "all" else [part]):
             found.setdefault(describe(policy), policy)
     return list(found.values())
+
+
+def _parts(text: str) -> list[str]:
+    if "=" not in text:
+        return text.split(",")
+    name, _, settings = _split(text)
+    first, comma, _ = name.partition(",")
+    followers = (setting.strip().partition(":")[0] for setting in settings.split(","))
+    if (comma and not _is_file(first)) or any(each in POLICIES for each in followers):
+        raise PolicyError(
+            f"'{text}' is a comma list, which takes no parameters", "repeat --policy instead"
+        )
+    return [text]
 
 
 def describe(policy: Policy) -> str:
@@ -135,7 +148,10 @@ def _read(settings: str, kind: type[Policy], *, name: str) -> dict[str, Value]:
         if not separator or key in values:
             wrong = "is given twice" if key in values else "has no value"
             raise PolicyError(f"parameter '{key}' of '{name}' {wrong}", _takes(name, kind))
-        values[key] = known[key].read(text)
+        try:
+            values[key] = known[key].read(text)
+        except PolicyError as error:
+            raise PolicyError(f"policy '{name}': {error}") from error
     return values
 
 

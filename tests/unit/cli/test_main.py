@@ -27,8 +27,16 @@ def test_without_arguments_it_helps(rota: Rota):
     ("arguments", "line"),
     [
         (["simulat"], "rota: no such command 'simulat', did you mean 'simulate'?\n"),
-        (["policy"], "rota: missing command; 'rota --help' lists what there is\n"),
-        (["simulate"], "rota: missing argument 'TRACE'; 'rota --help' lists what there is\n"),
+        (["policy"], "rota: missing command; 'rota policy --help' lists what there is\n"),
+        (
+            ["simulate"],
+            "rota: missing argument 'TRACE'; 'rota simulate --help' lists what there is\n",
+        ),
+        (
+            ["simulate", "voda:run_1"],
+            "rota: missing option '--cluster'; 'rota simulate --help' lists what there is\n",
+        ),
+        (["--nonsense"], "rota: no such option: --nonsense; 'rota --help' lists what there is\n"),
     ],
 )
 def test_a_wrong_command_line_is_told_in_one_line(rota: Rota, arguments: list[str], line: str):

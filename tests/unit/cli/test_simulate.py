@@ -33,7 +33,8 @@ def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--round", "nan"], "--round must be a number of seconds from 0, not nan"),
         (["--min-runtime", "inf"], "--min-runtime must be a number of seconds from 0, not inf"),
         (["--round", "soon"], "invalid value for '--round'"),
-        (["--seed", "-3"], "invalid value for '--seed'"),
+        (["--seed", "-3"], "--seed must be a whole number from 0, not -3"),
+        (["--seed", "3"], "--seed is for generated traces, and 'voda:run_1' is none"),
         (["--policy", "fifi"], "no policy 'fifi'"),
         (["--policy", "tiresias:nob=3"], "policy 'tiresias' has no parameter 'nob'"),
         (["--html", "missing/report.html"], "cannot write missing/report.html"),
@@ -132,3 +133,13 @@ def test_jobs_with_labels_run_on_nodes_with_labels(rota: Rota, tmp_path: Path):
     result = rota(*task, "1x4,1x4:A100@80GiB/96cpu/1TiB/disk=ssd/room=2")
     assert json.loads(result.out)[0]["finished"] == 1
     assert "no node is labelled disk=ssd, room=2" in rota(*task, "1x4/disk=ssd").err
+
+
+def test_jobs_that_never_finish_are_told_beside_the_figures(rota: Rota, tmp_path: Path):
+    trace = tmp_path / "fixed.csv"
+    rows = [f"{name},{start},1,36000,fixed" for name, start in (("a", 0), ("b", 10), ("c", 20))]
+    trace.write_text("\n".join(["name,submit_s,gpus,duration_s,mode", *rows]))
+    result = rota("simulate", str(trace), "--cluster", "1x1", "--policy", "fifo,tiresias")
+    assert result.code == 0
+    assert result.err == "rota: jobs that never finished: 3 of 3 under tiresias\n"
+    assert "Completion time" in result.out

@@ -118,8 +118,14 @@ def test_many() -> None:
                 "knob=8 (a number above 0)"
             ),
         ),
-        ("tiresias:knob=x", "parameter 'knob' must be a number above 0, not 'x'"),
-        ("tiresias:knob=0", "parameter 'knob' must be a number above 0, not '0'"),
+        (
+            "tiresias:knob=x",
+            "policy 'tiresias': parameter 'knob' must be a number above 0, not 'x'",
+        ),
+        (
+            "tiresias:knob=0",
+            "policy 'tiresias': parameter 'knob' must be a number above 0, not '0'",
+        ),
         ("tiresias:knob=inf", "parameter 'knob' must be a number above 0, not 'inf'"),
         ("tiresias:knob=nan", "parameter 'knob' must be a number above 0, not 'nan'"),
         ("tiresias:threshold_gpu_s=-1", "must be a number above 0, not '-1'"),
@@ -129,7 +135,7 @@ def test_many() -> None:
         ("tiresias:knob", "parameter 'knob' of 'tiresias' has no value; tiresias takes"),
         ("tiresias:knob=1,knob=2", "parameter 'knob' of 'tiresias' is given twice"),
         ("tiresias:", "'tiresias:' ends in ':'; tiresias takes"),
-        ("fifo,tiresias:knob=4", "no policy 'fifo,tiresias'"),
+        ("fifo,tiresias:knob=4", "'fifo,tiresias:knob=4' is a comma list"),
         ("", "no policy ''"),
         ("./nowhere.py:Mine", "no Python file './nowhere.py' to take policy 'Mine' from"),
         ("./nowhere.py", "'./nowhere.py' names no class; write ./nowhere.py:MyPolicy"),
@@ -192,3 +198,14 @@ def test_an_installed_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names() == [*POLICIES, "broken", "lab"]
     with pytest.raises(PolicyError, match="cannot load policy 'broken': ModuleNotFoundError"):
         parse("broken")
+
+
+@pytest.mark.parametrize(
+    "text", ["fifo,tiresias:knob=3", "tiresias:knob=3,fifo", "fifo,./mine.py:Mine:knob=3"]
+)
+def test_a_comma_list_takes_no_parameters(text: str):
+    with pytest.raises(PolicyError) as caught:
+        parse_many([text])
+    assert str(caught.value) == (
+        f"'{text}' is a comma list, which takes no parameters; repeat --policy instead"
+    )

@@ -208,7 +208,7 @@ def test_bad_rows(toy: Path, row: str, field: str, message: str):
         ("scalability.csv", "", "scalability.csv: is empty"),
         ("validation-20.csv", VALIDATION, "validation-20.csv: has no epochs"),
         ("validation-20.csv", VALIDATION + "1,1,1,nan,1\n", "row 2, field 'grad_sqr': 'nan' is"),
-        ("validation-20.csv", VALIDATION + "0,1,1,1,1\n", "row 2, field 'progress': 0 is too"),
+        ("validation-20.csv", VALIDATION + "0,1,1,1,1\n", "row 2, field 'progress': '0' is not"),
         ("validation-x.csv", VALIDATION, "'x' in the file's name is not a batch size"),
     ],
 )

@@ -63,7 +63,7 @@ def test_bad_rows(tmp_path: Path, row: str, field: str, message: str):
     [
         ("application,run_time_1gpu_s\nvgg16,1\n", "row 1, field 'speedup_1': this column is mis"),
         ("application,speedup_1\nvgg16,1\n", "row 1, field 'run_time_1gpu_s': this column is"),
-        ("application,run_time_1gpu_s,speedup_1\nvgg16,1,0\n", "row 2, field 'speedup_1': 0 is"),
+        ("application,run_time_1gpu_s,speedup_1\nvgg16,1,0\n", "row 2, field 'speedup_1': '0' is"),
         ("application,run_time_1gpu_s,speedup_1,speedup_3\nx,1,1,3\n", "field 'speedup_2'"),
     ],
 )

@@ -44,6 +44,25 @@ class Row:
 
     def number(self, field: str) -> float:
         """A finite number that is not negative."""
+        value = self._number(field)
+        if not 0 <= value <= MAX_NUMBER:
+            self._raise(field, f"'{self.text(field)}' is not between 0 and {MAX_NUMBER:g}")
+        return value
+
+    def positive(self, field: str) -> float:
+        value = self._number(field)
+        if not 0 < value <= MAX_NUMBER:
+            text = self.text(field)
+            self._raise(field, f"'{text}' is not above 0 and at most {MAX_NUMBER:g}")
+        return value
+
+    def whole(self, field: str, at_least: int = 1) -> int:
+        value = self._number(field)
+        if not (at_least <= value <= MAX_NUMBER and value.is_integer()):
+            self._raise(field, f"'{self.text(field)}' is not a whole number from {at_least} up")
+        return int(value)
+
+    def _number(self, field: str) -> float:
         text = self.text(field)
         try:
             value = float(text)
@@ -51,21 +70,7 @@ class Row:
             value = math.nan
         if math.isnan(value):
             self._raise(field, f"'{text}' is not a number", hint="write a number such as 120")
-        if not 0 <= value <= MAX_NUMBER:
-            self._raise(field, f"'{text}' is not between 0 and {MAX_NUMBER:g}")
         return value
-
-    def positive(self, field: str) -> float:
-        value = self.number(field)
-        if value == 0:
-            self._raise(field, "0 is too small", hint="write a number above 0")
-        return value
-
-    def whole(self, field: str, at_least: int = 1) -> int:
-        value = self.number(field)
-        if not value.is_integer() or value < at_least:
-            self._raise(field, f"'{self.text(field)}' is not a whole number from {at_least} up")
-        return int(value)
 
     def wrong(self, field: str, message: str, *, hint: str = "") -> InputError:
         return InputError(Where(self.file, self.line, field), message, hint)
