@@ -72,6 +72,8 @@ def decide(name: Spec) -> None:
     """
     from rota.policies.registry import parse
 
+    if sys.stdin is None:
+        raise UserError("standard input is closed", "decide reads cases from it")
     for answer in _answers(parse(name), sys.stdin.buffer):
         say(answer)
 
