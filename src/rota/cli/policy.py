@@ -104,7 +104,7 @@ def _answers(policy: Policy, lines: Iterable[bytes]) -> Iterable[str]:
             # The place comes first; what is wrong with which field follows.
             joint = ", " if error.message.startswith("field") else ": "
             raise UserError(f"line {number}{joint}{error.message}", error.hint) from error
-        yield json.dumps(answer)
+        yield json.dumps(answer, allow_nan=False)
 
 
 def _read(line: bytes) -> object:
