@@ -1,52 +1,80 @@
-"""The `rota` command: gathers the nouns, and turns every mistake into one line and an exit code.
+"""The `rota` command: turns every mistake into one line and an exit code.
 
 0    done
 1    it could not be done now, or whoever read the output went away
 2    what was asked cannot be done as asked: a wrong flag, file, row, policy or parameter
 130  interrupted
+
+Whatever takes time to load is imported within `run`, where an interrupt is expected.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-import typer
-from typer.exceptions import TyperException
-
-from rota.cli import policy, simulate
 from rota.cli.output.lines import complain
-from rota.errors import RotaError
 
+if TYPE_CHECKING:
+    import typer
+    from typer.exceptions import TyperException
+
+FAILED = 1
 INTERRUPTED = 130
-
-app = typer.Typer(
-    name="rota",
-    help="Shares a lab's GPUs between the people who train on them.",
-    epilog="Exit codes: 0 done, 1 could not be done, 2 wrong input, 130 interrupted.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(simulate.app)
-app.add_typer(policy.app, name="policy")
-
-
-@app.callback()
-def rota() -> None:
-    """Makes a group of it, however few commands there are."""
 
 
 def main() -> None:
+    try:
+        code = _main()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _main() -> int:
+    if sys.stderr is None:
+        # Or the next file to be opened would take its place, and get the warnings of libraries.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stdout is None:
+        complain("cannot write the output: standard output is closed")
+        return FAILED
     # A terminal without Unicode shows a question mark rather than a traceback.
     cast("TextIOWrapper", sys.stdout).reconfigure(errors="replace")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # What could not be written is still in the buffers, and Python would try it again at its end.
+    for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            code = code or FAILED
+    return code
 
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code of one command."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return FAILED
+    except OSError as error:
+        # What is opened has a name; what has none is the output.
+        what = error.filename or "cannot write the output"
+        complain(f"{what}: {error.strerror or error}")
+        return FAILED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from typer.exceptions import TyperException
+
+    from rota.cli.app import app
+    from rota.errors import RotaError
+
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="rota", standalone_mode=False)
     except RotaError as error:
@@ -55,8 +83,6 @@ def run(arguments: Sequence[str]) -> int:
     except TyperException as error:
         complain(_usage(error))
         return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
     return code if isinstance(code, int) else 0
 
 
@@ -69,3 +95,7 @@ def _usage(error: TyperException) -> str:
     command = context.command_path if context else "rota"
     hint = "" if sentence.endswith("?") else f"; '{command} --help' lists what there is"
     return f"{sentence[:1].lower()}{sentence[1:]}{hint}"
+
+
+if __name__ == "__main__":
+    main()

@@ -73,6 +73,8 @@ def decide(name: Spec) -> None:
     """
     from rota.policies.registry import parse
 
+    if sys.stdin is None:
+        raise UserError("standard input is closed", "decide reads cases from it")
     for answer in _answers(parse(name), sys.stdin.buffer):
         say(answer)
 
@@ -103,7 +105,7 @@ def _answers(policy: Policy, lines: Iterable[bytes]) -> Iterable[str]:
             # The place comes first; what is wrong with which field follows.
             joint = ", " if error.message.startswith("field") else ": "
             raise UserError(f"line {number}{joint}{error.message}", error.hint) from error
-        yield json.dumps(answer)
+        yield json.dumps(answer, allow_nan=False)
 
 
 def _read(line: bytes) -> object:

@@ -49,6 +49,8 @@ def decide_case(policy: Policy, case: object) -> dict[str, int]:
         targets = ask(policy, in_order, budget=Budget(gpus), now=NOW_S)
     except BadTargetsError as error:
         raise PolicyError(f"the policy made no sense: {error}") from error
+    except SystemExit as error:
+        raise PolicyError("the policy made no sense: it called sys.exit") from error
     return {job.id: targets.get(job.id, 0) for job in jobs}
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from rota.errors import PolicyError
 
@@ -35,12 +36,14 @@ def at_least(bound: float) -> Mapping[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter as a user sees it; `default` is None where it has to be given."""
+    """One parameter as a user sees it; `default` is None where it has to be given, or where
+    nothing is a value of its own (`int | None`)."""
 
     name: str
     type: type
     default: Value | None
     bounds: Mapping[str, float]
+    may_be_none: bool = False
 
     @property
     def allowed(self) -> str:
@@ -64,6 +67,8 @@ class Parameter:
         raise self.refusal(text)
 
     def admits(self, value: object) -> bool:
+        if value is None and self.may_be_none:
+            return True
         if self.type not in (int, float):
             return True
         numbers = int if self.type is int else int | float
@@ -85,12 +90,19 @@ def parameters(policy: type) -> tuple[Parameter, ...]:
     """The parameters of a policy's class, in the order of its fields."""
     if not is_dataclass(policy):
         return ()
-    hints = get_type_hints(policy)
-    return tuple(
-        Parameter(each.name, hints[each.name], _default(each), _bounds(each))
-        for each in fields(policy)
-        if each.init
-    )
+    try:
+        hints = get_type_hints(policy)
+        return tuple(_parameter(each, hints[each.name]) for each in fields(policy) if each.init)
+    except PolicyError:
+        raise
+    except (Exception, SystemExit) as error:  # annotations and defaults may be anybody's code
+        wrong = f"cannot read the parameters of policy '{policy.__name__}': {reason(error)}"
+        raise PolicyError(wrong) from error
+
+
+def reason(error: BaseException) -> str:
+    """Why foreign code failed, in one line."""
+    return " ".join([f"{type(error).__name__}:", *str(error).split()]).removesuffix(":")
 
 
 def check(policy: object) -> None:
@@ -108,6 +120,17 @@ def show(value: Value) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def _parameter(each: Field[Any], hint: object) -> Parameter:
+    # `int | None` takes what `int` takes.
+    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    if get_origin(hint) not in (None, Union, UnionType) or len(kinds) != 1 or kinds[0] not in KINDS:
+        known = ", ".join(kind.__name__ for kind in KINDS)
+        written = hint.__name__ if isinstance(hint, type) else hint
+        raise PolicyError(f"parameter '{each.name}' is {written}", f"a parameter is {known}")
+    may_be_none = NoneType in get_args(hint)
+    return Parameter(each.name, kinds[0], _default(each), _bounds(each), may_be_none)
 
 
 def _bounds(each: Field[Any]) -> Mapping[str, float]:

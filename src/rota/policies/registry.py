@@ -24,7 +24,7 @@ from rota.policies.elastic_srjf import ElasticSrjf
 from rota.policies.elastic_tiresias import ElasticTiresias
 from rota.policies.ffdl import Ffdl
 from rota.policies.fifo import Fifo
-from rota.policies.parameters import Value, parameters, show
+from rota.policies.parameters import Value, parameters, reason, show
 from rota.policies.srjf import Srjf
 from rota.policies.tiresias import Tiresias
 
@@ -79,13 +79,15 @@ def parse(text: str) -> Policy:
         raise PolicyError(f"'{text}' ends in ':'", _takes(name, kind))
     values = _read(settings, kind, name=name)
     for each in parameters(kind):
-        if each.default is None and each.name not in values:
+        if each.default is None and not each.may_be_none and each.name not in values:
             raise PolicyError(f"policy '{name}' needs '{each.name}'", _takes(name, kind))
     make = cast("Callable[..., Policy]", kind)
     try:
         return make(**values)
     except (ValueError, PolicyError) as error:
         raise PolicyError(f"policy '{name}': {error}") from error
+    except (Exception, SystemExit) as error:  # a policy may be anybody's code
+        raise PolicyError(f"cannot make policy '{text}': {reason(error)}") from error
 
 
 def parse_many(texts: Iterable[str]) -> list[Policy]:
@@ -185,9 +187,8 @@ def _from_file(text: str) -> type[Policy]:
 def _loaded(load: Callable[[], object], source: str) -> object:
     try:
         return load()
-    except Exception as error:  # foreign code may fail in any way
-        reason = " ".join([f"{type(error).__name__}:", *str(error).split()])
-        raise PolicyError(f"cannot load policy '{source}': {reason}") from error
+    except (Exception, SystemExit) as error:  # foreign code may fail in any way
+        raise PolicyError(f"cannot load policy '{source}': {reason(error)}") from error
 
 
 def _as_policy(found: object, source: str) -> type[Policy]:

@@ -73,6 +73,60 @@ def test_a_reader_who_goes_away_is_no_crash():
     assert done.returncode == 1
 
 
+SIMULATE = "simulate synthetic:jobs=3,seed=1 --cluster 1x4 --policy fifo"
+
+
+def in_shell(arguments: str, redirections: str) -> tuple[int, str, str]:
+    command = f'"$0" -c "from rota.cli.main import main; main()" {arguments} {redirections}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["--help", "policy list", SIMULATE])
+def test_a_full_disk_is_told_in_one_line(arguments: str):
+    line = "rota: cannot write the output: No space left on device\n"
+    assert in_shell(arguments, ">/dev/full") == (1, "", line)
+
+
+@pytest.mark.parametrize("arguments", ["--help", "policy list"])
+def test_a_closed_output_is_told_in_one_line(arguments: str):
+    line = "rota: cannot write the output: standard output is closed\n"
+    assert in_shell(arguments, ">&-") == (1, "", line)
+
+
+def test_a_closed_input_is_told_in_one_line():
+    line = "rota: standard input is closed; decide reads cases from it\n"
+    assert in_shell("policy decide fifo", "<&-") == (2, "", line)
+
+
+@pytest.mark.parametrize("nowhere", ["2>&-", "2>/dev/full"])
+def test_without_stderr_the_result_and_the_exit_code_are_kept(nowhere: str):
+    code, out, _ = in_shell(SIMULATE, nowhere)
+    assert (code, "fifo" in out) == (0, True)
+    assert in_shell("simulat", nowhere) == (2, "", "")
+
+
+def test_all_streams_may_be_closed():
+    assert in_shell("policy list", "<&- >&- 2>&-") == (1, "", "")
+
+
+@pytest.mark.parametrize("module", ["typer", "rota.policies.registry"])
+def test_an_interrupt_during_an_import_is_130(module: str):
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv = ['rota', 'policy', 'list']\n"
+        "from rota.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_help_loads_no_solver():
     code = (
         "import sys; from rota.cli.main import run; run(['--help']); "

@@ -209,3 +209,48 @@ def test_a_comma_list_takes_no_parameters(text: str):
     assert str(caught.value) == (
         f"'{text}' is a comma list, which takes no parameters; repeat --policy instead"
     )
+
+
+HEAD = "from dataclasses import dataclass\n"
+SIZE = "\n    def size(self, jobs, budget, *, now): return {}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys; sys.exit(3)", "cannot load policy '{path}': SystemExit: 3"),
+        (
+            "class A:\n    def __init__(self, x): ..." + SIZE,
+            (
+                "cannot make policy '{path}:A': TypeError: A.__init__() missing 1 required"
+                " positional argument: 'x'"
+            ),
+        ),
+        (
+            "class A:\n    def __init__(self): raise OSError('no\\nluck')" + SIZE,
+            "cannot make policy '{path}:A': OSError: no luck",
+        ),
+        (
+            HEAD + "@dataclass\nclass A:\n    x: 'Missing' = 1" + SIZE,
+            "cannot read the parameters of policy 'A': NameError: name 'Missing' is not defined",
+        ),
+        (
+            HEAD + "@dataclass\nclass A:\n    x: list[int] = ()" + SIZE,
+            "parameter 'x' is list[int]; a parameter is int, float, bool, str",
+        ),
+    ],
+)
+def test_foreign_code_fails_in_one_line(tmp_path: Path, code: str, message: str) -> None:
+    path = tmp_path / "foreign.py"
+    path.write_text(code)
+    with pytest.raises(PolicyError) as caught:
+        parse(f"{path}:A")
+    assert " ".join(str(caught.value).split()) == message.format(path=path)
+
+
+def test_a_parameter_may_be_none(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.py"
+    path.write_text(HEAD + "@dataclass\nclass A:\n    c: int | None = None" + SIZE)
+    assert describe(parse(f"{path}:A")) == f"{path}:A"
+    assert describe(parse(f"{path}:A:c=4")) == f"{path}:A:c=4"
+    assert [str(each) for each in parameters(find(f"{path}:A"))] == ["c (a whole number)"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 
 def say(text: str) -> None:
@@ -12,5 +13,10 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """What went wrong, as one line whatever is in it."""
-    sys.stderr.write(f"rota: {' '.join(text.split())}\n")
+    """What went wrong, as one line whatever is in it. Where nobody can be told, the exit code
+    still tells it."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError):
+        sys.stderr.write(f"rota: {' '.join(text.split())}\n")
+        sys.stderr.flush()

@@ -18,7 +18,7 @@ Report = Callable[[int, float], None]
 @contextmanager
 def progress(labels: Sequence[str]) -> Generator[Report]:
     """One line for each label, as long as the block runs; then they go away."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield _ignore
         return
     name = TextColumn("{task.description}", markup=False)
