@@ -16,7 +16,7 @@ from typing import cast
 import typer
 from typer.exceptions import TyperException
 
-from rota.cli import policy, simulate
+from rota.cli import policy, simulate, store
 from rota.cli.output.lines import complain
 from rota.errors import RotaError
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(simulate.app)
 app.add_typer(policy.app, name="policy")
+app.add_typer(store.app, name="store")
 
 
 @app.callback()

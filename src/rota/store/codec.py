@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
@@ -26,6 +26,8 @@ TAG = "kind"
 USUAL = {(SpeedModel, "speedups"): PRIOR.speedups}
 """Values that count as defaults here: the prior alone would make each job ten times as long."""
 
+_to_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
 T = TypeVar("T")
 
 
@@ -35,9 +37,7 @@ class CodecError(ValueError):
 
 def encode(value: object) -> str:
     """One dataclass as text."""
-    packed: dict[str, object] = {"v": VERSION}
-    packed.update(_coder(type(value)).pack(value))
-    return json.dumps(packed, separators=(",", ":"), allow_nan=False)
+    return _to_text({"v": VERSION, **_coder(type(value)).pack(value)})
 
 
 def decode(kind: type[T], text: str) -> T:
@@ -92,6 +92,8 @@ def _checker(kind: type) -> Callable[[Any], Any]:
 
 
 def _pack_float(value: Any) -> float | str:
+    if type(value) is float and -math.inf < value < math.inf:
+        return value
     if isinstance(value, bool) or not isinstance(value, float | int) or math.isnan(value):
         raise CodecError(f"{value!r} is not a number")
     return str(float(value)) if math.isinf(value) else float(value)
@@ -182,6 +184,8 @@ def _object(kind: Any) -> Coder:
     names = [each.name for each in fields(kind)]
     coders = {name: _coder(hints[name]) for name in names}
     defaults = _defaults(kind)
+    required = frozenset(names) - defaults.keys()
+    usual = {name: value for (owner, name), value in USUAL.items() if owner is kind}
     get_all = _getter(names)
     plan = [(name, defaults.get(name, MISSING), coders[name].pack) for name in names]
 
@@ -196,9 +200,12 @@ def _object(kind: Any) -> Coder:
 
     def unpack(packed: Any) -> object:
         given = _mapping(packed)
-        _check_names(kind.__name__, given, known=names, required=set(names) - set(defaults))
+        if unknown := given.keys() - coders.keys():
+            raise CodecError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+        if missing := required - given.keys():
+            raise CodecError(f"{kind.__name__} needs {', '.join(sorted(missing))}")
         read = {name: coders[name].unpack(value) for name, value in given.items()}
-        return kind(**{**defaults, **read})
+        return kind(**{**usual, **read})
 
     return Coder(pack, unpack)
 
@@ -220,15 +227,6 @@ def _defaults(kind: Any) -> dict[str, object]:
         elif each.default_factory is not MISSING:
             found[each.name] = each.default_factory()
     return found
-
-
-def _check_names(
-    kind: str, given: Mapping[str, object], *, known: Iterable[str], required: set[str]
-) -> None:
-    if unknown := given.keys() - set(known):
-        raise CodecError(f"{kind} has no {', '.join(sorted(unknown))}")
-    if missing := required - given.keys():
-        raise CodecError(f"{kind} needs {', '.join(sorted(missing))}")
 
 
 def _mapping(packed: Any) -> Mapping[str, object]:

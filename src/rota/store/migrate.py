@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rota.errors import StoreError, Trouble
@@ -14,9 +15,13 @@ from rota.store.connect import (
     connect,
     log_of,
     make_durable,
+    require_ours,
     sync_folder,
 )
+from rota.store.faults import faults
 from rota.store.queries import Migration, migrations
+
+BUSY_S = 1.0
 
 
 def newest() -> int:
@@ -53,6 +58,16 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Migration]) -> None:
             raise
 
 
+def migrate_file(path: Path, *, dry: bool = False) -> tuple[int, list[Migration]]:
+    """The version that a file had, and the steps that it took, or would take."""
+    with faults(path), closing(connect(path, READ_WRITE, busy_s=BUSY_S)) as connection:
+        require_ours(connection, path)
+        start, steps = version_of(connection), pending(connection, path)
+        if not dry:
+            migrate(connection, steps)
+    return start, steps
+
+
 def create(path: Path) -> None:
     """A new database. It gets its name when it is complete, so that a crash leaves none or all;
     it may hold people's environments, so nobody else may read it."""
@@ -66,12 +81,9 @@ def create(path: Path) -> None:
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = connect(draft, READ_WRITE, busy_s=0)
-    try:
+    with closing(connect(draft, READ_WRITE, busy_s=0)) as connection:
         make_durable(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         migrate(connection, migrations())
-    finally:
-        connection.close()
     draft.rename(path)
     sync_folder(path.parent)
