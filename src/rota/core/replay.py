@@ -61,14 +61,14 @@ class Replay:
             arrival = self._arrive(arrival, rest)
             for event in self._engine.due(self.now):
                 self._carry_out(self.kernel.apply(event, self.now))
-            if self.kernel.next_timer_s(self.now) <= self.now:
+            if self.kernel.next_timer_s() <= self.now:
                 self._carry_out(self.kernel.apply(TimerFired(), self.now))
             if self.kernel.wants_round and self.now >= self._next_round_s:
                 self._round()
 
     def _next_moment(self, arrival: Arrival | None) -> float:
         round_s = self._next_round_s if self.kernel.wants_round else math.inf
-        timer_s = self.kernel.next_timer_s(self.now)
+        timer_s = self.kernel.next_timer_s()
         arrival_s = arrival[0] if arrival else math.inf
         return min(arrival_s, self._engine.next_s(), max(timer_s, self.now), round_s)
 

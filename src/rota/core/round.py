@@ -61,7 +61,7 @@ def _size_and_place(
 ) -> tuple[list[Wish], Placed, dict[JobId, Reason]]:
     """Size and place. What finds no place goes back to be sized at what fits, three times; then
     whoever is next in line gets what is left."""
-    limits: dict[JobId, int] = {}
+    limits = dict(division.limits)
     waits: dict[JobId, Reason] = {}
     n_tries = 0
     while True:

@@ -75,6 +75,8 @@ TABLE: Table = {
         Trigger.HOLD: IGNORE,
         Trigger.RELEASE: State.QUEUED,
         Trigger.CANCEL: State.CANCELLED,
+        # A dependency that failed ends a job that waits for it, held or not.
+        Trigger.GAVE_UP: State.FAILED,
     },
     State.QUEUED: {
         **_NO_WORKERS,
@@ -82,7 +84,6 @@ TABLE: Table = {
         Trigger.RELEASE: IGNORE,
         Trigger.CANCEL: State.CANCELLED,
         Trigger.START: State.STARTING,
-        # A dependency that failed ends a job that never ran.
         Trigger.GAVE_UP: State.FAILED,
     },
     State.STARTING: {
@@ -114,7 +115,8 @@ TABLE: Table = {
     },
     State.STOPPING: {
         Trigger.HOLD: State.STOPPING,
-        Trigger.RELEASE: IGNORE,
+        # Takes back a hold; the job goes on to the queue when it has stopped.
+        Trigger.RELEASE: State.STOPPING,
         Trigger.CANCEL: State.STOPPING,
         Trigger.STARTED: IGNORE,
         Trigger.PROGRESS: State.STOPPING,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from rota.core.effects import Effects
-from rota.core.model import Job, JobId, Node, NodeId
+from rota.core.model import Job, JobId, Node
 from rota.store.records import (
     ALL,
     Attempt,
@@ -34,11 +34,10 @@ STORY_SIZE = 1000
 class Batch:
     """What is written together or not at all. `actor` is who caused it, if it was a person."""
 
-    effects: Effects = field(default_factory=Effects)
+    effects: Effects = field(default_factory=lambda: Effects(now=0.0))
     submissions: tuple[Submission, ...] = ()
     exits: tuple[Exit, ...] = ()
     rows: tuple[Row, ...] = ()
-    lost_nodes: tuple[NodeId, ...] = ()
     actor: str = ""
 
 

@@ -23,7 +23,7 @@ REFUSALS = (
 _PRIMARY = 0xFF
 """SQLite's extended codes have their primary code in the lowest byte."""
 
-_DAMAGED = "run 'rota store check', then stop rota and restore a backup"
+_DAMAGED = "stop rota and restore a backup; 'rota store check' lists the damage"
 _WORDS: dict[int, tuple[Trouble, str, str]] = {
     sqlite3.SQLITE_FULL: (
         Trouble.FULL,

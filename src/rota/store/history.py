@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from rota.core.effects import Effects, Transition
-from rota.core.model import Job, JobId, Running, Starting
+from rota.core.model import Job, JobId
 from rota.core.states import State
 from rota.store.records import Attempt, Worker
 
+WorkerKey = tuple[JobId, int, int]
 ALIVE = (State.STARTING, State.RUNNING, State.STOPPING)
 
 
@@ -20,9 +21,7 @@ class History:
         default_factory=dict[tuple[JobId, int], Attempt]
     )
     ended: list[Transition] = field(default_factory=list[Transition])
-    workers: dict[tuple[JobId, int, int, int], Worker] = field(
-        default_factory=dict[tuple[JobId, int, int, int], Worker]
-    )
+    workers: dict[WorkerKey, Worker] = field(default_factory=dict[WorkerKey, Worker])
 
 
 def history(effects: Effects) -> History:
@@ -37,8 +36,7 @@ def history(effects: Effects) -> History:
         elif was_alive and not is_alive:
             found.ended.append(transition)
         if is_alive and transition.job_id in effects.jobs:
-            for worker in _members(effects.jobs[transition.job_id]):
-                found.workers[worker_key(worker)] = worker
+            found.workers.update(_members(effects.jobs[transition.job_id]))
     return found
 
 
@@ -48,21 +46,9 @@ def ended(attempt: Attempt, transition: Transition) -> Attempt:
     )
 
 
-def worker_key(worker: Worker) -> tuple[JobId, int, int, int]:
-    return worker.job_id, worker.attempt, worker.generation, worker.number
-
-
-def _members(job: Job) -> list[Worker]:
-    """The members of the job's newest generation. A job that is stopping has no new ones, and
-    numbers old and new ones together."""
-    match job.phase:
-        case Starting(allocation=allocation) | Running(allocation=allocation, joining=()):
-            members = allocation
-        case Running(joining=joining):
-            members = joining
-        case _:
-            members = ()
-    return [
-        Worker(job.id, job.attempt, job.generation, number, slot)
-        for number, slot in enumerate(members)
-    ]
+def _members(job: Job) -> dict[WorkerKey, Worker]:
+    """The workers that a job has now; whoever writes them leaves alone those it knows."""
+    return {
+        (job.id, job.attempt, number): Worker(job.id, job.attempt, number, job.generation, slot)
+        for number, slot in zip(job.numbers, job.members, strict=True)
+    }

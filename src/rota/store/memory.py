@@ -9,7 +9,7 @@ from typing import cast
 from rota.core.effects import Effects
 from rota.core.model import Job, JobId, Node
 from rota.store.base import PAGE_SIZE, STORY_SIZE, Batch, R
-from rota.store.history import ended, history, worker_key
+from rota.store.history import WorkerKey, ended, history
 from rota.store.records import (
     ALL,
     Attempt,
@@ -34,8 +34,8 @@ class MemoryStore:
         self._submissions: dict[JobId, Submission] = {}
         self._story: list[Entry] = []
         self._attempts: dict[tuple[JobId, int], Attempt] = {}
-        self._workers: dict[tuple[JobId, int, int, int], Worker] = {}
-        self._rows: dict[tuple[type, tuple[str, ...]], Row] = {}
+        self._workers: dict[WorkerKey, Worker] = {}
+        self._rows: dict[tuple[type, tuple[str, ...]], Row | Node] = {}
 
     def write(self, batch: Batch) -> Future[None]:
         self._jobs.update(batch.effects.jobs)
@@ -48,8 +48,11 @@ class MemoryStore:
             self._story.append(Entry(len(self._story) + 1, transition, batch.actor))
         for row in batch.rows:
             self._rows[type(row), key_of(row)] = row
-        for node_id in batch.lost_nodes:
-            self._rows.pop((Node, (node_id,)), None)
+        for node_id, node in batch.effects.nodes.items():
+            if node is None:
+                self._rows.pop((Node, (node_id,)), None)
+            else:
+                self._rows[Node, (node_id,)] = node
         done = Future[None]()
         done.set_result(None)
         return done
@@ -111,20 +114,13 @@ class MemoryStore:
             key = (transition.job_id, transition.attempt)
             self._attempts[key] = ended(self._attempts[key], transition)
         self._attempts.update(found.begun)
-        for worker in found.workers.values():
-            self._workers.setdefault(worker_key(worker), worker)
+        self._workers = found.workers | self._workers
 
     def _write_exit(self, told: Exit) -> None:
-        keys = [
-            key
-            for key in self._workers
-            if (key[0], key[1], key[3]) == (told.job_id, told.attempt, told.worker)
-        ]
-        if keys:
-            newest = max(keys)
-            self._workers[newest] = replace(
-                self._workers[newest], exit_code=told.code, exited_s=told.at_s
-            )
+        key = (told.job_id, told.attempt, told.worker)
+        worker = self._workers.get(key)
+        if worker is not None:
+            self._workers[key] = replace(worker, exit_code=told.code, exited_s=told.at_s)
 
 
 def _matches(job: Job, wanted: JobFilter) -> bool:

@@ -29,12 +29,12 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A member of one generation: the slot it was given, and how it ended, once it has."""
+    """A worker of an attempt: when it joined, where, and how it ended, once it has."""
 
     job_id: JobId
     attempt: int
-    generation: int
     number: int
+    generation: int
     slot: Slot
     exit_code: int | None = None
     exited_s: float | None = None
@@ -132,16 +132,14 @@ class Profile:
     updated_s: float
 
 
-Row = Node | Project | User | Token | Usage | Profile
+Row = Project | User | Token | Usage | Profile
 """What is put whole, by its own key, and read back as a list."""
 
 
 def key_of(row: Row) -> tuple[str, ...]:
     """What a row of its kind is known by."""
     match row:
-        case Node(id=key) | Token(id=key):
-            return (key,)
-        case Project(name=key) | User(name=key) | Profile(category=key):
+        case Token(id=key) | Project(name=key) | User(name=key) | Profile(category=key):
             return (key,)
         case Usage():
             return (row.project, row.user)

@@ -43,6 +43,10 @@ def read_job(job_id: str, body: str) -> Job:
         raise CodecError(f"job {job_id}: {error}") from error
 
 
+def node_row(node: Node) -> tuple[Value, ...]:
+    return node.id, encode(node)
+
+
 def submission_row(each: Submission) -> tuple[Value, ...]:
     return each.job_id, each.user, each.uid, each.program, each.key
 
@@ -65,23 +69,17 @@ def end_row(end: Transition) -> tuple[Value, ...]:
 def worker_row(each: Worker) -> tuple[Value, ...]:
     slot = each.slot
     place = (slot.node, json.dumps(slot.gpus), slot.share_bytes, slot.fraction)
-    return each.job_id, each.attempt, each.generation, each.number, *place
+    return each.job_id, each.attempt, each.number, each.generation, *place
 
 
 def read_worker(row: Row) -> Worker:
-    job_id, attempt, generation, number, node, gpus, share_bytes, fraction, code, at_s = row
+    job_id, attempt, number, generation, node, gpus, share_bytes, fraction, code, at_s = row
     slot = Slot(node, tuple(json.loads(gpus)), share_bytes, fraction)
-    return Worker(job_id, attempt, generation, number, slot, code, at_s)
+    return Worker(job_id, attempt, number, generation, slot, code, at_s)
 
 
-def exit_row(each: Exit) -> dict[str, Value]:
-    return {
-        "job_id": each.job_id,
-        "attempt": each.attempt,
-        "worker": each.worker,
-        "code": each.code,
-        "at_s": each.at_s,
-    }
+def exit_row(each: Exit) -> tuple[Value, ...]:
+    return each.code, each.at_s, each.job_id, each.attempt, each.worker
 
 
 def event_row(each: Transition, actor: str) -> tuple[Value, ...]:
@@ -121,7 +119,7 @@ TABLES: Mapping[type, Table] = {
     Node: Table(
         put="put_node",
         all="nodes",
-        pack=lambda node: (node.id, encode(node)),
+        pack=node_row,
         unpack=lambda row: decode(Node, row[1]),
     ),
     Project: Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,8 @@ LINGER_S = 0.001
 together come back together; without this, every second commit would carry only the fastest."""
 
 Value = str | int | float | None
-Parameters = Sequence[Value] | Mapping[str, Value]
-Statement = tuple[str, Sequence[Parameters]]
+Values = Sequence[Value]
+Statement = tuple[str, Sequence[Values]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ def job(name: str, sizes: str = "1..1", *, place: int = 0, **changes: Any) -> Jo
 
 
 def running(n_gpus: int) -> Running:
-    return Running(since_s=0.0, allocation=tuple(Slot(NodeId("n"), (i,)) for i in range(n_gpus)))
+    slots = tuple(Slot(NodeId("n"), (i,)) for i in range(n_gpus))
+    return Running(since_s=0.0, allocation=slots, numbers=tuple(range(n_gpus)))
 
 
 def sized(policy: Policy, jobs: list[Job], budget: Budget | int) -> dict[str, int]:

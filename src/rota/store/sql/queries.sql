@@ -27,18 +27,14 @@ UPDATE attempts SET ended_s = ?, outcome = ?, reason = ?
 WHERE job_id = ? AND number = ?;
 
 -- name: put_worker
--- A member keeps its slot for as long as its generation lasts.
-INSERT INTO workers (job_id, attempt, generation, number, node, gpus, share_bytes, fraction)
+-- A worker keeps its number and its slot for as long as it lives.
+INSERT INTO workers (job_id, attempt, number, generation, node, gpus, share_bytes, fraction)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (job_id, attempt, generation, number) DO NOTHING;
+ON CONFLICT (job_id, attempt, number) DO NOTHING;
 
 -- name: put_exit
--- Facts about workers carry the attempt, not the generation: the newest of that number is meant.
-UPDATE workers SET exit_code = :code, exited_s = :at_s
-WHERE job_id = :job_id AND attempt = :attempt AND number = :worker AND generation = (
-    SELECT max(generation) FROM workers
-    WHERE job_id = :job_id AND attempt = :attempt AND number = :worker
-);
+UPDATE workers SET exit_code = ?, exited_s = ?
+WHERE job_id = ? AND attempt = ? AND number = ?;
 
 -- name: put_event
 INSERT INTO events (at_s, job_id, attempt, before, after, cause, reason, actor)
@@ -83,10 +79,10 @@ WHERE job_id = ?
 ORDER BY number;
 
 -- name: workers
-SELECT job_id, attempt, generation, number, node, gpus, share_bytes, fraction, exit_code, exited_s
+SELECT job_id, attempt, number, generation, node, gpus, share_bytes, fraction, exit_code, exited_s
 FROM workers
 WHERE job_id = ?
-ORDER BY attempt, generation, number;
+ORDER BY attempt, number;
 
 -- name: story
 SELECT number, at_s, job_id, attempt, before, after, cause, reason, actor FROM events

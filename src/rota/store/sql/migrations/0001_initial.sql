@@ -42,19 +42,20 @@ CREATE TABLE attempts (
 -- A job never runs twice at once.
 CREATE UNIQUE INDEX attempts_alive ON attempts (job_id) WHERE ended_s IS NULL;
 
--- The members of every generation of every attempt. `gpus` is a JSON list of indices.
+-- Every worker of every attempt, with the generation in which it joined and the slot it got.
+-- `gpus` is a JSON list of indices.
 CREATE TABLE workers (
     job_id TEXT NOT NULL,
     attempt INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
     number INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
     node TEXT NOT NULL,
     gpus TEXT NOT NULL,
     share_bytes INTEGER NOT NULL,
     fraction REAL NOT NULL,
     exit_code INTEGER,
     exited_s REAL,
-    PRIMARY KEY (job_id, attempt, generation, number),
+    PRIMARY KEY (job_id, attempt, number),
     FOREIGN KEY (job_id, attempt) REFERENCES attempts (job_id, number)
 ) STRICT, WITHOUT ROWID;
 
