@@ -102,7 +102,7 @@ def _pack_float(value: Any) -> float | str:
 def _unpack_float(value: Any) -> float:
     if value in ("inf", "-inf"):
         return float(value)
-    if type(value) is not float:
+    if type(value) is not float or not math.isfinite(value):
         raise CodecError(f"{value!r} is not a number")
     return value
 
