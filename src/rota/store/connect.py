@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.errors import StoreError, Trouble
-from rota.store.faults import damaged, missing
+from rota.store.faults import damaged, missing, read_only
 
 APPLICATION_ID = 0x726F7461
 """'rota' in ASCII: tells our files from anybody else's."""
@@ -36,6 +36,13 @@ def connect(path: Path, mode: str, *, busy_s: float) -> sqlite3.Connection:
     # On until it is told otherwise, and off again for every new connection.
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
+
+
+def require_writable(path: Path) -> None:
+    """SQLite would say of a read-only disk only that it cannot open something."""
+    for place in (path.parent, path):
+        if not os.access(place, os.W_OK):
+            raise read_only(path)
 
 
 def make_durable(connection: sqlite3.Connection) -> None:

@@ -24,6 +24,11 @@ _PRIMARY = 0xFF
 """SQLite's extended codes have their primary code in the lowest byte."""
 
 _DAMAGED = "stop rota and restore a backup; 'rota store check' lists the damage"
+_READ_ONLY = (
+    Trouble.READ_ONLY,
+    "it, or its folder, cannot be written",
+    "check owner and mode, and how the disk is mounted",
+)
 _WORDS: dict[int, tuple[Trouble, str, str]] = {
     sqlite3.SQLITE_FULL: (
         Trouble.FULL,
@@ -35,17 +40,13 @@ _WORDS: dict[int, tuple[Trouble, str, str]] = {
         "another program holds a lock on it",
         "end that program; 'fuser' names it",
     ),
-    sqlite3.SQLITE_READONLY: (
-        Trouble.READ_ONLY,
-        "it cannot be written",
-        "check its owner, its mode, and how its disk is mounted",
-    ),
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
     sqlite3.SQLITE_CANTOPEN: (
         Trouble.MISSING,
         "it cannot be opened",
         "check that it and its folder exist, and their owner and mode",
     ),
-    sqlite3.SQLITE_PERM: (Trouble.READ_ONLY, "no access", "check its owner and its mode"),
     sqlite3.SQLITE_CORRUPT: (Trouble.DAMAGED, "it is damaged", _DAMAGED),
     sqlite3.SQLITE_NOTADB: (Trouble.DAMAGED, "it is not a database, or no longer one", _DAMAGED),
     sqlite3.SQLITE_IOERR: (
@@ -92,6 +93,11 @@ def _translated(error: sqlite3.Error, path: Path) -> StoreError:
         code & _PRIMARY, (Trouble.IO, f"{error}", "run 'rota store check'")
     )
     return StoreError(trouble, f"{path}: {words} ({name})", hint)
+
+
+def read_only(path: Path) -> StoreError:
+    trouble, words, hint = _READ_ONLY
+    return StoreError(trouble, f"{path}: {words}", hint)
 
 
 def damaged(path: Path, what: str) -> StoreError:

@@ -16,6 +16,7 @@ from rota.store.connect import (
     log_of,
     make_durable,
     require_ours,
+    require_writable,
     sync_folder,
 )
 from rota.store.faults import faults
@@ -60,6 +61,8 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Migration]) -> None:
 
 def migrate_file(path: Path, *, dry: bool = False) -> tuple[int, list[Migration]]:
     """The version that a file had, and the steps that it took, or would take."""
+    with faults(path):
+        require_writable(path)
     with faults(path), closing(connect(path, READ_WRITE, busy_s=BUSY_S)) as connection:
         require_ours(connection, path)
         start, steps = version_of(connection), pending(connection, path)

@@ -21,6 +21,7 @@ from rota.store.connect import (
     make_durable,
     require_ours,
     require_whole,
+    require_writable,
 )
 from rota.store.faults import faults
 from rota.store.migrate import create, migrate, newest, pending, version_of
@@ -44,6 +45,7 @@ class SqliteStore:
         with faults(path):
             if not path.exists():
                 create(path)
+            require_writable(path)
             connection = connect(path, READ_WRITE, busy_s=busy_s)
             try:
                 _prepare(connection, path)
@@ -147,8 +149,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         require_whole(connection, path)
     make_durable(connection)
     migrate(connection, pending(connection, path))
-    # Takes the write lock once, so that a file that cannot be written is told now.
+    # A change that is taken back: a file that cannot be written, or is locked, is told now.
     connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA user_version = {newest()}")
     connection.execute("ROLLBACK")
 
 
