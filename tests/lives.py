@@ -69,11 +69,11 @@ def submission(job_id: JobId, user: str, key: str | None = None) -> Submission:
 class Life:
     """A kernel, and the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, first_job: int = 1) -> None:
         self.kernel = Kernel(Rules(restart_cost_s=0.0, backoff_s=1.0))
         self.now = 1_000.0
         self._policy = parse("elastic-fifo")
-        self._n_jobs = 0
+        self._n_jobs = first_job - 1
         self._deeds: Sequence[Callable[[int, int], Batch]] = (
             self.submit,
             self._round,
