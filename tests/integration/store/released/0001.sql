@@ -1,4 +1,4 @@
-PRAGMA application_id = 1919907937;
+PRAGMA application_id = 1919906913;
 PRAGMA user_version = 1;
 BEGIN TRANSACTION;
 CREATE TABLE attempts (
