@@ -32,7 +32,9 @@ class StopWorkers:
 @dataclass(frozen=True, slots=True)
 class ChangeMembership:
     """Go on with worker `workers[i]` in slot i, without a stop: the next generation. Whoever is
-    new is started, and whoever is not listed leaves."""
+    new is started, and whoever is not listed leaves. An engine in which the attempt is over says
+    again how its workers ended, and of the new ones, which it never starts, that they exited
+    with 0, so that they change nothing about the end."""
 
     job_id: JobId
     attempt: int
@@ -44,8 +46,8 @@ class ChangeMembership:
 @dataclass(frozen=True, slots=True)
 class ReportWorkers:
     """Say once more what became of these workers: which have started, which are gone and how.
-    One that the engine knows nothing of is lost. Asked after a crash, in which reports that were
-    on their way went down."""
+    They are lost if the engine knows nothing of the attempt; one that it never had of an attempt
+    that is over exited with 0. Asked after a crash, which took reports with it."""
 
     job_id: JobId
     attempt: int

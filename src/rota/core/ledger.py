@@ -49,11 +49,20 @@ class Ledger:
             self._is_sound(node, [gpu.index for gpu in node.gpus]) for node in nodes.values()
         )
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody holds anything."""
-        counts = (self._whole, self._shared_bytes, self._memory_bytes, self._workers)
-        return not any(any(count.values()) for count in counts)
+    def booked(self) -> dict[tuple[str, object], int]:
+        """What is held of what, where; to compare two ledgers by."""
+        counts = {
+            "whole": self._whole,
+            "shared bytes": self._shared_bytes,
+            "memory bytes": self._memory_bytes,
+            "workers": self._workers,
+        }
+        return {
+            (what, where): count
+            for what, held in counts.items()
+            for where, count in held.items()
+            if count
+        }
 
     def _count(self, allocation: Allocation, spec: JobSpec, *, sign: int) -> None:
         for slot in allocation:

@@ -38,7 +38,7 @@ from rota.core.model import (
     n_nodes,
 )
 from rota.core.phases import changes_the_end
-from rota.core.speed import PRIOR, Size, SpeedModel, estimated, learn
+from rota.core.speed import PRIOR, Size, SpeedModel, estimated, learn, sized_for
 from rota.core.states import Trigger
 
 LOST = -1
@@ -67,7 +67,7 @@ def submitted(event: JobSubmitted, now: float, *, known: SpeedModel | None) -> J
         submitted_s=now,
         phase=Held(now) if event.is_held else Queued(now),
         service=Service(as_of_s=now),
-        speed=known or _first_guess(event.spec),
+        speed=sized_for(known, event.spec.max_workers) if known else _first_guess(event.spec),
     )
 
 
@@ -76,7 +76,9 @@ def _first_guess(spec: JobSpec) -> SpeedModel:
     if estimate is None:
         return PRIOR
     epoch_s = estimate.seconds / spec.epochs
-    return estimated(epoch_s, estimate.workers, estimate.speedups or PRIOR.speedups)
+    return estimated(
+        epoch_s, workers=estimate.workers, speedups=estimate.speedups or PRIOR.speedups
+    )
 
 
 def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
@@ -214,7 +216,7 @@ def _progressed(job: Job, event: ProgressReported, *, now: float) -> Reaction:
     speed = job.speed
     if event.epoch_s is not None:
         size = Size(len(job.allocation), n_nodes(job.allocation) > 1)
-        speed = learn(speed, size, event.epoch_s, max_workers=job.spec.max_workers)
+        speed = learn(speed, size, epoch_s=event.epoch_s, max_workers=job.spec.max_workers)
     job = replace(
         job,
         epochs_done=done,

@@ -281,10 +281,6 @@ class Job:
         """What a stop and a start took the last time; None before the first start."""
         return None if self.start_s is None else self.start_s + self.stop_s
 
-    @property
-    def is_over(self) -> bool:
-        return isinstance(self.phase, Ended)
-
 
 def n_gpus(allocation: Allocation) -> float:
     """How many GPUs an allocation holds; shares count as their fraction of a card."""

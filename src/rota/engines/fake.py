@@ -160,9 +160,13 @@ class FakeEngine:
     def _switch(self, order: ChangeMembership, now: float) -> None:
         fence = (order.job_id, order.attempt)
         run = self._runs.get(fence)
-        if run is None or run.gone or run.stops_at_s < math.inf:
-            return  # What keeps the order from being carried out was reported, or will be.
-        if order.generation <= run.generation:
+        if run is None:
+            self._end_unknown(order, LOST)
+            known = self._ended[order.job_id][1]
+            self._tell_again(fence, {*known, *order.workers}, never_had=0, now=now)
+        elif run.gone or run.stops_at_s < math.inf:
+            pass  # What keeps the order from being carried out was reported, or will be.
+        elif order.generation <= run.generation:
             self._expect(None, now, MembershipChanged(*fence, order.generation))
         elif run.joining is None:
             run.advance(now)
@@ -177,18 +181,18 @@ class FakeEngine:
         fence = (order.job_id, order.attempt)
         if fence not in self._runs:
             self._end_unknown(order, LOST)
-        self._tell_again(fence, order.workers, now=now)
+        self._tell_again(fence, order.workers, never_had=0, now=now)
 
-    def _tell_again(self, fence: Fence, workers: Iterable[int], *, now: float) -> None:
-        """Facts that were told before, and may have been lost on the way."""
+    def _tell_again(
+        self, fence: Fence, workers: Iterable[int], *, now: float, never_had: int = STOPPED_CODE
+    ) -> None:
+        """Facts that were told before, and may have been lost on the way. A worker that the
+        engine never had, of an attempt that is over, is gone with the code `never_had`."""
         run = self._runs.get(fence)
         if run is not None and run.has_started:
             self._expect(None, now, run.started())
         known = run.gone if run is not None else self._ended[fence[0]][1]
-        gone = {n: known[n] for n in workers if n in known}
-        if run is None:
-            # A worker that the engine never had, of an attempt that is over, is gone, too.
-            gone |= {n: STOPPED_CODE for n in workers if n not in known}
+        gone = {n: known.get(n, never_had) for n in workers if n in known or run is None}
         exits = {n: code for n, code in gone.items() if code is not None}
         lost = frozenset(gone.keys() - exits.keys())
         if exits:
@@ -196,7 +200,9 @@ class FakeEngine:
         if lost:
             self._expect(None, now, WorkersLost(*fence, lost))
 
-    def _end_unknown(self, order: StopWorkers | ReportWorkers, code: int | None) -> None:
+    def _end_unknown(
+        self, order: StopWorkers | ChangeMembership | ReportWorkers, code: int | None
+    ) -> None:
         """What the engine never heard of is over from now on, and is not started later."""
         if self._ended.get(order.job_id, (0,))[0] < order.attempt:
             self._ended[order.job_id] = (order.attempt, dict.fromkeys(order.workers, code))

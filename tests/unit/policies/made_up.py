@@ -53,7 +53,7 @@ def running(n_gpus: int) -> Running:
 def sized(policy: Policy, jobs: list[Job], budget: Budget | int) -> dict[str, int]:
     """What the policy gives each job, those that wait included."""
     spent = Budget(budget) if isinstance(budget, int) else budget
-    targets = policy.size(jobs, spent, 0.0)
+    targets = policy.size(jobs, spent, now=0.0)
     assert targets.keys() <= {each.id for each in jobs}
     return {each.spec.name: targets.get(each.id, 0) for each in jobs}
 
