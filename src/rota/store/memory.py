@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from rota.core.effects import Effects
-from rota.core.model import Job, JobId, Node
+from rota.core.model import Ended, Job, JobId, Node
 from rota.store.base import PAGE_SIZE, STORY_SIZE, Batch, R
 from rota.store.history import WorkerKey, ended, history
 from rota.store.records import (
@@ -59,9 +59,11 @@ class MemoryStore:
 
     def load(self) -> Saved:
         return Saved(
-            jobs=tuple(job for job in self._jobs.values() if not job.is_over),
+            jobs=tuple(job for job in self._jobs.values() if not isinstance(job.phase, Ended)),
             nodes=tuple(self.rows(Node)),
-            outcomes={job.id: job.state for job in self._jobs.values() if job.is_over},
+            outcomes={
+                job.id: job.state for job in self._jobs.values() if isinstance(job.phase, Ended)
+            },
         )
 
     def job(self, job_id: JobId) -> Job | None:
@@ -114,7 +116,8 @@ class MemoryStore:
             key = (transition.job_id, transition.attempt)
             self._attempts[key] = ended(self._attempts[key], transition)
         self._attempts.update(found.begun)
-        self._workers = found.workers | self._workers
+        for key, worker in found.workers.items():
+            self._workers.setdefault(key, worker)
 
     def _write_exit(self, told: Exit) -> None:
         key = (told.job_id, told.attempt, told.worker)
