@@ -1,20 +1,24 @@
-"""How fast the store of one box writes and reads: `python -m benchmarks.store [FOLDER]`.
+"""How fast the store of one box writes and reads.
 
-Every write is durable: it counts when its commit is on the disk. FOLDER chooses the disk; the
-system's folder for temporary files, if it is not given. The figures depend on it more than on
-anything else, so the table begins with what it can do by itself.
+    python -m benchmarks.store [--folder DIR]
+
+Every write is durable: it counts when its commit is on the disk. The folder chooses the disk; the
+system's folder for temporary files, if it is not given. Prints and writes `docs/results/store.md`.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
+from benchmarks.decide import machine
+from benchmarks.page import NO_VALUE, page, publish, table
+from benchmarks.runs import flags
 from rota.core.effects import Effects
 from rota.core.events import JobSubmitted
 from rota.core.kernel import Kernel
@@ -27,90 +31,133 @@ from rota.store.sqlite import SqliteStore
 PROGRAM = '{"argv": ["python", "train.py", "--epochs", "90"], "workdir": "/data/runs", "env": {}}'
 N_CLIENTS = 16
 N_SYNCS = 200
+HUNDRED = 100
 
 
-def main(folder: str | None = None) -> None:
-    with tempfile.TemporaryDirectory(dir=folder) as name:
-        here = Path(name)
-        print("| what | figure |\n|---|---|")
-        show("the disk: 4 KiB appended and synced", f"{syncs_per_s(here):,.0f}/s")
-        singles = [submit([number]) for number in range(10_000)]
-        rate = writes_per_s(here / "a.db", singles, n_clients=N_CLIENTS)
-        show(f"submits one by one, {N_CLIENTS} clients", f"{rate:,.0f}/s")
-        hundreds = [submit(range(start, start + 100)) for start in range(0, 50_000, 100)]
-        for n_clients in (1, 4):
-            path = here / f"b{n_clients}.db"
-            rate = 100 * writes_per_s(path, hundreds, n_clients=n_clients)
-            show(f"submits by the hundred, {n_clients} client(s)", f"{rate:,.0f} rows/s")
+@dataclass(frozen=True, slots=True)
+class Time:
+    """Seconds by the clock, and of this process's CPU."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def timed(work: Callable[[], object]) -> Time:
+    wall_s, cpu_s = perf_counter(), process_time()
+    work()
+    return Time(perf_counter() - wall_s, process_time() - cpu_s)
+
+
+def main() -> None:
+    parser = flags(__doc__ or "", page="store.md")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where to write")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        rows = [_disk(Path(name)), *_writes(Path(name))]
         for n_jobs in (1_000, 10_000):
-            read(here / f"c{n_jobs}.db", n_jobs)
+            rows += _reads(Path(name) / f"{n_jobs}.db", n_jobs)
+    publish(render(rows), arguments.out)
 
 
-def read(path: Path, n_jobs: int) -> None:
-    writes_per_s(path, [submit(range(start, start + 100)) for start in range(0, n_jobs, 100)])
-    start = perf_counter()
-    store = SqliteStore(path)
-    opened = perf_counter()
-    store.load()
-    loaded = perf_counter()
-    page = store.jobs()
-    listed = perf_counter()
+def render(rows: Sequence[Sequence[str]]) -> str:
+    return page(
+        "# How fast the store is",
+        "Durable writes to a SQLite file by one writer thread, and reads of it. A row is a job as "
+        "it is submitted, with its program, its idempotency key and its first event. *CPU each* "
+        "is this process's time for one row; the rest of the time by the clock belongs to the "
+        "disk and to whatever else the machine does. The first line is what the disk does by "
+        "itself. "
+        f"Made by `python -m benchmarks.store` on a machine with {machine()}.",
+        table(("what", "aim", "measured", "CPU each"), rows),
+    )
+
+
+def _disk(folder: Path) -> Sequence[str]:
+    descriptor = os.open(folder / "raw", os.O_CREAT | os.O_WRONLY)
+
+    def sync() -> None:
+        for _ in range(N_SYNCS):
+            os.write(descriptor, bytes(4096))
+            os.fdatasync(descriptor)
+
+    took = timed(sync)
+    os.close(descriptor)
+    return "the disk alone: 4 KiB written and synced", NO_VALUE, _rate(N_SYNCS, took), NO_VALUE
+
+
+def _writes(folder: Path) -> Iterator[Sequence[str]]:
+    singles = [submit([number]) for number in range(10_000)]
+    took = write_all(folder / "a.db", singles, n_clients=N_CLIENTS)
+    name = f"submits one by one, {N_CLIENTS} clients"
+    yield name, "2,000/s", _rate(len(singles), took), _each(len(singles), took)
+    n_rows = 50_000
+    hundreds = [submit(range(start, start + HUNDRED)) for start in range(0, n_rows, HUNDRED)]
+    for n_clients in (1, 4):
+        took = write_all(folder / f"b{n_clients}.db", hundreds, n_clients=n_clients)
+        name = f"submits by the hundred, clients: {n_clients}"
+        yield name, "20,000/s", _rate(n_rows, took), _each(n_rows, took)
+
+
+def _reads(path: Path, n_jobs: int) -> Iterator[Sequence[str]]:
+    starts = range(0, n_jobs, HUNDRED)
+    write_all(path, [submit(range(start, start + HUNDRED)) for start in starts], n_clients=1)
+    opened: list[SqliteStore] = []
+    took = timed(lambda: opened.append(SqliteStore(path)))
+    yield f"open, {n_jobs:,} jobs", NO_VALUE, f"{1e3 * took.wall_s:.0f} ms", NO_VALUE
+    (store,) = opened
+    took = timed(store.load)
+    aim = "500 ms" if n_jobs == 1_000 else NO_VALUE
+    yield f"load, {n_jobs:,} jobs", aim, f"{1e3 * took.wall_s:.0f} ms", _each(n_jobs, took)
+    took = timed(store.jobs)
+    yield f"list 100 of {n_jobs:,} jobs", NO_VALUE, f"{1e3 * took.wall_s:.1f} ms", NO_VALUE
     store.close()
-    show(f"open, {n_jobs:,} jobs", f"{1e3 * (opened - start):.0f} ms")
-    show(f"load, {n_jobs:,} jobs", f"{1e3 * (loaded - opened):.0f} ms")
-    show(f"list {len(page.jobs)} of {n_jobs:,}", f"{1e3 * (listed - loaded):.1f} ms")
-    show(f"size, {n_jobs:,} jobs", f"{path.stat().st_size / n_jobs:.0f} bytes each")
+    size = path.stat().st_size / n_jobs
+    yield f"size, {n_jobs:,} jobs", NO_VALUE, f"{size:.0f} bytes each", NO_VALUE
+
+
+def _rate(count: int, took: Time) -> str:
+    return f"{count / took.wall_s:,.0f}/s"
+
+
+def _each(count: int, took: Time) -> str:
+    return f"{1e6 * took.cpu_s / count:.0f} µs"
 
 
 def submit(numbers: Sequence[int]) -> Batch:
     """Jobs as a kernel accepts them, with the least that a submit brings along."""
-    kernel, all_of_them = Kernel(Rules()), Effects(0.0)
+    kernel, accepted = Kernel(Rules()), Effects(0.0)
     for number in numbers:
         spec = JobSpec(f"train-{number}", user="ann", project="vision", estimate=Estimate(3600.0))
         effects = kernel.apply(JobSubmitted(job_id(number), spec), 1.7e9 + number)
-        all_of_them.jobs.update(effects.jobs)
-        all_of_them.transitions.extend(effects.transitions)
+        accepted.jobs.update(effects.jobs)
+        accepted.transitions.extend(effects.transitions)
     sent = tuple(Submission(job_id(each), "ann", 1000, PROGRAM, f"key-{each}") for each in numbers)
-    return Batch(all_of_them, submissions=sent, actor="ann")
+    return Batch(accepted, submissions=sent, actor="ann")
 
 
 def job_id(number: int) -> JobId:
     return JobId(f"j{number:08}")
 
 
-def writes_per_s(path: Path, batches: Sequence[Batch], n_clients: int = 1) -> float:
+def write_all(path: Path, batches: Sequence[Batch], *, n_clients: int) -> Time:
     """Each client waits for its answer before it sends the next."""
     store = SqliteStore(path)
-    todo: Iterator[Batch] = iter(batches)
+    # Advancing a list's iterator is one step of the interpreter, so clients may share it.
+    todo = iter(batches)
 
     def send() -> None:
-        # Advancing a list's iterator is one step for the interpreter, so clients may share it.
         for batch in todo:
             store.write(batch).result()
 
-    start = perf_counter()
-    with ThreadPoolExecutor(n_clients) as clients:
-        for each in [clients.submit(send) for _ in range(n_clients)]:
-            each.result()
-    took = perf_counter() - start
+    def send_all() -> None:
+        with ThreadPoolExecutor(n_clients) as clients:
+            for each in [clients.submit(send) for _ in range(n_clients)]:
+                each.result()
+
+    took = timed(send_all)
     store.close()
-    return len(batches) / took
-
-
-def syncs_per_s(folder: Path) -> float:
-    descriptor = os.open(folder / "raw", os.O_CREAT | os.O_WRONLY)
-    start = perf_counter()
-    for _ in range(N_SYNCS):
-        os.write(descriptor, bytes(4096))
-        os.fdatasync(descriptor)
-    took = perf_counter() - start
-    os.close(descriptor)
-    return N_SYNCS / took
-
-
-def show(what: str, figure: str) -> None:
-    print(f"| {what} | {figure} |")
+    return took
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
