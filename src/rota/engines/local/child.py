@@ -16,6 +16,11 @@ from rota.engines.local.order import Order
 
 CANNOT_RUN = 126
 NOT_FOUND = 127
+CHANGED_SIGNALS = (
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ),
+)
+"""Those that the keeper, or Python itself, hears or ignores."""
 
 
 class SetupError(Exception):
@@ -54,7 +59,7 @@ def _detach(output_fd: int) -> None:
     os.dup2(null, 0)
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
