@@ -53,11 +53,23 @@ async def test_the_environment_is_built_from_scratch(box: Box) -> None:
     assert 1024 < int(port) < 65536
     assert marker.startswith("job/2/1/")
     assert env == {
-        **{"PATH": env["PATH"], "HOME": "/home/ada", "USER": "ada", "LOGNAME": "ada"},
-        **{"SHELL": "/bin/sh", "LANG": "C.UTF-8", "PWD": "/", "MINE": "yes"},
-        **{"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
-        **{"MASTER_ADDR": "127.0.0.1", "CUDA_VISIBLE_DEVICES": "1,3"},
-        **{"ROTA_JOB": "job", "ROTA_ATTEMPT": "2", "ROTA_GENERATION": "0"},
+        "PATH": env["PATH"],
+        "HOME": "/home/ada",
+        "USER": "ada",
+        "LOGNAME": "ada",
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+        "PWD": "/",
+        "MINE": "yes",
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "CUDA_VISIBLE_DEVICES": "1,3",
+        "ROTA_JOB": "job",
+        "ROTA_ATTEMPT": "2",
+        "ROTA_GENERATION": "0",
         "ROTA_RESTARTED": "1",
     }
 

@@ -8,6 +8,7 @@ from rota.core.model import JobId
 from rota.engines.base import Limits, Program
 from tests.integration.engine.box import Box, on_a_box, seconds_of, sh, wait_for_end
 
+POLITE = "trap 'echo saving; exit 9' TERM; echo ready; while :; do sleep 0.01; done"
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 1000; done"
 TWO_SESSIONS = """
 setsid sh -c 'setsid sleep 1000 & echo $!; exec sleep 1000' &
@@ -17,10 +18,9 @@ sh -c 'trap "" TERM HUP; echo ready; while :; do sleep 1000; done'
 
 @on_a_box
 async def test_a_stop_is_polite_first(box: Box) -> None:
-    polite = "trap 'echo saving; exit 7' TERM; echo ready; while :; do sleep 0.01; done"
-    await box.run_until_it_says("job", "ready", sh(polite))
+    await box.run_until_it_says("job", "ready", sh(POLITE))
     await box.stop("job")
-    assert await box.end_of("job") == 7
+    assert await box.end_of("job") == 9
     assert (await box.output("job")).endswith(b"saving\n")
     ending = box.engine.endings(JobId("job"), 1)[0]
     assert (ending.is_stopped, ending.is_killed) == (True, False)
@@ -65,7 +65,7 @@ async def test_what_a_worker_leaves_behind_ends_with_it(box: Box) -> None:
 
 @on_a_box
 async def test_what_is_left_behind_and_stubborn_is_killed(box: Box) -> None:
-    script = f"setsid sh -c \"{STUBBORN}\" & while ! [ -s $0 ]; do sleep 0.01; done; exit 0"
+    script = f'setsid sh -c "{STUBBORN}" & while ! [ -s $0 ]; do sleep 0.01; done; exit 0'
     log = box.place("job") / "worker-0.log"
     ending = await box.run("job", Program(("/bin/sh", "-c", script, str(log)), grace_s=0.1))
     assert (ending.code, ending.is_killed) == (0, True)
@@ -74,8 +74,8 @@ async def test_what_is_left_behind_and_stubborn_is_killed(box: Box) -> None:
 
 @on_a_box
 async def test_a_stopped_process_hears_the_stop(box: Box) -> None:
-    await box.start("job", sh("trap 'exit 5' TERM; echo ready; kill -STOP $$; sleep 1000"))
-    await box.says("job", "ready")
+    stopped = "trap 'exit 5' TERM; echo ready; kill -STOP $$; while :; do sleep 0.01; done"
+    await box.run_until_it_says("job", "ready", sh(stopped))
     await box.stop("job", grace_s=30.0)
     assert await box.end_of("job") == 5
 
@@ -132,14 +132,14 @@ async def test_a_repeated_stop_is_answered_again(box: Box) -> None:
 @on_a_box
 async def test_a_machine_that_shuts_down_stops_its_workers(box: Box) -> None:
     """It sends SIGTERM to everybody, keepers included."""
-    await box.run_until_it_says("job", "ready", sh("trap 'exit 9' TERM; echo ready; sleep 1000"))
+    await box.run_until_it_says("job", "ready", sh(POLITE))
     os.kill(box.keeper_pid("job"), signal.SIGTERM)
     assert await box.end_of("job") == 9
 
 
 @on_a_box
 async def test_a_closed_terminal_stops_nobody(box: Box) -> None:
-    await box.run_until_it_says("job", "ready", sh("trap 'exit 9' TERM; echo ready; sleep 1000"))
+    await box.run_until_it_says("job", "ready", sh(POLITE))
     keeper = box.keeper_pid("job")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         os.kill(keeper, number)

@@ -99,6 +99,7 @@ class LocalEngine:
 
     async def close(self) -> None:
         await self._workers.close()
+        hierarchies.remove(self._site.hierarchies)
 
     async def _start(self, command: StartWorkers, program: Program) -> None:
         first = Fence(command.job_id, command.attempt, command.generation, 0)

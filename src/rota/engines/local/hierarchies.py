@@ -65,6 +65,13 @@ def find(name: str, *, proc: Path = Path("/proc/self")) -> Hierarchies:
     return Hierarchies(ending, limits)
 
 
+def remove(found: Hierarchies) -> None:
+    """Unless a worker is still in it."""
+    for base in {*found.ending.values(), *found.limits.values()}:
+        with suppress(OSError):
+            Path(base).rmdir()
+
+
 def _mounted(proc: Path) -> Iterator[_Mounted]:
     own_paths = dict(_own_paths((proc / "cgroup").read_text()))
     for line in (proc / "mountinfo").read_text().splitlines():
