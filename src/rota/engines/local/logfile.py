@@ -27,11 +27,12 @@ class LogFile:
         self._fd = self._times_fd = -1
         self._size = 0
         self._stamped_s = 0.0
-        self._open()
 
     def write(self, output: bytes) -> None:
         """What does not fit on the disk is dropped and counted; a note says so once there is room
         again."""
+        if self._fd < 0:
+            self._open()
         if self._n_unsaid_bytes and self._put(self._note()):
             self._n_unsaid_bytes = 0
         while output:
@@ -42,7 +43,6 @@ class LogFile:
             piece = output[:room]
             if len(piece) < len(output) and (cut := piece.rfind(b"\n") + 1):
                 piece = piece[:cut]
-                room = cut
             self._stamp()
             if not self._put(piece):
                 self._drop(len(output))
