@@ -22,6 +22,7 @@ from rota.engines.local.child import become_worker
 from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import STOPPED_CODE, Ending, Fence, Order
 
+LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36
 READ_BYTES = 256 * 1024
 READS_IN_A_ROW = 16
@@ -50,8 +51,7 @@ def keep(root: str, folder: str, *, daemon_fd: int) -> None:
 
 
 def _become_reaper() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 

@@ -38,7 +38,9 @@ def render(
 ) -> dict[Fence, Order]:
     """One order for each slot."""
     return {
-        fence: _order(fence, program, slot=slot, site=site, env=_environment(command, fence, draw))
+        fence: _order(
+            fence, program, slot=slot, site=site, env=_environment(command, fence, draw=draw)
+        )
         for worker, slot in enumerate(command.allocation)
         for fence in [Fence(command.job_id, command.attempt, command.generation, worker)]
     }
@@ -78,7 +80,7 @@ def _base(program: Program) -> dict[str, str]:
     return {"PATH": PATH, "HOME": account.home, "SHELL": account.shell, "LANG": "C.UTF-8"} | names
 
 
-def _environment(command: StartWorkers, fence: Fence, draw: Draw) -> dict[str, str]:
+def _environment(command: StartWorkers, fence: Fence, *, draw: Draw) -> dict[str, str]:
     restarted = {"ROTA_RESTARTED": "1"} if fence.attempt > 1 else {}
     return restarted | {
         "ROTA_JOB": fence.job_id,
