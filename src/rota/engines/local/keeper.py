@@ -21,12 +21,10 @@ from rota.engines.local import cgroups, files, procs, tree
 from rota.engines.local.child import become_worker
 from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import STOPPED_CODE, Ending, Fence, Order
+from rota.engines.local.output import Output
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36
-READ_BYTES = 256 * 1024
-READS_IN_A_ROW = 16
-"""So that a worker that never stops writing cannot keep its keeper from hearing a stop."""
 LEFT_BEHIND_GRACE_S = 5.0
 """What a worker left behind when it ended gets to end by itself."""
 KILL_AGAIN_S = 0.05
@@ -85,8 +83,10 @@ class Keeper:
         self._poll = select.poll()
         self._signals_fd = self._hear_signals()
         self._exit_file = files.Reserved(f"{place}/{files.EXIT}")
-        self._log: LogFile | None = None
-        self._output_fd = self._complaint_fd = -1
+        self._complaint_fd = -1
+        log_path = f"{place}/{order.log_name}"
+        log = LogFile(log_path, file_bytes=order.log_file_bytes, n_files=order.log_files)
+        self._output = Output(log)
 
     def run(self) -> None:
         notes = cgroups.make(self._order)
@@ -129,24 +129,17 @@ class Keeper:
         files.write_json(f"{self._place}/{files.KEEPER}", record)
 
     def _start(self) -> None:
-        order = self._order
-        self._log = LogFile(
-            f"{self._place}/{order.log_name}",
-            file_bytes=order.log_file_bytes,
-            n_files=order.log_files,
-        )
-        self._output_fd, output_fd = os.pipe2(os.O_CLOEXEC)
         self._complaint_fd, complaint_fd = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self._output_fd, False)
         # A SIGTERM in between must reach the program, not the copy of the keeper before it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         self._pid = os.fork()
         if self._pid == 0:
-            become_worker(order, output_fd=output_fd, complaint_fd=complaint_fd)
+            output_fd = self._output.worker_fd
+            become_worker(self._order, output_fd=output_fd, complaint_fd=complaint_fd)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.close(output_fd)
+        os.close(self._output.worker_fd)
         os.close(complaint_fd)
-        self._poll.register(self._output_fd, select.POLLIN)
+        self._poll.register(self._output.fd, select.POLLIN)
         self._poll.register(self._complaint_fd, select.POLLIN)
 
     # -- the life -------------------------------------------------------------------------------
@@ -156,8 +149,9 @@ class Keeper:
         for fd, _ in self._poll.poll(self._wait_ms()):
             if fd == self._signals_fd:
                 self._heed_signals()
-            elif fd == self._output_fd:
-                self._read_output()
+            elif fd == self._output.fd:
+                if not self._output.read():
+                    self._poll.unregister(fd)
             elif fd == self._complaint_fd:
                 self._read_complaint()
         if self._has_to_tell:
@@ -198,20 +192,6 @@ class Keeper:
         except OSError:
             pass
         self._has_to_tell = False
-
-    def _read_output(self) -> None:
-        assert self._log is not None
-        for _ in range(READS_IN_A_ROW):
-            try:
-                output = os.read(self._output_fd, READ_BYTES)
-            except BlockingIOError:
-                return
-            if not output:
-                self._poll.unregister(self._output_fd)
-                os.close(self._output_fd)
-                self._output_fd = -1
-                return
-            self._log.write(output)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -268,18 +248,13 @@ class Keeper:
         self._kill_at = time.monotonic() + KILL_AGAIN_S
 
     def _drain(self) -> None:
-        """What is still in the pipes. Not up to their end: a stranger may hold the other side of
-        the output, and never close it."""
+        """What is still in the pipes."""
         if not self._started_s and not self._complaint:
             self._read_complaint()
-        if self._output_fd >= 0:
-            self._read_output()
-        assert self._log is not None
-        self._log.close()
+        self._output.finish()
 
     def _ending(self) -> Ending:
         assert self._main is not None
-        assert self._log is not None
         code, reason = self._main.code, ""
         if self._complaint:
             words = self._complaint.decode(errors="replace").split(" ", maxsplit=1)
@@ -292,7 +267,7 @@ class Keeper:
             is_stopped=self._is_stopped,
             is_killed=self._is_killed,
             n_left_behind=self._n_left_behind,
-            n_dropped_bytes=self._log.n_dropped_bytes,
+            n_dropped_bytes=self._output.log.n_dropped_bytes,
             started_s=self._started_s,
             ended_s=time.time(),
             cpu_s=self._main.cpu_s,
