@@ -75,7 +75,7 @@ class Cradle:
             return
         try:
             await asyncio.get_running_loop().sock_sendall(self._socket, folder.encode())
-        except ConnectionError:
+        except OSError:
             # The nursery has just died; its successor is asked again.
             return
 
@@ -122,3 +122,5 @@ class Cradle:
         asyncio.get_running_loop().remove_reader(ours)
         ours.close()
         self._sockets.discard(ours)
+        if ours is self._socket:
+            self._socket = None

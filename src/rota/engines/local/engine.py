@@ -10,7 +10,7 @@ from typing import assert_never
 from rota.core.commands import ChangeMembership, Command, StartWorkers, StopWorkers
 from rota.core.model import JobId, Node
 from rota.engines.base import Facts, KnownAttempt, LogChunk, LogQuery, Program, WorkerId
-from rota.engines.local import hierarchies, logs, ports
+from rota.engines.local import containers, hierarchies, logs, ports
 from rota.engines.local.folders import Folders
 from rota.engines.local.gpus import Gpus, node_of
 from rota.engines.local.order import Ending, Fence, Order
@@ -35,6 +35,7 @@ class LocalEngine:
         self._site = Site(
             visible_names=self._gpus.visible_names(),
             has_mps=self._gpus.has_mps(),
+            container_tool=containers.find(),
             # Named after the folder, so that daemons on several folders do not meet.
             hierarchies=hierarchies.find(f"rota-{self._root.stat().st_ino}"),
         )

@@ -99,6 +99,8 @@ class Keeper:
         self._start()
         while self._has_descendants():
             self._turn()
+        if self._order.cleanup:
+            self._clean_up()
         self._drain()
         self._finish(self._ending())
 
@@ -246,6 +248,17 @@ class Keeper:
         cgroups.kill(self._order.cgroups)
         tree.end(self._members)
         self._kill_at = time.monotonic() + KILL_AGAIN_S
+
+    def _clean_up(self) -> None:
+        """Waited for however long it takes: what it removes may still hold the GPU."""
+        pid = os.fork()
+        if pid == 0:
+            null = os.open(os.devnull, os.O_WRONLY)
+            order = self._order._replace(argv=self._order.cleanup, workdir="/", cgroups={})
+            become_worker(order, output_fd=null, complaint_fd=null)
+        os.waitpid(pid, 0)
+        while self._has_descendants():
+            self._kill()
 
     def _drain(self) -> None:
         """What is still in the pipes."""

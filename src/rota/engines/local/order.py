@@ -58,6 +58,9 @@ class Order(NamedTuple):
     groups: list[int]
     cgroups: dict[str, str]
     """The worker's control groups: `kill`, `freezer`, `cpu`, `memory`, `pids` -> folder."""
+    cleanup: list[str]
+    """A command that removes what is no descendant of the keeper (a container), run as the worker
+    was, when everything else has ended."""
     umask: int = 0o022
     grace_s: float = 30.0
     log_name: str = "worker-0.log"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from rota.core.commands import StartWorkers
 from rota.core.model import Slot
 from rota.engines.base import Program
+from rota.engines.local.containers import Tool, Wrapped, wrap
 from rota.engines.local.hierarchies import NONE, Hierarchies
 from rota.engines.local.order import Fence, Order
 from rota.engines.local.procs import MARKER
@@ -22,6 +23,7 @@ class Site:
     visible_names: Mapping[int, str] = field(default_factory=dict[int, str])
     """GPU index -> what CUDA_VISIBLE_DEVICES calls it: its UUID, or its index if it is virtual."""
     has_mps: bool = False
+    container_tool: Tool | None = None
     hierarchies: Hierarchies = NONE
 
 
@@ -50,15 +52,18 @@ def _order(
     fence: Fence, program: Program, *, slot: Slot, site: Site, env: Mapping[str, str]
 ) -> Order:
     account, limits = program.account, program.limits
+    own = dict(program.env) | dict(env) | _devices(slot, site)
+    wrapped = _wrapped(fence, program, slot=slot, site=site, env=own)
     wanted = {"cpu": limits.cpus, "memory": limits.memory_bytes, "pids": limits.pids}
     return Order(
-        argv=list(program.argv),
-        env=_base(program) | dict(program.env) | dict(env) | _devices(slot, site),
-        workdir=program.workdir,
+        argv=wrapped.argv,
+        env=_base(program) | own,
+        workdir="/" if program.image else program.workdir,
         marker=env[MARKER],
         uid=account.uid,
         gid=account.gid,
         groups=list(account.groups),
+        cleanup=wrapped.cleanup,
         umask=program.umask,
         grace_s=program.grace_s,
         log_name=fence.log_name,
@@ -71,6 +76,16 @@ def _order(
             fence.flat_name, wanted=frozenset(key for key, limit in wanted.items() if limit)
         ),
     )
+
+
+def _wrapped(
+    fence: Fence, program: Program, *, slot: Slot, site: Site, env: Mapping[str, str]
+) -> Wrapped:
+    if not program.image:
+        return Wrapped(list(program.argv), [])
+    names = [site.visible_names.get(index, "") for index in slot.gpus]
+    gpus = [name for name in names if name.startswith(("GPU-", "MIG-"))]
+    return wrap(site.container_tool, program, fence=fence, env=env, gpus=gpus)
 
 
 def _base(program: Program) -> dict[str, str]:

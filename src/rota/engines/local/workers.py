@@ -156,7 +156,7 @@ class Workers:
         with lock:
             order, n_ended = self._folders.order(fence), 0
             if order is not None:
-                n_ended = await asyncio.to_thread(end_remains, order.marker, order.cgroups)
+                n_ended = await asyncio.to_thread(end_remains, order)
             ending = self._folders.ending(fence) or Ending(
                 -1, reason, is_lost=True, n_left_behind=n_ended, ended_s=time.time()
             )
