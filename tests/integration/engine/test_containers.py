@@ -23,7 +23,7 @@ from tests.integration.engine.box import Box, on_a_box
 
 IMAGE = "localhost/rota-test:latest"
 HOST_PROGRAMS = tuple(Mount(path, path) for path in ("/usr", "/bin", "/lib", "/lib64"))
-POLITE = "trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done"
+POLITE = "trap 'sleep 0.1; echo saved; exit 9' TERM; echo ready; while :; do sleep 0.01; done"
 
 
 def image(path: Path) -> None:
@@ -67,7 +67,10 @@ def in_image(script: str, **program: object) -> Program:
     )
 
 
-def is_known(podman: str, name: str) -> bool:
+def is_known(podman: str, box: Box) -> bool:
+    order = box.folders.order(Fence("job", 1, 0, 0))
+    assert order is not None
+    name = f"rota-{order.marker.replace('/', '-')}"
     return subprocess.run([podman, "container", "exists", name], check=False).returncode == 0
 
 
@@ -81,15 +84,16 @@ async def test_a_container_is_a_worker_like_any_other(box: Box, podman: str) -> 
     order = box.folders.order(Fence("job", 1, 0, 0))
     assert order is not None
     assert "a secret" not in " ".join(order.argv)
-    assert not is_known(podman, "rota-job-1-0-0")
+    assert not is_known(podman, box)
 
 
 @on_a_box
 async def test_a_container_is_stopped(box: Box, podman: str) -> None:
     await box.run_until_it_says("job", "ready", in_image(POLITE))
     await box.stop("job")
-    assert await box.end_of("job") == 9
-    assert not is_known(podman, "rota-job-1-0-0")
+    await box.end_of("job")
+    assert b"saved\n" in await box.output("job")
+    assert not is_known(podman, box)
 
 
 @on_a_box
@@ -99,7 +103,7 @@ async def test_a_stubborn_container_is_killed(box: Box, podman: str) -> None:
     await box.stop("job", grace_s=0.1)
     assert await box.end_of("job") != 0
     assert not box.processes("job")
-    assert not is_known(podman, "rota-job-1-0-0")
+    assert not is_known(podman, box)
 
 
 @pytest.mark.usefixtures("podman")
@@ -109,7 +113,8 @@ async def test_a_container_is_adopted(box: Box) -> None:
     await box.restart()
     assert await box.adopt("job") == {"job"}
     await box.stop("job")
-    assert await box.end_of("job") == 9
+    await box.end_of("job")
+    assert b"saved\n" in await box.output("job")
 
 
 @on_a_box
@@ -118,7 +123,7 @@ async def test_a_container_ends_when_its_keeper_is_killed(box: Box, podman: str)
     os.kill(box.keeper_pid("job"), signal.SIGKILL)
     assert await box.end_of("job") == -1
     assert not box.processes("job")
-    assert not is_known(podman, "rota-job-1-0-0")
+    assert not is_known(podman, box)
 
 
 @pytest.mark.usefixtures("podman")

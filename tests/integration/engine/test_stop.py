@@ -21,7 +21,7 @@ async def test_a_stop_is_polite_first(box: Box) -> None:
     await box.run_until_it_says("job", "ready", sh(POLITE))
     await box.stop("job")
     assert await box.end_of("job") == 9
-    assert (await box.output("job")).endswith(b"saving\n")
+    assert b"saving\n" in await box.output("job")
     ending = box.engine.endings(JobId("job"), 1)[0]
     assert (ending.is_stopped, ending.is_killed) == (True, False)
 
@@ -34,6 +34,17 @@ async def test_who_ignores_it_is_killed_after_the_grace_period(box: Box) -> None
     assert await box.end_of("job") == 137
     assert seconds_of(start) >= 0.5
     assert not box.processes("job")
+
+
+@on_a_box
+async def test_all_have_the_grace_period_not_only_the_first_process(box: Box) -> None:
+    """The shell around a program ends at once; the program saves its work."""
+    saver = "trap 'sleep 0.2; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
+    program = Program(("/bin/sh", "-c", 'sh -c "$0" & wait', saver), grace_s=0.0)
+    await box.run_until_it_says("job", "ready", program)
+    await box.stop("job", grace_s=60.0)
+    assert await box.end_of("job") == 143
+    assert b"saved\n" in await box.output("job")
 
 
 @on_a_box

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.engines.base import Program
-from rota.engines.local.order import Fence
+from rota.engines.local.procs import MARKER
 from rota.errors import UserError
 
 TOOLS = ("podman", "docker", "apptainer", "singularity")
@@ -46,10 +46,14 @@ def find() -> Tool | None:
 def _options() -> tuple[str, ...]:
     """Podman asks for higher limits than ours, which takes a right that a container or a small
     virtual machine often lacks."""
-    limits = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-    hard = {name: resource.getrlimit(which)[1] for name, which in limits.items()}
-    bounded = {name: limit for name, limit in hard.items() if limit != resource.RLIM_INFINITY}
-    ulimits = [f"--ulimit={name}={limit}:{limit}" for name, limit in bounded.items()]
+    n_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    n_processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    # It lowers its own number of processes to this before it sets the container's.
+    pid_max = int(Path("/proc/sys/kernel/pid_max").read_text())
+    n_processes = pid_max if n_processes == resource.RLIM_INFINITY else min(n_processes, pid_max)
+    limits = {"nofile": n_files, "nproc": n_processes}
+    known = {name: limit for name, limit in limits.items() if limit != resource.RLIM_INFINITY}
+    ulimits = [f"--ulimit={name}={limit}:{limit}" for name, limit in known.items()]
     if not _may_raise_limits() and (runc := shutil.which("runc")):
         return (f"--runtime={runc}", *ulimits)
     return tuple(ulimits)
@@ -63,7 +67,7 @@ def _may_raise_limits() -> bool:
 
 
 def wrap(
-    tool: Tool | None, program: Program, *, fence: Fence, env: Mapping[str, str], gpus: list[str]
+    tool: Tool | None, program: Program, *, env: Mapping[str, str], gpus: list[str]
 ) -> Wrapped:
     """The words that run the program in its image. Of the environment only names are among them:
     everybody on the machine can read a command line."""
@@ -72,7 +76,8 @@ def wrap(
         raise UserError(what, "install podman, docker or apptainer, or leave the image out")
     if tool.name in ("apptainer", "singularity"):
         return Wrapped(_apptainer(tool, program, gpus=gpus), [])
-    name = f"rota-{fence.flat_name.replace('~', '-')}"
+    # With its nonce: another daemon on this machine may have a job of the same id.
+    name = f"rota-{env[MARKER].replace('/', '-')}"
     words = [tool.path, "run", "--rm", f"--name={name}", "--network=host", "--pid=host"]
     words += [*tool.options, *_limits(program), *_gpu_options(tool, gpus)]
     words += [f"--env={key}" for key in env]

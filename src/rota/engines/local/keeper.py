@@ -214,11 +214,14 @@ class Keeper:
                 self._end_the_rest()
 
     def _end_the_rest(self) -> None:
-        """The worker ended; what it left behind has to follow."""
-        if self._has_children():
-            self._n_left_behind = tree.ask_to_end(self._members)
-            grace_s = min(self._order.grace_s, LEFT_BEHIND_GRACE_S)
-            self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
+        """The worker ended; what it left behind has to follow. After a stop it was told already,
+        and has all the time that it was given: a shell may end at once while the program that it
+        ran still saves its work."""
+        if self._is_stopped or not self._has_children():
+            return
+        self._n_left_behind = tree.ask_to_end(self._members)
+        grace_s = min(self._order.grace_s, LEFT_BEHIND_GRACE_S)
+        self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
 
     def _has_children(self) -> bool:
         try:

@@ -53,7 +53,7 @@ def _order(
 ) -> Order:
     account, limits = program.account, program.limits
     own = dict(program.env) | dict(env) | _devices(slot, site)
-    wrapped = _wrapped(fence, program, slot=slot, site=site, env=own)
+    wrapped = _wrapped(program, slot, site=site, env=own)
     wanted = {"cpu": limits.cpus, "memory": limits.memory_bytes, "pids": limits.pids}
     return Order(
         argv=wrapped.argv,
@@ -78,14 +78,12 @@ def _order(
     )
 
 
-def _wrapped(
-    fence: Fence, program: Program, *, slot: Slot, site: Site, env: Mapping[str, str]
-) -> Wrapped:
+def _wrapped(program: Program, slot: Slot, *, site: Site, env: Mapping[str, str]) -> Wrapped:
     if not program.image:
         return Wrapped(list(program.argv), [])
     names = [site.visible_names.get(index, "") for index in slot.gpus]
     gpus = [name for name in names if name.startswith(("GPU-", "MIG-"))]
-    return wrap(site.container_tool, program, fence=fence, env=env, gpus=gpus)
+    return wrap(site.container_tool, program, env=env, gpus=gpus)
 
 
 def _base(program: Program) -> dict[str, str]:
