@@ -80,7 +80,7 @@ def pools(draw: st.DrawFn) -> Pool:
 @given(pool=pools())
 def test_every_size_is_between_minimum_and_limit_and_all_fit(name: str, pool: Pool) -> None:
     budget = pool.budget()
-    targets = parse(name).size(pool.jobs, budget, 0.0)
+    targets = parse(name).size(pool.jobs, budget, now=0.0)
     assert targets.keys() <= {job.id for job in pool.jobs}
     for job in pool.jobs:
         size = targets.get(job.id)
@@ -93,9 +93,9 @@ def test_every_size_is_between_minimum_and_limit_and_all_fit(name: str, pool: Po
 @pytest.mark.parametrize("name", POLICIES)
 @given(pool=pools())
 def test_the_same_question_has_the_same_answer(name: str, pool: Pool) -> None:
-    first = parse(name).size(pool.jobs, pool.budget(), 0.0)
+    first = parse(name).size(pool.jobs, pool.budget(), now=0.0)
     again = tuple(replace(job) for job in pool.jobs)
-    assert list(parse(name).size(again, pool.budget(), 0.0).items()) == list(first.items())
+    assert list(parse(name).size(again, pool.budget(), now=0.0).items()) == list(first.items())
 
 
 @pytest.mark.parametrize("name", ["elastic-fifo", "elastic-srjf"])
@@ -104,7 +104,7 @@ def test_no_gpu_idles_that_somebody_could_use(name: str, pool: Pool) -> None:
     """Work-conserving: what is left is too little for another worker of any running job below its
     limit, and for the minimum of any waiting job that may run."""
     budget = pool.budget()
-    targets = parse(name).size(pool.jobs, budget, 0.0)
+    targets = parse(name).size(pool.jobs, budget, now=0.0)
     for job in pool.jobs:
         held, least, limit = targets.get(job.id, 0), job.spec.min_workers, budget.limit(job)
         wanted = 1 if held else least
@@ -121,20 +121,20 @@ def test_nobody_starves_under_fifo(pool: Pool) -> None:
         for job in pool.jobs
         if budget.limit(job) >= job.spec.min_workers and budget.affords(job, job.spec.min_workers)
     ]
-    targets = parse("fifo").size(pool.jobs, budget, 0.0)
+    targets = parse("fifo").size(pool.jobs, budget, now=0.0)
     if fitting:
         assert targets[fitting[0].id] == fitting[0].spec.min_workers
     for place in range(len(fitting)):
         older = fitting[: place + 1]
-        alone = parse("fifo").size(older, pool.budget(), 0.0)
+        alone = parse("fifo").size(older, pool.budget(), now=0.0)
         assert (fitting[place].id in alone) == (fitting[place].id in targets)
 
 
 @pytest.mark.parametrize(("plain", "elastic"), [("fifo", "elastic-fifo"), ("srjf", "elastic-srjf")])
 @given(pool=pools())
 def test_growth_takes_nobodys_minimum(plain: str, elastic: str, pool: Pool) -> None:
-    fixed = parse(plain).size(pool.jobs, pool.budget(), 0.0)
-    grown = parse(elastic).size(pool.jobs, pool.budget(), 0.0)
+    fixed = parse(plain).size(pool.jobs, pool.budget(), now=0.0)
+    grown = parse(elastic).size(pool.jobs, pool.budget(), now=0.0)
     assert fixed.keys() == grown.keys()
     assert all(grown[job] >= size for job, size in fixed.items())
 
@@ -144,7 +144,7 @@ def test_ffdl_finds_the_best_division(pool: Pool) -> None:
     """Among the divisions of the same GPUs between the same jobs, tried one by one."""
     jobs = [job for job in pool.jobs if job.spec.share is None and job.spec.gpus > 0][:4]
     budget = pool.budget()
-    targets = parse("ffdl").size(jobs, pool.budget(), 0.0)
+    targets = parse("ffdl").size(jobs, pool.budget(), now=0.0)
     runners = [job for job in jobs if job.id in targets]
 
     def speed(sizes: Iterable[int]) -> float:

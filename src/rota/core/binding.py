@@ -1,14 +1,14 @@
 """Which of several equal nodes a packed set of workers goes to, so that the fewest move.
 
-Packing says "these workers together on a node of this kind"; nodes that were in the same state
-before packing are interchangeable, and the assignment problem finds the exchange under which most
-workers are where they were.
+Packing says "these workers together on a node of this kind"; nodes that are in the same state
+apart from what was packed on them are interchangeable, and the assignment problem finds the
+exchange under which most workers keep their slots.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,59 +17,80 @@ from scipy.optimize import linear_sum_assignment
 from rota.core.capacity import Capacity
 from rota.core.model import Allocation, JobId, NodeId
 from rota.core.packing import Chunks
-from rota.core.seating import Party, chunks_of, seat
+from rota.core.seating import Party, can_keep, seat_all
+
+Overlap = Mapping[tuple[NodeId, NodeId], int]
+"""(packed on, was on) -> what it is worth if the second stands for the first."""
+
+WORTH_OF_A_WORKER = 1_000_000
+"""Against 1 for a worker 0: fewest moves first, and among equals it is worker 0 that stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seating:
-    """A party and the seats that packing found for it."""
+    """A party, and the seats that packing found for it."""
 
     party: Party
     chunks: Chunks
     allocation: Allocation
     may_rebind: bool
-    """Whether equal nodes would do as well: not for a job that stays where it is."""
+    """Whether equal nodes would do as well: not for a job that stays where it is, and not for
+    sharers, who may not fit another node's cards."""
 
 
-def bind(capacity: Capacity, seatings: Sequence[Seating]) -> dict[JobId, Allocation]:
-    """The seatings' allocations, with nodes exchanged where that saves moves."""
+def bind(
+    capacity: Capacity, seatings: Sequence[Seating], *, crowded: Collection[NodeId] = ()
+) -> dict[JobId, Allocation]:
+    """The seatings' allocations, with nodes exchanged where that saves moves. `crowded` nodes
+    hold a job of several nodes that is not among the seatings."""
     bound = {seating.party.job_id: seating.allocation for seating in seatings}
     loose = [seating for seating in seatings if seating.may_rebind]
     if not any(seating.party.before for seating in loose):
         return bound
     for seating in loose:
         capacity.give(seating.allocation, seating.party.demand)
-    exchange = _exchange(capacity, loose)
-    for seating in loose:
-        chunks = [(exchange.get(node_id, node_id), count) for node_id, count in seating.chunks]
-        bound[seating.party.job_id] = seat(capacity, seating.party, chunks)
+    exchange = _exchange(capacity, _overlap(capacity, loose), crowded=crowded)
+    parties = [
+        (seating.party, [(exchange.get(node, node), count) for node, count in seating.chunks])
+        for seating in loose
+    ]
+    for (party, _), allocation in zip(parties, seat_all(capacity, parties), strict=True):
+        bound[party.job_id] = allocation
     return bound
 
 
-def _exchange(capacity: Capacity, loose: Sequence[Seating]) -> dict[NodeId, NodeId]:
-    """For each node that packing used, the equal node to use instead."""
-    overlap = _overlap(loose)
-    nodes = {node_id for seating in loose for node_id, _ in seating.chunks}
-    nodes |= {slot.node for seating in loose for slot in seating.party.before}
-    alike: dict[object, list[NodeId]] = defaultdict(list)
-    for node_id in sorted(nodes):
-        if capacity.has_node(node_id) and not capacity[node_id].node.is_draining:
-            alike[capacity[node_id].shape].append(node_id)
-    exchange: dict[NodeId, NodeId] = {}
-    for group in alike.values():
-        scores = np.array([[overlap.get((a, b), 0) for b in group] for a in group])
-        rows, columns = linear_sum_assignment(scores, maximize=True)
-        exchange.update(
-            {group[row]: group[column] for row, column in zip(rows, columns, strict=True)}
-        )
-    return exchange
-
-
-def _overlap(loose: Sequence[Seating]) -> dict[tuple[NodeId, NodeId], int]:
-    """(packed on, was on) -> workers that need not move if the second stands for the first."""
+def _overlap(capacity: Capacity, loose: Sequence[Seating]) -> Overlap:
     overlap: dict[tuple[NodeId, NodeId], int] = defaultdict(int)
     for seating in loose:
-        for was_on, before in chunks_of(seating.party.before):
-            for packed_on, now in seating.chunks:
-                overlap[packed_on, was_on] += min(before, now)
+        party, chunks = seating.party, seating.chunks
+        kept = [
+            can_keep(capacity, slot, demand=party.demand)
+            for slot in party.before[: sum(count for _, count in chunks)]
+        ]
+        stayers = Counter(s.node for s, keeps in zip(party.before, kept, strict=False) if keeps)
+        for packed_on, now in chunks:
+            for was_on, before in stayers.items():
+                overlap[packed_on, was_on] += min(before, now) * WORTH_OF_A_WORKER
+            if kept and kept[0]:
+                overlap[packed_on, party.before[0].node] += 1
     return overlap
+
+
+def _exchange(
+    capacity: Capacity, overlap: Overlap, *, crowded: Collection[NodeId]
+) -> dict[NodeId, NodeId]:
+    """For each node that packing used, the equal node to use instead."""
+    alike: dict[object, list[NodeId]] = defaultdict(list)
+    for node_id in sorted({node_id for pair in overlap for node_id in pair}):
+        alike[capacity[node_id].shape, node_id in crowded].append(node_id)
+    place = {node: (kind, i) for kind, group in alike.items() for i, node in enumerate(group)}
+    scores = {kind: np.zeros((len(group), len(group))) for kind, group in alike.items()}
+    for (packed_on, was_on), worth in overlap.items():
+        (kind, row), (other_kind, column) = place[packed_on], place[was_on]
+        if kind == other_kind:
+            scores[kind][row, column] = worth
+    exchange: dict[NodeId, NodeId] = {}
+    for kind, group in alike.items():
+        rows, columns = linear_sum_assignment(scores[kind], maximize=True)
+        exchange.update({group[row]: group[to] for row, to in zip(rows, columns, strict=True)})
+    return exchange

@@ -18,10 +18,11 @@ from rota.core.room import OverbookedError, Room
 class Capacity:
     """Rooms of all nodes. Nodes that drain keep their room but are offered to nobody.
 
-    `gpus` and `card_bytes` say, by GPU type, how many there are in all and how large a card is.
+    `gpus` and `card_bytes` say, by GPU type, how many there are in all and how large the smallest
+    card is.
     """
 
-    __slots__ = ("_levels", "_owned", "_positions", "_rooms", "card_bytes", "gpus")
+    __slots__ = ("_cards", "_levels", "_owned", "_positions", "_rooms", "card_bytes", "gpus")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._rooms = [Room(node, position) for position, node in enumerate(nodes)]
@@ -30,6 +31,8 @@ class Capacity:
         """Rooms that no copy shares; the others are copied before they are written on."""
         self._levels: dict[str, list[list[int]]] = {}
         """By GPU type, then by number of free GPUs: the positions of rooms, ascending."""
+        self._cards: dict[str, list[tuple[int, int, int]]] = {}
+        """By GPU type: cards in shared use as (bytes left, position of room, index), ascending."""
         self.gpus: dict[str, int] = {}
         self.card_bytes: dict[str, int] = {}
         for room in self._rooms:
@@ -40,7 +43,8 @@ class Capacity:
         for gpu_type, indices in room.free.items():
             self._level(gpu_type, len(indices)).append(room.position)
             self.gpus[gpu_type] = self.gpus.get(gpu_type, 0) + len(indices)
-            self.card_bytes[gpu_type] = room.gpus[indices[0]].memory_bytes
+            smallest = min(room.gpus[index].memory_bytes for index in indices)
+            self.card_bytes[gpu_type] = min(smallest, self.card_bytes.get(gpu_type, smallest))
 
     def copy(self) -> Capacity:
         """A copy that shares every room until one of the two writes on it."""
@@ -51,6 +55,7 @@ class Capacity:
             gpu_type: [positions.copy() for positions in levels]
             for gpu_type, levels in self._levels.items()
         }
+        twin._cards = {gpu_type: cards.copy() for gpu_type, cards in self._cards.items()}
         twin.gpus, twin.card_bytes = self.gpus, self.card_bytes
         self._owned, twin._owned = set[int](), set[int]()
         return twin
@@ -73,13 +78,24 @@ class Capacity:
         levels = self._levels.get(gpu_type, [])
         return sum(n_free * len(positions) for n_free, positions in enumerate(levels))
 
+    def free_gpus(self, gpu_type: str) -> float:
+        """The same with what is left of shared cards, as parts of a card."""
+        left = sum(left for left, _, _ in self._cards.get(gpu_type, ()))
+        return self.n_free(gpu_type) + (left / self.card_bytes[gpu_type] if left else 0.0)
+
     def take(self, slot: Slot, demand: Demand) -> None:
         position = self._positions.get(slot.node)
         if position is None:
             raise OverbookedError(f"{slot} is on a node that is gone")
         room = self._writable(position)
         before = room.n_free(demand.gpu_type)
-        room.take(slot, demand)
+        if slot.share_bytes:
+            self._unfile_card(room, slot.gpus[0])
+        try:
+            room.take(slot, demand)
+        finally:
+            if slot.share_bytes:
+                self._file_card(room, slot.gpus[0])
         self._refile(room, demand.gpu_type, before=before)
 
     def take_all(self, allocation: Allocation, demand: Demand) -> None:
@@ -102,7 +118,11 @@ class Capacity:
             if position is not None:
                 room = self._writable(position)
                 before = room.n_free(demand.gpu_type)
+                if slot.share_bytes:
+                    self._unfile_card(room, slot.gpus[0])
                 room.give(slot, demand)
+                if slot.share_bytes:
+                    self._file_card(room, slot.gpus[0])
                 self._refile(room, demand.gpu_type, before=before)
 
     def by_fit(self, demand: Demand, workers: int = 1) -> Iterator[Room]:
@@ -113,6 +133,18 @@ class Capacity:
     def by_size(self, demand: Demand) -> Iterator[Room]:
         """The same rooms, the emptiest first."""
         for level in reversed(self._candidate_levels(demand, 1)):
+            yield from self._open_rooms(level)
+
+    def by_card(self, demand: Demand) -> Iterator[Room]:
+        """For shares: rooms with a card in shared use that fits a worker, the fullest card first;
+        then rooms with a free card, the tightest first."""
+        cards = self._cards.get(demand.gpu_type, [])
+        least = demand.share_bytes(self.card_bytes.get(demand.gpu_type, 0))
+        for left, position, index in cards[bisect_left(cards, (least,)) :]:
+            room = self._rooms[position]
+            if left >= demand.share_bytes(room.gpus[index].memory_bytes):
+                yield room
+        for level in self._levels.get(demand.gpu_type, [])[1:]:
             yield from self._open_rooms(level)
 
     def _candidate_levels(self, demand: Demand, workers: int) -> list[list[int]]:
@@ -138,6 +170,16 @@ class Capacity:
         positions = self._level(gpu_type, before)
         del positions[bisect_left(positions, room.position)]
         insort(self._level(gpu_type, after), room.position)
+
+    def _file_card(self, room: Room, index: int) -> None:
+        if index in room.cards and not room.node.is_draining:
+            cards = self._cards.setdefault(room.gpus[index].type, [])
+            insort(cards, (room.cards[index], room.position, index))
+
+    def _unfile_card(self, room: Room, index: int) -> None:
+        if index in room.cards and not room.node.is_draining:
+            cards = self._cards[room.gpus[index].type]
+            del cards[bisect_left(cards, (room.cards[index], room.position, index))]
 
     def _level(self, gpu_type: str, n_free: int) -> list[int]:
         levels = self._levels.setdefault(gpu_type, [])

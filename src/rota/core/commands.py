@@ -10,7 +10,7 @@ from rota.core.model import Allocation, JobId
 
 @dataclass(frozen=True, slots=True)
 class StartWorkers:
-    """Start one worker in each slot."""
+    """Start one worker in each slot: worker 0 in the first, worker 1 in the second, ..."""
 
     job_id: JobId
     attempt: int
@@ -20,23 +20,38 @@ class StartWorkers:
 
 @dataclass(frozen=True, slots=True)
 class StopWorkers:
-    """Ask all workers of the attempt to stop, and end them after the grace period. An engine
-    that knows nothing of the attempt never starts it and reports its workers as gone."""
+    """Ask these workers, which are all of the attempt, to stop, and end them after the grace
+    period. An engine that knows nothing of one never starts it and reports it as gone."""
 
     job_id: JobId
     attempt: int
-    workers: int
+    workers: tuple[int, ...]
     grace_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeMembership:
-    """Go on with these members instead, without a stop: the next generation."""
+    """Go on with worker `workers[i]` in slot i, without a stop: the next generation. Whoever is
+    new is started, and whoever is not listed leaves. An engine in which the attempt is over says
+    again how its workers ended, and of the new ones, which it never starts, that they exited
+    with 0, so that they change nothing about the end."""
 
     job_id: JobId
     attempt: int
     generation: int
     allocation: Allocation
+    workers: tuple[int, ...]
 
 
-Command = StartWorkers | StopWorkers | ChangeMembership
+@dataclass(frozen=True, slots=True)
+class ReportWorkers:
+    """Say once more what became of these workers: which have started, which are gone and how.
+    They are lost if the engine knows nothing of the attempt; one that it never had of an attempt
+    that is over exited with 0. Asked after a crash, which took reports with it."""
+
+    job_id: JobId
+    attempt: int
+    workers: tuple[int, ...]
+
+
+Command = StartWorkers | StopWorkers | ChangeMembership | ReportWorkers

@@ -17,24 +17,31 @@ class Demand:
     gpu_type: str = ""
     gpus: int = 0
     share: Share | None = None
+    seen_bytes: int = 0
+    """What the worker was seen to use of its card; counts instead of what was declared."""
     cpus: float = 0.0
     memory_bytes: int = 0
     labels: Labels = frozenset()
 
     def share_bytes(self, card_bytes: int) -> int:
-        return self.share.bytes_on(card_bytes) if self.share else 0
+        """What a sharer takes of such a card; more than the card has if it does not fit."""
+        if self.share is None:
+            return 0
+        if not self.seen_bytes:
+            return self.share.bytes_on(card_bytes)
+        with_margin = int(self.seen_bytes * (1 + MEMORY_MARGIN))
+        # The margin is given as far as the card has it: a job that filled a card still fits one.
+        return max(self.seen_bytes, min(with_margin, card_bytes))
 
 
 def demand_of(job: Job, gpu_type: str) -> Demand:
     """What a worker of the job needs; a share that was measured counts as what was seen."""
     spec = job.spec
-    share = spec.share
-    if share is not None and job.memory_bytes_seen:
-        share = Share(memory_bytes=int(job.memory_bytes_seen * (1 + MEMORY_MARGIN)))
     return Demand(
         gpu_type=gpu_type if spec.uses_gpus else "",
-        gpus=0 if share else spec.gpus,
-        share=share,
+        gpus=0 if spec.share else spec.gpus,
+        share=spec.share,
+        seen_bytes=job.memory_bytes_seen if spec.share else 0,
         cpus=spec.cpus,
         memory_bytes=spec.memory_bytes,
         labels=spec.node_labels,

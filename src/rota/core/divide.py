@@ -32,22 +32,28 @@ class Division:
     card_bytes: Mapping[str, int]
     impossible: Mapping[JobId, Reason]
     """Jobs that the nodes as they are could not run even if all else were gone."""
+    limits: Mapping[JobId, int]
+    """Jobs that these nodes could not run at their largest size, and the size they could."""
 
 
 def divide(view: View) -> Division:
     gpus, card_bytes = view.empty.gpus, view.empty.card_bytes
     pools: dict[tuple[int, str], list[Job]] = {}
     impossible: dict[JobId, Reason] = {}
+    limits: dict[JobId, int] = {}
     chooser = _TypeChooser(view)
     jobs = view.jobs if len(gpus) < 2 else sorted(view.jobs, key=lambda job: -job.spec.priority)
     for job in jobs:
-        gpu_type = chooser.choose(job)
-        if gpu_type is None:
+        chosen = chooser.choose(job)
+        if chosen is None:
             impossible[job.id] = Impossible(_wish(job))
-        else:
-            pools.setdefault((-job.spec.priority, gpu_type), []).append(job)
+            continue
+        gpu_type, room = chosen
+        if room < job.spec.max_workers:
+            limits[job.id] = room
+        pools.setdefault((-job.spec.priority, gpu_type), []).append(job)
     ordered = tuple(Pool(key[1], tuple(pools[key])) for key in sorted(pools))
-    return Division(ordered, gpus, card_bytes, impossible)
+    return Division(ordered, gpus, card_bytes, impossible, limits)
 
 
 class _TypeChooser:
@@ -62,19 +68,19 @@ class _TypeChooser:
         self._rooms_by_kind: dict[tuple[object, ...], list[tuple[str, int]]] = {}
         self._asked = dict.fromkeys(self._gpus, 0.0)
 
-    def choose(self, job: Job) -> str | None:
+    def choose(self, job: Job) -> tuple[str, int] | None:
+        """A type, and how many of the job's workers all its nodes hold when they are empty."""
         rooms = self._rooms_for(job)
         if len(rooms) == 1:
-            gpu_type, room = rooms[0]
-            return gpu_type if room >= job.spec.min_workers else None
-        accepted = [gpu_type for gpu_type, room in rooms if room >= job.spec.min_workers]
+            return rooms[0] if rooms[0][1] >= job.spec.min_workers else None
+        accepted = {gpu_type: room for gpu_type, room in rooms if room >= job.spec.min_workers}
         if not accepted:
             return None
         chosen = self._planned.get(job.id)
         if chosen not in accepted:
-            chosen = self._least_crowded(job, accepted)
+            chosen = self._least_crowded(job, list(accepted))
         self._asked[chosen] += self._need(job, chosen)
-        return chosen
+        return chosen, accepted[chosen]
 
     def _rooms_for(self, job: Job) -> list[tuple[str, int]]:
         """How many of the job's workers an empty cluster holds, by GPU type."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rota.core.commands import Command
-from rota.core.model import Job, JobId
+from rota.core.model import Job, JobId, Node, NodeId
 from rota.core.states import State
 
 
@@ -24,8 +24,12 @@ class Transition:
 
 @dataclass(slots=True)
 class Effects:
-    """A command may leave only after `jobs` and `transitions` are written down."""
+    """What follows from one fact or plan. A command may leave only after the rest is written
+    down."""
 
+    now: float
     jobs: dict[JobId, Job] = field(default_factory=dict[JobId, Job])
+    nodes: dict[NodeId, Node | None] = field(default_factory=dict[NodeId, Node | None])
+    """Nodes that are new or changed; None for one that is gone."""
     transitions: list[Transition] = field(default_factory=list[Transition])
     commands: list[Command] = field(default_factory=list[Command])

@@ -1,4 +1,8 @@
-"""Facts that happened, as the kernel is told them. A fact about workers carries its fence."""
+"""Facts that happened, as the kernel is told them. A fact about workers carries its fence.
+
+Workers are known by numbers that are given once in an attempt. Facts may come late, twice or in
+another order than they happened.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +63,19 @@ class WorkersLost:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkersFound:
+    """Workers that an engine came upon without being asked: after a restart of the daemon, or on
+    a node that is back. They may be ours, or nobody's any more."""
+
+    job_id: JobId
+    attempt: int
+    workers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class MembershipChanged:
-    """All members of this generation finished its first collective: it stands."""
+    """This generation stands: its members finished their first collective, and the workers that
+    it leaves out are gone."""
 
     job_id: JobId
     attempt: int
@@ -115,4 +130,4 @@ JobEvent = (
     | ProgressReported
 )
 NodeEvent = NodeSeen | NodeDrained | NodeLost
-Event = JobSubmitted | JobEvent | NodeEvent | TimerFired
+Event = JobSubmitted | JobEvent | WorkersFound | NodeEvent | TimerFired

@@ -1,23 +1,28 @@
 """The fourth step of a round: which changes are worth their cost.
 
 A start is always worth it. A job that has only just started is left alone, unless a higher
-priority needs its GPUs or its node drains. A job grows only if it ends sooner although it has to
-stop and start for it. A job gives way only if somebody then uses what it gives up; among those
-who could, the ones who lose least do.
+priority wants GPUs of its type or its node drains. A job grows only if it ends sooner although it
+has to stop and start for it. A job gives way only if somebody then uses what it gives up; among
+those who could, the ones who lose least do.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from rota.core.cost import loss_gpu_s, protected_until_s, resize_cost_s
+from rota.core.demand import demand_of
 from rota.core.model import Allocation, Job, JobId, Running, Starting, n_gpus
 from rota.core.placement import Placed, Wish, place
 from rota.core.plan import Change, Kind, diff
+from rota.core.policy import TOLERANCE
 from rota.core.progress import remaining_s
 from rota.core.reasons import Fragmented, Protected, Reason
 from rota.core.view import View
+
+SPARING_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,140 +30,176 @@ class Guarded:
     """What is left of a plan after changes that do not pay were dropped from it."""
 
     wishes: Sequence[Wish]
-    allocations: Mapping[JobId, Allocation]
+    placed: Placed
     waits: Mapping[JobId, Reason] = field(default_factory=dict[JobId, Reason])
     wake_at_s: float = math.inf
 
+    @property
+    def allocations(self) -> Mapping[JobId, Allocation]:
+        return self.placed.allocations
 
-def guard(view: View, wishes: Sequence[Wish], placed: Placed) -> Guarded:
+
+def guard(view: View, wishes: Sequence[Wish], *, placed: Placed) -> Guarded:
     changes = diff(view.planned, placed.allocations)
     if not view.rules.is_guarded or all(change.kind is Kind.START for change in changes):
-        return Guarded(wishes, placed.allocations)
-    jobs = {job.id: job for job in view.jobs}
-    costly = [change for change in changes if _costs(change, jobs, view)]
-    protected = _protected(view, changes, costly, jobs)
-    kept = set(protected)
-    kept |= {c.job_id for c in costly if c.kind is Kind.GROW and not _pays(c, jobs, view)}
-    kept |= _spared(view, [c for c in changes if c.job_id not in kept], jobs)
-    if not kept:
-        return Guarded(wishes, placed.allocations)
-    kept_wishes, allocations = _place_around(view, wishes, kept)
-    waits = _waits(kept_wishes, allocations, protected)
-    wake_at_s = min(protected.values(), default=math.inf)
-    return Guarded(kept_wishes, allocations, waits, wake_at_s)
+        return Guarded(wishes, placed)
+    case = _Case(view, wishes)
+    protected = case.protected(changes)
+    kept = protected.keys() | case.unprofitable(changes)
+    if kept:
+        placed = place(view, case.wishes_with(kept), in_order=True)
+    kept, placed = _spare(case, placed, kept=frozenset(kept))
+    return Guarded(
+        wishes=case.wishes_with(kept),
+        placed=placed,
+        waits=case.waits(placed, protected),
+        wake_at_s=min(protected.values(), default=math.inf),
+    )
 
 
-def is_protected_until(job: Job, view: View) -> float:
-    """When the job will have run long enough to be disturbed."""
-    if not isinstance(job.phase, Running | Starting):
-        return -math.inf
-    own = job.spec.min_runtime_s
-    return job.phase.since_s + (own if own is not None else view.rules.min_runtime_s)
+def _spare(
+    case: _Case, placed: Placed, *, kept: frozenset[JobId]
+) -> tuple[frozenset[JobId], Placed]:
+    """Leave alone victims whose GPUs nobody needs; those who would lose most come first.
+
+    Numbers say how many may be spared, and placing again shows whether that is true: nobody who
+    won something may lose it. After that, whoever's slots nobody took simply keeps them.
+    """
+    for _ in range(SPARING_TRIES):
+        spared = kept | case.spared_by_number(placed)
+        if spared == kept:
+            break
+        again = place(case.view, case.wishes_with(spared), in_order=True)
+        if case.has_losers(placed, again):
+            break
+        kept, placed = spared, again
+    untouched = case.untouched(placed)
+    if not untouched:
+        return kept, placed
+    allocations = {**placed.allocations, **untouched}
+    return kept | untouched.keys(), replace(placed, allocations=allocations)
 
 
-def restart_cost_s(job: Job, view: View) -> float:
-    """Seconds that a stop and a start take from the job: its own if measured."""
-    return job.restart_s if job.restart_s is not None else view.rules.restart_cost_s
+class _Case:
+    """The jobs of one view and what they want, to be asked about changes."""
 
+    def __init__(self, view: View, wishes: Sequence[Wish]) -> None:
+        self.view = view
+        self._wishes = wishes
+        self._jobs = {job.id: job for job in view.jobs}
+        self._types = {**view.gpu_types, **{wish.job.id: wish.gpu_type for wish in wishes}}
 
-def _costs(change: Change, jobs: Mapping[JobId, Job], view: View) -> bool:
-    """Whether a change disturbs a job that runs and could go on as it is."""
-    job = jobs.get(change.job_id)
-    if job is None or not change.before or not isinstance(job.phase, Running | Starting):
-        return False
-    nodes = (view.nodes.get(slot.node) for slot in change.before)
-    return all(node is not None and not node.is_draining for node in nodes)
-
-
-def _protected(
-    view: View, changes: Sequence[Change], costly: Iterable[Change], jobs: Mapping[JobId, Job]
-) -> dict[JobId, float]:
-    """Jobs to be left alone for their minimum run time, and until when."""
-    winners = (jobs[c.job_id] for c in changes if c.kind in (Kind.START, Kind.GROW))
-    top_priority = max((job.spec.priority for job in winners), default=-math.inf)
-    protected: dict[JobId, float] = {}
-    for change in costly:
-        job = jobs[change.job_id]
-        until_s = is_protected_until(job, view)
-        is_outranked = top_priority > job.spec.priority and change.kind is not Kind.GROW
-        if until_s > view.now and not is_outranked:
-            protected[job.id] = until_s
-    return protected
-
-
-def _pays(change: Change, jobs: Mapping[JobId, Job], view: View) -> bool:
-    job = jobs[change.job_id]
-    as_it_is = remaining_s(job, view.now, len(change.before))
-    if math.isinf(as_it_is):
-        return True
-    grown = remaining_s(job, view.now, len(change.after))
-    return as_it_is > grown + restart_cost_s(job, view)
-
-
-def _spared(view: View, changes: Iterable[Change], jobs: Mapping[JobId, Job]) -> set[JobId]:
-    """Victims whose GPUs nobody would use; those who would lose most are spared first."""
-    spared: set[JobId] = set()
-    by_type: dict[str, list[Change]] = {}
-    for change in changes:
-        slots = change.before or change.after
-        if slots[0].gpus and slots[0].node in view.nodes:
-            by_type.setdefault(_gpu_type(view, slots), []).append(change)
-    for gpu_type, of_type in by_type.items():
-        victims = [c for c in of_type if _freed(c) > 0 and _costs(c, jobs, view)]
-        surplus = view.free.n_free(gpu_type) + sum(map(_freed, of_type))
-        for change in sorted(victims, key=lambda c: -_loss_gpu_s(c, jobs, view)):
-            if _freed(change) <= surplus:
-                surplus -= _freed(change)
-                spared.add(change.job_id)
-    return spared
-
-
-def _gpu_type(view: View, slots: Allocation) -> str:
-    gpus = view.nodes[slots[0].node].gpus
-    return next(gpu.type for gpu in gpus if gpu.index == slots[0].gpus[0])
-
-
-def _freed(change: Change) -> float:
-    return n_gpus(change.before) - n_gpus(change.after)
-
-
-def _loss_gpu_s(change: Change, jobs: Mapping[JobId, Job], view: View) -> float:
-    return restart_cost_s(jobs[change.job_id], view) * n_gpus(change.before)
-
-
-def _place_around(
-    view: View, wishes: Sequence[Wish], kept: set[JobId]
-) -> tuple[list[Wish], dict[JobId, Allocation]]:
-    """Place again with the kept jobs as they are. Whoever runs and finds no place for its new
-    size is kept as it is, too; that ends, because the last plan had room for all who run."""
-    jobs = {job.id: job for job in view.jobs}
-    while True:
+    def wishes_with(self, kept: Iterable[JobId]) -> list[Wish]:
+        """What is wanted if the kept jobs stay as they are; they come first."""
+        view, kept = self.view, frozenset(kept)
         as_they_are = [
-            Wish(jobs[job_id], len(view.planned[job_id]), view.gpu_types[job_id])
-            for job_id in view.planned
+            Wish(self._jobs[job_id], len(held), view.gpu_types[job_id])
+            for job_id, held in view.planned.items()
             if job_id in kept
         ]
-        others = [wish for wish in wishes if wish.job.id not in kept]
-        placed = place(view, as_they_are + others, in_order=True)
-        stuck = {job_id for job_id in placed.short if _stands(view, job_id)} - kept
-        if not stuck:
-            return as_they_are + others, placed.allocations
-        kept = kept | stuck
+        return as_they_are + [wish for wish in self._wishes if wish.job.id not in kept]
 
+    def protected(self, changes: Sequence[Change]) -> dict[JobId, float]:
+        """Jobs to be left alone for their minimum run time, and until when."""
+        highest: dict[str, int] = {}
+        for change in changes:
+            if change.kind in (Kind.START, Kind.GROW):
+                gpu_type, job = self._types[change.job_id], self._jobs[change.job_id]
+                highest[gpu_type] = max(job.spec.priority, highest.get(gpu_type, -(10**9)))
+        protected: dict[JobId, float] = {}
+        for change in changes:
+            job = self._disturbed(change)
+            if job is None:
+                continue
+            until_s = protected_until_s(job, self.view)
+            rival = highest.get(self.view.gpu_types[job.id], -(10**9))
+            is_outranked = rival > job.spec.priority and change.kind is not Kind.GROW
+            if until_s > self.view.now and not is_outranked:
+                protected[job.id] = until_s
+        return protected
 
-def _stands(view: View, job_id: JobId) -> bool:
-    nodes = [view.nodes.get(slot.node) for slot in view.planned.get(job_id, ())]
-    return bool(nodes) and all(node and not node.is_draining for node in nodes)
+    def unprofitable(self, changes: Iterable[Change]) -> set[JobId]:
+        """Jobs that would not end sooner by growing."""
+        now = self.view.now
+        unprofitable: set[JobId] = set()
+        for change in changes:
+            job = self._disturbed(change) if change.kind is Kind.GROW else None
+            if job is None:
+                continue
+            as_it_is_s = remaining_s(job, now, workers=len(change.before))
+            grown_s = remaining_s(job, now, workers=len(change.after))
+            grown_s += resize_cost_s(job, self.view)
+            if math.isfinite(as_it_is_s) and as_it_is_s <= grown_s:
+                unprofitable.add(job.id)
+        return unprofitable
 
+    def spared_by_number(self, placed: Placed) -> set[JobId]:
+        """Victims that what is left over would suffice for, if it were in the right place."""
+        spared: set[JobId] = set()
+        left: dict[str, float] = {}
+        for change in self._victims(placed):
+            gpu_type = self.view.gpu_types[change.job_id]
+            free = left.setdefault(gpu_type, placed.left.free_gpus(gpu_type))
+            freed = n_gpus(change.before) - n_gpus(change.after)
+            if 0 < freed <= free + TOLERANCE:
+                left[gpu_type] = free - freed
+                spared.add(change.job_id)
+        return spared
 
-def _waits(
-    wishes: Iterable[Wish], allocations: Mapping[JobId, Allocation], protected: dict[JobId, float]
-) -> dict[JobId, Reason]:
-    victim = min(protected, key=protected.__getitem__, default=None)
-    waits: dict[JobId, Reason] = {}
-    for wish in wishes:
-        if wish.job.id not in allocations:
-            waits[wish.job.id] = (
-                Protected(victim, protected[victim]) if victim else Fragmented(wish.workers, 0)
-            )
-    return waits
+    def untouched(self, placed: Placed) -> dict[JobId, Allocation]:
+        """Victims whose slots nobody took, with those slots, which are taken here."""
+        untouched: dict[JobId, Allocation] = {}
+        for change in self._victims(placed):
+            job_id = change.job_id
+            had = demand_of(self._jobs[job_id], self.view.gpu_types[job_id])
+            has = demand_of(self._jobs[job_id], self._types[job_id])
+            placed.left.give(change.after, has)
+            if placed.left.try_take_all(change.before, had):
+                untouched[job_id] = change.before
+            else:
+                placed.left.take_all(change.after, has)
+        return untouched
+
+    def has_losers(self, placed: Placed, again: Placed) -> bool:
+        """Whether somebody who gained workers by the first gains fewer by the second."""
+        return any(
+            len(again.allocations.get(change.job_id, ())) < len(change.after)
+            for change in diff(self.view.planned, placed.allocations)
+            if len(change.after) > len(change.before)
+        )
+
+    def waits(self, placed: Placed, protected: Mapping[JobId, float]) -> dict[JobId, Reason]:
+        soonest: dict[str, JobId] = {}
+        for job_id in sorted(protected, key=protected.__getitem__):
+            soonest.setdefault(self.view.gpu_types[job_id], job_id)
+        waits: dict[JobId, Reason] = {}
+        for wish in self._wishes:
+            job_id, victim = wish.job.id, soonest.get(wish.gpu_type)
+            if job_id in placed.allocations or job_id not in placed.short:
+                continue
+            if victim is not None:
+                waits[job_id] = Protected(victim, protected[victim])
+            else:
+                waits[job_id] = Fragmented(wish.workers, placed.short[job_id])
+        return waits
+
+    def _victims(self, placed: Placed) -> list[Change]:
+        """Changes that take something from a job: first from those who are to be left alone for
+        a while and those who lose most."""
+        changes = diff(self.view.planned, placed.allocations)
+        victims = [c for c in changes if c.kind in (Kind.STOP, Kind.SHRINK) and self._disturbed(c)]
+        return sorted(victims, key=self._worth_sparing, reverse=True)
+
+    def _worth_sparing(self, change: Change) -> tuple[bool, float]:
+        job, view = self._jobs[change.job_id], self.view
+        is_fresh = protected_until_s(job, view) > view.now
+        takes_it_in_its_stride = bool(change.after) and job.spec.mode.resizes_in_place
+        return is_fresh, 0.0 if takes_it_in_its_stride else loss_gpu_s(job, view)
+
+    def _disturbed(self, change: Change) -> Job | None:
+        """The job, if it runs and could go on as it is."""
+        job = self._jobs.get(change.job_id)
+        if job is None or not change.before or not isinstance(job.phase, Running | Starting):
+            return None
+        nodes = (self.view.nodes.get(slot.node) for slot in change.before)
+        return job if all(node and not node.is_draining for node in nodes) else None

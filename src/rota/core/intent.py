@@ -29,32 +29,44 @@ class Intent:
             for change in diff(self.allocations, plan.allocations)
             if change.job_id in jobs and may_run(jobs[change.job_id])
         ]
+        gpu_types = {change.job_id: self.gpu_types.get(change.job_id, "") for change in changes}
         for change in changes:
             self.drop(jobs[change.job_id])
-        is_partial = False
-        for change in changes:
-            job, gpu_type = jobs[change.job_id], plan.gpu_types.get(change.job_id, "")
-            if change.after and not self._try_set(job, change.after, gpu_type):
-                is_partial = True
+        stale = [
+            change
+            for change in changes
+            if change.after
+            and not self._try_set(jobs[change.job_id], change.after, gpu_types=plan.gpu_types)
+        ]
+        for change in stale:
+            # What cannot have its new slots goes on in its old ones, where it still can.
+            self._try_set(jobs[change.job_id], change.before, gpu_types=gpu_types)
         changes.sort(key=lambda change: len(change.after) > len(change.before))
-        return [change.job_id for change in changes], is_partial
+        return [change.job_id for change in changes], bool(stale)
 
-    def drop(self, job: Job) -> None:
-        """The job should hold nothing."""
+    def drop(self, job: Job) -> bool:
+        """The job should hold nothing. Returns whether it should have held something."""
         allocation = self.allocations.pop(job.id, ())
         if allocation:
             self.free.give(allocation, demand_of(job, self.gpu_types.pop(job.id)))
+        return bool(allocation)
 
     def refit(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> list[JobId]:
-        """Go over to nodes that changed. Returns the jobs whose planned slots are gone."""
+        """Go over to nodes that changed. Returns the jobs whose planned slots are gone; one of
+        them that could stay where it is should do that."""
         allocations, gpu_types = self.allocations, self.gpu_types
         self.allocations, self.gpu_types = {}, {}
         self._set_nodes(nodes)
-        return [
+        gone = [
             job_id
             for job_id, allocation in allocations.items()
-            if not self._try_set(jobs[job_id], allocation, gpu_types[job_id])
+            if not self._try_set(jobs[job_id], allocation, gpu_types=gpu_types)
         ]
+        for job_id in gone:
+            job = jobs[job_id]
+            if isinstance(job.phase, Starting | Running):
+                self._try_set(job, job.allocation, gpu_types=gpu_types)
+        return gone
 
     def rebuild(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> None:
         """After a crash: what runs should go on as it is."""
@@ -63,14 +75,15 @@ class Intent:
             if isinstance(job.phase, Starting | Running):
                 joining = job.phase.joining if isinstance(job.phase, Running) else ()
                 allocation = joining or job.allocation
-                self._try_set(job, allocation, _gpu_type(allocation, nodes))
+                self._try_set(job, allocation, gpu_types={job.id: _gpu_type(allocation, nodes)})
 
     def _set_nodes(self, nodes: Mapping[NodeId, Node]) -> None:
         self.empty = Capacity(nodes.values())
         self.free = self.empty.copy()
 
-    def _try_set(self, job: Job, allocation: Allocation, gpu_type: str) -> bool:
-        if not self.free.try_take_all(allocation, demand_of(job, gpu_type)):
+    def _try_set(self, job: Job, allocation: Allocation, *, gpu_types: Mapping[JobId, str]) -> bool:
+        gpu_type = gpu_types.get(job.id, "")
+        if not allocation or not self.free.try_take_all(allocation, demand_of(job, gpu_type)):
             return False
         self.allocations[job.id] = allocation
         self.gpu_types[job.id] = gpu_type

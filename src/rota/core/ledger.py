@@ -7,9 +7,9 @@ trusted on its own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from rota.core.model import Allocation, JobSpec, Node, NodeId, Slot
+from rota.core.model import Allocation, JobSpec, Node, NodeId
 from rota.core.policy import TOLERANCE
 
 Card = tuple[NodeId, int]
@@ -25,32 +25,46 @@ class Ledger:
         self._memory_bytes: dict[NodeId, int] = defaultdict(int)
         self._workers: dict[NodeId, int] = defaultdict(int)
 
-    def try_book(self, allocation: Allocation, spec: JobSpec, nodes: Mapping[NodeId, Node]) -> bool:
-        """Book all slots, or none if any part of any of them is taken or gone."""
+    def has_room(
+        self, allocation: Allocation, spec: JobSpec, *, nodes: Mapping[NodeId, Node]
+    ) -> bool:
+        """Whether every slot could be booked on top of what is booked now."""
         if any(slot.node not in nodes or nodes[slot.node].is_draining for slot in allocation):
             return False
         self.book(allocation, spec)
-        if all(self._is_sound(slot, nodes[slot.node]) for slot in allocation):
-            return True
+        is_sound = all(self._is_sound(nodes[slot.node], slot.gpus) for slot in allocation)
         self.unbook(allocation, spec)
-        return False
+        return is_sound
 
     def book(self, allocation: Allocation, spec: JobSpec) -> None:
-        """Write down what is held, come what may: for workers that are known to run."""
-        self._count(allocation, spec, 1)
+        """Write down what is held, come what may."""
+        self._count(allocation, spec, sign=1)
 
     def unbook(self, allocation: Allocation, spec: JobSpec) -> None:
-        self._count(allocation, spec, -1)
+        self._count(allocation, spec, sign=-1)
 
     def is_sound(self, nodes: Mapping[NodeId, Node]) -> bool:
         """Whether nothing on these nodes is booked beyond what there is."""
         return all(
-            self._is_sound(Slot(node.id, (gpu.index,)), node)
-            for node in nodes.values()
-            for gpu in node.gpus
+            self._is_sound(node, [gpu.index for gpu in node.gpus]) for node in nodes.values()
         )
 
-    def _count(self, allocation: Allocation, spec: JobSpec, sign: int) -> None:
+    def booked(self) -> dict[tuple[str, object], int]:
+        """What is held of what, where; to compare two ledgers by."""
+        counts = {
+            "whole": self._whole,
+            "shared bytes": self._shared_bytes,
+            "memory bytes": self._memory_bytes,
+            "workers": self._workers,
+        }
+        return {
+            (what, where): count
+            for what, held in counts.items()
+            for where, count in held.items()
+            if count
+        }
+
+    def _count(self, allocation: Allocation, spec: JobSpec, *, sign: int) -> None:
         for slot in allocation:
             self._cpus[slot.node] += sign * spec.cpus
             self._memory_bytes[slot.node] += sign * spec.memory_bytes
@@ -61,10 +75,10 @@ class Ledger:
                 else:
                     self._whole[slot.node, index] += sign
 
-    def _is_sound(self, slot: Slot, node: Node) -> bool:
+    def _is_sound(self, node: Node, cards: Iterable[int]) -> bool:
         sizes = {gpu.index: gpu.memory_bytes for gpu in node.gpus}
         return (
-            all(self._is_card_sound((node.id, index), sizes.get(index)) for index in slot.gpus)
+            all(self._is_card_sound((node.id, index), sizes.get(index)) for index in cards)
             and self._cpus[node.id] <= node.cpus + TOLERANCE
             and self._memory_bytes[node.id] <= node.memory_bytes
             and self._workers[node.id] <= node.max_workers

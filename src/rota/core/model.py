@@ -121,12 +121,11 @@ class Slot:
 
 
 Allocation = tuple[Slot, ...]
-"""Worker i of a job runs in slot i."""
+"""The slots of a job's workers, in the order of their ranks."""
 
 
 class Purpose(StrEnum):
-    """Why a running job is being stopped, which decides what it becomes when it has stopped.
-    From the least to the most final."""
+    """Why a running job is being stopped, from what ends least to what ends most for it."""
 
     RESIZE = "resize"
     PREEMPT = "preempt"
@@ -156,6 +155,8 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Starting:
+    """Workers 0, 1, 2, ... are on their way into their slots."""
+
     since_s: float
     allocation: Allocation
     started: frozenset[int] = frozenset()
@@ -165,11 +166,14 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """All workers are up. While the membership changes, `joining` is the next allocation."""
+    """All workers are up, number `numbers[i]` (given once in an attempt) in slot i. While the
+    membership changes, `joining` comes next."""
 
     since_s: float
     allocation: Allocation
+    numbers: tuple[int, ...]
     joining: Allocation = ()
+    joining_numbers: tuple[int, ...] = ()
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
     state = State.RUNNING
 
@@ -178,6 +182,7 @@ class Running:
 class Stopping:
     since_s: float
     allocation: Allocation
+    numbers: tuple[int, ...]
     purpose: Purpose
     reason: str = ""
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -223,6 +228,7 @@ class Job:
     service: Service
     attempt: int = 0
     generation: int = 0
+    workers_numbered: int = 0  # how many workers this attempt has had
     failures: int = 0
     idle_attempts: int = 0
     first_started_s: float = math.inf
@@ -259,13 +265,20 @@ class Job:
         return phase.allocation + newcomers(phase.allocation, phase.joining)
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the workers in `members`."""
+        match self.phase:
+            case Running(numbers=held, joining_numbers=joining):
+                return held + tuple(n for n in joining if n not in held)
+            case Stopping(numbers=held):
+                return held
+            case _:
+                return tuple(range(len(self.allocation)))
+
+    @property
     def restart_s(self) -> float | None:
         """What a stop and a start took the last time; None before the first start."""
         return None if self.start_s is None else self.start_s + self.stop_s
-
-    @property
-    def is_over(self) -> bool:
-        return isinstance(self.phase, Ended)
 
 
 def n_gpus(allocation: Allocation) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from rota.core.capacity import Capacity
 from rota.core.demand import Demand
@@ -14,77 +14,76 @@ Chunks = list[tuple[NodeId, int]]
 
 
 def spread(
-    capacity: Capacity, demand: Demand, workers: int, crowded: Collection[NodeId] = ()
+    capacity: Capacity,
+    demand: Demand,
+    *,
+    workers: int,
+    crowded: Collection[NodeId] = (),
+    avoid: Collection[NodeId] = (),
 ) -> Chunks | None:
-    """Where so many workers fit, or None. A job that needs several nodes takes the emptiest
-    first and then, for the rest of it, the tightest; `crowded` nodes (which hold another such
-    job) come last."""
-    chunks: Chunks = []
-    emptiest: list[tuple[int, Room]] | None = None
-    while workers:
-        tightest = _tightest(capacity, demand, workers, avoid=_used(chunks, crowded))
-        if tightest is None and crowded:
-            tightest = _tightest(capacity, demand, workers, avoid=_used(chunks))
-        if tightest is not None:
-            chunks.append((tightest.node.id, workers))
-            return chunks
-        if emptiest is None:
-            emptiest = _by_room(capacity, demand, crowded)
-        if not emptiest:
-            return None
-        fits, room = emptiest.pop()
-        chunks.append((room.node.id, fits))
-        workers -= fits
-    return chunks
+    """Where so many workers fit, or None. One node if one holds them all, and then the tightest.
+    Else the fewest nodes; `crowded` ones (which hold another job of several nodes) only if it
+    would take more nodes, or not work, without them. No worker goes to a node to `avoid`."""
+    room = _tightest(capacity, demand, workers=workers, avoid=avoid)
+    if room is not None:
+        return [(room.node.id, workers)]
+    roomy = _roomiest_first(capacity, demand, avoid=avoid)
+    chunks = _fewest(roomy, workers)
+    if chunks is None or not any(node_id in crowded for node_id, _ in chunks):
+        return chunks
+    alone = _fewest((pair for pair in roomy if pair[1] not in crowded), workers)
+    return alone if alone and len(alone) <= len(chunks) else chunks
 
 
-def n_fitting(capacity: Capacity, demand: Demand, at_most: int) -> int:
+def n_fitting(capacity: Capacity, demand: Demand) -> int:
     """How many workers fit on all nodes together."""
-    total = 0
-    for room in capacity.by_size(demand):
-        total += room.fits(demand)
-        if total >= at_most:
-            return at_most
-    return total
-
-
-def _used(chunks: Chunks, crowded: Collection[NodeId] = ()) -> set[NodeId]:
-    return {node_id for node_id, _ in chunks}.union(crowded)
+    return sum(room.fits(demand) for room in capacity.by_size(demand))
 
 
 def _tightest(
-    capacity: Capacity, demand: Demand, workers: int, *, avoid: Collection[NodeId]
+    capacity: Capacity, demand: Demand, *, workers: int, avoid: Collection[NodeId]
 ) -> Room | None:
-    """The room with the least to spare among those that hold all the workers."""
-    if demand.share:
-        return _fullest(capacity, demand, workers, avoid=avoid)
-    for room in capacity.by_fit(demand, workers):
-        if room.node.id not in avoid and room.fits(demand) >= workers:
+    """The room with the least to spare among those that hold all the workers; for shares, the
+    one with the fullest card."""
+    rooms = capacity.by_card(demand) if demand.share else capacity.by_fit(demand, workers)
+    for room in rooms:
+        if room.fits(demand) >= workers and room.node.id not in avoid:
             return room
     return None
 
 
-def _fullest(
-    capacity: Capacity, demand: Demand, workers: int, *, avoid: Collection[NodeId]
-) -> Room | None:
-    """For shares: the room with the fullest card that still fits; else one that opens a card."""
-    best: tuple[int, Room] | None = None
-    unopened: Room | None = None
-    for room in capacity.by_fit(demand):
-        if room.node.id in avoid or room.fits(demand) < workers:
-            continue
-        card = room.fullest_card(demand)
-        if card and (best is None or card[0] < best[0]):
-            best = (card[0], room)
-        elif card is None and unopened is None:
-            unopened = room
-    return best[1] if best else unopened
+def _roomiest_first(
+    capacity: Capacity, demand: Demand, *, avoid: Collection[NodeId]
+) -> list[tuple[int, NodeId]]:
+    """How many workers fit on which node, the most first, then in the nodes' order."""
+    rooms = [
+        (-fits, room.position, room.node.id)
+        for room in capacity.by_size(demand)
+        if (fits := room.fits(demand)) and room.node.id not in avoid
+    ]
+    return [(-fits, node_id) for fits, _, node_id in sorted(rooms)]
 
 
-def _by_room(
-    capacity: Capacity, demand: Demand, crowded: Collection[NodeId]
-) -> list[tuple[int, Room]]:
-    """All rooms that fit a worker, so sorted that the best for a large chunk is last."""
-    rooms = [(fits, room) for room in capacity.by_fit(demand) if (fits := room.fits(demand))]
-    rooms.sort(key=lambda pair: (pair[0], pair[1].node.id not in crowded, -pair[1].position))
-    return rooms
+def _fewest(roomiest_first: Iterable[tuple[int, NodeId]], workers: int) -> Chunks | None:
+    """Whole nodes from the roomiest on; what is left over goes where it fits most tightly."""
+    chunks: Chunks = []
+    rooms = iter(roomiest_first)
+    for fits, node_id in rooms:
+        if fits >= workers:
+            last = _tightest_of(rooms, workers, found=(fits, node_id))
+            return [*chunks, (last, workers)]
+        chunks.append((node_id, fits))
+        workers -= fits
+    return None
+
+
+def _tightest_of(
+    roomiest_first: Iterator[tuple[int, NodeId]], workers: int, *, found: tuple[int, NodeId]
+) -> NodeId:
+    best_fits, best = found
+    for fits, node_id in roomiest_first:
+        if fits < workers:
+            break
+        if fits < best_fits:
+            best_fits, best = fits, node_id
+    return best

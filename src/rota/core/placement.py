@@ -1,13 +1,15 @@
 """The third step of a round: GPU counts become concrete GPUs.
 
 Jobs whose size does not change stay where they are. A job that shrinks gives up its last workers;
-one that grows stays and takes more, unless moving puts it on fewer nodes. Newcomers go to the
-fewest nodes, the tightest fit first. What moves is bound to nodes so that the fewest workers
-really do (see `binding`).
+one that grows stays and takes more; both move only if that puts them on fewer nodes. Newcomers go
+to the fewest nodes, the tightest fit first. Nobody is given the slots of a job that could keep
+them, so a job that runs is never without a place: one that finds none for its new size keeps its
+old one. What moves is bound to nodes so that the fewest workers really do (see `binding`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -32,23 +34,25 @@ class Wish:
     def demand(self) -> Demand:
         return demand_of(self.job, self.gpu_type)
 
-    @property
-    def bulk(self) -> tuple[int, int, float]:
-        """What makes it hard to place: whole GPUs first, then shares by their size."""
-        spec = self.job.spec
-        if spec.share is None:
-            return self.workers * spec.gpus, 0, 0.0
-        return 0, spec.share.memory_bytes, spec.share.fraction
-
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the wishes went. `short` are those that found no place, with what would have fit;
-    `left` is what nobody got."""
+    """Where the wishes went. `short` are those that found no place, with what would have fit: of
+    them, a job that could stay keeps what it had. `left` is what nobody got."""
 
     allocations: dict[JobId, Allocation]
     short: dict[JobId, int]
     left: Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Who sits where before the exchange of equal nodes."""
+
+    settled: dict[JobId, Allocation]
+    seatings: list[Seating]
+    short: dict[JobId, int]
+    capacity: Capacity
 
 
 def place(
@@ -60,90 +64,99 @@ def place(
 ) -> Placed:
     """Give every wish its slots: a higher priority first, then the largest first (or, with
     `in_order`, as the wishes stand). `movable` jobs are packed anew although they could stay."""
+    packed = pack(view, wishes, movable=movable, in_order=in_order)
+    allocations = packed.settled
+    if packed.seatings:
+        fixed = [s.allocation for s in packed.seatings if not s.may_rebind]
+        crowded = _nodes_of_spanning([*allocations.values(), *fixed])
+        allocations = {**allocations, **bind(packed.capacity, packed.seatings, crowded=crowded)}
+        ordered = (wish.job.id for wish in wishes)
+        allocations = {job_id: allocations[job_id] for job_id in ordered if job_id in allocations}
+    return Placed(allocations, packed.short, packed.capacity)
+
+
+def pack(
+    view: View,
+    wishes: Sequence[Wish],
+    *,
+    movable: Collection[JobId] = (),
+    in_order: bool = False,
+) -> Packed:
     capacity = view.free.copy()
-    _release_the_unwanted(capacity, view, wishes)
-    settled, movers = _settle_in_place(capacity, view, wishes, movable=movable)
-    seatings: list[Seating] = []
-    short: dict[JobId, int] = {}
-    crowded = _nodes_of_spanning(settled.values())
+    _release_the_unwanted(capacity, view, wishes=wishes)
+    settled, claims = _settle(capacity, view, wishes=wishes, movable=movable)
     if not in_order:
-        movers.sort(key=lambda wish: (wish.job.spec.priority, wish.bulk), reverse=True)
-    for wish in movers:
-        before = view.planned.get(wish.job.id, ())
-        seating = _resettle(capacity, wish, before, crowded)
-        if seating is None:
-            short[wish.job.id] = n_fitting(capacity, wish.demand, wish.workers)
-            continue
-        seatings.append(seating)
-        if n_nodes(seating.allocation) > 1:
-            crowded.update(slot.node for slot in seating.allocation)
-    settled.update(bind(capacity, seatings))
-    allocations = {w.job.id: settled[w.job.id] for w in wishes if w.job.id in settled}
-    return Placed(allocations, short, capacity)
+        claims.sort(key=lambda claim: claim.difficulty(capacity.card_bytes), reverse=True)
+    packing = _Packing(capacity, settled)
+    packing.meet(claims)
+    return Packed(settled, packing.seatings, packing.short, capacity)
 
 
 def place_next_in_line(placed: Placed, wishes: Iterable[Wish]) -> Placed:
     """Give what is left to those of `wishes` that still find a place, in their order."""
     allocations = dict(placed.allocations)
-    for wish in wishes:
-        chunks = spread(placed.left, wish.demand, wish.workers)
-        if chunks:
-            allocations[wish.job.id] = seat(
-                placed.left, Party(wish.job.id, wish.demand, ()), chunks
-            )
+    packing = _Packing(placed.left, allocations)
+    packing.meet([Claim(wish, wish.demand) for wish in wishes])
+    allocations.update({s.party.job_id: s.allocation for s in packing.seatings})
     return Placed(allocations, placed.short, placed.left)
 
 
-def _release_the_unwanted(capacity: Capacity, view: View, wishes: Sequence[Wish]) -> None:
-    wanted = {wish.job.id: wish.gpu_type for wish in wishes}
-    unwanted = {job_id for job_id in view.planned if job_id not in wanted}
-    if not unwanted:
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A wish that needs slots. `held` are those that it has and may keep, which nobody else is
+    offered; `before` is where its workers were, be those slots still theirs or not."""
+
+    wish: Wish
+    demand: Demand
+    before: Allocation = ()
+    held: Allocation = ()
+
+    def difficulty(self, card_bytes: dict[str, int]) -> tuple[int, int, int, int]:
+        """A higher priority first; then whole GPUs before shares, because they open no card that
+        is half used; then what is hardest to place: large workers, then many."""
+        demand, workers = self.demand, self.wish.workers
+        share_bytes = demand.share_bytes(card_bytes.get(demand.gpu_type, 0))
+        return self.wish.job.spec.priority, demand.gpus, workers * demand.gpus, share_bytes
+
+
+def _release_the_unwanted(capacity: Capacity, view: View, *, wishes: Sequence[Wish]) -> None:
+    wanted = {wish.job.id for wish in wishes}
+    if all(job_id in wanted for job_id in view.planned):
         return
     for job in view.jobs:
-        if job.id in unwanted:
+        if job.id in view.planned and job.id not in wanted:
             capacity.give(view.planned[job.id], demand_of(job, view.gpu_types[job.id]))
 
 
-def _settle_in_place(
-    capacity: Capacity, view: View, wishes: Sequence[Wish], *, movable: Collection[JobId]
-) -> tuple[dict[JobId, Allocation], list[Wish]]:
-    """Those who stay where they are, and the others, whose slots are given back."""
-    draining = {node.id for node in view.nodes.values() if node.is_draining}
+def _settle(
+    capacity: Capacity, view: View, *, wishes: Sequence[Wish], movable: Collection[JobId]
+) -> tuple[dict[JobId, Allocation], list[Claim]]:
+    """Those who stay as they are, and the claims of the others. Slots that a job may not keep or
+    gives up are free when this returns."""
+    closed = {node_id for node_id, node in view.nodes.items() if node.is_draining}
     settled: dict[JobId, Allocation] = {}
-    movers: list[Wish] = []
+    claims: list[Claim] = []
     for wish in wishes:
-        before = view.planned.get(wish.job.id, ())
+        job_id = wish.job.id
+        before = view.planned.get(job_id, ())
         if not before:
-            movers.append(wish)
+            claims.append(Claim(wish, wish.demand))
             continue
-        stays = wish.job.id not in movable and view.gpu_types[wish.job.id] == wish.gpu_type
-        if stays and draining:
-            stays = all(slot.node not in draining for slot in before)
-        kept = _resized_in_place(capacity, wish, before) if stays else None
-        if kept is not None:
-            settled[wish.job.id] = kept
+        had_type = view.gpu_types[job_id]
+        is_uprooted = job_id in movable or had_type != wish.gpu_type
+        if is_uprooted or (closed and not closed.isdisjoint(slot.node for slot in before)):
+            capacity.give(before, demand_of(wish.job, had_type))
+            claims.append(Claim(wish, wish.demand, before))
+        elif wish.workers == len(before):
+            settled[job_id] = before
         else:
-            capacity.give(before, demand_of(wish.job, view.gpu_types[wish.job.id]))
-            movers.append(wish)
-    return settled, movers
-
-
-def _resized_in_place(capacity: Capacity, wish: Wish, before: Allocation) -> Allocation | None:
-    """The job's slots if it need not move for its new size; they are taken or given back."""
-    missing = wish.workers - len(before)
-    if not missing:
-        return before
-    if missing > 0:
-        node_id = before[0].node
-        if n_nodes(before) > 1 or capacity[node_id].fits(wish.demand) < missing:
-            return None
-        newcomers = Party(wish.job.id, wish.demand, ())
-        return before + seat(capacity, newcomers, [(node_id, missing)])
-    kept = before[: wish.workers]
-    if n_nodes(kept) > 1 and any(capacity.by_fit(wish.demand, wish.workers)):
-        return None
-    capacity.give(before[wish.workers :], wish.demand)
-    return kept
+            held = before[: wish.workers]
+            capacity.give(before[wish.workers :], wish.demand)
+            if wish.workers == len(held) and n_nodes(held) == 1:
+                settled[job_id] = held
+            else:
+                claims.append(Claim(wish, wish.demand, before, held))
+    return settled, claims
 
 
 def _nodes_of_spanning(allocations: Iterable[Allocation]) -> set[NodeId]:
@@ -151,35 +164,119 @@ def _nodes_of_spanning(allocations: Iterable[Allocation]) -> set[NodeId]:
     return {slot.node for allocation in spanning if n_nodes(allocation) > 1 for slot in allocation}
 
 
-def _resettle(
-    capacity: Capacity, wish: Wish, before: Allocation, crowded: Collection[NodeId]
-) -> Seating | None:
-    """Fewest nodes; among equals where the job already is."""
-    demand = wish.demand
-    fresh = spread(capacity, demand, wish.workers, crowded)
-    grown = _grown_in_place(capacity, wish, before) if before else None
-    is_grown = grown is not None and (fresh is None or len(grown) <= len(fresh))
-    chunks = grown if is_grown else fresh
-    if chunks is None:
-        return None
-    party = Party(wish.job.id, demand, before)
-    return Seating(party, chunks, seat(capacity, party, chunks), may_rebind=not is_grown)
+class _Packing:
+    """Claims being met on one capacity, one after another."""
 
+    def __init__(self, capacity: Capacity, settled: dict[JobId, Allocation]) -> None:
+        self.seatings: list[Seating] = []
+        self.short: dict[JobId, int] = {}
+        self._capacity = capacity
+        self._settled = settled
+        self._crowded = Counter(_nodes_of_spanning(settled.values()))
+        """Nodes that hold a job of several nodes."""
+        self._bounds: dict[Demand, int] = {}
+        """No more workers with this demand fit, as long as nobody gives anything back."""
+        self._gave_back = False
 
-def _grown_in_place(capacity: Capacity, wish: Wish, before: Allocation) -> Chunks | None:
-    """The old nodes first, as many as fit there, then the rest elsewhere."""
-    demand, missing = wish.demand, wish.workers
-    chunks: Chunks = []
-    for node_id, _ in chunks_of(before):
-        if not capacity.has_node(node_id) or capacity[node_id].node.is_draining:
-            return None
-        count = min(missing, capacity[node_id].fits(demand))
-        if count:
-            chunks.append((node_id, count))
-            missing -= count
-    if not missing:
-        return chunks
-    rest = spread(capacity, demand, missing, crowded=[node_id for node_id, _ in chunks])
-    if rest is None or any(node_id in dict(chunks) for node_id, _ in rest):
-        return None
-    return chunks + rest
+    def meet(self, claims: Sequence[Claim]) -> None:
+        """Meet the claims in order. Who moves may make room for those who were turned down."""
+        for claim in claims:
+            self._crowd(claim.held, 1)
+        turned_down = list(claims)
+        self._gave_back = True
+        while turned_down and self._gave_back:
+            self._gave_back = False
+            turned_down = [claim for claim in turned_down if not self._try_meet(claim)]
+        fitting: dict[Demand, int] = {}
+        for claim in turned_down:
+            if claim.held:
+                self._turn_down_who_stays(claim)
+                continue
+            if claim.demand not in fitting:
+                fitting[claim.demand] = n_fitting(self._capacity, claim.demand)
+            self.short[claim.wish.job.id] = fitting[claim.demand]
+
+    def _try_meet(self, claim: Claim) -> bool:
+        if claim.held:
+            return self._try_resize(claim)
+        demand, workers = claim.demand, claim.wish.workers
+        if workers > self._bounds.get(demand, workers):
+            return False
+        chunks = spread(self._capacity, demand, workers=workers, crowded=self._crowded)
+        if chunks is None:
+            self._bounds[demand] = n_fitting(self._capacity, demand)
+            return False
+        self._seat(claim, chunks, may_rebind=demand.share is None)
+        return True
+
+    def _try_resize(self, claim: Claim) -> bool:
+        """Fewest nodes; among equals where the job already is."""
+        if self._try_grow_on_its_node(claim):
+            return True
+        capacity, demand, workers = self._capacity, claim.demand, claim.wish.workers
+        self._crowd(claim.held, -1)
+        capacity.give(claim.held, demand)
+        there = self._there_first(claim)
+        fresh = spread(capacity, demand, workers=workers, crowded=self._crowded)
+        stays = there is not None and (fresh is None or len(there) <= len(fresh))
+        chunks = there if stays else fresh
+        is_smaller = workers == len(claim.held)
+        if chunks is None or (is_smaller and len(chunks) >= n_nodes(claim.held)):
+            capacity.take_all(claim.held, demand)
+            self._crowd(claim.held, 1)
+            if is_smaller:
+                self._settled[claim.wish.job.id] = claim.held
+            return is_smaller
+        allocation = self._seat(claim, chunks, may_rebind=not stays and demand.share is None)
+        if not set(claim.held) <= set(allocation):
+            self._gave_back = True
+            self._bounds.clear()
+        return True
+
+    def _try_grow_on_its_node(self, claim: Claim) -> bool:
+        """The usual case of growth, for which nothing has to be given back and compared."""
+        missing = claim.wish.workers - len(claim.held)
+        node_id = claim.held[0].node
+        if not missing or n_nodes(claim.held) > 1:
+            return False
+        if self._capacity[node_id].fits(claim.demand) < missing:
+            return False
+        newcomers = Party(claim.wish.job.id, claim.demand)
+        more = seat(self._capacity, newcomers, chunks=[(node_id, missing)])
+        self._settled[claim.wish.job.id] = claim.held + more
+        return True
+
+    def _there_first(self, claim: Claim) -> Chunks | None:
+        """As many as fit on the nodes where the job is, then the rest elsewhere."""
+        capacity, demand, missing = self._capacity, claim.demand, claim.wish.workers
+        chunks: Chunks = []
+        for node_id, _ in chunks_of(claim.held):
+            count = min(missing, capacity[node_id].fits(demand))
+            if count:
+                chunks.append((node_id, count))
+                missing -= count
+        if not missing:
+            return chunks
+        used = [node_id for node_id, _ in chunks]
+        rest = spread(capacity, demand, workers=missing, crowded=self._crowded, avoid=used)
+        return None if rest is None else chunks + rest
+
+    def _seat(self, claim: Claim, chunks: Chunks, *, may_rebind: bool) -> Allocation:
+        party = Party(claim.wish.job.id, claim.demand, claim.before)
+        allocation = seat(self._capacity, party, chunks=chunks)
+        self.seatings.append(Seating(party, chunks, allocation, may_rebind))
+        self._crowd(allocation, 1)
+        return allocation
+
+    def _crowd(self, allocation: Allocation, sign: int) -> None:
+        for node_id in _nodes_of_spanning([allocation]):
+            self._crowded[node_id] += sign
+            if not self._crowded[node_id]:
+                del self._crowded[node_id]
+
+    def _turn_down_who_stays(self, claim: Claim) -> None:
+        self._settled[claim.wish.job.id] = claim.held
+        self._capacity.give(claim.held, claim.demand)
+        fits = n_fitting(self._capacity, claim.demand)
+        self._capacity.take_all(claim.held, claim.demand)
+        self.short[claim.wish.job.id] = max(fits, len(claim.held))

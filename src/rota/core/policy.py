@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from rota.core.model import Job, JobId
 
@@ -71,11 +71,22 @@ class Budget:
 
 
 class Policy(Protocol):
-    """Sizes jobs. See `docs/how-to/add-a-policy.md`."""
+    """Sizes jobs. See `docs/how-to/add-a-policy.md`.
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    What it answers is final, unless it declares `shares_leftovers` (see `SharesLeftovers`).
+    """
+
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         """Workers for each job that should run now: from its minimum up to its limit."""
         ...
+
+
+@runtime_checkable
+class SharesLeftovers(Protocol):
+    """A policy that leaves growth, room for newcomers and turns for the starving to the rules of
+    `leftovers`, by a class attribute that is True."""
+
+    shares_leftovers: ClassVar[bool]
 
 
 @runtime_checkable

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rota.core.model import Held, Job, Queued, Running, Service, n_gpus
+from rota.core.model import Ended, Held, Job, Queued, Running, Service, n_gpus
 
 
 def service_at(job: Job, now: float) -> Service:
     """The job's time accounts brought up to `now`."""
     service = job.service
     elapsed = now - service.as_of_s
-    if elapsed <= 0 or job.is_over or isinstance(job.phase, Held):
+    if elapsed <= 0 or isinstance(job.phase, Held | Ended):
         return replace(service, as_of_s=now)
     if isinstance(job.phase, Queued):
         return replace(
@@ -40,7 +40,7 @@ def epochs_done_at(job: Job, now: float) -> float:
     return min(job.spec.epochs, job.epochs_done + max(0.0, now - since) / epoch_s)
 
 
-def remaining_s(job: Job, now: float, workers: int = 1) -> float:
+def remaining_s(job: Job, now: float, *, workers: int = 1) -> float:
     """Seconds until the job is done on so many workers; infinite where nothing is known."""
     epochs_left = job.spec.epochs - epochs_done_at(job, now)
     return epochs_left * job.speed.epoch_s(workers) if epochs_left > 0 else 0.0

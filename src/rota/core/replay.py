@@ -43,9 +43,10 @@ class Replay:
         engine: EngineModel,
         decide: Callable[[View], Plan],
         record: Callable[[float, Effects], None],
+        start_s: float = 0.0,
     ) -> None:
         self.kernel = kernel
-        self.now = 0.0
+        self.now = start_s
         self.rounds = 0
         self._engine = engine
         self._decide = decide
@@ -60,21 +61,21 @@ class Replay:
             self.now = max(self.now, now)
             arrival = self._arrive(arrival, rest)
             for event in self._engine.due(self.now):
-                self._carry_out(self.kernel.apply(event, self.now))
-            if self.kernel.next_timer_s(self.now) <= self.now:
-                self._carry_out(self.kernel.apply(TimerFired(), self.now))
+                self.carry_out(self.kernel.apply(event, self.now))
+            if self.kernel.next_timer_s() <= self.now:
+                self.carry_out(self.kernel.apply(TimerFired(), self.now))
             if self.kernel.wants_round and self.now >= self._next_round_s:
                 self._round()
 
     def _next_moment(self, arrival: Arrival | None) -> float:
         round_s = self._next_round_s if self.kernel.wants_round else math.inf
-        timer_s = self.kernel.next_timer_s(self.now)
+        timer_s = self.kernel.next_timer_s()
         arrival_s = arrival[0] if arrival else math.inf
         return min(arrival_s, self._engine.next_s(), max(timer_s, self.now), round_s)
 
     def _arrive(self, arrival: Arrival | None, rest: Iterator[Arrival]) -> Arrival | None:
         while arrival and arrival[0] <= self.now:
-            self._carry_out(self.kernel.apply(arrival[1], self.now))
+            self.carry_out(self.kernel.apply(arrival[1], self.now))
             arrival = next(rest, None)
         return arrival
 
@@ -82,9 +83,10 @@ class Replay:
         plan = self._decide(self.kernel.view(self.now))
         self.rounds += 1
         self._next_round_s = self.now + self.kernel.rules.round_interval_s
-        self._carry_out(self.kernel.commit(plan, self.now))
+        self.carry_out(self.kernel.commit(plan, self.now))
 
-    def _carry_out(self, effects: Effects) -> None:
+    def carry_out(self, effects: Effects) -> None:
+        """Write down what followed from a fact or a plan, then send its orders."""
         self._record(self.now, effects)
         for command in effects.commands:
             self._engine.apply(command, self.now)

@@ -45,12 +45,11 @@ class Room:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Rooms of one shape are interchangeable: whatever fits one of them fits the others."""
+        """Rooms of one shape are interchangeable for workers that share no card: whatever fits
+        one of them fits the others. CPUs are rounded, because adding and taking away leaves
+        traces in their last digits."""
         free = tuple(sorted((kind, len(indices)) for kind, indices in self.free.items()))
-        cards = sorted((self.gpus[index].type, left) for index, left in self.cards.items())
-        sizes = sorted((gpu.type, gpu.memory_bytes) for gpu in self.gpus.values())
-        rest = (self.cpus, self.memory_bytes, self.workers, self.node.labels)
-        return free, tuple(cards), tuple(sizes), rest
+        return free, round(self.cpus, 6), self.memory_bytes, self.workers, self.node.labels
 
     def n_free(self, gpu_type: str) -> int:
         """Whole GPUs of the type that nobody holds any part of."""
@@ -87,8 +86,8 @@ class Room:
         """Whether exactly these GPUs (or this share) can be taken now."""
         if slot.share_bytes:
             index = slot.gpus[0]
-            left = self.cards.get(index)
-            return left >= slot.share_bytes if left is not None else self._is_whole(index)
+            left = self.bytes_left(index)
+            return left is not None and left >= slot.share_bytes
         return all(self._is_whole(index) for index in slot.gpus)
 
     def take(self, slot: Slot, demand: Demand) -> None:
@@ -122,29 +121,38 @@ class Room:
         if self.cpus < -TOLERANCE or self.memory_bytes < 0 or self.workers < 0:
             raise OverbookedError(f"CPUs, memory or workers of {self.node.id} are used up")
 
+    def bytes_left(self, index: int) -> int | None:
+        """What sharers may still take of a card; None if it is held whole or not there."""
+        if index in self.cards:
+            return self.cards[index]
+        return self.gpus[index].memory_bytes if self._is_whole(index) else None
+
+    def type_of(self, index: int) -> str | None:
+        gpu = self.gpus.get(index)
+        return gpu.type if gpu else None
+
     def _is_whole(self, index: int) -> bool:
         gpu = self.gpus.get(index)
         return gpu is not None and index in self.free[gpu.type]
 
-    def _cards_of(self, gpu_type: str) -> Iterator[int]:
-        return (index for index in self.cards if self.gpus[index].type == gpu_type)
-
     def _shares_by_card(self, demand: Demand) -> Iterator[int]:
-        for index in self._cards_of(demand.gpu_type):
-            yield self.cards[index] // demand.share_bytes(self.gpus[index].memory_bytes)
-        for index in self.free.get(demand.gpu_type, ()):
-            card_bytes = self.gpus[index].memory_bytes
-            yield card_bytes // demand.share_bytes(card_bytes)
+        for left, card_bytes, _ in self._open_cards(demand.gpu_type):
+            yield left // demand.share_bytes(card_bytes)
 
     def _card_for(self, demand: Demand) -> int:
-        fullest = self.fullest_card(demand)
-        return fullest[1] if fullest else self.free[demand.gpu_type][0]
+        """The card with the least room that still fits a worker; a free one if no other does."""
+        fitting = (
+            (left == card_bytes, left, index)
+            for left, card_bytes, index in self._open_cards(demand.gpu_type)
+            if left >= demand.share_bytes(card_bytes)
+        )
+        return min(fitting)[2]
 
-    def fullest_card(self, demand: Demand) -> tuple[int, int] | None:
-        """(bytes left, index) of the shared card with the least room that still fits a worker."""
-        fitting = [
-            (self.cards[index], index)
-            for index in self._cards_of(demand.gpu_type)
-            if self.cards[index] >= demand.share_bytes(self.gpus[index].memory_bytes)
-        ]
-        return min(fitting, default=None)
+    def _open_cards(self, gpu_type: str) -> Iterator[tuple[int, int, int]]:
+        """(bytes left, bytes in all, index) of the cards of a type that nobody holds whole."""
+        for index, left in self.cards.items():
+            if self.gpus[index].type == gpu_type:
+                yield left, self.gpus[index].memory_bytes, index
+        for index in self.free.get(gpu_type, ()):
+            card_bytes = self.gpus[index].memory_bytes
+            yield card_bytes, card_bytes, index

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from rota.core.defragment import defragment
 from rota.core.divide import Division, divide
-from rota.core.guard import guard
+from rota.core.guard import Guarded, guard
 from rota.core.model import Job, JobId
 from rota.core.placement import Placed, Wish, place, place_next_in_line
 from rota.core.plan import Plan, check
@@ -22,14 +23,14 @@ def decide(view: View, policy: Policy) -> Plan:
     """The plan for this view. One that breaks a rule is not followed: the last one stays."""
     view, queues, wake_at_s = _requeue(view, policy)
     division = divide(view)
-    wishes, placed, waits = _size_and_place(view, division, policy)
-    guarded = guard(view, wishes, placed)
+    guarded, waits = _settle(view, division, policy=policy)
     gpu_types = {wish.job.id: wish.gpu_type for wish in guarded.wishes}
+    waits = {**division.impossible, **waits, **guarded.waits}
     plan = Plan(
         allocations=guarded.allocations,
         gpu_types={job_id: gpu_types[job_id] for job_id in guarded.allocations},
         queues=queues,
-        waits={**division.impossible, **waits, **guarded.waits},
+        waits={job_id: why for job_id, why in waits.items() if job_id not in guarded.allocations},
         wake_at_s=min(wake_at_s, guarded.wake_at_s),
     )
     violations = check(plan, view)
@@ -56,27 +57,39 @@ def _requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]
     return replace(view, jobs=tuple(jobs)), queues, wake_at_s
 
 
-def _size_and_place(
-    view: View, division: Division, policy: Policy
-) -> tuple[list[Wish], Placed, dict[JobId, Reason]]:
-    """Size and place. What finds no place goes back to be sized at what fits, three times; then
-    whoever is next in line gets what is left."""
-    limits: dict[JobId, int] = {}
+def _settle(
+    view: View, division: Division, *, policy: Policy
+) -> tuple[Guarded, dict[JobId, Reason]]:
+    """Size, place and guard. What finds no place has others moved for it, if that pays; else it
+    goes back to be sized at what fits, three times; then whoever is next in line gets what is
+    left."""
+    limits = dict(division.limits)
     waits: dict[JobId, Reason] = {}
     n_tries = 0
     while True:
         n_tries += 1
-        wishes = _wishes(division, size(division, policy, view.now, limits=limits))
+        wishes = _wishes(division, size(division, policy, view=view, limits=limits))
         placed = place(view, wishes)
         if not placed.short:
-            return wishes, placed, waits
+            return guard(view, wishes, placed=placed), waits
         workers = {wish.job.id: wish.workers for wish in wishes}
         for job_id, fits in placed.short.items():
             waits[job_id] = Fragmented(workers[job_id], fits)
             limits[job_id] = min(fits, workers[job_id] - 1)
+        if n_tries == 1 and view.rules.is_guarded:
+            opened = defragment(view, guard(view, wishes, placed=placed), short=placed.short)
+            if opened is not None:
+                return _with_next_in_line(division, opened), waits
         if n_tries == PLACEMENT_TRIES:
-            in_line = _smallest_of_those_who_wait(division, placed)
-            return wishes + in_line, place_next_in_line(placed, in_line), waits
+            return _with_next_in_line(division, guard(view, wishes, placed=placed)), waits
+
+
+def _with_next_in_line(division: Division, guarded: Guarded) -> Guarded:
+    """Whatever is left goes to those who still find a place, in their order."""
+    in_line = _smallest_of_those_who_wait(division, guarded.placed)
+    placed = place_next_in_line(guarded.placed, in_line)
+    found = [wish for wish in in_line if wish.job.id in placed.allocations]
+    return replace(guarded, wishes=[*guarded.wishes, *found], placed=placed)
 
 
 def _smallest_of_those_who_wait(division: Division, placed: Placed) -> list[Wish]:

@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rota.core.divide import Division, Pool
+from rota.core.leftovers import Leftovers
 from rota.core.model import Job, JobId
-from rota.core.policy import BadTargetsError, Budget, Policy, Targets
+from rota.core.policy import BadTargetsError, Budget, Policy, SharesLeftovers, Targets
+from rota.core.view import View
 
 
-def size(division: Division, policy: Policy, now: float, *, limits: Mapping[JobId, int]) -> Targets:
+def size(division: Division, policy: Policy, *, view: View, limits: Mapping[JobId, int]) -> Targets:
     """Workers for every job that should run. `limits` caps jobs at what was found to fit."""
     targets: Targets = {}
     budgets = {
         gpu_type: Budget(float(n_gpus), division.card_bytes[gpu_type], limits)
         for gpu_type, n_gpus in division.gpus.items()
     }
+    shares = isinstance(policy, SharesLeftovers) and policy.shares_leftovers
+    leftovers = Leftovers(view) if shares else None
     for pool in division.pools:
-        if pool.gpu_type:
-            sizes = policy.size(pool.jobs, budgets[pool.gpu_type], now)
-            _check_names(sizes, pool)
-            targets.update(sizes)
-        else:
+        if not pool.gpu_type:
             targets.update(_without_gpus(pool.jobs, limits))
+            continue
+        budget = budgets[pool.gpu_type]
+        sizes = policy.size(pool.jobs, budget, now=view.now)
+        _check_names(sizes, pool)
+        if leftovers is not None:
+            leftovers.settle(pool, sizes, budget=budget)
+        targets.update(sizes)
+    if leftovers is not None:
+        leftovers.offer(targets, budgets)
     return targets
 
 

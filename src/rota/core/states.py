@@ -4,7 +4,7 @@ Everything about transitions is here, and nothing else assigns a state. The kern
 (events) into triggers by looking at the job; this file does not know events, only their meaning.
 A pair that the table maps to `IGNORE` is a late or repeated fact and changes nothing. A pair that
 the table does not list is a bug of ours: the kernel holds that job alone and goes on.
-`docs/explain/job-life.md` is drawn from this table by a test.
+`docs/explain/job-life.md` is drawn from this table, and a test sees to it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,18 @@ class State(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+MEANINGS: Mapping[State, str] = {
+    State.HELD: "waits until somebody releases it",
+    State.QUEUED: "waits for its turn, for other jobs, or for a back-off to end",
+    State.STARTING: "has slots; some of its workers are not up yet",
+    State.RUNNING: "all its workers are up; it may be changing its members",
+    State.STOPPING: "was asked to stop; some of its workers are not gone yet",
+    State.SUCCEEDED: "is over: all its workers exited with 0, or all its epochs are done",
+    State.FAILED: "is over: it broke down for good, or can never run",
+    State.CANCELLED: "is over: somebody cancelled it",
+}
 
 
 class Trigger(StrEnum):
@@ -75,6 +87,8 @@ TABLE: Table = {
         Trigger.HOLD: IGNORE,
         Trigger.RELEASE: State.QUEUED,
         Trigger.CANCEL: State.CANCELLED,
+        # A dependency that failed ends a job that waits for it, held or not.
+        Trigger.GAVE_UP: State.FAILED,
     },
     State.QUEUED: {
         **_NO_WORKERS,
@@ -82,7 +96,6 @@ TABLE: Table = {
         Trigger.RELEASE: IGNORE,
         Trigger.CANCEL: State.CANCELLED,
         Trigger.START: State.STARTING,
-        # A dependency that failed ends a job that never ran.
         Trigger.GAVE_UP: State.FAILED,
     },
     State.STARTING: {
@@ -114,7 +127,8 @@ TABLE: Table = {
     },
     State.STOPPING: {
         Trigger.HOLD: State.STOPPING,
-        Trigger.RELEASE: IGNORE,
+        # Takes back a hold; the job goes on to the queue when it has stopped.
+        Trigger.RELEASE: State.STOPPING,
         Trigger.CANCEL: State.STOPPING,
         Trigger.STARTED: IGNORE,
         Trigger.PROGRESS: State.STOPPING,

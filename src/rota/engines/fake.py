@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
-from rota.core.commands import ChangeMembership, Command, StartWorkers, StopWorkers
+from rota.core.commands import (
+    ChangeMembership,
+    Command,
+    ReportWorkers,
+    StartWorkers,
+    StopWorkers,
+)
 from rota.core.events import (
     Event,
     MembershipChanged,
     ProgressReported,
     WorkersExited,
+    WorkersFound,
+    WorkersLost,
     WorkersStarted,
 )
-from rota.core.model import Allocation, JobId, NodeId, newcomers
+from rota.core.model import Job, JobId, NodeId, Running, Slot
+from rota.engines.fake_run import LOST, Delays, Fence, Gone, Run, Work
 
 STOPPED_CODE = 143
 """What a program ended by SIGTERM exits with."""
@@ -28,76 +36,20 @@ REPORTS_MAX = 50
 """Progress reports of one run at the most, however many epochs it has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a job has to do, and how long all of it would take on given slots."""
-
-    epochs: float
-    run_s: Callable[[Allocation], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Delays:
-    """How long the engine takes: from an order to start until all workers run, from an order to
-    stop until all are gone, and to switch the members of a job that goes on."""
-
-    start_s: float = 0.0
-    stop_s: float = 0.0
-    switch_s: float = 0.0
-
-
-@dataclass(slots=True)
-class _Run:
-    """One attempt. Of its work `done` (a part of 1) was done by `since_s`; it stands still while
-    that is infinite."""
-
-    job_id: JobId
-    attempt: int
-    work: Work
-    allocation: Allocation
-    members: Allocation
-    done: float
-    since_s: float = math.inf
-    generation: int = 0
-    joining: Allocation = ()
-    is_stopping: bool = False
-    lost: set[int] = field(default_factory=set[int])
-    version: int = 0
-    """Grows when the future of the run changes: what was expected before does not happen."""
-
-    def advance(self, now: float) -> None:
-        if now > self.since_s:
-            self.done = min(1.0, self.done + (now - self.since_s) / self.run_s)
-            self.since_s = now
-        self.version += 1
-
-    @property
-    def run_s(self) -> float:
-        return self.work.run_s(self.allocation)
-
-    def exits(self, code: int) -> WorkersExited:
-        alive = (worker for worker in range(len(self.members)) if worker not in self.lost)
-        return WorkersExited(self.job_id, self.attempt, dict.fromkeys(alive, code))
-
-    def started(self) -> WorkersStarted:
-        return WorkersStarted(self.job_id, self.attempt, frozenset(range(len(self.members))))
-
-    def progress(self, done: float, epoch_s: float | None = None) -> ProgressReported:
-        epochs_done = done * self.work.epochs
-        return ProgressReported(self.job_id, self.attempt, epochs_done, epoch_s)
-
-
 class FakeEngine:
-    """Runs workers in virtual time. `work_of` says what a job has to do."""
+    """Runs workers in virtual time. `work_of` says what a job has to do; `delays` may be changed
+    at any time and holds for the orders that come after."""
 
     def __init__(self, work_of: Callable[[JobId], Work], delays: Delays | None = None) -> None:
+        self.delays = delays or Delays()
         self._work_of = work_of
-        self._delays = delays or Delays()
-        self._runs: dict[JobId, _Run] = {}
+        self._runs: dict[Fence, Run] = {}
+        self._ended: dict[JobId, tuple[int, Gone]] = {}
+        """The newest attempt of each job that is over, and how its workers ended."""
         self._done: dict[JobId, float] = {}
         """The part of each job's work that is safe: reported, or saved at a stop."""
-        self._ended: dict[JobId, WorkersExited] = {}
-        self._heap: list[tuple[float, int, _Run | None, int, Event]] = []
+        self._dead_nodes: set[NodeId] = set()
+        self._heap: list[tuple[float, int, Run | None, int, Event]] = []
         self._n_expected = 0
 
     def apply(self, command: Command, now: float) -> None:
@@ -108,6 +60,8 @@ class FakeEngine:
                 self._stop(command, now)
             case ChangeMembership():
                 self._switch(command, now)
+            case ReportWorkers():
+                self._report(command, now)
             case _:
                 assert_never(command)
 
@@ -125,106 +79,180 @@ class FakeEngine:
             at_s, _, run, _, event = heapq.heappop(self._heap)
             facts.append(event)
             if run is not None:
-                self._happen(run, event, at_s)
+                self._happen(run, event, at_s=at_s)
         return facts
 
-    def lose_node(self, node_id: NodeId) -> None:
+    # -- what those who test do to it, and ask it ----------------------------------------------
+
+    def resume(self, job: Job, done: float, *, now: float) -> None:
+        """Go on with a job of which that part is done; if it runs, all its workers are up."""
+        self._done[job.id] = done
+        if isinstance(job.phase, Running):
+            workers = dict(zip(job.phase.numbers, job.allocation, strict=True))
+            fence, work = (job.id, job.attempt), self._work_of(job.id)
+            run = Run(fence, work, job.allocation, workers, done, since_s=now, has_started=True)
+            self._runs[fence] = run
+            self._expect_work(run)
+
+    def lose_node(self, node_id: NodeId, now: float) -> None:
         """The workers on this node are gone and say nothing; the others of their jobs stand
         still. What was not yet reported is lost."""
+        self._dead_nodes.add(node_id)
         for run in list(self._runs.values()):
-            lost = {i for i, slot in enumerate(run.members) if slot.node == node_id}
+            lost = [n for n in run.alive if run.workers[n].node == node_id]
             if lost:
-                run.lost |= lost
-                run.since_s = math.inf
-                run.version += 1
-                if len(run.lost) == len(run.members):
-                    self._end(run, run.exits(STOPPED_CODE))
-                elif run.is_stopping:
-                    self._expect(run, 0.0, run.exits(STOPPED_CODE))
+                self._break(run, dict.fromkeys(lost, LOST), now=now)
 
-    def running(self) -> dict[JobId, Allocation]:
-        """The slots in which workers really run now, for those who check."""
+    def bring_back_node(self, node_id: NodeId) -> None:
+        self._dead_nodes.discard(node_id)
+
+    def end_workers(self, fence: Fence, codes: Mapping[int, int], *, now: float) -> None:
+        """These workers exit of themselves; the others of their job stand still."""
+        run = self._runs.get(fence)
+        codes = {n: code for n, code in codes.items() if run and n in run.alive}
+        if run is not None and codes:
+            self._break(run, codes, now=now)
+            self._expect(None, now, WorkersExited(*fence, codes))
+
+    def running(self) -> dict[Fence, dict[int, Slot]]:
+        """The workers that really run now, or are about to, and their slots."""
         return {
-            run.job_id: tuple(slot for i, slot in enumerate(run.members) if i not in run.lost)
-            for run in self._runs.values()
+            fence: {n: slot for n, slot in run.workers.items() if n not in run.gone}
+            for fence, run in self._runs.items()
         }
 
+    def found(self) -> list[WorkersFound]:
+        """What an engine comes upon when its daemon starts anew."""
+        runs = (run for run in self._runs.values() if run.has_started)
+        return [WorkersFound(*run.fence, run.alive) for run in runs]
+
+    # -- orders ---------------------------------------------------------------------------------
+
     def _start(self, order: StartWorkers, now: float) -> None:
-        run, ended = self._runs.get(order.job_id), self._ended.get(order.job_id)
-        if run is not None and run.attempt >= order.attempt:
-            if run.since_s < math.inf:
-                self._expect(None, now, run.started())
-        elif ended is not None and ended.attempt >= order.attempt:
-            self._expect(None, now, ended)
-        else:
-            run = _Run(
-                job_id=order.job_id,
-                attempt=order.attempt,
-                work=self._work_of(order.job_id),
-                allocation=order.allocation,
-                members=order.allocation,
-                done=self._done.get(order.job_id, 0.0),
-            )
-            self._runs[order.job_id] = run
-            self._expect(run, now + self._delays.start_s, run.started())
+        fence = (order.job_id, order.attempt)
+        if fence in self._runs or self._ended.get(order.job_id, (0,))[0] >= order.attempt:
+            self._tell_again(fence, range(len(order.allocation)), now=now)
+            return
+        run = Run(
+            fence=fence,
+            work=self._work_of(order.job_id),
+            allocation=order.allocation,
+            workers=dict(enumerate(order.allocation)),
+            done=self._done.get(order.job_id, 0.0),
+        )
+        self._runs[fence] = run
+        self._expect(run, now + self.delays.start_s, run.started())
+        self._lose_those_on_dead_nodes(run, now)
 
     def _stop(self, order: StopWorkers, now: float) -> None:
-        run, ended = self._runs.get(order.job_id), self._ended.get(order.job_id)
-        if run is not None and run.attempt == order.attempt:
-            if not run.is_stopping:
-                self._save_and_stop(run, now)
-        elif ended is not None and ended.attempt == order.attempt:
-            self._expect(None, now, ended)
-        elif run is None or run.attempt < order.attempt:
-            codes = dict.fromkeys(range(order.workers), STOPPED_CODE)
-            self._ended[order.job_id] = WorkersExited(order.job_id, order.attempt, codes)
-            self._expect(None, now, self._ended[order.job_id])
+        run = self._runs.get((order.job_id, order.attempt))
+        if run is None:
+            self._end_unknown(order, STOPPED_CODE)
+            self._tell_again((order.job_id, order.attempt), order.workers, now=now)
+            return
+        strangers = [n for n in order.workers if n not in run.workers]
+        if strangers:
+            exits = dict.fromkeys(strangers, STOPPED_CODE)
+            self._expect(None, now, WorkersExited(*run.fence, exits))
+        if run.gone:
+            self._tell_again(run.fence, run.gone, now=now)
+        if math.isinf(run.stops_at_s):
+            self._save_and_stop(run, now)
 
-    def _save_and_stop(self, run: _Run, now: float) -> None:
+    def _save_and_stop(self, run: Run, now: float) -> None:
         run.advance(now)
-        run.is_stopping, run.since_s = True, math.inf
-        if not run.lost:
-            self._done[run.job_id] = run.done
+        run.since_s, run.stops_at_s = math.inf, now + self.delays.stop_s
+        if not run.gone and run.has_started:
+            self._done[run.fence[0]] = run.done
             self._expect(run, now, run.progress(run.done))
-        self._expect(run, now + self._delays.stop_s, run.exits(STOPPED_CODE))
+        self._expect(run, run.stops_at_s, run.exits(STOPPED_CODE))
 
     def _switch(self, order: ChangeMembership, now: float) -> None:
-        run = self._runs.get(order.job_id)
-        if run is None or run.attempt != order.attempt or run.is_stopping or run.lost:
-            return
-        changed = MembershipChanged(order.job_id, order.attempt, order.generation)
-        if order.generation <= run.generation:
-            self._expect(None, now, changed)
-            return
-        run.advance(now)
-        run.joining = order.allocation
-        run.members = run.allocation + newcomers(run.allocation, order.allocation)
-        self._expect(run, now + self._delays.switch_s, changed)
-        self._expect_work(run)
+        fence = (order.job_id, order.attempt)
+        run = self._runs.get(fence)
+        if run is None:
+            self._end_unknown(order, LOST)
+            known = self._ended[order.job_id][1]
+            self._tell_again(fence, {*known, *order.workers}, never_had=0, now=now)
+        elif run.gone or run.stops_at_s < math.inf:
+            pass  # What keeps the order from being carried out was reported, or will be.
+        elif order.generation <= run.generation:
+            self._expect(None, now, MembershipChanged(*fence, order.generation))
+        elif run.joining is None:
+            run.advance(now)
+            run.joining = order
+            run.workers.update(zip(order.workers, order.allocation, strict=True))
+            changed = MembershipChanged(*fence, order.generation)
+            self._expect(run, now + self.delays.switch_s, changed)
+            self._expect_work(run)
+            self._lose_those_on_dead_nodes(run, now)
 
-    def _happen(self, run: _Run, event: Event, now: float) -> None:
+    def _report(self, order: ReportWorkers, now: float) -> None:
+        fence = (order.job_id, order.attempt)
+        if fence not in self._runs:
+            self._end_unknown(order, LOST)
+        self._tell_again(fence, order.workers, never_had=0, now=now)
+
+    def _tell_again(
+        self, fence: Fence, workers: Iterable[int], *, now: float, never_had: int = STOPPED_CODE
+    ) -> None:
+        """Facts that were told before, and may have been lost on the way. A worker that the
+        engine never had, of an attempt that is over, is gone with the code `never_had`."""
+        run = self._runs.get(fence)
+        if run is not None and run.has_started:
+            self._expect(None, now, run.started())
+        known = run.gone if run is not None else self._ended[fence[0]][1]
+        gone = {n: known.get(n, never_had) for n in workers if n in known or run is None}
+        exits = {n: code for n, code in gone.items() if code is not None}
+        lost = frozenset(gone.keys() - exits.keys())
+        if exits:
+            self._expect(None, now, WorkersExited(*fence, exits))
+        if lost:
+            self._expect(None, now, WorkersLost(*fence, lost))
+
+    def _end_unknown(
+        self, order: StopWorkers | ChangeMembership | ReportWorkers, code: int | None
+    ) -> None:
+        """What the engine never heard of is over from now on, and is not started later."""
+        if self._ended.get(order.job_id, (0,))[0] < order.attempt:
+            self._ended[order.job_id] = (order.attempt, dict.fromkeys(order.workers, code))
+
+    # -- what becomes of a run ------------------------------------------------------------------
+
+    def _happen(self, run: Run, event: Event, *, at_s: float) -> None:
         """A fact that was expected of a run came true; what it leads to."""
         match event:
             case WorkersStarted():
-                run.since_s = now
+                run.has_started = True
+                run.since_s = at_s
                 self._expect_work(run)
-            case ProgressReported(epoch_s=float()):
-                self._done[run.job_id] = event.epochs_done / run.work.epochs
-                self._expect_work(run)
+            case ProgressReported(epoch_s=epoch_s):
+                self._done[run.fence[0]] = event.epochs_done / run.work.epochs
+                if epoch_s is not None:
+                    self._expect_work(run)
             case MembershipChanged():
-                run.advance(now)
-                run.allocation = run.members = run.joining
-                run.generation = event.generation
-                self._expect_work(run)
+                self._take_over(run, at_s)
             case WorkersExited():
-                self._end(run, event)
+                run.gone.update(event.codes)
+                self._end(run)
             case _:
                 pass
 
-    def _expect_work(self, run: _Run) -> None:
-        """The next report of a run that works, or its end."""
+    def _take_over(self, run: Run, now: float) -> None:
+        """The next generation stands; those whom it leaves out are gone."""
+        order = run.joining
+        assert order is not None
+        run.advance(now)
+        run.allocation, run.generation, run.joining = order.allocation, order.generation, None
+        run.workers = dict(zip(order.workers, order.allocation, strict=True))
+        self._expect_work(run)
+
+    def _expect_work(self, run: Run) -> None:
+        """The next report of a run that works, or its end, if it ever comes to one."""
+        if math.isinf(run.run_s):
+            return
         n_reports = min(run.work.epochs, REPORTS_MAX)
-        reported = self._done.get(run.job_id, 0.0)
+        reported = self._done.get(run.fence[0], 0.0)
         next_done = (math.floor(reported * n_reports + 1e-6) + 1) / n_reports
         if next_done < 1 - 1e-9:
             at_s = run.since_s + max(0.0, next_done - run.done) * run.run_s
@@ -233,12 +261,30 @@ class FakeEngine:
             end_s = run.since_s + (1 - run.done) * run.run_s
             self._expect(run, end_s, run.progress(1.0), run.exits(0))
 
-    def _end(self, run: _Run, event: WorkersExited) -> None:
-        run.version += 1
-        self._ended[run.job_id] = event
-        del self._runs[run.job_id]
+    def _lose_those_on_dead_nodes(self, run: Run, now: float) -> None:
+        lost = [n for n in run.alive if run.workers[n].node in self._dead_nodes]
+        if lost:
+            self._break(run, dict.fromkeys(lost, LOST), now=now)
+            self._expect(None, now, WorkersLost(*run.fence, frozenset(lost)))
 
-    def _expect(self, run: _Run | None, at_s: float, *events: Event) -> None:
+    def _break(self, run: Run, gone: Mapping[int, int | None], *, now: float) -> None:
+        """Some workers are gone; the others stand still until they are stopped."""
+        run.gone.update(gone)
+        run.since_s = math.inf
+        run.version += 1
+        if not run.alive:
+            self._end(run)
+        elif run.stops_at_s < math.inf:
+            self._expect(run, max(now, run.stops_at_s), run.exits(STOPPED_CODE))
+
+    def _end(self, run: Run) -> None:
+        run.version += 1
+        job_id, attempt = run.fence
+        if self._ended.get(job_id, (0,))[0] < attempt:
+            self._ended[job_id] = (attempt, run.gone)
+        del self._runs[run.fence]
+
+    def _expect(self, run: Run | None, at_s: float, *events: Event) -> None:
         """Facts to come; with a run, unless its future changes first."""
         for event in events:
             self._n_expected += 1

@@ -24,7 +24,7 @@ class AfsL:
     minimum as everybody's first grant.
     """
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         costless = [job for job in jobs if budget.cost(job) == 0]
         targets = grant_in_order(costless, budget, wanted=at_minimum)
         runners = [

@@ -45,7 +45,7 @@ def decide_case(policy: Policy, case: object) -> dict[str, int]:
     """The policy's answer: workers for every job, in the order of the case, 0 for who waits."""
     gpus, jobs = _read_case(case)
     in_order = sorted(jobs, key=lambda job: (job.submitted_s, job.id))
-    targets = policy.size(in_order, Budget(gpus), NOW_S)
+    targets = policy.size(in_order, Budget(gpus), now=NOW_S)
     return {job.id: targets.get(job.id, 0) for job in jobs}
 
 

@@ -19,7 +19,7 @@ class ElasticFifo:
     round. From Voda (Hsieh and Lee, IC2E 2023), which calls it ElasticFIFO.
     """
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         targets = grant_in_order(jobs, budget, wanted=at_minimum)
         grow_in_turns(jobs, targets, budget=budget)
         return targets

@@ -20,7 +20,7 @@ class ElasticSrjf:
     calls it ElasticSRJF.
     """
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         in_order = shortest_first(jobs, now)
         targets = grant_in_order(in_order, budget, wanted=at_minimum)
         grow_in_turns(in_order, targets, budget=budget)

@@ -30,7 +30,7 @@ class ElasticTiresias:
     def __post_init__(self) -> None:
         check(self)
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         targets = grant_in_order(in_queue_order(jobs), budget, wanted=as_requested)
         n_pending = len(jobs) - len(targets)
         if n_pending > self.compaction:

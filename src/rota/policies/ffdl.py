@@ -25,7 +25,7 @@ class Ffdl:
     "Effective Elastic Scaling of Deep Learning Workloads", MASCOTS 2020 (the optimiser of FfDL).
     """
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         targets = grant_in_order(jobs, budget, wanted=at_minimum)
         room = int(budget.free + TOLERANCE)
         if room > 0:

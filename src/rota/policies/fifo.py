@@ -18,5 +18,5 @@ class Fifo:
     fits again displaces a younger one. The classic baseline; the sizes are those of Voda's FIFO.
     """
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         return grant_in_order(jobs, budget, wanted=at_minimum)

@@ -20,7 +20,7 @@ class Srjf:
     are known; the sizes are those of Voda's SRJF.
     """
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         return grant_in_order(shortest_first(jobs, now), budget, wanted=at_minimum)
 
 

@@ -29,7 +29,7 @@ class Tiresias:
     def __post_init__(self) -> None:
         check(self)
 
-    def size(self, jobs: Sequence[Job], budget: Budget, now: float) -> Targets:
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         return grant_in_order(in_queue_order(jobs), budget, wanted=as_requested)
 
     def queue_at(self, job: Job, now: float) -> int:

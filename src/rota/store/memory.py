@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from rota.core.effects import Effects, Transition
-from rota.core.model import Ended, Job, JobId
+from rota.core.model import Ended, Job, JobId, Node, NodeId
 from rota.core.states import State
 
 
 class MemoryStore:
-    """Jobs that are not over, how the others ended, and every transition."""
+    """Jobs that are not over, how the others ended, the nodes, and every transition."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.outcomes: dict[JobId, State] = {}
+        self.nodes: dict[NodeId, Node] = {}
         self.story: list[Transition] = []
 
     def write(self, effects: Effects) -> None:
@@ -23,4 +24,9 @@ class MemoryStore:
                 self.outcomes[job.id] = job.phase.state
             else:
                 self.jobs[job.id] = job
+        for node_id, node in effects.nodes.items():
+            if node is None:
+                self.nodes.pop(node_id, None)
+            else:
+                self.nodes[node_id] = node
         self.story.extend(effects.transitions)

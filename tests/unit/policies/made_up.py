@@ -46,13 +46,14 @@ def job(name: str, sizes: str = "1..1", *, place: int = 0, **changes: Any) -> Jo
 
 
 def running(n_gpus: int) -> Running:
-    return Running(since_s=0.0, allocation=tuple(Slot(NodeId("n"), (i,)) for i in range(n_gpus)))
+    slots = tuple(Slot(NodeId("n"), (i,)) for i in range(n_gpus))
+    return Running(since_s=0.0, allocation=slots, numbers=tuple(range(n_gpus)))
 
 
 def sized(policy: Policy, jobs: list[Job], budget: Budget | int) -> dict[str, int]:
     """What the policy gives each job, those that wait included."""
     spent = Budget(budget) if isinstance(budget, int) else budget
-    targets = policy.size(jobs, spent, 0.0)
+    targets = policy.size(jobs, spent, now=0.0)
     assert targets.keys() <= {each.id for each in jobs}
     return {each.spec.name: targets.get(each.id, 0) for each in jobs}
 

@@ -151,7 +151,7 @@ def test_a_direct_mistake_is_told_too() -> None:
 def test_a_policy_from_a_file(mine: str) -> None:
     text = f"{mine}:Mine:patience_s=60,is_kind=true"
     policy = parse(text)
-    assert policy.size([], None, 0.0) == {}  # type: ignore[arg-type]
+    assert policy.size([], None, now=0.0) == {}  # type: ignore[arg-type]
     assert describe(policy) == text
     assert describe(parse(f"{mine}:Plain")) == f"{mine}:Plain"
 

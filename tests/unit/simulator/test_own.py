@@ -42,7 +42,7 @@ def test_every_column(tmp_path: Path):
         node_labels={"disk": "ssd", "room": 2},
         cpus=8,
         memory="64GiB",
-        user="ada",
+        user="user-1",
         project="vision",
         priority=-3,
         mode="live",
@@ -54,7 +54,7 @@ def test_every_column(tmp_path: Path):
     )
     assert job.spec == JobSpec(
         "job",
-        user="ada",
+        user="user-1",
         project="vision",
         priority=-3,
         mode=Mode.LIVE,

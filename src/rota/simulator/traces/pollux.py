@@ -139,7 +139,7 @@ def _entry(row: Row, shape: Shape) -> Entry:
             requested,
             shape.speedups + flat if flat else shape.speedups,
         ),
-        category=application.name,
+        category=f"{application.name}-{batch_size}",  # another batch size scales otherwise
     )
     return Entry(row.number("time"), row.line, spec, shape.truth)
 

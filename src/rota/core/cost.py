@@ -1,0 +1,35 @@
+"""What it costs a job to be disturbed: asked by the guard and by defragmentation."""
+
+from __future__ import annotations
+
+import math
+
+from rota.core.model import Job, Running, Starting, n_gpus
+from rota.core.view import View
+
+
+def protected_until_s(job: Job, view: View) -> float:
+    """When the job will have run long enough to be disturbed."""
+    if not isinstance(job.phase, Running | Starting):
+        return -math.inf
+    own = job.spec.min_runtime_s
+    return job.phase.since_s + (own if own is not None else view.rules.min_runtime_s)
+
+
+def restart_cost_s(job: Job, view: View) -> float:
+    """Seconds that a stop and a start take from the job: its own if measured."""
+    return job.restart_s if job.restart_s is not None else view.rules.restart_cost_s
+
+
+def resize_cost_s(job: Job, view: View) -> float:
+    """The same for a change of size, which some jobs take without stopping."""
+    return 0.0 if job.spec.mode.resizes_in_place else restart_cost_s(job, view)
+
+
+def loss_gpu_s(job: Job, view: View) -> float:
+    """GPU-seconds that are lost if the job is stopped now and started again later: the restart,
+    and the work since its last report, which is the last that is known to be safe."""
+    if not isinstance(job.phase, Running | Starting):
+        return 0.0
+    unsaved_s = max(0.0, view.now - max(job.progress_at_s, job.phase.since_s))
+    return (restart_cost_s(job, view) + unsaved_s) * n_gpus(job.allocation)

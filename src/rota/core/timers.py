@@ -1,0 +1,51 @@
+"""When time alone changes something for a job: a back-off ends, or a time limit is reached."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from rota.core.model import Job, JobId, Queued, Running, Starting
+
+
+class Timers:
+    """At most one moment for each job. What was set before for the job does not count."""
+
+    def __init__(self) -> None:
+        self._due_s: dict[JobId, float] = {}
+        self._heap: list[tuple[float, JobId]] = []
+
+    def set(self, job: Job) -> None:
+        due_s = _due_s(job)
+        if math.isinf(due_s):
+            self._due_s.pop(job.id, None)
+        elif self._due_s.get(job.id) != due_s:
+            self._due_s[job.id] = due_s
+            heapq.heappush(self._heap, (due_s, job.id))
+
+    def next_s(self) -> float:
+        while self._heap:
+            due_s, job_id = self._heap[0]
+            if self._due_s.get(job_id) == due_s:
+                return due_s
+            heapq.heappop(self._heap)
+        return math.inf
+
+    def take_due(self, now: float) -> list[JobId]:
+        """The jobs whose moment has come, each told once."""
+        due: list[JobId] = []
+        while self.next_s() <= now:
+            _, job_id = heapq.heappop(self._heap)
+            del self._due_s[job_id]
+            due.append(job_id)
+        return due
+
+
+def _due_s(job: Job) -> float:
+    match job.phase:
+        case Queued(since_s=since_s, not_before_s=until_s) if until_s > since_s:
+            return until_s
+        case Starting() | Running():
+            return job.service.as_of_s + job.spec.time_limit_s - job.service.running_s
+        case _:
+            return math.inf

@@ -1,0 +1,79 @@
+"""One run in virtual time: what it has to do, how far it is, and who of its workers is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rota.core.commands import ChangeMembership
+from rota.core.events import ProgressReported, WorkersExited, WorkersStarted
+from rota.core.model import Allocation, JobId, Slot
+
+Fence = tuple[JobId, int]
+"""A job and its attempt."""
+Gone = dict[int, int | None]
+"""The workers that have ended, with their exit codes; None for one that went with its node."""
+LOST = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a job has to do, and how long all of it would take on given slots."""
+
+    epochs: float
+    run_s: Callable[[Allocation], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long the engine takes: from an order to start until all workers run, from an order to
+    stop until all are gone, and to switch the members of a job that goes on."""
+
+    start_s: float = 0.0
+    stop_s: float = 0.0
+    switch_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Run:
+    """One attempt. Of its work `done` (a part of 1) was done by `since_s`; it stands still while
+    that is infinite."""
+
+    fence: Fence
+    work: Work
+    allocation: Allocation
+    """Where the generation that stands works; `workers` are all, the next one's members, too."""
+    workers: dict[int, Slot]
+    done: float
+    since_s: float = math.inf
+    has_started: bool = False
+    generation: int = 0
+    joining: ChangeMembership | None = None
+    stops_at_s: float = math.inf
+    gone: Gone = field(default_factory=Gone)
+    version: int = 0
+    """Grows when the future of the run changes: what was expected before does not happen."""
+
+    @property
+    def alive(self) -> frozenset[int]:
+        return frozenset(self.workers.keys() - self.gone.keys())
+
+    @property
+    def run_s(self) -> float:
+        return self.work.run_s(self.allocation)
+
+    def advance(self, now: float) -> None:
+        if now > self.since_s:
+            self.done = min(1.0, self.done + (now - self.since_s) / self.run_s)
+            self.since_s = now
+        self.version += 1
+
+    def exits(self, code: int) -> WorkersExited:
+        return WorkersExited(*self.fence, dict.fromkeys(sorted(self.alive), code))
+
+    def started(self) -> WorkersStarted:
+        return WorkersStarted(*self.fence, frozenset(self.workers))
+
+    def progress(self, done: float, epoch_s: float | None = None) -> ProgressReported:
+        return ProgressReported(*self.fence, done * self.work.epochs, epoch_s)

@@ -1,0 +1,28 @@
+"""An engine model for forecasts: jobs go on at the speeds that they are known to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rota.core.model import Allocation, Job, JobId
+from rota.core.progress import epochs_done_at
+from rota.engines.fake import FakeEngine
+from rota.engines.fake_run import Delays, Work
+
+
+def foreseen(jobs: Iterable[Job], now: float, *, delays: Delays | None = None) -> FakeEngine:
+    """Every job is as far as it is by now, and has its epochs that are left to do."""
+    known = {job.id: job for job in jobs}
+
+    def work_of(job_id: JobId) -> Work:
+        spec, speed = known[job_id].spec, known[job_id].speed
+
+        def run_s(allocation: Allocation) -> float:
+            return spec.epochs * speed.epoch_s(len(allocation))
+
+        return Work(spec.epochs, run_s)
+
+    engine = FakeEngine(work_of, delays)
+    for job in known.values():
+        engine.resume(job, epochs_done_at(job, now) / job.spec.epochs, now=now)
+    return engine

@@ -1,0 +1,198 @@
+"""Words to tell scenarios with: jobs, clusters, and a lab in which facts are told by hand."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rota.core.commands import Command
+from rota.core.effects import Effects
+from rota.core.events import (
+    Event,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    MembershipChanged,
+    NodeDrained,
+    NodeLost,
+    NodeSeen,
+    ProgressReported,
+    TimerFired,
+    WorkersExited,
+    WorkersStarted,
+)
+from rota.core.kernel import Kernel
+from rota.core.model import Allocation, Job, JobId, JobSpec, Mode, Node, NodeId, Slot
+from rota.core.plan import Plan
+from rota.core.round import decide
+from rota.core.states import State
+from rota.core.view import Rules
+from rota.policies.registry import parse
+from rota.simulator.cluster import parse_cluster
+from rota.store.memory import MemoryStore
+
+QUICK = Rules(min_runtime_s=0.0, restart_cost_s=0.0, is_guarded=False, backoff_s=10.0)
+"""Rules under which nothing holds a change back."""
+
+
+def cluster(text: str) -> tuple[Node, ...]:
+    """`2x8 A100`: two nodes, node-01 and node-02, with eight GPUs each."""
+    return parse_cluster(text.replace(", ", ",").replace(" ", ":"))
+
+
+def job(name: str = "job", gpus: int | str = 1, **more: object) -> JobSpec:
+    """A job of one-GPU workers: on so many GPUs, or on any number of a range such as `2..4`.
+
+    Everything else is as `JobSpec` calls it; `gpus_per_worker=0` is a job without GPUs.
+    """
+    least, _, most = str(gpus).partition("..")
+    spec = JobSpec(
+        name=name,
+        min_workers=int(least),
+        max_workers=int(most or least),
+        requested_workers=int(least),
+        epochs=10.0,
+    )
+    if "gpus_per_worker" in more:
+        more["gpus"] = more.pop("gpus_per_worker")
+    return replace(spec, **more)  # pyright: ignore[reportArgumentType]
+
+
+def live_job(name: str = "job", gpus: int | str = 1, **more: object) -> JobSpec:
+    return job(name, gpus, mode=Mode.LIVE, **more)
+
+
+def slots(*places: str) -> Allocation:
+    """`1:0` is GPU 0 of node-01; `1:0,1` is GPUs 0 and 1 of it; `1:` is the node alone."""
+    found: list[Slot] = []
+    for place in places:
+        node, _, gpus = place.partition(":")
+        indices = tuple(int(index) for index in gpus.split(",") if index)
+        found.append(Slot(NodeId(f"node-{int(node):02}"), indices))
+    return tuple(found)
+
+
+class Lab:
+    """A kernel with its store, told by hand what happens. Every deed returns the commands that
+    follow from it. The clock stands still unless it is told to go on."""
+
+    def __init__(
+        self, nodes: Iterable[Node] = (), policy: str = "fifo", rules: Rules = QUICK
+    ) -> None:
+        self.now = 0.0
+        self.store = MemoryStore()
+        self.kernel = Kernel(rules)
+        self.policy = parse(policy)
+        for node in nodes:
+            self.tell(NodeSeen(node))
+
+    # -- what users do --------------------------------------------------------------------------
+
+    def submit(self, *specs: JobSpec, is_held: bool = False) -> list[Command]:
+        """The job's id is its name."""
+        return [
+            command
+            for spec in specs
+            for command in self.tell(JobSubmitted(JobId(spec.name), spec, is_held=is_held))
+        ]
+
+    def cancel(self, name: str) -> list[Command]:
+        return self.tell(JobCancelled(JobId(name), "ann"))
+
+    def hold(self, name: str) -> list[Command]:
+        return self.tell(JobHeld(JobId(name), "ann"))
+
+    def release(self, name: str) -> list[Command]:
+        return self.tell(JobReleased(JobId(name), "ann"))
+
+    # -- what the engine reports ----------------------------------------------------------------
+
+    def started(self, name: str, workers: Iterable[int] | None = None) -> list[Command]:
+        """All workers of the newest attempt, or some of them."""
+        numbers = self.job(name).numbers if workers is None else workers
+        attempt = self.job(name).attempt
+        return self.tell(WorkersStarted(JobId(name), attempt, frozenset(numbers)))
+
+    def exited(
+        self, name: str, code: int = 0, workers: Iterable[int] | None = None
+    ) -> list[Command]:
+        numbers = self.job(name).numbers if workers is None else workers
+        codes = dict.fromkeys(numbers, code)
+        return self.tell(WorkersExited(JobId(name), self.job(name).attempt, codes))
+
+    def progress(self, name: str, epochs: float, epoch_s: float | None = None) -> list[Command]:
+        report = ProgressReported(JobId(name), self.job(name).attempt, epochs, epoch_s)
+        return self.tell(report)
+
+    def switched(self, name: str) -> list[Command]:
+        job = self.job(name)
+        return self.tell(MembershipChanged(job.id, job.attempt, job.generation))
+
+    def lose(self, node: int) -> list[Command]:
+        return self.tell(NodeLost(NodeId(f"node-{node:02}")))
+
+    def drain(self, node: int) -> list[Command]:
+        return self.tell(NodeDrained(NodeId(f"node-{node:02}")))
+
+    # -- time, rounds, crashes ------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> list[Command]:
+        """Let time pass. A timer that falls due in it fires."""
+        until_s = self.now + seconds
+        commands: list[Command] = []
+        while (due_s := self.kernel.next_timer_s()) <= until_s:
+            self.now = max(self.now, due_s)
+            commands += self.tell(TimerFired())
+        self.now = until_s
+        return commands
+
+    def decide(self) -> Plan:
+        return decide(self.kernel.view(self.now), self.policy)
+
+    def commit(self, plan: Plan) -> list[Command]:
+        return self._written(self.kernel.commit(plan, self.now))
+
+    def round(self) -> list[Command]:
+        return self.commit(self.decide())
+
+    def run(self, *specs: JobSpec) -> None:
+        """Submit jobs and see them running."""
+        self.submit(*specs)
+        self.round()
+        for spec in specs:
+            self.started(spec.name)
+
+    def tell(self, event: Event) -> list[Command]:
+        return self._written(self.kernel.apply(event, self.now))
+
+    def recover(self) -> list[Command]:
+        """The daemon is gone; a new one reads what was written down."""
+        self.kernel = Kernel(self.kernel.rules)
+        effects = self.kernel.recover(
+            self.store.jobs.values(),
+            self.store.nodes.values(),
+            outcomes=self.store.outcomes,
+            now=self.now,
+        )
+        return self._written(effects)
+
+    def _written(self, effects: Effects) -> list[Command]:
+        self.store.write(effects)
+        return effects.commands
+
+    # -- what is to be seen ---------------------------------------------------------------------
+
+    def job(self, name: str) -> Job:
+        found = self.kernel.job(JobId(name))
+        assert found is not None, f"{name} is over: {self.story(name)}"
+        return found
+
+    def state(self, name: str) -> State:
+        found = self.kernel.job(JobId(name))
+        return found.state if found else self.store.outcomes[JobId(name)]
+
+    def story(self, name: str) -> list[State]:
+        return [row.after for row in self.store.story if row.job_id == name]
+
+    def reason(self, name: str) -> str:
+        """The newest word in the job's story."""
+        return [row.reason for row in self.store.story if row.job_id == name][-1]

@@ -1,0 +1,92 @@
+"""What must hold at every moment, whatever happened before. Each raises AssertionError."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from rota.core.commands import ChangeMembership, Command, StartWorkers
+from rota.core.effects import Transition
+from rota.core.kernel import Kernel
+from rota.core.ledger import Ledger
+from rota.core.model import JobId, JobSpec, Node, NodeId, Running, Slot, Starting
+from rota.core.states import State
+from rota.engines.fake_run import Fence
+
+OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Nothing is booked beyond what there is or by nobody, and every job has its size."""
+    assert kernel.ledger.is_sound(kernel.nodes), "overbooked"
+    recount = Ledger()
+    for job in kernel.jobs.values():
+        recount.book(job.members, job.spec)
+        assert len(job.members) == len(job.numbers) == len(set(job.numbers)), job
+        if isinstance(job.phase, Starting | Running):
+            assert_fits(len(job.allocation), job.spec)
+    assert recount.booked() == kernel.ledger.booked(), "booked by nobody"
+
+
+def check_command(command: Command, spec: JobSpec) -> None:
+    """All or nothing: an order to start names a slot for every worker of a legal size."""
+    if isinstance(command, StartWorkers | ChangeMembership):
+        assert_fits(len(command.allocation), spec)
+
+
+def assert_fits(workers: int, spec: JobSpec) -> None:
+    assert spec.min_workers <= workers <= spec.max_workers, (workers, spec)
+
+
+def check_engine(
+    running: Mapping[Fence, Mapping[int, Slot]],
+    specs: Mapping[JobId, JobSpec],
+    nodes: Mapping[NodeId, Node],
+) -> None:
+    """What really runs, counted without the kernel's help."""
+    attempts = Counter(job_id for job_id, _ in running)
+    assert all(count == 1 for count in attempts.values()), f"two attempts at once: {attempts}"
+    held: dict[NodeId, list[tuple[Slot, JobSpec]]] = defaultdict(list)
+    for (job_id, _), workers in running.items():
+        for slot in workers.values():
+            held[slot.node].append((slot, specs[job_id]))
+    for node_id, workers in held.items():
+        _check_node(nodes[node_id], workers)
+
+
+def check_booked(kernel: Kernel, running: Mapping[Fence, Mapping[int, Slot]]) -> None:
+    """Every worker that really runs is one that the kernel knows, in the slot that it booked."""
+    for (job_id, attempt), workers in running.items():
+        job = kernel.job(job_id)
+        assert job is not None, f"{job_id} runs but is over"
+        assert job.attempt == attempt, f"{job_id} runs attempt {attempt}, not {job.attempt}"
+        booked = dict(zip(job.numbers, job.members, strict=True))
+        assert workers.items() <= booked.items(), f"{job_id}: {workers} run, {booked} are booked"
+
+
+def _check_node(node: Node, workers: Iterable[tuple[Slot, JobSpec]]) -> None:
+    whole, shared = Counter[int](), Counter[int]()
+    cpus = memory_bytes = n_workers = 0.0
+    for slot, spec in workers:
+        cpus += spec.cpus
+        memory_bytes += spec.memory_bytes
+        n_workers += 1
+        (shared if spec.share else whole).update(
+            dict.fromkeys(slot.gpus, slot.share_bytes if spec.share else 1)
+        )
+        assert len(slot.gpus) == (1 if spec.share else spec.gpus), (slot, spec)
+    card_bytes = {gpu.index: gpu.memory_bytes for gpu in node.gpus}
+    assert all(count == 1 for count in whole.values()), f"{node.id}: a GPU is held twice: {whole}"
+    assert not whole.keys() & shared.keys(), f"{node.id}: a GPU is held whole and shared"
+    assert all(shared[index] <= card_bytes[index] for index in shared), f"{node.id}: {shared}"
+    assert cpus <= node.cpus + 1e-6, f"{node.id}: {cpus} CPUs"
+    assert memory_bytes <= node.memory_bytes, f"{node.id}: {memory_bytes} bytes"
+    assert n_workers <= node.max_workers, f"{node.id}: {n_workers} workers"
+
+
+def check_story(story: Iterable[Transition]) -> None:
+    """Terminal is final, each row begins where the last one ended, and no bug was met."""
+    at: dict[JobId, State] = {}
+    for row in story:
+        assert row.before == at.get(row.job_id), row
+        assert row.before not in OVER, row
+        assert row.cause != "Bug", row
+        at[row.job_id] = row.after

@@ -1,0 +1,370 @@
+"""What holds for every placement, counted here anew and not by the code that placed."""
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.core.model import (
+    GIB,
+    Allocation,
+    Gpu,
+    Job,
+    JobId,
+    Node,
+    NodeId,
+    Running,
+    Share,
+    Slot,
+    n_nodes,
+)
+from rota.core.placement import Placed, Wish, pack, place
+from rota.core.plan import diff
+from rota.core.view import View
+from tests.counts import count
+from tests.unit.core.clusters import CARD_BYTES, job, spots, view
+
+FAST = frozenset({("disk", "fast")})
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster with jobs that run on it, and what they and some others want next."""
+
+    before: View
+    wishes: list[Wish]
+    movable: frozenset[JobId]
+
+    def __repr__(self) -> str:
+        cluster = [
+            f"{n.id}:{len(n.gpus)}{n.gpus[0].type if n.gpus else ''}{'!' * n.is_draining}"
+            for n in self.before.nodes.values()
+        ]
+        held = [f"{job_id} on {spots(a)}" for job_id, a in self.before.planned.items()]
+        wishes = [
+            f"{w.job.id} {w.workers}x{w.job.spec.share or w.job.spec.gpus}{w.gpu_type}"
+            for w in self.wishes
+        ]
+        return f"{cluster}, {held}, wishes {wishes}, movable {sorted(self.movable)}"
+
+
+def running_in(allocation: Allocation) -> Running:
+    return Running(-3600.0, allocation, tuple(range(len(allocation))))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Node]:
+    n_nodes = draw(st.integers(1, 5))
+    is_limited = draw(st.booleans())
+    cluster: list[Node] = []
+    for place_in_list in range(n_nodes):
+        gpu_type = draw(st.sampled_from("AAAB"))
+        n_gpus = draw(st.sampled_from([0, 1, 2, 4, 4, 8]))
+        limits: dict[str, Any] = {}
+        if is_limited:
+            limits = {
+                "cpus": draw(st.sampled_from([2.0, 8.0, math.inf])),
+                "memory_bytes": draw(st.sampled_from([8 * GIB, 64 * GIB])),
+                "max_workers": draw(st.sampled_from([3, math.inf])),
+                "labels": draw(st.sampled_from([frozenset(), FAST])),
+            }
+        gpus = tuple(Gpu(index, gpu_type, CARD_BYTES) for index in range(n_gpus))
+        cluster.append(Node(NodeId(f"n{place_in_list}"), gpus, **limits))
+    return cluster
+
+
+@st.composite
+def new_jobs(draw: st.DrawFn, name: str) -> Job:
+    kind = draw(st.sampled_from(["whole", "whole", "whole", "share", "none"]))
+    changes: dict[str, Any] = {"gpus": draw(st.sampled_from([1, 1, 1, 2, 3]))}
+    if kind == "share":
+        fraction = draw(st.sampled_from([0.1, 0.3, 0.5, 0.7, 1.0]))
+        changes["share"] = Share(fraction=fraction)
+        changes["memory_bytes_seen"] = draw(st.sampled_from([0, 0, 2 * GIB, CARD_BYTES]))
+    elif kind == "none":
+        changes["gpus"] = 0
+    if draw(st.integers(0, 3)) == 0:
+        changes["cpus"] = draw(st.sampled_from([0.5, 1.0, 2.0]))
+        changes["memory_bytes"] = draw(st.sampled_from([0, GIB, 4 * GIB]))
+    if draw(st.integers(0, 7)) == 0:
+        changes["node_labels"] = FAST
+    changes["priority"] = draw(st.sampled_from([0, 0, 0, 1]))
+    return job(name, "1..9", **changes)
+
+
+@st.composite
+def wishes_for(draw: st.DrawFn, jobs: list[Job]) -> list[Wish]:
+    return [
+        Wish(each, draw(st.integers(1, 9)), draw(st.sampled_from("AAAB")) * each.spec.uses_gpus)
+        for each in jobs
+    ]
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    cluster = draw(clusters())
+    first = draw(wishes_for([draw(new_jobs(f"a{i}")) for i in range(draw(st.integers(0, 8)))]))
+    held = place(view(cluster, *(each.job for each in first)), first)
+    running = [
+        replace(each.job, phase=running_in(held.allocations[each.job.id]))
+        for each in first
+        if each.job.id in held.allocations
+    ]
+    draining = draw(st.sets(st.sampled_from(cluster), max_size=1)) if draw(st.booleans()) else ()
+    changed = [replace(node, is_draining=node in draining) for node in cluster]
+    coming = [draw(new_jobs(f"b{i}")) for i in range(draw(st.integers(0, 5)))]
+    before = view(changed, *running, *coming)
+    wanted = [each for each in (*running, *coming) if draw(st.integers(0, 5))]
+    wishes = draw(wishes_for(wanted))
+    kept_types = [
+        replace(each, gpu_type=before.gpu_types.get(each.job.id, each.gpu_type))
+        if draw(st.integers(0, 5))
+        else each
+        for each in wishes
+    ]
+    same_size = [
+        replace(each, workers=len(before.planned.get(each.job.id, ())) or each.workers)
+        if draw(st.booleans())
+        else each
+        for each in kept_types
+    ]
+    movable = draw(st.sets(st.sampled_from([each.id for each in running]))) if running else set()
+    return Scene(before, same_size, frozenset(movable))
+
+
+def fresh(scene: Scene) -> Placed:
+    """The same wishes on the same nodes with nobody there yet."""
+    jobs = [each.job for each in scene.wishes]
+    waiting = [job(each.id, "1..9", **_fields(each)) for each in jobs]
+    cluster = list(scene.before.nodes.values())
+    wishes = [replace(wish, job=each) for wish, each in zip(scene.wishes, waiting, strict=True)]
+    return place(view(cluster, *waiting), wishes)
+
+
+def _fields(of: Job) -> dict[str, Any]:
+    spec = of.spec
+    names = ("gpus", "share", "cpus", "memory_bytes", "node_labels", "priority")
+    fields = {name: getattr(spec, name) for name in names}
+    return {**fields, "memory_bytes_seen": of.memory_bytes_seen}
+
+
+def after(scene: Scene) -> Placed:
+    return place(scene.before, scene.wishes, movable=scene.movable)
+
+
+class Counted:
+    """What is used of every card and node, by plain counting."""
+
+    def __init__(self, jobs: dict[JobId, Job], allocations: dict[JobId, Allocation]) -> None:
+        self.whole: Counter[tuple[NodeId, int]] = Counter()
+        self.shared_bytes: Counter[tuple[NodeId, int]] = Counter()
+        self.cpus: dict[NodeId, float] = defaultdict(float)
+        self.memory_bytes: Counter[NodeId] = Counter()
+        self.workers: Counter[NodeId] = Counter()
+        for job_id, allocation in allocations.items():
+            for slot in allocation:
+                self._add(jobs[job_id], slot)
+
+    def _add(self, of: Job, slot: Slot) -> None:
+        self.cpus[slot.node] += of.spec.cpus
+        self.memory_bytes[slot.node] += of.spec.memory_bytes
+        self.workers[slot.node] += 1
+        for index in slot.gpus:
+            if slot.share_bytes:
+                self.shared_bytes[slot.node, index] += slot.share_bytes
+            else:
+                self.whole[slot.node, index] += 1
+
+    def assert_fits(self, cluster: dict[NodeId, Node]) -> None:
+        cards = {(n.id, gpu.index): gpu for n in cluster.values() for gpu in n.gpus}
+        assert all(n == 1 for n in self.whole.values())
+        assert not self.whole.keys() & self.shared_bytes.keys()
+        assert (self.whole.keys() | self.shared_bytes.keys()) <= cards.keys()
+        assert all(used <= cards[card].memory_bytes for card, used in self.shared_bytes.items())
+        for node_id, workers in self.workers.items():
+            node = cluster[node_id]
+            assert workers <= node.max_workers
+            assert self.cpus[node_id] <= node.cpus + 1e-6
+            assert self.memory_bytes[node_id] <= node.memory_bytes
+
+    def room_for(self, wish: Wish, node: Node) -> int:
+        """How many workers of the wish fit on the node beside what was counted."""
+        spec = wish.job.spec
+        if node.is_draining or not spec.node_labels <= node.labels:
+            return 0
+        bounds = [node.max_workers - self.workers[node.id]]
+        if spec.cpus:
+            bounds.append((node.cpus - self.cpus[node.id] + 1e-6) // spec.cpus)
+        if spec.memory_bytes:
+            bounds.append((node.memory_bytes - self.memory_bytes[node.id]) // spec.memory_bytes)
+        if spec.uses_gpus:
+            bounds.append(self._room_on_cards(wish, node))
+        return int(min(*bounds, 1000))
+
+    def _room_on_cards(self, wish: Wish, node: Node) -> int:
+        spec = wish.job.spec
+        cards = [
+            gpu
+            for gpu in node.gpus
+            if gpu.type == wish.gpu_type and not self.whole[node.id, gpu.index]
+        ]
+        if spec.share is None:
+            free = [gpu for gpu in cards if not self.shared_bytes[node.id, gpu.index]]
+            return len(free) // spec.gpus
+        need = wish.demand.share_bytes(CARD_BYTES)
+        return sum((CARD_BYTES - self.shared_bytes[node.id, gpu.index]) // need for gpu in cards)
+
+
+def counted(scene: Scene, placed: Placed, *, without: JobId | None = None) -> Counted:
+    others = {job_id: a for job_id, a in placed.allocations.items() if job_id != without}
+    return Counted({each.id: each for each in scene.before.jobs}, others)
+
+
+@settings(max_examples=count(1_000))
+@given(scene=scenes())
+def test_never_more_workers_on_a_gpu_or_a_node_than_fit(scene: Scene) -> None:
+    counted(scene, after(scene)).assert_fits(dict(scene.before.nodes))
+
+
+@settings(max_examples=count(1_000))
+@given(scene=scenes())
+def test_everybody_sits_where_they_asked_to(scene: Scene) -> None:
+    placed = after(scene)
+    for wish in scene.wishes:
+        allocation = placed.allocations.get(wish.job.id, ())
+        assert len(allocation) == wish.workers or wish.job.id in placed.short
+        spec = wish.job.spec
+        for slot in allocation:
+            node = scene.before.nodes[slot.node]
+            assert spec.node_labels <= node.labels
+            assert not node.is_draining
+            assert len(slot.gpus) == (1 if spec.share else spec.gpus)
+            assert bool(slot.share_bytes) == bool(spec.share)
+            assert {node.gpus[index].type for index in slot.gpus} <= {wish.gpu_type}
+
+
+@settings(max_examples=count(1_000))
+@given(scene=scenes())
+def test_no_new_job_spans_nodes_while_one_node_has_room_for_all_of_it(scene: Scene) -> None:
+    """Also not at the end, when all are placed: even with the job's own slots given back."""
+    placed = fresh(scene)
+    for wish in scene.wishes:
+        allocation = placed.allocations.get(wish.job.id, ())
+        if n_nodes(allocation) > 1:
+            others = counted(scene, placed, without=wish.job.id)
+            nodes = scene.before.nodes.values()
+            assert all(others.room_for(wish, node) < wish.workers for node in nodes)
+
+
+@settings(max_examples=count(1_000))
+@given(scene=scenes())
+def test_nobody_who_has_to_sit_anew_spans_nodes_needlessly(scene: Scene) -> None:
+    """Nor does a job whose size changes; only who stays as it is may span nodes for no reason
+    but that it already does. Whoever moved later may have left a room behind, so this looks at
+    rounds in which nobody gave anything back."""
+    placed = after(scene)
+    has_given_back = any(
+        set(change.before) - set(change.after)
+        for change in diff(scene.before.planned, placed.allocations)
+        if change.job_id in placed.allocations
+    )
+    for wish in scene.wishes:
+        allocation = placed.allocations.get(wish.job.id, ())
+        is_new = len(allocation) != len(scene.before.planned.get(wish.job.id, ()))
+        if is_new and not has_given_back and n_nodes(allocation) > 1:
+            others = counted(scene, placed, without=wish.job.id)
+            nodes = scene.before.nodes.values()
+            assert all(others.room_for(wish, node) < wish.workers for node in nodes)
+
+
+@st.composite
+def repacks(draw: st.DrawFn) -> Scene:
+    """Equal nodes, and jobs scattered over them that are all packed anew."""
+    size = draw(st.sampled_from([2, 4]))
+    cluster = [
+        Node(NodeId(f"n{i}"), tuple(Gpu(index, "A", CARD_BYTES) for index in range(size)))
+        for i in range(draw(st.integers(2, 5)))
+    ]
+    cards = [Slot(node.id, (gpu.index,)) for node in cluster for gpu in node.gpus]
+    rest = draw(st.permutations(cards))
+    running: list[Job] = []
+    while rest and len(running) < draw(st.integers(1, 6)):
+        workers = draw(st.integers(1, min(5, len(rest))))
+        held, rest = tuple(rest[:workers]), rest[workers:]
+        running.append(job(f"a{len(running)}", "1..9", phase=running_in(held)))
+    before = view(cluster, *running)
+    wishes = [Wish(each, len(each.allocation), "A") for each in running]
+    return Scene(before, wishes, frozenset(each.id for each in running))
+
+
+@settings(max_examples=count(2_000))
+@given(scene=st.one_of(repacks(), scenes()))
+def test_binding_moves_no_more_workers_than_the_plan_as_it_was_packed(scene: Scene) -> None:
+    packed = pack(scene.before, scene.wishes, movable=scene.movable)
+    naive = packed.settled | {s.party.job_id: s.allocation for s in packed.seatings}
+    bound = after(scene).allocations
+    assert bound.keys() == naive.keys()
+    assert n_moved(scene.before, bound) <= n_moved(scene.before, naive)
+
+
+def n_moved(before: View, allocations: dict[JobId, Allocation]) -> int:
+    return sum(change.moved_workers for change in diff(before.planned, allocations))
+
+
+@settings(max_examples=count(1_000))
+@given(scene=scenes())
+def test_the_same_question_has_the_same_answer(scene: Scene) -> None:
+    first, again = after(scene), after(scene)
+    assert list(first.allocations.items()) == list(again.allocations.items())
+    assert first.short == again.short
+
+
+@settings(max_examples=count(1_000))
+@given(scene=scenes())
+def test_workers_keep_their_numbers_and_unchanged_jobs_their_allocation(scene: Scene) -> None:
+    placed = after(scene)
+    draining = {node.id for node in scene.before.nodes.values() if node.is_draining}
+    for wish in scene.wishes:
+        job_id = wish.job.id
+        was = scene.before.planned.get(job_id, ())
+        now = placed.allocations.get(job_id, ())
+        for number, slot in enumerate(was[: wish.workers]):
+            if slot.gpus and not slot.share_bytes and slot in now:
+                assert now.index(slot) == number
+        is_free_to_stay = job_id not in scene.movable and draining.isdisjoint(
+            slot.node for slot in was
+        )
+        is_same_type = scene.before.gpu_types.get(job_id) == wish.gpu_type
+        if was and len(was) == wish.workers and is_free_to_stay and is_same_type:
+            assert now is was
+
+
+@settings(max_examples=count(1_000))
+@given(scene=scenes())
+def test_short_is_the_truth(scene: Scene) -> None:
+    """Beside all the others, so many workers fit as it says, and fewer than were asked for."""
+    placed = after(scene)
+    nodes = scene.before.nodes.values()
+    for wish in scene.wishes:
+        if wish.job.id not in placed.short:
+            continue
+        others = counted(scene, placed, without=wish.job.id)
+        fits = sum(others.room_for(wish, node) for node in nodes)
+        kept = len(placed.allocations.get(wish.job.id, ()))
+        assert placed.short[wish.job.id] == max(fits, kept)
+        assert fits < wish.workers
+
+
+@settings(max_examples=count(1_000))
+@given(scene=scenes())
+def test_a_running_job_that_could_stay_is_never_without_a_place(scene: Scene) -> None:
+    placed = after(scene)
+    draining = {node.id for node in scene.before.nodes.values() if node.is_draining}
+    for wish in scene.wishes:
+        was = scene.before.planned.get(wish.job.id, ())
+        can_stay = wish.job.id not in scene.movable and draining.isdisjoint(s.node for s in was)
+        if was and can_stay and scene.before.gpu_types[wish.job.id] == wish.gpu_type:
+            assert len(placed.allocations[wish.job.id]) >= min(len(was), wish.workers)

@@ -1,0 +1,72 @@
+"""What holds for every speed model: finite, never negative, and exact where the data is."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.core.speed import PRIOR, Size, SpeedModel, estimated, learn
+
+TIMES = st.floats(1e-3, 1e6)
+SIZES = st.builds(Size, workers=st.integers(1, 40), crosses=st.booleans())
+TABLES = st.lists(st.floats(1e-3, 50), max_size=20).map(lambda rest: (0.0, 1.0, *rest))
+
+
+def learnt(times: list[tuple[Size, float]], model: SpeedModel, most: int) -> SpeedModel:
+    for size, epoch_s in times:
+        model = learn(model, size, epoch_s=epoch_s, max_workers=most)
+    return model
+
+
+@given(
+    times=st.lists(st.tuples(SIZES, TIMES), max_size=8),
+    table=TABLES,
+    epoch_s=TIMES,
+    most=st.integers(1, 40),
+)
+def test_speedups_are_finite_and_none_is_negative(
+    times: list[tuple[Size, float]], table: tuple[float, ...], epoch_s: float, most: int
+) -> None:
+    for first in (PRIOR, estimated(epoch_s, speedups=table)):
+        model = learnt(times, first, most)
+        assert all(math.isfinite(s) and s >= 0 for s in model.speedups)
+        assert model.speedups[0] == 0.0
+        assert 0 <= model.error < math.inf
+        if times:
+            assert 0 < model.one_s < math.inf
+            assert len(model.speedups) == max(most, *(size.workers for size, _ in times)) + 2
+            assert all(s > 0 for s in model.speedups[1:])
+
+
+@given(times=st.lists(st.tuples(SIZES, TIMES), min_size=1, max_size=8))
+def test_what_was_measured_at_a_size_is_what_is_believed_of_it(
+    times: list[tuple[Size, float]],
+) -> None:
+    model = learnt(times, PRIOR, 40)
+    for workers in {size.workers for size, _ in times}:
+        measured = [epoch_s for size, epoch_s in times if size.workers == workers]
+        assert model.epoch_s(workers) == pytest.approx(sum(measured) / len(measured))
+
+
+@given(
+    work_s=st.floats(1, 1e4),
+    overhead=st.floats(0, 1),
+    crossing_s=st.one_of(st.just(0.0), st.floats(0.1, 100)),
+    second=st.integers(2, 8),
+)
+def test_the_fit_is_exact_on_data_that_is(
+    work_s: float, overhead: float, crossing_s: float, second: int
+) -> None:
+    """Measured on one worker, on some more, and across nodes: all other sizes follow."""
+
+    def epoch_s(workers: int, *, crosses: bool) -> float:
+        shared = overhead * work_s * (workers - 1) / workers
+        return work_s / workers + shared + crossing_s * crosses
+
+    sizes = [Size(1, crosses=False), Size(second, crosses=False), Size(16, crosses=True)]
+    times = [(size, epoch_s(size.workers, crosses=size.crosses)) for size in sizes]
+    model = learnt(times, PRIOR, 32)
+    for workers in range(1, 33):
+        expected = epoch_s(workers, crosses=workers >= 16)
+        assert model.epoch_s(workers) == pytest.approx(expected, rel=0.01)

@@ -1,0 +1,264 @@
+"""One run of the production kernel in a world that goes wrong.
+
+Everything comes from the seed. The world is checked after every step, and once more at its end.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+from rota.core.commands import Command, StartWorkers
+from rota.core.effects import Effects
+from rota.core.events import (
+    Event,
+    JobCancelled,
+    JobSubmitted,
+    NodeLost,
+    NodeSeen,
+    TimerFired,
+)
+from rota.core.kernel import Kernel
+from rota.core.model import JobId
+from rota.core.plan import Plan
+from rota.core.policy import Policy
+from rota.core.round import decide
+from rota.core.states import State
+from rota.core.view import Rules
+from rota.engines.fake import FakeEngine
+from rota.engines.fake_run import Work
+from rota.policies.registry import POLICIES, parse
+from rota.store.memory import MemoryStore
+from tests.invariants import (
+    check_booked,
+    check_command,
+    check_engine,
+    check_kernel,
+    check_story,
+)
+from tests.simulation.faults import FaultyEngine
+from tests.simulation.workload import QUIET_AFTER_S, scenario
+
+STEPS_MAX = 20_000
+"""More than any run needs: a world that is still busy then runs in circles."""
+
+
+class CrashedError(Exception):
+    """The daemon was killed."""
+
+
+class World:
+    """The kernel, its store, its engine, its users, and the faults that meet them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.scenario = scenario(self.random)
+        self.policy: Policy = parse(self.random.choice(list(POLICIES)))
+        self.rules = Rules(
+            round_interval_s=self.random.choice([0.0, 5.0]),
+            is_guarded=self.random.random() < 0.7,
+            backoff_s=self.random.choice([1.0, 10.0]),
+        )
+        self.now = 0.0
+        self.n_events = self.n_crashes = 0
+        self.store = MemoryStore()
+        self.kernel = Kernel(self.rules)
+        self.engine = FaultyEngine(FakeEngine(self._work_of), self.scenario.nodes, self.random)
+        self._crash_chance = self.random.choice([0.0, 0.02, 0.2, 1.0])
+        """For a batch of orders; with 1 the daemon dies at every one."""
+        self._requests = list(reversed(self.scenario.requests))
+        self._acknowledged: set[JobId] = set()
+        self._cancelled: set[JobId] = set()
+        self._faults = sorted(self._some_faults(), key=lambda fault: -fault[0])
+        self._plan: tuple[float, Plan] | None = None
+        """A decision that is under way, and when it will be there."""
+        self._next_round_s = -math.inf
+        self._newest: dict[JobId, StartWorkers] = {}
+
+    def run(self) -> None:
+        for node in self.scenario.nodes.values():
+            self._with_retries(NodeSeen(node))
+        for _ in range(STEPS_MAX):
+            now = self._next_moment()
+            if now == math.inf:
+                break
+            self.now = max(self.now, now)
+            with self._survived():
+                self._step()
+            self._check()
+        else:
+            raise AssertionError(f"still busy at {self.now} s: {dict(self.kernel.jobs)}")
+        self._check_the_end()
+
+    # -- the daemon -----------------------------------------------------------------------------
+
+    def _next_moment(self) -> float:
+        times = [self.engine.next_s(), max(self.now, self.kernel.next_timer_s())]
+        times += [stack[-1][0] for stack in (self._requests, self._faults) if stack]
+        if self._plan is not None:
+            times.append(self._plan[0])
+        elif self.kernel.wants_round:
+            times.append(self._next_round_s)
+        return min(times)
+
+    def _step(self) -> None:
+        while self._faults and self._faults[-1][0] <= self.now:
+            self._faults.pop()[1](self.now)
+        while self._requests and self._requests[-1][0] <= self.now:
+            self._serve()
+        for event in self.engine.due(self.now):
+            self._tell(event)
+        if self.kernel.next_timer_s() <= self.now:
+            self._tell(TimerFired())
+        if self._plan is not None and self._plan[0] <= self.now:
+            plan, self._plan = self._plan[1], None
+            self._carry_out(self.kernel.commit(plan, self.now))
+        if self._plan is None and self.kernel.wants_round and self._next_round_s <= self.now:
+            self._round()
+
+    def _serve(self) -> None:
+        """A user asks again after a crash until the answer arrives."""
+        request = self._requests[-1][1]
+        self._tell(request)
+        self._requests.pop()
+        if isinstance(request, JobSubmitted):
+            self._acknowledged.add(request.job_id)
+        if isinstance(request, JobCancelled):
+            self._cancelled.add(request.job_id)
+
+    def _round(self) -> None:
+        """A decision may take its time, and be overtaken by facts."""
+        view = self.kernel.view(self.now)
+        plan = decide(view, self.policy)
+        assert not plan.violations, plan.violations
+        thought_s = self.random.choice([0.0, 0.0, self.random.uniform(0, 5)])
+        self._next_round_s = self.now + self.rules.round_interval_s
+        if thought_s:
+            self._plan = (self.now + thought_s, plan)
+        else:
+            self._carry_out(self.kernel.commit(plan, self.now))
+
+    def _tell(self, event: Event) -> None:
+        self.n_events += 1
+        self._carry_out(self.kernel.apply(event, self.now))
+
+    def _carry_out(self, effects: Effects) -> None:
+        is_doomed = bool(effects.commands) and self.random.random() < self._crash_chance
+        arrives = self.random.randint(-1, len(effects.commands)) if is_doomed else math.inf
+        if arrives < 0:
+            raise CrashedError
+        self.store.write(effects)
+        for place, command in enumerate(effects.commands):
+            if place >= arrives:
+                raise CrashedError
+            self._check_order(command)
+            self.engine.apply(command, self.now)
+        if is_doomed:
+            raise CrashedError
+
+    # -- its death and what comes after ---------------------------------------------------------
+
+    @contextmanager
+    def _survived(self) -> Iterator[None]:
+        try:
+            yield
+        except CrashedError:
+            while not self._has_recovered():
+                pass
+
+    def _has_recovered(self) -> bool:
+        """Some time later another daemon starts; it may be killed, too."""
+        self.n_crashes += 1
+        self.now += self.random.choice([0.0, self.random.uniform(0, 60)])
+        self.engine.crash(self.now)
+        self._plan, self._next_round_s = None, -math.inf
+        self.kernel = Kernel(self.rules)
+        crash_chance, self._crash_chance = self._crash_chance, min(0.3, self._crash_chance)
+        try:
+            self._read_the_truth()
+        except CrashedError:
+            return False
+        finally:
+            self._crash_chance = crash_chance
+        return True
+
+    def _read_the_truth(self) -> None:
+        store, alive = self.store, self.engine.nodes
+        effects = self.kernel.recover(
+            list(store.jobs.values()), store.nodes.values(), outcomes=store.outcomes, now=self.now
+        )
+        self._carry_out(effects)
+        for node_id in list(store.nodes):
+            if node_id not in alive:
+                self._tell(NodeLost(node_id))
+        for node_id, node in alive.items():
+            if node_id not in store.nodes:
+                self._tell(NodeSeen(node))
+        for event in self.engine.engine.found():
+            self._tell(event)
+
+    def _with_retries(self, event: Event) -> None:
+        with self._survived():
+            self._tell(event)
+
+    # -- work and faults ------------------------------------------------------------------------
+
+    def _work_of(self, job_id: JobId) -> Work:
+        spec = self.scenario.specs[job_id]
+        seconds = Random(job_id).uniform(20, 600)
+        return Work(spec.epochs, lambda allocation: seconds / len(allocation) ** 0.8)
+
+    def _some_faults(self) -> Iterator[tuple[float, Callable[[float], None]]]:
+        random, engine = self.random, self.engine
+        for _ in range(random.randint(2, 12)):
+            yield random.uniform(0, QUIET_AFTER_S - 200), engine.end_workers
+        for _ in range(random.randint(1, 3)):
+            yield random.uniform(0, QUIET_AFTER_S - 200), engine.lose_node
+            yield random.uniform(0, QUIET_AFTER_S - 200), engine.reboot_node
+        for at_s in (random.uniform(500, 2_000), QUIET_AFTER_S):
+            for node in self.scenario.nodes.values():
+                yield at_s, lambda now, node=node: engine.bring_back(node, now)
+
+    # -- what is checked ------------------------------------------------------------------------
+
+    def _check_order(self, command: Command) -> None:
+        check_command(command, self.scenario.specs[command.job_id])
+        if isinstance(command, StartWorkers):
+            before = self._newest.get(command.job_id)
+            is_next = before is None or before.attempt < command.attempt
+            assert is_next or before == command, f"{command} after {before}"
+            self._newest[command.job_id] = command
+
+    def _check(self) -> None:
+        check_kernel(self.kernel)
+        running = self.engine.engine.running()
+        check_engine(running, self.scenario.specs, self.scenario.nodes)
+        check_booked(self.kernel, running)
+
+    def _check_the_end(self) -> None:
+        """Every job that was accepted ended in a way that what happened explains."""
+        check_story(self.store.story)
+        specs, outcomes = self.scenario.specs, self.store.outcomes
+        assert self._acknowledged == specs.keys(), "not all jobs were accepted"
+        assert not self.kernel.jobs, f"never ended: {dict(self.kernel.jobs)}"
+        assert outcomes.keys() == specs.keys(), "a job was lost"
+        assert not self.engine.engine.running(), "workers are left"
+        assert not self.kernel.ledger.booked(), "GPUs are held"
+        reasons = {row.job_id: row.reason for row in self.store.story}
+        for job_id, outcome in outcomes.items():
+            assert self._is_explained(job_id, outcome, reasons[job_id]), (job_id, reasons[job_id])
+        assert len(self.scenario.nodes) >= 3
+        assert len(specs) >= 20
+        assert self.n_events >= 200, f"only {self.n_events} events"
+
+    def _is_explained(self, job_id: JobId, outcome: State, reason: str) -> bool:
+        spec, outcomes = self.scenario.specs[job_id], self.store.outcomes
+        if outcome is State.SUCCEEDED:
+            return True
+        if outcome is State.CANCELLED:
+            return job_id in self._cancelled
+        return (
+            any(f"exit code {code}" in reason for code in self.engine.exit_codes)
+            or (math.isfinite(spec.time_limit_s) and "time limit" in reason)
+            or any(outcomes[needed] is not State.SUCCEEDED for needed in spec.after)
+        )

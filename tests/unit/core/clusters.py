@@ -1,0 +1,129 @@
+"""Clusters and jobs in a few words, for the tests of a round's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rota.core.capacity import Capacity
+from rota.core.demand import demand_of
+from rota.core.model import (
+    GIB,
+    Allocation,
+    Gpu,
+    Job,
+    JobId,
+    JobSpec,
+    Node,
+    NodeId,
+    Queued,
+    Running,
+    Service,
+    Slot,
+    Starting,
+)
+from rota.core.placement import Placed, Wish, place
+from rota.core.view import Rules, View
+
+CARD_BYTES = 16 * GIB
+
+
+def nodes(sizes: str, **common: Any) -> list[Node]:
+    """`nodes("4 2:B")`: n1 with four GPUs of type A and n2 with two of type B."""
+    return [_node(f"n{place}", size, common) for place, size in enumerate(sizes.split(), start=1)]
+
+
+def _node(name: str, size: str, common: dict[str, Any]) -> Node:
+    n_gpus, _, gpu_type = size.partition(":")
+    gpus = tuple(Gpu(index, gpu_type or "A", CARD_BYTES) for index in range(int(n_gpus)))
+    return Node(NodeId(name), gpus, **common)
+
+
+def job(name: str, sizes: str = "1", **changes: Any) -> Job:
+    """`job("a", "1..4@2")`: one that waits. Changes are fields of the spec, or of the job."""
+    interval, _, requested = sizes.partition("@")
+    least, _, most = interval.partition("..")
+    in_spec = {key: changes.pop(key) for key in list(changes) if key in JobSpec.__slots__}
+    spec = JobSpec(
+        name=name,
+        min_workers=int(least),
+        max_workers=int(most or least),
+        requested_workers=int(requested or least),
+        **in_spec,
+    )
+    fields: dict[str, Any] = {
+        "submitted_s": 0.0,
+        "phase": Queued(0.0),
+        "service": Service(as_of_s=0.0),
+        **changes,
+    }
+    return Job(id=JobId(name), spec=spec, **fields)
+
+
+def slots(text: str, share_bytes: int = 0) -> Allocation:
+    """`slots("n1/0 n1/1,2")`: worker 0 on one GPU of n1, worker 1 on two others."""
+    return tuple(_slot(word, share_bytes) for word in text.split())
+
+
+def _slot(word: str, share_bytes: int) -> Slot:
+    node, _, gpus = word.partition("/")
+    indices = tuple(int(index) for index in gpus.split(",") if index)
+    fraction = share_bytes / CARD_BYTES if share_bytes else 1.0
+    return Slot(NodeId(node), indices, share_bytes, fraction)
+
+
+def runs(
+    name: str, where: str | Allocation, sizes: str = "", *, since_s: float = -3600.0, **changes: Any
+) -> Job:
+    """A job that has been running there since long ago; of just that size if none is given."""
+    allocation = slots(where) if isinstance(where, str) else where
+    changes.setdefault("phase", Running(since_s, allocation, tuple(range(len(allocation)))))
+    changes.setdefault("gpus", len(allocation[0].gpus))
+    return job(name, sizes or str(len(allocation)), **changes)
+
+
+def view(cluster: list[Node], *jobs: Job, now: float = 0.0, rules: Rules | None = None) -> View:
+    """What a round sees when everything runs as planned."""
+    empty = Capacity(cluster)
+    free = empty.copy()
+    by_id = {node.id: node for node in cluster}
+    planned: dict[JobId, Allocation] = {}
+    gpu_types: dict[JobId, str] = {}
+    for each in jobs:
+        if isinstance(each.phase, Running | Starting):
+            planned[each.id] = each.allocation
+            gpu_types[each.id] = type_of(each.allocation, by_id)
+            free.take_all(each.allocation, demand_of(each, gpu_types[each.id]))
+    return View(now, jobs, by_id, planned, gpu_types, free, empty, rules or Rules())
+
+
+def type_of(allocation: Allocation, by_id: Mapping[NodeId, Node]) -> str:
+    slot = allocation[0]
+    return next((gpu.type for gpu in by_id[slot.node].gpus if gpu.index in slot.gpus), "")
+
+
+def wish(of: Job, workers: int | None = None, gpu_type: str = "A") -> Wish:
+    size = of.spec.min_workers if workers is None else workers
+    return Wish(of, size, gpu_type if of.spec.uses_gpus else "")
+
+
+def placed_anew(cluster: list[Node], *jobs: Job, gpu_type: str = "A") -> Placed:
+    """All these jobs at their minimum on an empty cluster."""
+    return place(view(cluster, *jobs), [wish(each, gpu_type=gpu_type) for each in jobs])
+
+
+def spots(allocation: Allocation) -> str:
+    """The opposite of `slots`."""
+    words = (f"{slot.node}/{','.join(map(str, slot.gpus))}" for slot in allocation)
+    return " ".join(word.rstrip("/") for word in words)
+
+
+def where(placed: Placed) -> dict[str, str]:
+    return {str(job_id): spots(held) for job_id, held in placed.allocations.items()}
+
+
+def n_by_node(allocation: Allocation) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for slot in allocation:
+        counts[slot.node] = counts.get(slot.node, 0) + 1
+    return counts

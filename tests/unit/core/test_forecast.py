@@ -1,0 +1,149 @@
+"""Start and finish times by running the kernel forward."""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+
+import pytest
+
+from rota.core.forecast import Expected, Situation, forecast
+from rota.core.model import Estimate, JobId, JobSpec
+from rota.core.speed import ESTIMATE_ERROR, PRIOR_ERROR
+from rota.engines.fake_run import Delays
+from rota.engines.foreseen import foreseen
+from tests.builders import Lab, cluster, job, live_job
+
+
+def expected(lab: Lab, until_s: float = math.inf) -> dict[str, Expected]:
+    kernel = lab.kernel
+    situation = Situation(
+        jobs=tuple(kernel.jobs.values()),
+        nodes=tuple(kernel.nodes.values()),
+        rules=kernel.rules,
+        outcomes=lab.store.outcomes,
+    )
+    found = forecast(situation, lab.policy, engine_of=foreseen, now=lab.now, until_s=until_s)
+    return {str(job_id): each for job_id, each in found.items()}
+
+
+def hour(workers: int = 1) -> Estimate:
+    return Estimate(3600.0, workers, speedups=(0.0, 1.0, 2.0, 3.0, 4.0))
+
+
+def test_jobs_start_one_after_the_other() -> None:
+    lab = Lab(cluster("1x1"))
+    lab.submit(*(job(name, estimate=hour()) for name in "abc"))
+    lab.wait(100)
+    assert expected(lab) == {
+        "a": Expected(100, 3700, ESTIMATE_ERROR),
+        "b": Expected(3700, 7300, ESTIMATE_ERROR),
+        "c": Expected(7300, 10900, ESTIMATE_ERROR),
+    }
+
+
+def test_what_was_done_is_not_done_again() -> None:
+    """Neither by a job that runs, which is taken to have gone on since its last report, nor by
+    one that has been stopped."""
+    lab = Lab(cluster("1x2"))
+    lab.run(job("a", estimate=hour()), job("b", estimate=hour()))
+    lab.wait(1800)
+    lab.progress("a", 5)
+    lab.progress("b", 5)
+    lab.hold("b")
+    lab.exited("b", 143)
+    lab.release("b")
+    lab.wait(360)
+    found = expected(lab)
+    assert (found["a"].start_s, found["b"].start_s) == (0, 2160)
+    assert found["a"].finish_s == pytest.approx(3600)
+    assert found["b"].finish_s == pytest.approx(3960)
+
+
+@pytest.mark.parametrize("make", [job, live_job])
+def test_jobs_grow_into_what_others_leave(make: Callable[..., JobSpec]) -> None:
+    lab = Lab(cluster("1x4"), policy="elastic-fifo")
+    lab.run(make("a", gpus="2..4", estimate=hour(2)), make("b", gpus=2, estimate=hour(2)))
+    lab.progress("b", 5)
+    found = expected(lab)
+    assert found["b"].finish_s == pytest.approx(1800)
+    assert found["a"].finish_s == pytest.approx(1800 + 900)
+
+
+def test_measured_times_count_more_than_estimates() -> None:
+    lab = Lab(cluster("1x1"))
+    lab.run(job("a", estimate=hour()))
+    lab.wait(100)
+    lab.progress("a", 1, epoch_s=100.0)
+    found = expected(lab)["a"]
+    assert (found.finish_s, found.error) == (pytest.approx(1000), 0.1)
+
+
+def test_who_waits_for_an_uncertain_job_is_uncertain() -> None:
+    lab = Lab(cluster("1x1"))
+    lab.run(job("b", estimate=hour()))
+    lab.progress("b", 1, epoch_s=360.0)
+    lab.submit(job("a", estimate=hour(), priority=0))
+    found = expected(lab)
+    assert (found["b"].error, found["a"].error) == (0.1, ESTIMATE_ERROR)
+
+
+def test_what_is_not_to_be_foreseen_is_infinite() -> None:
+    """A job of unknown length, whoever waits behind it, and a job on hold."""
+    lab = Lab(cluster("1x1"))
+    lab.run(job("a"))
+    lab.submit(job("b", estimate=hour()))
+    lab.submit(job("c", estimate=hour()), is_held=True)
+    assert expected(lab) == {
+        "a": Expected(0, math.inf, PRIOR_ERROR),
+        "b": Expected(math.inf, math.inf, ESTIMATE_ERROR),
+        "c": Expected(math.inf, math.inf, ESTIMATE_ERROR),
+    }
+
+
+def test_it_looks_no_further_than_it_is_asked_to() -> None:
+    lab = Lab(cluster("1x1"))
+    lab.submit(job("a", estimate=hour()), job("b", estimate=hour()))
+    found = expected(lab, until_s=5000)
+    assert found["a"].finish_s == 3600
+    assert (found["b"].start_s, found["b"].finish_s) == (3600, math.inf)
+
+
+def test_dependencies_and_time_limits_count() -> None:
+    lab = Lab(cluster("1x4"))
+    lab.run(job("z", estimate=hour()))
+    lab.exited("z")
+    lab.submit(
+        job("a", estimate=hour(), after=(JobId("z"),)),
+        job("b", estimate=hour(), after=(JobId("a"),), time_limit_s=600.0),
+    )
+    found = expected(lab)
+    assert found["a"].finish_s == 3600
+    assert (found["b"].start_s, found["b"].finish_s) == (3600, 4200)
+
+
+def test_slow_starts_count_if_the_engine_has_them() -> None:
+    lab = Lab(cluster("1x1"))
+    lab.submit(job("a", estimate=hour()))
+    situation = Situation(
+        tuple(lab.kernel.jobs.values()), tuple(lab.kernel.nodes.values()), lab.kernel.rules
+    )
+    found = forecast(
+        situation,
+        lab.policy,
+        engine_of=lambda jobs, now: foreseen(jobs, now, delays=Delays(start_s=30.0)),
+        now=0.0,
+    )
+    assert found[JobId("a")].finish_s == 3630
+
+
+def test_the_kernel_that_was_asked_about_is_left_alone() -> None:
+    lab = Lab(cluster("1x4"), policy="elastic-fifo")
+    lab.run(live_job("a", gpus="1..4", estimate=hour()))
+    lab.submit(job("b", gpus=2, estimate=hour()))
+    lab.round()
+    before = deepcopy((dict(lab.kernel.jobs), dict(lab.kernel.nodes)))
+    booked, view = lab.kernel.ledger.booked(), lab.decide()
+    expected(lab)
+    assert (dict(lab.kernel.jobs), dict(lab.kernel.nodes)) == before
+    assert lab.kernel.ledger.booked() == booked
+    assert lab.decide() == view

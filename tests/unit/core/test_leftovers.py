@@ -1,0 +1,204 @@
+"""Rules for policies that declare `shares_leftovers`, with a small policy that does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from rota.core.divide import divide
+from rota.core.model import Job, Queued, Service
+from rota.core.policy import Budget, Targets
+from rota.core.size import size
+from rota.core.speed import SpeedModel
+from rota.core.view import Rules
+from rota.policies.registry import POLICIES, parse
+from tests.unit.core.clusters import job, nodes, runs, view
+
+
+@dataclass(frozen=True)
+class FirstComeMost:
+    """Everybody in order gets the most that is left, from its minimum up."""
+
+    shares_leftovers: ClassVar[bool] = True
+
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        del now
+        targets: Targets = {}
+        for each in jobs:
+            for workers in range(budget.limit(each), each.spec.min_workers - 1, -1):
+                if budget.grant(each, workers):
+                    targets[each.id] = workers
+                    break
+        return targets
+
+
+@dataclass(frozen=True)
+class MinimumOnly:
+    """Everybody in order gets the minimum, if that is left."""
+
+    shares_leftovers: ClassVar[bool] = True
+
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        del now
+        return {
+            each.id: each.spec.min_workers
+            for each in jobs
+            if budget.limit(each) >= each.spec.min_workers
+            and budget.grant(each, each.spec.min_workers)
+        }
+
+
+@dataclass(frozen=True)
+class MinimumAndNoMore(MinimumOnly):
+    shares_leftovers: ClassVar[bool] = False
+
+
+Policies = FirstComeMost | MinimumOnly | MinimumAndNoMore
+
+
+def sized(cluster: str, policy: Policies, *jobs: Job, limits: dict[Any, int] | None = None) -> Any:
+    before = view(nodes(cluster), *jobs, rules=Rules(starvation_after_s=3600.0))
+    return size(divide(before), policy, view=before, limits=limits or {})
+
+
+def lasting(name: str, sizes: str, seconds: float, **changes: Any) -> Job:
+    """A job that waits and would take so long on one worker."""
+    speed = SpeedModel(one_s=seconds, speedups=tuple(float(n) for n in range(17)), error=0.0)
+    return job(name, sizes, speed=speed, **changes)
+
+
+def started(waiting: Job, where: str) -> Job:
+    running = runs(waiting.spec.name, where)
+    return replace(waiting, phase=running.phase)
+
+
+def starving(name: str, sizes: str, seconds: float = 100.0) -> Job:
+    waited = Service(as_of_s=0.0, last_waiting_s=3600.0)
+    return lasting(name, sizes, seconds, phase=Queued(-3600.0), service=waited)
+
+
+def test_no_classic_policy_declares_it() -> None:
+    assert not any(getattr(parse(name), "shares_leftovers", False) for name in POLICIES)
+
+
+def test_the_targets_of_a_policy_that_does_not_are_final() -> None:
+    assert sized("8", MinimumAndNoMore(), job("a", "1..4")) == {"a": 1}
+
+
+# -- what nobody used -----------------------------------------------------------------------------
+
+
+def test_what_nobody_used_is_offered_to_all_who_can_grow() -> None:
+    a, b = job("a", "1..8"), job("b", "1..2")
+    assert sized("8", MinimumOnly(), a, b) == {"a": 6, "b": 2}
+
+
+def test_it_is_offered_in_turn() -> None:
+    jobs = [job(name, "1..8") for name in "abc"]
+    assert sized("8", MinimumOnly(), *jobs) == {"a": 3, "b": 3, "c": 2}
+
+
+def test_nobody_grows_past_what_was_found_to_fit() -> None:
+    a, b = job("a", "1..8"), job("b", "1..8")
+    assert sized("8", MinimumOnly(), a, b, limits={a.id: 2}) == {"a": 2, "b": 6}
+
+
+def test_it_is_offered_only_when_every_priority_has_been_sized() -> None:
+    high, low = job("high", "1..8", priority=1), job("low", "4")
+    assert sized("8", MinimumOnly(), low, high) == {"high": 4, "low": 4}
+
+
+# -- room for newcomers ---------------------------------------------------------------------------
+
+
+def test_an_elastic_job_shrinks_before_a_newcomer_has_to_wait() -> None:
+    a, new = started(job("a", "1..4"), "n1/0 n1/1 n1/2 n1/3"), job("new", "2")
+    assert sized("4", FirstComeMost(), a, new) == {"a": 2, "new": 2}
+
+
+def test_who_has_most_to_spare_gives_first() -> None:
+    a, b, new = job("a", "1..3"), job("b", "2..5"), job("new", "2")
+    assert sized("8", FirstComeMost(), a, b, new) == {"a": 3, "b": 3, "new": 2}
+
+
+def test_nobody_shrinks_below_the_minimum_or_in_vain() -> None:
+    a, big = job("a", "3..4"), job("big", "2")
+    assert sized("4", FirstComeMost(), a, big) == {"a": 4}
+
+
+def test_newcomers_are_served_in_their_order() -> None:
+    a = job("a", "1..4")
+    newcomers = [job(name, "1") for name in "bcde"]
+    assert sized("4", FirstComeMost(), a, *newcomers) == {"a": 1, "b": 1, "c": 1, "d": 1}
+
+
+# -- reservation and backfill ---------------------------------------------------------------------
+
+
+def test_a_job_that_has_waited_too_long_is_passed_only_by_what_ends_in_time() -> None:
+    """big gets its turn when busy ends, in 500 s."""
+    busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
+    big = starving("big", "4")
+    quick, slow = lasting("quick", "1", 400.0), lasting("slow", "1", 600.0)
+    assert sized("4", MinimumOnly(), busy, big, quick, slow) == {"busy": 2, "quick": 1}
+
+
+def test_before_that_anybody_may_pass_it() -> None:
+    busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
+    big, slow = lasting("big", "4", 100.0), lasting("slow", "1", 600.0)
+    assert sized("4", MinimumOnly(), busy, big, slow) == {"busy": 2, "slow": 1}
+
+
+def test_what_will_be_spare_beside_it_may_be_used_for_long() -> None:
+    busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
+    big = starving("big", "3")
+    slow, more = lasting("slow", "1", 1e6), lasting("more", "1", 1e6)
+    assert sized("4", MinimumOnly(), busy, big, slow, more) == {"busy": 2, "slow": 1}
+
+
+def test_who_runs_already_is_not_stopped_for_it() -> None:
+    busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
+    big = starving("big", "4")
+    other = started(lasting("other", "1", 1e6), "n1/2")
+    assert sized("4", MinimumOnly(), busy, big, other) == {"busy": 2, "other": 1}
+
+
+def test_who_stood_before_it_in_line_does_not_pass_it() -> None:
+    busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
+    first, big = lasting("first", "1", 1e6), starving("big", "4")
+    assert sized("4", MinimumOnly(), busy, first, big) == {"busy": 2, "first": 1}
+
+
+def test_nobody_grows_past_its_turn_either() -> None:
+    busy = started(lasting("busy", "2..4", 1000.0), "n1/0 n1/1")
+    other = started(lasting("other", "1..2", 1e6), "n1/2")
+    big = starving("big", "7")
+    assert sized("8", MinimumOnly(), busy, other, big) == {"busy": 4, "other": 1}
+
+
+def test_where_no_end_is_known_nobody_passes_it_at_all() -> None:
+    """So that what runs ends one day and nothing new has come in between."""
+    busy = started(job("busy", "2"), "n1/0 n1/1")
+    big, quick = starving("big", "4"), lasting("quick", "1", 1.0)
+    assert sized("4", MinimumOnly(), busy, big, quick) == {"busy": 2}
+
+
+def test_a_lower_priority_does_not_pass_it() -> None:
+    busy = started(lasting("busy", "2", 1000.0, priority=1), "n1/0 n1/1")
+    big = replace(starving("big", "4"), spec=replace(starving("big", "4").spec, priority=1))
+    slow, quick = lasting("slow", "1", 600.0), lasting("quick", "1", 400.0)
+    assert sized("4", MinimumOnly(), busy, big, slow, quick) == {"busy": 2, "quick": 1}
+
+
+def test_a_reservation_on_one_gpu_type_holds_nobody_back_on_another() -> None:
+    busy = started(lasting("busy", "2", 1000.0, gpu_types=("A",)), "n1/0 n1/1")
+    big = replace(starving("big", "4"), spec=replace(starving("big", "4").spec, gpu_types=("A",)))
+    slow = lasting("slow", "1", 600.0, gpu_types=("B",))
+    assert sized("4 4:B", MinimumOnly(), busy, big, slow) == {"busy": 2, "slow": 1}
+
+
+@pytest.mark.parametrize("policy", [FirstComeMost(), MinimumOnly()])
+def test_a_job_that_could_never_run_reserves_nothing(policy: Policies) -> None:
+    big, slow = starving("big", "4"), lasting("slow", "1", 1e6)
+    assert sized("4", policy, big, slow, limits={big.id: 3}) == {"slow": 1}

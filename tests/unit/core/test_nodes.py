@@ -1,0 +1,143 @@
+"""Nodes that come, drain, vanish and return."""
+
+from dataclasses import replace
+
+from rota.core.commands import ChangeMembership, StartWorkers, StopWorkers
+from rota.core.events import NodeSeen
+from rota.core.model import JobId, NodeId, Queued
+from rota.core.plan import Plan
+from rota.core.states import State
+from tests.builders import Lab, cluster, job, live_job, slots
+
+A, B = JobId("a"), JobId("b")
+
+
+def test_a_new_node_is_used_in_the_next_round() -> None:
+    one, two = cluster("2x4")
+    lab = Lab([one])
+    lab.run(job("a", gpus=4))
+    lab.submit(job("b", gpus=4))
+    assert lab.round() == []
+    lab.tell(NodeSeen(two))
+    assert lab.kernel.wants_round
+    assert lab.round() == [StartWorkers(B, 1, 0, slots("2:0", "2:1", "2:2", "2:3"))]
+
+
+def test_a_node_that_is_seen_again_as_it_was_needs_no_round() -> None:
+    lab = Lab(cluster("1x4"))
+    lab.round()
+    lab.tell(NodeSeen(cluster("1x4")[0]))
+    assert not lab.kernel.wants_round
+
+
+def test_the_loss_of_a_node_is_no_failure() -> None:
+    lab = Lab(cluster("2x2"))
+    lab.run(job("a", gpus=2))
+    assert lab.lose(1) == []
+    assert lab.job("a").phase == Queued(0.0)
+    assert (lab.job("a").failures, lab.job("a").idle_attempts) == (0, 0)
+    assert lab.reason("a") == "lost with its node"
+    assert lab.round() == [StartWorkers(A, 2, 0, slots("2:0", "2:1"))]
+
+
+def test_a_job_that_lost_some_workers_stops_the_others_first() -> None:
+    lab = Lab(cluster("3x2"))
+    lab.run(job("a", gpus=4))
+    assert lab.job("a").allocation == slots("1:0", "1:1", "2:0", "2:1")
+    assert lab.lose(2) == [StopWorkers(A, 1, (0, 1, 2, 3), 30.0)]
+    assert lab.round() == []
+    assert lab.exited("a", 143, workers=[0, 1]) == [
+        StartWorkers(A, 2, 0, slots("1:0", "1:1", "3:0", "3:1"))
+    ]
+
+
+def test_a_drained_node_s_jobs_move_off() -> None:
+    lab = Lab(cluster("2x2"))
+    lab.run(job("a", gpus=2))
+    assert lab.drain(1) == []
+    assert lab.round() == [StopWorkers(A, 1, (0, 1), 30.0)]
+    assert lab.exited("a", 143) == [StartWorkers(A, 2, 0, slots("2:0", "2:1"))]
+
+
+def test_a_live_job_moves_off_without_a_stop() -> None:
+    lab = Lab(cluster("2x2"))
+    lab.run(live_job("a", gpus=2))
+    lab.drain(1)
+    assert lab.round() == [ChangeMembership(A, 1, 1, slots("2:0", "2:1"), (2, 3))]
+
+
+def test_a_drained_node_takes_no_new_work() -> None:
+    lab = Lab(cluster("2x2"))
+    lab.drain(1)
+    lab.submit(job("a", gpus=2), job("b", gpus=2))
+    assert lab.round() == [StartWorkers(A, 1, 0, slots("2:0", "2:1"))]
+
+
+def test_a_job_whose_next_place_is_lost_stays_where_it_is() -> None:
+    """It is not stopped for a place that no longer exists."""
+    lab = Lab(cluster("1x2, 1x4"), policy="elastic-fifo")
+    lab.run(live_job("b", gpus=4), live_job("a", gpus="2..4"))
+    assert lab.job("a").allocation == slots("1:0", "1:1")
+    moved = {A: slots("2:0", "2:1", "2:2", "2:3")}
+    assert lab.commit(Plan(moved, {A: "gpu"})) == [StopWorkers(B, 1, (0, 1, 2, 3), 30.0)]
+    lab.lose(2)
+    assert lab.state("a") is State.RUNNING
+    assert lab.job("a").allocation == slots("1:0", "1:1")
+    lab.round()
+    assert lab.state("a") is State.RUNNING
+
+
+def test_a_job_that_waits_for_a_node_to_open_again_starts_when_it_does() -> None:
+    lab = Lab(cluster("1x2"))
+    lab.run(job("a", gpus=2))
+    lab.submit(job("b", gpus=2, priority=1))
+    lab.round()
+    lab.drain(1)
+    assert lab.exited("a", 143) == []
+    assert lab.tell(NodeSeen(cluster("1x2")[0])) == [StartWorkers(B, 1, 0, slots("1:0", "1:1"))]
+
+
+def test_a_plan_that_facts_overtook_is_taken_in_part() -> None:
+    """What has lost its new place goes on in its old one, and another round is asked for."""
+    lab = Lab(cluster("2x2"))
+    lab.run(job("a", gpus="2..4"))
+    lab.submit(job("b"))
+    lab.decide()
+    grown = slots("1:0", "1:1", "2:0")
+    plan = Plan({A: grown, B: slots("2:1")}, {A: "gpu", B: "gpu"})
+    lab.lose(2)
+    lab.round()
+    assert not lab.kernel.wants_round
+    assert lab.commit(plan) == []
+    assert lab.state("a") is State.RUNNING
+    assert lab.kernel.wants_round
+
+
+def test_a_plan_is_not_taken_for_jobs_that_were_cancelled_meanwhile() -> None:
+    lab = Lab(cluster("1x4"))
+    lab.submit(job("a"), job("b"))
+    plan = lab.decide()
+    lab.cancel("a")
+    assert lab.commit(plan) == [StartWorkers(B, 1, 0, slots("1:1"))]
+
+
+def test_a_gpu_that_vanished_is_given_to_nobody() -> None:
+    node = cluster("1x4")[0]
+    lab = Lab([node])
+    lab.run(job("a", gpus=2), job("b", gpus=2))
+    lab.tell(NodeSeen(replace(node, gpus=node.gpus[:2])))
+    assert lab.state("b") is State.STOPPING
+    assert lab.round() == []
+    lab.exited("b", 143)
+    assert lab.round() == []
+    assert lab.kernel.ledger.is_sound(lab.kernel.nodes)
+
+
+def test_what_was_known_of_nodes_is_written_down() -> None:
+    lab = Lab(cluster("3x2"))
+    lab.drain(1)
+    lab.lose(2)
+    assert {node.id: node.is_draining for node in lab.store.nodes.values()} == {
+        NodeId("node-01"): True,
+        NodeId("node-03"): False,
+    }

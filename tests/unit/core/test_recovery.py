@@ -1,0 +1,152 @@
+"""After a crash: orders are given again, what runs is adopted, what nobody knows is ended."""
+
+import pytest
+
+from rota.core.commands import (
+    ChangeMembership,
+    Command,
+    ReportWorkers,
+    StartWorkers,
+    StopWorkers,
+)
+from rota.core.events import WorkersFound, WorkersLost
+from rota.core.model import JobId
+from rota.core.states import State
+from tests.builders import Lab, cluster, job, live_job, slots
+
+A = JobId("a")
+REPORT = ReportWorkers(A, 1, (0, 1))
+
+
+def starting() -> Lab:
+    lab = Lab(cluster("1x4"), policy="elastic-fifo")
+    lab.submit(live_job("a", gpus=2))
+    lab.round()
+    return lab
+
+
+def running() -> Lab:
+    lab = starting()
+    lab.started("a")
+    return lab
+
+
+def stopping() -> Lab:
+    lab = running()
+    lab.hold("a")
+    return lab
+
+
+def switching() -> Lab:
+    lab = Lab(cluster("1x4"), policy="elastic-fifo")
+    lab.run(live_job("a", gpus="1..4"), live_job("b", gpus=2))
+    lab.exited("b")
+    lab.round()
+    return lab
+
+
+def queued() -> Lab:
+    lab = Lab()
+    lab.submit(job("a"))
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("lab", "orders"),
+    [
+        (queued(), []),
+        (starting(), [StartWorkers(A, 1, 0, slots("1:0", "1:1"))]),
+        (running(), [REPORT]),
+        (stopping(), [StopWorkers(A, 1, (0, 1), 30.0)]),
+        (
+            switching(),
+            [
+                ReportWorkers(A, 1, (0, 1, 2, 3)),
+                ChangeMembership(A, 1, 1, slots("1:0", "1:1", "1:2", "1:3"), (0, 1, 2, 3)),
+            ],
+        ),
+    ],
+)
+def test_orders_are_given_again_with_their_old_fences(lab: Lab, orders: list[Command]) -> None:
+    before, booked = lab.job("a"), lab.kernel.ledger.booked()
+    assert lab.recover() == orders
+    assert lab.job("a") == before
+    assert lab.kernel.ledger.booked() == booked
+    assert lab.kernel.wants_round
+
+
+def test_what_runs_stays_where_it_is() -> None:
+    lab = running()
+    lab.recover()
+    assert lab.round() == []
+    assert lab.tell(WorkersFound(A, 1, frozenset({0, 1}))) == []
+    assert lab.state("a") is State.RUNNING
+
+
+def test_a_start_whose_answer_was_lost_is_adopted() -> None:
+    lab = starting()
+    lab.recover()
+    assert lab.tell(WorkersFound(A, 1, frozenset({0, 1}))) == []
+    assert lab.state("a") is State.RUNNING
+
+
+def test_a_running_job_of_which_the_engine_knows_nothing_starts_again() -> None:
+    lab = running()
+    lab.recover()
+    lab.tell(WorkersLost(A, 1, frozenset({0, 1})))
+    assert lab.round() == [StartWorkers(A, 2, 0, slots("1:0", "1:1"))]
+
+
+def test_workers_that_nobody_knows_are_ended() -> None:
+    lab = running()
+    lab.recover()
+    stranger = WorkersFound(JobId("x"), 7, frozenset({1, 0}))
+    assert lab.tell(stranger) == [StopWorkers(JobId("x"), 7, (0, 1), 0.0)]
+
+
+@pytest.mark.parametrize("how", ["requeued", "over"])
+def test_workers_of_an_attempt_that_was_given_up_are_ended(how: str) -> None:
+    lab = running()
+    if how == "requeued":
+        lab.lose(1)
+    else:
+        lab.exited("a")
+    (order,) = lab.tell(WorkersFound(A, 1, frozenset({0})))
+    assert order == StopWorkers(A, 1, (0,), 30.0 if how == "requeued" else 0.0)
+
+
+def test_a_back_off_goes_on_after_a_crash() -> None:
+    lab = Lab(cluster("1x4"))
+    lab.run(job("a", retries=1))
+    lab.exited("a", 137)
+    lab.recover()
+    assert lab.round() == []
+    assert lab.kernel.next_timer_s() == 10
+    lab.wait(10)
+    assert lab.round() == [StartWorkers(A, 2, 0, slots("1:0"))]
+
+
+def test_a_time_limit_holds_after_a_crash() -> None:
+    lab = Lab(cluster("1x4"))
+    lab.run(job("a", time_limit_s=100.0))
+    lab.wait(50)
+    lab.recover()
+    assert lab.wait(50) == [StopWorkers(A, 1, (0,), 30.0)]
+
+
+def test_how_jobs_ended_is_known_after_a_crash() -> None:
+    lab = Lab(cluster("1x4"))
+    lab.run(job("a"))
+    lab.submit(job("b", after=(A,)))
+    lab.exited("a")
+    lab.recover()
+    assert lab.round() == [StartWorkers(JobId("b"), 1, 0, slots("1:0"))]
+
+
+def test_what_a_category_measured_is_known_after_a_crash() -> None:
+    lab = Lab(cluster("1x4"))
+    lab.run(job("a", category="bert"))
+    lab.progress("a", 1, epoch_s=50.0)
+    lab.recover()
+    lab.submit(job("b", category="bert"))
+    assert lab.job("b").speed.epoch_s(1) == 50

@@ -1,0 +1,150 @@
+"""Whole rounds: dividing, sizing, placing, guarding and checking together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from rota.core.divide import divide
+from rota.core.model import Job, JobId, Queued, Share
+from rota.core.plan import Plan
+from rota.core.policy import BadTargetsError, Budget, Targets
+from rota.core.reasons import Fragmented, Impossible
+from rota.core.round import decide
+from rota.core.size import size
+from rota.core.view import Rules, View
+from rota.policies.registry import parse
+from tests.unit.core.clusters import job, nodes, runs, spots, view
+
+
+def held(plan: Plan) -> dict[str, str]:
+    assert not plan.violations
+    return {str(job_id): spots(allocation) for job_id, allocation in plan.allocations.items()}
+
+
+# -- divide ---------------------------------------------------------------------------------------
+
+
+def pools(before: View) -> list[tuple[str, list[str]]]:
+    return [(pool.gpu_type, [job.spec.name for job in pool.jobs]) for pool in divide(before).pools]
+
+
+def test_a_higher_priority_and_each_gpu_type_has_a_pool_of_its_own() -> None:
+    low, high = job("low", gpu_types=("A",)), job("high", priority=2, gpu_types=("A",))
+    other, cpu = job("other", gpu_types=("B",)), job("cpu", gpus=0)
+    assert pools(view(nodes("2 2:B"), low, high, other, cpu)) == [
+        ("A", ["high"]),
+        ("", ["cpu"]),
+        ("A", ["low"]),
+        ("B", ["other"]),
+    ]
+
+
+def test_a_job_that_accepts_several_types_keeps_the_one_it_has() -> None:
+    a = runs("a", "n2/0", gpu_types=("A", "B"))
+    assert pools(view(nodes("2 2:B"), a)) == [("B", ["a"])]
+
+
+def test_a_job_that_accepts_several_types_gets_the_first_that_has_room_for_it() -> None:
+    both = [job(f"j{i}", "2", gpu_types=("B", "A")) for i in range(3)]
+    assert pools(view(nodes("4 2:B"), *both)) == [("A", ["j1", "j2"]), ("B", ["j0"])]
+
+
+def test_what_no_node_could_ever_run_is_named_and_not_sized() -> None:
+    big, odd = job("big", "9"), job("odd", gpu_types=("H100",))
+    wide = job("wide", gpus=5)
+    division = divide(view(nodes("4 4"), big, odd, wide))
+    assert division.impossible.keys() == {"big", "odd", "wide"}
+    assert division.pools == ()
+    plan = decide(view(nodes("4 4"), big), parse("fifo"))
+    assert isinstance(plan.waits[big.id], Impossible)
+
+
+# -- size -----------------------------------------------------------------------------------------
+
+
+def test_a_higher_priority_is_sized_first_on_what_there_is() -> None:
+    low, high = job("low", "1..4"), job("high", "1..3", priority=1)
+    before = view(nodes("4"), low, high)
+    targets = size(divide(before), parse("elastic-fifo"), view=before, limits={})
+    assert targets == {"high": 3, "low": 1}
+
+
+def test_a_job_without_gpus_gets_what_it_asked_for() -> None:
+    cpu = job("cpu", "1..4@3", gpus=0)
+    before = view(nodes("1"), cpu)
+    assert size(divide(before), parse("fifo"), view=before, limits={}) == {"cpu": 3}
+    assert size(divide(before), parse("fifo"), view=before, limits={cpu.id: 0}) == {}
+
+
+@dataclass(frozen=True)
+class Careless:
+    """Gives everybody what the test says, or the name of a stranger."""
+
+    targets: dict[str, int]
+
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        del jobs, budget, now
+        return {JobId(name): workers for name, workers in self.targets.items()}
+
+
+def test_a_policy_that_sizes_a_stranger_is_told() -> None:
+    with pytest.raises(BadTargetsError, match="nobody"):
+        decide(view(nodes("4"), job("a")), Careless({"nobody": 1}))
+
+
+def test_a_plan_that_breaks_a_rule_is_not_followed() -> None:
+    a = runs("a", "n1/0", "1..2")
+    before = view(nodes("8"), a, rules=Rules(is_guarded=False))
+    plan = decide(before, Careless({"a": 7}))
+    assert plan.violations == ("a has 7 workers, not 1..2",)
+    assert plan.allocations == before.planned
+
+
+# -- rounds ---------------------------------------------------------------------------------------
+
+
+def test_what_finds_no_place_goes_back_and_gets_what_fits() -> None:
+    """Workers of two GPUs on nodes of three: the policy counts six, two workers fit."""
+    a = job("a", "1..3", gpus=2)
+    assert held(decide(view(nodes("3 3"), a), parse("elastic-fifo"))) == {"a": "n1/0,1 n2/0,1"}
+
+
+def test_the_next_in_line_gets_what_the_fragmented_job_cannot_use() -> None:
+    busy = [runs("b1", "n1/0"), runs("b2", "n2/0")]
+    wide, small = job("wide", gpus=2), job("small", "2")
+    before = view(nodes("2 2"), *busy, wide, small, rules=Rules(is_guarded=False))
+    plan = decide(before, parse("fifo"))
+    assert held(plan) == {"b1": "n1/0", "b2": "n2/0", "small": "n1/1 n2/1"}
+    assert plan.waits == {wide.id: Fragmented(1, 0)}
+
+
+def test_a_preempted_job_goes_back_to_the_front_of_its_class() -> None:
+    """It gave way to a higher priority; when that is gone, it comes before one that came later."""
+    old = replace(job("old", "2"), phase=Queued(50.0), submitted_s=0.0)
+    new = replace(job("new", "2"), phase=Queued(10.0), submitted_s=10.0)
+    assert held(decide(view(nodes("2"), old, new), parse("fifo"))) == {"old": "n1/0 n1/1"}
+
+
+def test_a_quiet_round_changes_nothing_and_keeps_every_allocation() -> None:
+    a, b, c = runs("a", "n1/0 n2/1"), runs("b", "n2/0"), job("c", "4")
+    before = view(nodes("2 2"), a, b, c)
+    plan = decide(before, parse("fifo"))
+    assert plan.allocations == before.planned
+    assert all(plan.allocations[job_id] is held for job_id, held in before.planned.items())
+
+
+def test_shares_and_whole_gpus_are_planned_together() -> None:
+    tenths = [job(f"t{i}", share=Share(0.1)) for i in range(10)]
+    whole = job("whole", "3")
+    plan = decide(view(nodes("4"), *tenths, whole), parse("fifo"))
+    assert len(held(plan)) == 11
+    assert {held(plan)[f"t{i}"] for i in range(10)} == {"n1/3"}
+
+
+def test_a_round_looks_again_when_a_protection_ends() -> None:
+    young = runs("young", "n1/0 n1/1", since_s=-10.0)
+    vip = job("vip", "2", submitted_s=-100.0)
+    plan = decide(view(nodes("2"), vip, young), parse("fifo"))
+    assert held(plan) == {"young": "n1/0 n1/1"}
+    assert plan.wake_at_s == 50.0

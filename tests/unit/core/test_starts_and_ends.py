@@ -1,0 +1,220 @@
+"""A job's way from the queue to its end, and what its exit codes mean."""
+
+import pytest
+
+from rota.core import states
+from rota.core.commands import StartWorkers, StopWorkers
+from rota.core.events import JobSubmitted, ProgressReported, WorkersExited, WorkersStarted
+from rota.core.model import JobId, Queued
+from rota.core.states import State, Trigger
+from tests.builders import Lab, cluster, job, slots
+
+A = JobId("a")
+
+
+def new_lab() -> Lab:
+    return Lab(cluster("1x8"))
+
+
+def test_a_submitted_job_starts_in_the_next_round() -> None:
+    lab = new_lab()
+    assert lab.submit(job("a", gpus=2)) == []
+    assert lab.state("a") is State.QUEUED
+    assert lab.kernel.wants_round
+    assert lab.round() == [StartWorkers(A, 1, 0, slots("1:0", "1:1"))]
+    assert lab.state("a") is State.STARTING
+
+
+def test_it_runs_when_all_its_workers_have_started() -> None:
+    lab = new_lab()
+    lab.submit(job("a", gpus=2))
+    lab.round()
+    lab.started("a", workers=[1])
+    assert lab.state("a") is State.STARTING
+    lab.started("a", workers=[0])
+    assert lab.state("a") is State.RUNNING
+
+
+def test_it_succeeds_when_all_its_workers_have_exited_with_0() -> None:
+    lab = new_lab()
+    lab.run(job("a", gpus=2))
+    lab.progress("a", 10)
+    assert lab.exited("a", workers=[0]) == []
+    assert lab.state("a") is State.RUNNING
+    assert lab.exited("a", workers=[1]) == []
+    assert lab.story("a") == [State.QUEUED, State.STARTING, State.RUNNING, State.SUCCEEDED]
+    assert lab.reason("a") == ""
+    assert lab.kernel.ledger.booked() == {}
+
+
+def test_a_job_that_exits_with_0_before_its_last_epoch_says_so() -> None:
+    lab = new_lab()
+    lab.run(job("a", epochs=90.0))
+    lab.progress("a", 30)
+    lab.exited("a")
+    assert lab.state("a") is State.SUCCEEDED
+    assert lab.reason("a") == "ended early at epoch 30 of 90"
+
+
+def test_a_job_may_end_before_its_start_was_heard_of() -> None:
+    lab = new_lab()
+    lab.submit(job("a"))
+    lab.round()
+    lab.exited("a")
+    assert lab.state("a") is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("code", [1, 2, 127])
+def test_an_exit_code_of_its_own_fails_a_job_at_once(code: int) -> None:
+    lab = new_lab()
+    lab.run(job("a", retries=3))
+    assert lab.exited("a", code) == []
+    assert lab.state("a") is State.FAILED
+    assert lab.reason("a") == f"exit code {code}"
+
+
+def test_unless_the_job_lists_the_code() -> None:
+    lab = new_lab()
+    lab.run(job("a", retries=3, retry_on=frozenset({75})))
+    lab.exited("a", 75)
+    assert lab.state("a") is State.QUEUED
+    assert lab.reason("a") == "exit code 75, will be tried again"
+
+
+def test_a_signal_is_retried_with_a_back_off_that_doubles() -> None:
+    lab = new_lab()
+    lab.run(job("a", retries=3))
+    for attempt, backoff_s in ((1, 10.0), (2, 20.0), (3, 40.0)):
+        assert lab.job("a").attempt == attempt
+        lab.progress("a", attempt)
+        lab.exited("a", 137)
+        assert lab.job("a").phase == Queued(lab.now, not_before_s=lab.now + backoff_s)
+        assert lab.round() == []
+        assert lab.kernel.next_timer_s() == lab.now + backoff_s
+        lab.wait(backoff_s)
+        assert lab.kernel.wants_round
+        assert lab.round() == [StartWorkers(A, attempt + 1, 0, slots("1:0"))]
+        lab.started("a")
+    lab.progress("a", 9)
+    lab.exited("a", 137)
+    assert lab.state("a") is State.FAILED
+    assert lab.reason("a") == "exit code 137, no retries left"
+
+
+def test_three_attempts_in_a_row_without_progress_fail_a_job() -> None:
+    lab = new_lab()
+    lab.run(job("a", retries=100))
+    lab.progress("a", 1)
+    for _ in range(3):
+        assert lab.state("a") is State.RUNNING
+        lab.exited("a", 139)
+        lab.wait(600)
+        lab.round()
+        lab.started("a")
+    assert lab.state("a") is State.RUNNING
+    lab.exited("a", 139)
+    assert lab.state("a") is State.FAILED
+    assert lab.reason("a") == "exit code 139; 3 attempts in a row made no progress"
+
+
+def test_when_one_worker_fails_the_others_are_stopped_and_the_job_fails() -> None:
+    lab = new_lab()
+    lab.run(job("a", gpus=3))
+    assert lab.exited("a", 1, workers=[1]) == [StopWorkers(A, 1, (0, 1, 2), 30.0)]
+    assert lab.state("a") is State.STOPPING
+    lab.exited("a", 143, workers=[0, 2])
+    assert lab.state("a") is State.FAILED
+    assert lab.reason("a") == "exit code 1"
+
+
+def test_when_one_worker_is_killed_the_job_is_tried_again() -> None:
+    lab = new_lab()
+    lab.run(job("a", gpus=2, retries=1))
+    lab.exited("a", 137, workers=[0])
+    lab.exited("a", 143, workers=[1])
+    assert lab.state("a") is State.QUEUED
+    assert lab.job("a").failures == 1
+
+
+def test_an_exit_after_our_stop_is_a_stop_whatever_its_code() -> None:
+    for code in (0, 1, 143):
+        lab = new_lab()
+        lab.run(job("a"))
+        lab.hold("a")
+        lab.exited("a", code)
+        assert lab.state("a") is State.HELD
+
+
+def test_unless_all_epochs_are_done() -> None:
+    lab = new_lab()
+    lab.run(job("a", epochs=10.0))
+    lab.hold("a")
+    lab.progress("a", 10)
+    lab.exited("a", 143)
+    assert lab.state("a") is State.SUCCEEDED
+
+
+def test_repeated_and_old_facts_change_nothing() -> None:
+    lab = new_lab()
+    lab.submit(job("a", gpus=2, retries=1), job("a", gpus=4))
+    assert lab.job("a").spec.max_workers == 2
+    lab.round()
+    lab.started("a")
+    lab.exited("a", 137, workers=[0])
+    lab.exited("a", 1, workers=[0])
+    lab.hold("a")
+    lab.exited("a", 143, workers=[1])
+    lab.release("a")
+    lab.round()
+    before = lab.job("a")
+    assert before.attempt == 2
+    for echo in (
+        WorkersStarted(A, 1, frozenset({0, 1})),
+        WorkersExited(A, 1, {0: 1, 1: 1}),
+        ProgressReported(A, 1, 9.0),
+        JobSubmitted(A, job("a")),
+        WorkersStarted(JobId("nobody"), 1, frozenset({0})),
+    ):
+        assert lab.tell(echo) == []
+        assert lab.job("a") == before
+
+
+def test_what_is_over_stays_over() -> None:
+    lab = new_lab()
+    lab.run(job("a"))
+    lab.exited("a")
+    story = lab.story("a")
+    lab.cancel("a")
+    lab.submit(job("a"))
+    lab.tell(WorkersExited(A, 1, {0: 1}))
+    assert lab.story("a") == story
+
+
+@pytest.mark.parametrize("epochs", [float("nan"), float("inf"), -1.0, 2.0, 11.0])
+def test_nonsense_progress_is_dropped(epochs: float) -> None:
+    lab = new_lab()
+    lab.run(job("a", epochs=10.0))
+    lab.progress("a", 3)
+    lab.progress("a", epochs)
+    assert lab.job("a").epochs_done == 3
+
+
+def test_an_unlisted_pair_holds_that_job_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forced by tearing an entry out of the table. The job is stopped, because who knows what
+    it holds, and held for somebody to look at it."""
+    lab = new_lab()
+    lab.run(job("a"), job("b"))
+    torn = dict(states.TABLE[State.RUNNING])
+    del torn[Trigger.FINISHED]
+    monkeypatch.setattr(states, "TABLE", {**states.TABLE, State.RUNNING: torn})
+    assert lab.exited("a") == [StopWorkers(A, 1, (0,), 30.0)]
+    bug = "no entry for 'finished' in state 'running'"
+    assert lab.reason("a") == f"held because of a bug in rota: {bug}"
+    lab.tell(WorkersExited(A, 1, {0: 0}))
+    assert lab.state("a") is State.HELD
+    monkeypatch.undo()
+    lab.release("a")
+    assert lab.round() == [StartWorkers(A, 2, 0, slots("1:0"))]
+    assert lab.state("b") is State.RUNNING
+    lab.exited("b")
+    assert lab.state("b") is State.SUCCEEDED
