@@ -8,7 +8,6 @@ daemon.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import math
 import os
@@ -23,8 +22,6 @@ from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.output import Output
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-PR_SET_CHILD_SUBREAPER = 36
 LEFT_BEHIND_GRACE_S = 5.0
 """What a worker left behind when it ended gets to end by itself."""
 KILL_AGAIN_S = 0.05
@@ -44,13 +41,8 @@ def keep(root: str, folder: str, *, daemon_fd: int) -> None:
     program = files.read_json(f"{place}/{files.PROGRAM}")
     if is_taken or program is None:
         return
-    _become_reaper()
+    procs.become_reaper()
     Keeper(place, Fence.of_folder(folder), order=Order.of_json(program), daemon_fd=daemon_fd).run()
-
-
-def _become_reaper() -> None:
-    if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def _only_wake(_number: int, _frame: object) -> None:
@@ -214,14 +206,15 @@ class Keeper:
                 self._end_the_rest()
 
     def _end_the_rest(self) -> None:
-        """The worker ended; what it left behind has to follow. After a stop it was told already,
-        and has all the time that it was given: a shell may end at once while the program that it
-        ran still saves its work."""
-        if self._is_stopped or not self._has_children():
+        """The worker ended; what it left behind has to follow. After a stop it has all the time
+        that was given: a shell may end at once while the program that it ran saves its work."""
+        if not self._has_children():
             return
-        self._n_left_behind = tree.ask_to_end(self._members)
-        grace_s = min(self._order.grace_s, LEFT_BEHIND_GRACE_S)
-        self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
+        if self._order.cleanup or not self._is_stopped:
+            self._n_left_behind = tree.ask_to_end(self._members)
+        if not self._is_stopped:
+            grace_s = min(self._order.grace_s, LEFT_BEHIND_GRACE_S)
+            self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
 
     def _has_children(self) -> bool:
         try:
@@ -244,7 +237,11 @@ class Keeper:
         self._is_stopped = True
         grace_s = self._order.grace_s if wish is None else wish
         self._kill_at = min(self._kill_at, now + grace_s)
-        tree.ask_to_end(self._members)
+        if self._order.cleanup and self._main is None:
+            # A container's tool hands it on to the program, and is needed until that has ended.
+            os.kill(self._pid, signal.SIGTERM)
+        else:
+            tree.ask_to_end(self._members)
 
     def _kill(self) -> None:
         self._is_killed = True

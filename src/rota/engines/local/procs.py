@@ -3,10 +3,13 @@ number that was given away again is never mistaken for the old process."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from typing import Any, NamedTuple
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_CHILD_SUBREAPER = 36
 MARKER = "ROTA_WORKER"
 Found = dict[int, int]
 """Process number -> start time in clock ticks since boot."""
@@ -39,6 +42,12 @@ class _Stat(NamedTuple):
     state: str
     parent: int
     start_ticks: int
+
+
+def become_reaper() -> None:
+    """From now on, whoever loses a parent below this process becomes its child."""
+    if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def boot_id() -> str:
