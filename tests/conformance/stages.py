@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rota.core.commands import Command
+from rota.core.commands import Command, StopWorkers
 from rota.core.events import Event, WorkersExited, WorkersLost, WorkersStarted
 from rota.core.model import GIB, JobId
 from rota.engines import fake
@@ -75,8 +75,10 @@ class LocalStage(AbstractAsyncContextManager["LocalStage"]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # A restart that knows of nothing ends everything.
-        while await self._engine.adopt([]):
+        for worker in await self._engine.adopt():
+            stop = StopWorkers(worker.job_id, worker.attempt, (worker.worker,), 0.0)
+            await self._engine.apply(stop)
+        while await self._engine.adopt():
             await self.next_fact()
         await self._engine.close()
 

@@ -22,7 +22,7 @@ def start(attempt: int = 1, workers: int = 2) -> StartWorkers:
 
 
 def stop(attempt: int = 1, workers: int = 2) -> StopWorkers:
-    return StopWorkers(JOB, attempt, workers, grace_s=30.0)
+    return StopWorkers(JOB, attempt, tuple(range(workers)), grace_s=30.0)
 
 
 async def all_started(stage: Stage, attempt: int = 1, workers: int = 2) -> None:

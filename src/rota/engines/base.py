@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -68,17 +68,6 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownAttempt:
-    """An attempt that the daemon believes to hold GPUs, as told to `adopt`."""
-
-    job_id: JobId
-    attempt: int
-    workers: int
-    is_running: bool
-    """All its workers were reported as started; if not, its start will be ordered again."""
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerId:
     job_id: JobId
     attempt: int
@@ -118,13 +107,13 @@ class Engine(Protocol):
         ...
 
     async def apply(self, command: Command, program: Program | None = None) -> None:
-        """Carry out an order. A start needs a program. Returns when the order is on its way; what
-        comes of it is reported."""
+        """Carry out an order. What starts workers needs a program. Returns when the order is on
+        its way; what comes of it is reported."""
         ...
 
-    async def adopt(self, known: Iterable[KnownAttempt]) -> tuple[WorkerId, ...]:
-        """After a restart: watch what still runs, report what ended meanwhile, end what nobody
-        knows. Returns what runs."""
+    async def adopt(self) -> tuple[WorkerId, ...]:
+        """After a restart: watch what still runs and report it as found; the kernel says what is
+        to stop. Returns what runs."""
         ...
 
     def inventory(self) -> tuple[Node, ...]: ...

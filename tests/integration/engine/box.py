@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from rota.core.commands import StartWorkers, StopWorkers
+from rota.core.commands import ReportWorkers, StartWorkers, StopWorkers
 from rota.core.events import Event, WorkersExited, WorkersLost, WorkersStarted
 from rota.core.model import GIB, JobId, NodeId, Slot
-from rota.engines.base import KnownAttempt, LogQuery, Program, WorkerId
+from rota.engines.base import LogQuery, Program, WorkerId
 from rota.engines.local import files, procs
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.folders import Folders
@@ -55,10 +55,14 @@ class Box:
         self.engine = LocalEngine(self.root, VirtualGpus(4, 16 * GIB))
         await self.engine.start(self._hear)
 
-    async def adopt(self, *known: str, is_running: bool = True) -> set[str]:
+    async def adopt(self) -> set[str]:
         """The jobs that still run."""
-        attempts = [KnownAttempt(JobId(job_id), 1, 1, is_running) for job_id in known]
-        return {worker.job_id for worker in await self.engine.adopt(attempts)}
+        return {worker.job_id for worker in await self.engine.adopt()}
+
+    async def report(self, *job_ids: str) -> None:
+        """As the kernel asks after a restart."""
+        for job_id in job_ids:
+            await self.engine.apply(ReportWorkers(JobId(job_id), 1, (0,)))
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -70,7 +74,7 @@ class Box:
     async def stop(
         self, job_id: str, *, attempt: int = 1, workers: int = 1, grace_s: float = 60.0
     ) -> None:
-        await self.engine.apply(StopWorkers(JobId(job_id), attempt, workers, grace_s))
+        await self.engine.apply(StopWorkers(JobId(job_id), attempt, tuple(range(workers)), grace_s))
 
     async def run(self, job_id: str, program: Program) -> Ending:
         await self.start(job_id, program)
@@ -137,16 +141,16 @@ class Box:
     # -- processes ------------------------------------------------------------------------------
 
     def keeper_pid(self, job_id: str) -> int:
-        keeper = self.folders.keeper(Fence(job_id, 1, 0, 0))
+        keeper = self.folders.keeper(Fence(job_id, 1, 0))
         assert keeper is not None
         return keeper.pid
 
     def processes(self, job_id: str) -> procs.Found:
-        order = self.folders.order(Fence(job_id, 1, 0, 0))
+        order = self.folders.order(Fence(job_id, 1, 0))
         return {} if order is None else procs.marked(order.marker)
 
     def place(self, job_id: str) -> Path:
-        return self.folders.worker(Fence(job_id, 1, 0, 0))
+        return self.folders.worker(Fence(job_id, 1, 0))
 
     def keeper_notes(self, job_id: str) -> list[str]:
         record = files.read_json(f"{self.place(job_id)}/{files.KEEPER}")

@@ -68,7 +68,7 @@ def in_image(script: str, **program: object) -> Program:
 
 
 def is_known(podman: str, box: Box) -> bool:
-    order = box.folders.order(Fence("job", 1, 0, 0))
+    order = box.folders.order(Fence("job", 1, 0))
     assert order is not None
     name = f"rota-{order.marker.replace('/', '-')}"
     return subprocess.run([podman, "container", "exists", name], check=False).returncode == 0
@@ -81,7 +81,7 @@ async def test_a_container_is_a_worker_like_any_other(box: Box, podman: str) -> 
     first, *folders = (await box.output("job")).decode().splitlines()
     assert first == "0 a secret job"
     assert "home" not in folders, "this is not the machine's own root"
-    order = box.folders.order(Fence("job", 1, 0, 0))
+    order = box.folders.order(Fence("job", 1, 0))
     assert order is not None
     assert "a secret" not in " ".join(order.argv)
     assert not is_known(podman, box)
@@ -111,7 +111,7 @@ async def test_a_stubborn_container_is_killed(box: Box, podman: str) -> None:
 async def test_a_container_is_adopted(box: Box) -> None:
     await box.run_until_it_says("job", "ready", in_image(POLITE))
     await box.restart()
-    assert await box.adopt("job") == {"job"}
+    assert await box.adopt() == {"job"}
     await box.stop("job")
     await box.end_of("job")
     assert b"saved\n" in await box.output("job")

@@ -47,7 +47,7 @@ async def test_the_environment_is_built_from_scratch(box: Box) -> None:
     slots = (Slot(NODE, (2,)), Slot(NODE, (1, 3)))
     await box.engine.apply(StartWorkers(JobId("job"), 2, 0, slots), program)
     await box.end_of("job", attempt=2, worker=1)
-    found = (box.folders.jobs / "job/2/0.1/worker-1.log").read_text()
+    found = (box.folders.jobs / "job/2/1/worker-1.log").read_text()
     env = dict(line.split("=", 1) for line in found.splitlines())
     port, marker = env.pop("MASTER_PORT"), env.pop("ROTA_WORKER")
     assert 1024 < int(port) < 65536

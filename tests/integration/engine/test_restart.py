@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from rota.core.commands import StartWorkers
-from rota.core.events import WorkersLost, WorkersStarted
+from rota.core.commands import ChangeMembership, StartWorkers
+from rota.core.events import WorkersFound, WorkersLost, WorkersStarted
 from rota.core.model import JobId, Slot
 from rota.engines.local.order import Fence
 from tests.counts import seeds
@@ -43,7 +43,9 @@ async def test_the_next_daemon_adopts_what_runs(box: Box) -> None:
     await box.run_until_it_says("job", "ready", FOREVER)
     before = box.processes("job")
     await box.restart()
-    assert await box.adopt("job") == {"job"}
+    assert await box.adopt() == {"job"}
+    await box.until(lambda fact: fact == WorkersFound(JobId("job"), 1, frozenset({0})))
+    await box.report("job")
     await box.start_of("job")
     assert box.processes("job") == before
     await box.stop("job")
@@ -56,7 +58,7 @@ async def test_an_exit_is_noticed_after_an_adoption(box: Box) -> None:
     await box.start("job", sh(script))
     pid, _ = (await box.says("job", "ready")).split()
     await box.restart()
-    await box.adopt("job")
+    await box.adopt()
     os.kill(int(pid), signal.SIGUSR1)
     assert await box.end_of("job") == 6
 
@@ -69,7 +71,7 @@ async def test_an_end_while_no_daemon_was_there_is_reported(box: Box) -> None:
     os.kill(keeper, signal.SIGTERM)
     await asyncio.to_thread(wait_for_end, keeper)
     await box.restart()
-    assert await box.adopt("job") == set()
+    assert await box.adopt() == set()
     assert await box.end_of("job") == 143
 
 
@@ -77,37 +79,30 @@ async def test_an_end_while_no_daemon_was_there_is_reported(box: Box) -> None:
 async def test_an_end_that_was_reported_just_before_the_crash_is_reported_again(box: Box) -> None:
     await box.run("job", sh("exit 5"))
     await box.restart()
-    await box.adopt("job")
+    await box.adopt()
+    await box.report("job")
     assert await box.end_of("job") == 5
 
 
 @on_a_box
-async def test_what_nobody_knows_is_ended(box: Box) -> None:
-    await box.run_until_it_says("mine", "ready", FOREVER)
-    await box.run_until_it_says("stray", "ready", FOREVER)
-    await box.restart()
-    await box.adopt("mine")
-    assert await box.end_of("stray") == 143
-    assert not box.processes("stray")
-    assert box.processes("mine")
-
-
-@on_a_box
-async def test_a_running_worker_without_a_trace_is_lost(box: Box) -> None:
-    await box.adopt("gone")
-    assert WorkersLost(JobId("gone"), 1, frozenset({0})) in box.facts
+async def test_a_running_worker_without_a_trace_is_lost_and_never_started(box: Box) -> None:
+    await box.report("gone")
+    assert box.facts == [WorkersLost(JobId("gone"), 1, frozenset({0}))]
+    await box.start("gone", FOREVER)
+    assert await box.end_of("gone") == -1
+    assert not box.processes("gone")
 
 
 @on_a_box
 async def test_a_start_that_never_left_is_made_up_for(box: Box) -> None:
     """The daemon died between its wish and the fork: the same order, again, starts it."""
-    fence = Fence("job", 1, 0, 0)
+    fence = Fence("job", 1, 0)
     command = StartWorkers(JobId("job"), 1, 0, (Slot(NODE, (0,)),))
     [order] = box.engine.render(command, sh("exit 8")).values()
     order.env["MASTER_PORT"] = "29500"
     box.folders.prepare(fence, order)
     await box.restart()
-    assert await box.adopt("job", is_running=False) == set()
+    assert await box.adopt() == set()
     assert box.facts == []
     await box.start("job", sh("exit 8"))
     assert await box.end_of("job") == 8
@@ -137,7 +132,7 @@ async def test_a_keeper_that_died_with_the_daemon(box: Box) -> None:
     await asyncio.to_thread(wait_for_end, keeper)
     assert box.processes("job")
     await box.restart()
-    await box.adopt("job")
+    await box.adopt()
     assert await box.end_of("job") == -1
     assert not box.processes("job")
 
@@ -153,7 +148,7 @@ async def test_a_number_given_away_again_is_not_the_keeper(box: Box) -> None:
     record = box.place("job") / "keeper.json"
     record.write_text(record.read_text().replace(str(keeper), str(os.getpid()), 1))
     await box.restart()
-    await box.adopt("job")
+    await box.adopt()
     assert await box.end_of("job") == -1
 
 
@@ -173,6 +168,33 @@ def _kill_nursery(box: Box) -> None:
         os.kill(process.pid, signal.SIGKILL)
 
 
+@on_a_box
+async def test_newcomers_join_under_the_next_ranks(box: Box) -> None:
+    """Worker 1 left for worker 2, which meets the others at the same port."""
+    program = sh("echo $RANK $WORLD_SIZE $ROTA_GENERATION $MASTER_PORT; sleep 1000")
+    await box.start("job", program, workers=2)
+    slots = (Slot(NODE, (0,)), Slot(NODE, (2,)))
+    change = ChangeMembership(JobId("job"), 1, 1, slots, (0, 2))
+    for _ in range(2):
+        await box.engine.apply(change, program)
+        await box.start_of("job", worker=2)
+    await box.stop("job", workers=3, grace_s=0.0)
+    for worker in range(3):
+        await box.end_of("job", worker=worker)
+    first = (await box.output("job")).split()
+    assert first[:3] == [b"0", b"2", b"0"]
+    assert await box.output("job", worker=2) == b"1 2 1 %s\n" % first[3]
+
+
+@on_a_box
+async def test_nobody_joins_what_is_over(box: Box) -> None:
+    await box.run("job", sh("exit 3"))
+    box.facts.clear()
+    slots = (Slot(NODE, (0,)), Slot(NODE, (1,)))
+    await box.engine.apply(ChangeMembership(JobId("job"), 1, 1, slots, (0, 1)), FOREVER)
+    assert [await box.end_of("job", worker=worker) for worker in range(2)] == [3, 0]
+
+
 @pytest.mark.parametrize("seed", seeds(100))
 @on_a_box
 async def test_deaths_at_random_moments(box: Box, seed: int) -> None:
@@ -187,7 +209,7 @@ async def test_deaths_at_random_moments(box: Box, seed: int) -> None:
         match chance.randrange(5):
             case 0:
                 await box.restart()
-                await box.adopt(*jobs, is_running=False)
+                await box.adopt()
                 await box.start(job_id, program)
             case 1:
                 _kill_nursery(box)
@@ -206,7 +228,7 @@ async def test_deaths_at_random_moments(box: Box, seed: int) -> None:
 
 def _kill_one(box: Box, job_id: str) -> None:
     """Its keeper, if it has one by now."""
-    keeper = box.folders.keeper(Fence(job_id, 1, 0, 0))
+    keeper = box.folders.keeper(Fence(job_id, 1, 0))
     pidfd = keeper.open() if keeper else None
     if pidfd is not None:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)

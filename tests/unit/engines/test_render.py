@@ -14,7 +14,7 @@ DRAW = Draw(port=29500, nonce="abc")
 def orders(program: Program, *slots: Slot, site: Site | None = None) -> list[Order]:
     command = StartWorkers(JobId("job"), 1, 0, slots)
     rendered = render(command, program, site=site or Site(), draw=DRAW)
-    assert list(rendered) == [Fence("job", 1, 0, worker) for worker in range(len(slots))]
+    assert list(rendered) == [Fence("job", 1, worker) for worker in range(len(slots))]
     return list(rendered.values())
 
 
@@ -43,9 +43,9 @@ def test_only_wanted_groups_are_made() -> None:
     groups = Hierarchies({"kill": "/k"}, {"cpu": "/c", "memory": "/m"})
     site = Site(hierarchies=groups)
     [free] = orders(Program(("p",)), Slot(NODE), site=site)
-    assert free.cgroups == {"kill": "/k/job~1~0~0"}
+    assert free.cgroups == {"kill": "/k/job~1~0"}
     [bounded] = orders(Program(("p",), limits=Limits(cpus=2)), Slot(NODE), site=site)
-    assert bounded.cgroups == {"kill": "/k/job~1~0~0", "cpu": "/c/job~1~0~0"}
+    assert bounded.cgroups == {"kill": "/k/job~1~0", "cpu": "/c/job~1~0"}
 
 
 def test_the_engines_word_counts_more_than_the_jobs() -> None:

@@ -118,7 +118,11 @@ def test_jobs_of_a_workload(toy: Path):
     workload = load(str(trace))
     first, second = workload.jobs
     assert (first.id, first.submit_s, first.spec.name) == ("j00001", 53, "toy-0")
-    assert (first.spec.category, first.spec.epochs, first.spec.requested_workers) == ("toy-20", 2, 2)
+    assert (first.spec.category, first.spec.epochs, first.spec.requested_workers) == (
+        "toy-20",
+        2,
+        2,
+    )
     assert first.truth.run_s(held(2)) == pytest.approx(STEPS_AT_20 * 2.2)
     assert first.truth.run_s(held(1, 1)) == pytest.approx(STEPS_AT_20 * 2.6)
     assert second.truth.run_s(held(1)) == pytest.approx(400)

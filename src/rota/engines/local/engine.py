@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import assert_never
 
-from rota.core.commands import ChangeMembership, Command, StartWorkers, StopWorkers
+from rota.core.commands import (
+    ChangeMembership,
+    Command,
+    ReportWorkers,
+    StartWorkers,
+    StopWorkers,
+)
 from rota.core.model import JobId, Node
-from rota.engines.base import Facts, KnownAttempt, LogChunk, LogQuery, Program, WorkerId
+from rota.engines.base import Facts, LogChunk, LogQuery, Program, WorkerId
 from rota.engines.local import containers, hierarchies, logs, ports
 from rota.engines.local.folders import Folders
 from rota.engines.local.gpus import Gpus, node_of
 from rota.engines.local.order import Ending, Fence, Order
 from rota.engines.local.render import Draw, Site, render
 from rota.engines.local.workers import Workers
-from rota.errors import RotaError
+from rota.errors import RotaError, UserError
+
+NEVER_JOINED = Ending(0, "the attempt was over before it could join")
+UNKNOWN = Ending(-1, "nobody knows of it", is_lost=True)
 
 
 class LocalEngine:
@@ -42,33 +51,27 @@ class LocalEngine:
         self._workers.open(facts)
 
     def render(self, command: Command, program: Program | None = None) -> dict[Fence, Order]:
-        """The orders that a start would give to its keepers. Other commands are signals."""
-        if not isinstance(command, StartWorkers) or program is None:
+        """The orders that keepers would be given. Other commands are signals and questions."""
+        if not isinstance(command, StartWorkers | ChangeMembership) or program is None:
             return {}
         return render(command, program, site=self._site, draw=Draw(port=0, nonce="nonce"))
 
     async def apply(self, command: Command, program: Program | None = None) -> None:
         match command:
             case StartWorkers():
-                if program is None:
-                    raise RotaError(f"no program to start for job {command.job_id}")
                 await self._start(command, program)
             case StopWorkers():
                 self._stop(command)
             case ChangeMembership():
-                raise RotaError("the local engine cannot change the members of a running job")
+                await self._change(command, program)
+            case ReportWorkers():
+                self._report(command)
             case _:
                 assert_never(command)
 
-    async def adopt(self, known: Iterable[KnownAttempt]) -> tuple[WorkerId, ...]:
-        attempts = {(each.job_id, each.attempt): each for each in known}
-        live = self._folders.live()
-        for fence in live:
-            if (fence.job_id, fence.attempt) not in attempts:
-                self._end_unknown(fence)
-            self._workers.resume(fence)
-        for attempt in attempts.values():
-            self._report_rest(attempt, seen=set(live))
+    async def adopt(self) -> tuple[WorkerId, ...]:
+        for fence in self._folders.live():
+            self._workers.resume(fence, is_found=True)
         return tuple(
             WorkerId(JobId(fence.job_id), fence.attempt, fence.worker)
             for fence in self._workers.watched()
@@ -78,12 +81,12 @@ class LocalEngine:
         return (node_of(self._gpus),)
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]:
-        """Of the newest generation that had this worker."""
-        fences = self._folders.fences(worker.job_id, worker.attempt)
-        fence = max((each for each in fences if each.worker == worker.worker), default=None)
-        if fence is None:
-            raise RotaError(f"job {worker.job_id} had no worker {worker.worker} in this attempt")
-        path = self._folders.worker(fence) / fence.log_name
+        fence = Fence(worker.job_id, worker.attempt, worker.worker)
+        folder = self._folders.worker(fence)
+        if not folder.is_dir():
+            what = f"job {worker.job_id} had no worker {worker.worker}"
+            raise UserError(f"{what} in attempt {worker.attempt}")
+        path = folder / fence.log_name
         return logs.read(path, query, has_ended=lambda: self._folders.ending(fence) is not None)
 
     def endings(self, job_id: JobId, attempt: int) -> dict[int, Ending]:
@@ -102,10 +105,15 @@ class LocalEngine:
         await self._workers.close()
         hierarchies.remove(self._site.hierarchies)
 
-    async def _start(self, command: StartWorkers, program: Program) -> None:
-        first = Fence(command.job_id, command.attempt, command.generation, 0)
-        before = self._folders.order(first)
-        port = ports.free() if before is None else ports.of(before)
+    async def _start(
+        self, command: StartWorkers | ChangeMembership, program: Program | None
+    ) -> None:
+        """Whoever runs or has ended already is reported, not started again."""
+        if program is None:
+            raise RotaError(f"no program to start for job {command.job_id}")
+        fences = self._folders.fences(command.job_id, command.attempt)
+        drawn = [order for fence in fences if (order := self._folders.order(fence))]
+        port = ports.of(drawn[0]) if drawn else ports.free()
         draw = Draw(port, nonce=os.urandom(8).hex())
         for fence, order in render(command, program, site=self._site, draw=draw).items():
             await self._workers.start(fence, order)
@@ -113,24 +121,42 @@ class LocalEngine:
     def _stop(self, command: StopWorkers) -> None:
         job_id, attempt = command.job_id, command.attempt
         self._folders.wish_stop(job_id, attempt, grace_s=command.grace_s)
-        fences = self._folders.fences(job_id, attempt)
-        numbers = {fence.worker for fence in fences}
-        unborn = [worker for worker in range(command.workers) if worker not in numbers]
-        for fence in [*fences, *(Fence(job_id, attempt, 0, worker) for worker in unborn)]:
+        known = self._folders.fences(job_id, attempt)
+        unborn = [Fence(job_id, attempt, worker) for worker in command.workers]
+        for fence in dict.fromkeys([*known, *unborn]):
             self._workers.stop(fence)
 
-    def _end_unknown(self, fence: Fence) -> None:
-        order = self._folders.order(fence)
-        grace_s = order.grace_s if order is not None else 0.0
-        self._folders.wish_stop(fence.job_id, fence.attempt, grace_s=grace_s)
-
-    def _report_rest(self, attempt: KnownAttempt, *, seen: set[Fence]) -> None:
-        """What ended and was reported just before the daemon died, and what is not there at all
-        although it was running."""
-        fences = self._folders.fences(attempt.job_id, attempt.attempt)
-        for fence in fences:
-            if fence not in seen:
+    async def _change(self, command: ChangeMembership, program: Program | None) -> None:
+        """Newcomers are started. Those who leave end by themselves, when the others go on
+        without them; that the new generation stands is theirs to report."""
+        known = self._folders.fences(command.job_id, command.attempt)
+        if self._is_over(known):
+            for fence in known:
                 self._workers.resume(fence)
-        missing = frozenset(range(attempt.workers)) - {fence.worker for fence in fences}
-        if missing and attempt.is_running:
-            self._workers.report_lost(attempt.job_id, attempt.attempt, workers=missing)
+            self._end_unborn(command, NEVER_JOINED)
+        else:
+            await self._start(command, program)
+
+    def _report(self, command: ReportWorkers) -> None:
+        known = self._folders.fences(command.job_id, command.attempt)
+        if not known:
+            # Of an attempt that we never had, nothing is started later, either.
+            self._folders.wish_stop(command.job_id, command.attempt, grace_s=0.0)
+            self._end_unborn(command, UNKNOWN)
+        for fence in known:
+            if fence.worker in command.workers:
+                self._workers.resume(fence)
+        if self._is_over(known):
+            self._end_unborn(command, NEVER_JOINED)
+
+    def _is_over(self, fences: list[Fence]) -> bool:
+        """Something ended or is to end: the attempt takes nobody in any more."""
+        return any(
+            self._folders.is_stopped(fence) or self._folders.ending(fence) for fence in fences
+        )
+
+    def _end_unborn(self, command: ChangeMembership | ReportWorkers, ending: Ending) -> None:
+        for worker in command.workers:
+            fence = Fence(command.job_id, command.attempt, worker)
+            if not self._folders.worker(fence).exists():
+                self._workers.end_unborn(fence, ending)

@@ -1,4 +1,4 @@
-"""Where workers live on disk: `ROOT/jobs/JOB/ATTEMPT/GENERATION.WORKER/`, and beside it an empty
+"""Where workers live on disk: `ROOT/jobs/JOB/ATTEMPT/WORKER/`, and beside it an empty
 file in `ROOT/live/` for each worker that has not been reported as ended."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Folders:
         return self.jobs / job_id / str(attempt)
 
     def worker(self, fence: Fence) -> Path:
-        return self.attempt(fence.job_id, fence.attempt) / f"{fence.generation}.{fence.worker}"
+        return self.attempt(fence.job_id, fence.attempt) / str(fence.worker)
 
     # -- what is known of a worker --------------------------------------------------------------
 

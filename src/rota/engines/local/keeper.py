@@ -19,7 +19,7 @@ from typing import NamedTuple
 from rota.engines.local import cgroups, files, procs, tree
 from rota.engines.local.child import become_worker
 from rota.engines.local.logfile import LogFile
-from rota.engines.local.order import STOPPED_CODE, Ending, Fence, Order
+from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.output import Output
 
 LEFT_BEHIND_GRACE_S = 5.0
@@ -86,7 +86,7 @@ class Keeper:
         # After the record: a daemon that stops an attempt writes its wish first and looks for the
         # record second, so that one of the two sees the other.
         if self._stop_wish() is not None:
-            self._finish(Ending(STOPPED_CODE, "stopped before it started", is_stopped=True))
+            self._finish(Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True))
             return
         self._start()
         while self._has_descendants():

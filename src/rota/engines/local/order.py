@@ -7,22 +7,19 @@ from typing import Any, NamedTuple
 STOPPED_CODE = 143
 """The exit code of a worker that was told to stop before it had started: 128 + SIGTERM."""
 
+NEVER_STARTED = "stopped before it started"
+
 
 class Fence(NamedTuple):
     """Names one worker for good. Nothing is ever started twice under one fence."""
 
     job_id: str
     attempt: int
-    generation: int
     worker: int
 
     @property
-    def attempt_folder(self) -> str:
-        return f"{self.job_id}/{self.attempt}"
-
-    @property
     def folder(self) -> str:
-        return f"{self.job_id}/{self.attempt}/{self.generation}.{self.worker}"
+        return f"{self.job_id}/{self.attempt}/{self.worker}"
 
     @property
     def log_name(self) -> str:
@@ -30,18 +27,16 @@ class Fence(NamedTuple):
 
     @property
     def flat_name(self) -> str:
-        return f"{self.job_id}~{self.attempt}~{self.generation}~{self.worker}"
+        return f"{self.job_id}~{self.attempt}~{self.worker}"
 
     @classmethod
     def of_folder(cls, folder: str) -> Fence:
-        job_id, attempt, place = folder.split("/")
-        generation, worker = place.split(".")
-        return cls(job_id, int(attempt), int(generation), int(worker))
+        job_id, attempt, worker = folder.split("/")
+        return cls(job_id, int(attempt), int(worker))
 
     @classmethod
     def of_flat_name(cls, name: str) -> Fence:
-        job_id, attempt, generation, worker = name.split("~")
-        return cls(job_id, int(attempt), int(generation), int(worker))
+        return cls.of_folder(name.replace("~", "/"))
 
 
 class Order(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rota.core.commands import StartWorkers
+from rota.core.commands import ChangeMembership, StartWorkers
 from rota.core.model import Slot
 from rota.engines.base import Program
 from rota.engines.local.containers import Tool, Wrapped, wrap
@@ -36,16 +36,17 @@ class Draw:
 
 
 def render(
-    command: StartWorkers, program: Program, *, site: Site, draw: Draw
+    command: StartWorkers | ChangeMembership, program: Program, *, site: Site, draw: Draw
 ) -> dict[Fence, Order]:
-    """One order for each slot."""
-    return {
-        fence: _order(
-            fence, program, slot=slot, site=site, env=_environment(command, fence, draw=draw)
-        )
-        for worker, slot in enumerate(command.allocation)
-        for fence in [Fence(command.job_id, command.attempt, command.generation, worker)]
-    }
+    """One order for each slot; its place is the worker's rank."""
+    first = range(len(command.allocation))
+    numbers = command.workers if isinstance(command, ChangeMembership) else first
+    rendered: dict[Fence, Order] = {}
+    for rank, (worker, slot) in enumerate(zip(numbers, command.allocation, strict=True)):
+        fence = Fence(command.job_id, command.attempt, worker)
+        env = _environment(command, fence, rank=rank, draw=draw)
+        rendered[fence] = _order(fence, program, slot=slot, site=site, env=env)
+    return rendered
 
 
 def _order(
@@ -93,15 +94,17 @@ def _base(program: Program) -> dict[str, str]:
     return {"PATH": PATH, "HOME": account.home, "SHELL": account.shell, "LANG": "C.UTF-8"} | names
 
 
-def _environment(command: StartWorkers, fence: Fence, *, draw: Draw) -> dict[str, str]:
+def _environment(
+    command: StartWorkers | ChangeMembership, fence: Fence, *, rank: int, draw: Draw
+) -> dict[str, str]:
     restarted = {"ROTA_RESTARTED": "1"} if fence.attempt > 1 else {}
     return restarted | {
         "ROTA_JOB": fence.job_id,
         "ROTA_ATTEMPT": str(fence.attempt),
-        "ROTA_GENERATION": str(fence.generation),
+        "ROTA_GENERATION": str(command.generation),
         MARKER: f"{fence.job_id}/{fence.attempt}/{fence.worker}/{draw.nonce}",
-        "RANK": str(fence.worker),
-        "LOCAL_RANK": str(fence.worker),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(len(command.allocation)),
         "LOCAL_WORLD_SIZE": str(len(command.allocation)),
         "MASTER_ADDR": "127.0.0.1",

@@ -14,13 +14,13 @@ from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from rota.core.events import Event, WorkersExited, WorkersLost, WorkersStarted
+from rota.core.events import Event, WorkersExited, WorkersFound, WorkersLost, WorkersStarted
 from rota.core.model import JobId
 from rota.engines.base import Facts
 from rota.engines.local import procs
 from rota.engines.local.cradle import Cradle
 from rota.engines.local.folders import Folders
-from rota.engines.local.order import STOPPED_CODE, Ending, Fence, Order
+from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.remains import end_remains
 
 LOOK_AGAIN_S = 0.02
@@ -79,8 +79,9 @@ class Workers:
         else:
             self._stop_unborn(fence)
 
-    def resume(self, fence: Fence) -> None:
-        """Take up a worker at whatever point of its life it is, and report that point."""
+    def resume(self, fence: Fence, *, is_found: bool = False) -> None:
+        """Take up a worker at whatever point of its life it is, and report that point: as found,
+        if nobody asked for it."""
         if ending := self._folders.ending(fence):
             self._report_end(fence, ending)
         elif watched := self._watched.get(fence):
@@ -88,7 +89,7 @@ class Workers:
                 self._report_started(fence)
         elif identity := self._folders.keeper(fence):
             self._watch(fence, identity)
-            self._spawn(self._await_start(fence))
+            self._spawn(self._await_start(fence, is_found=is_found))
         elif self._folders.is_stopped(fence):
             self.stop(fence)
 
@@ -125,12 +126,12 @@ class Workers:
             os.close(watched.pidfd)
         return watched
 
-    async def _await_start(self, fence: Fence) -> None:
+    async def _await_start(self, fence: Fence, *, is_found: bool = False) -> None:
         """An adopted keeper cannot tell us that its worker has started, but its file can."""
         while watched := self._watched.get(fence):
             if self._folders.has_started(fence):
                 watched.is_started = True
-                self._report_started(fence)
+                self._report_started(fence, is_found=is_found)
                 return
             await asyncio.sleep(LOOK_AGAIN_S)
 
@@ -164,20 +165,21 @@ class Workers:
         self._report_end(fence, ending)
 
     def _stop_unborn(self, fence: Fence) -> None:
-        """Make sure that a worker that has not started never will. If a keeper is just being
-        born, it will see the wish to stop, or we see its record."""
+        if not self.end_unborn(fence, Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True)):
+            self._spawn(self._stop_again(fence))
+
+    def end_unborn(self, fence: Fence, ending: Ending) -> bool:
+        """Make sure that a worker that has not started never will. False if a keeper is just
+        being born: it will see the wish to stop, or we see its record."""
         lock = self._folders.lock(fence)
         if lock is None:
-            self._spawn(self._stop_again(fence))
-            return
+            return False
         with lock:
             if self._folders.keeper(fence):
-                self._spawn(self._stop_again(fence))
-                return
-            reason = "stopped before it started"
-            ending = Ending(STOPPED_CODE, reason, is_stopped=True, ended_s=time.time())
-            self._folders.write_ending(fence, ending)
+                return False
+            self._folders.write_ending(fence, ending._replace(ended_s=time.time()))
         self._report_end(fence, ending)
+        return True
 
     async def _stop_again(self, fence: Fence) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
@@ -190,19 +192,16 @@ class Workers:
 
     # -- facts ----------------------------------------------------------------------------------
 
-    def report_lost(self, job_id: JobId, attempt: int, *, workers: frozenset[int]) -> None:
-        self._facts(WorkersLost(job_id, attempt, workers))
-
-    def _report_started(self, fence: Fence) -> None:
-        job_id, workers = JobId(fence.job_id), frozenset({fence.worker})
-        self._facts(WorkersStarted(job_id, fence.attempt, workers))
+    def _report_started(self, fence: Fence, *, is_found: bool = False) -> None:
+        kind = WorkersFound if is_found else WorkersStarted
+        self._facts(kind(JobId(fence.job_id), fence.attempt, frozenset({fence.worker})))
 
     def _report_end(self, fence: Fence, ending: Ending) -> None:
-        job_id = JobId(fence.job_id)
+        job_id, attempt, worker = JobId(fence.job_id), fence.attempt, fence.worker
         if ending.is_lost:
-            self.report_lost(job_id, fence.attempt, workers=frozenset({fence.worker}))
+            self._facts(WorkersLost(job_id, attempt, frozenset({worker})))
         else:
-            self._facts(WorkersExited(job_id, fence.attempt, {fence.worker: ending.code}))
+            self._facts(WorkersExited(job_id, attempt, {worker: ending.code}))
         self._folders.close(fence)
 
 
