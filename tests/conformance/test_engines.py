@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.commands import StartWorkers, StopWorkers
-from rota.core.events import WorkersExited, WorkersStarted
+from rota.core.commands import ReportWorkers, StartWorkers, StopWorkers
+from rota.core.events import WorkersExited, WorkersLost, WorkersStarted
 from rota.core.model import JobId, NodeId, Slot
 from tests.conformance.stages import STAGES, Stage, Work
 
@@ -100,6 +100,26 @@ async def starts_the_next_attempt_after_a_stop(stage: Stage) -> None:
     assert await all_ended(stage, attempt=2) == {0}
 
 
+async def says_again_what_became_of_workers(stage: Stage) -> None:
+    await stage.order(start(), WHEN_ASKED)
+    await all_started(stage)
+    await stage.order(ReportWorkers(JOB, 1, (0, 1)), WHEN_ASKED)
+    await all_started(stage)
+    await stage.order(stop(), WHEN_ASKED)
+    await all_ended(stage)
+    await stage.order(ReportWorkers(JOB, 1, (0, 1)), WHEN_ASKED)
+    assert await all_ended(stage) == {143}
+
+
+async def has_lost_what_it_never_knew(stage: Stage) -> None:
+    await stage.order(ReportWorkers(JOB, 1, (0, 1)), WHEN_ASKED)
+    lost: frozenset[int] = frozenset()
+    while lost != {0, 1}:
+        fact = await stage.next_fact()
+        assert isinstance(fact, WorkersLost)
+        lost |= fact.workers
+
+
 SCENARIOS: list[Scenario] = [
     finishes,
     starts_and_stops,
@@ -108,6 +128,8 @@ SCENARIOS: list[Scenario] = [
     answers_a_repeated_stop,
     never_starts_what_was_stopped_before,
     starts_the_next_attempt_after_a_stop,
+    says_again_what_became_of_workers,
+    has_lost_what_it_never_knew,
 ]
 
 
