@@ -122,13 +122,13 @@ class Box:
             )
         )
 
-    async def says(self, job_id: str, word: str) -> str:
+    async def says(self, job_id: str, word: str, *, worker: int = 0) -> str:
         """All that the worker wrote up to this word."""
-        await self.start_of(job_id)
+        await self.start_of(job_id, worker=worker)
         output = ""
         async with asyncio.timeout(PATIENCE_S):
             query = LogQuery(follow=True)
-            async for chunk in self.engine.logs(WorkerId(JobId(job_id), 1, 0), query):
+            async for chunk in self.engine.logs(WorkerId(JobId(job_id), 1, worker), query):
                 output += chunk.output.decode()
                 if word in output:
                     return output

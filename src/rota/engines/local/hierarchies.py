@@ -47,21 +47,21 @@ def find(name: str, *, proc: Path = Path("/proc/self")) -> Hierarchies:
     """Make a group `name` in every hierarchy that lets us, for workers to have theirs below."""
     ending: dict[str, str] = {}
     limits: dict[str, str] = {}
-    for mounted in _mounted(proc):
-        useful = mounted.controllers & {*CONTROLLERS, "freezer"}
+    # Version 2 first: where it can kill a group at once, nothing has to be frozen for that.
+    for mounted in sorted(_mounted(proc), key=lambda each: not each.is_unified):
+        useful = set(CONTROLLERS) if "kill" in ending else {*CONTROLLERS, "freezer"}
+        useful &= mounted.controllers
         if not useful and not mounted.is_unified:
             continue
         base = mounted.own / name
         with suppress(OSError):
             base.mkdir(exist_ok=True)
             granted = _delegate(mounted, base) if mounted.is_unified else useful
-            limits.update((key, str(base)) for key in granted & {*CONTROLLERS})
+            limits.update((key, str(base)) for key in granted if key in CONTROLLERS)
             if mounted.is_unified:
                 ending["kill"] = str(base)
             elif "freezer" in granted:
                 ending["freezer"] = str(base)
-    if "kill" in ending:
-        ending.pop("freezer", None)
     return Hierarchies(ending, limits)
 
 
