@@ -1,6 +1,7 @@
 """Limits on one worker, by control group where this machine lets us make them."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,29 @@ async def test_without_groups_a_lost_tree_is_found_by_its_marker(box: Box) -> No
     await box.run_until_it_says("job", "ready", sh(script))
     os.kill(box.keeper_pid("job"), 9)
     assert await box.end_of("job") == -1
+    assert not box.processes("job")
+
+
+@pytest.fixture
+def only_freezer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """As on a machine that has control groups of version 1 only."""
+    base = Path("/sys/fs/cgroup/freezer") / f"rota-{tmp_path.stat().st_ino}"
+    try:
+        base.mkdir()
+    except OSError:
+        pytest.skip("no freezer control group may be made here")
+    monkeypatch.setattr(hierarchies, "find", lambda *_: Hierarchies({"freezer": str(base)}, {}))
+    yield
+    assert not base.exists(), "the engine removes its group when it closes"
+
+
+@pytest.mark.usefixtures("only_freezer")
+@on_a_box
+async def test_a_group_of_version_1_is_frozen_and_killed(box: Box) -> None:
+    hop = "trap '' TERM; echo ready; hop() { (hop) & exit 0; }; (hop) & exec sleep 1000"
+    await box.run_until_it_says("job", "ready", sh(hop))
+    await box.stop("job", grace_s=0.1)
+    await box.end_of("job")
     assert not box.processes("job")
 
 
