@@ -28,6 +28,7 @@ from rota.core.states import State
 from rota.core.view import Rules
 from rota.policies.registry import parse
 from rota.simulator.cluster import parse_cluster
+from rota.store.base import Batch
 from rota.store.memory import MemoryStore
 
 QUICK = Rules(min_runtime_s=0.0, restart_cost_s=0.0, is_guarded=False, backoff_s=10.0)
@@ -167,16 +168,14 @@ class Lab:
     def recover(self) -> list[Command]:
         """The daemon is gone; a new one reads what was written down."""
         self.kernel = Kernel(self.kernel.rules)
+        saved = self.store.load()
         effects = self.kernel.recover(
-            self.store.jobs.values(),
-            self.store.nodes.values(),
-            outcomes=self.store.outcomes,
-            now=self.now,
+            saved.jobs, saved.nodes, outcomes=saved.outcomes, now=self.now
         )
         return self._written(effects)
 
     def _written(self, effects: Effects) -> list[Command]:
-        self.store.write(effects)
+        self.store.write(Batch(effects)).result()
         return effects.commands
 
     # -- what is to be seen ---------------------------------------------------------------------
@@ -188,11 +187,11 @@ class Lab:
 
     def state(self, name: str) -> State:
         found = self.kernel.job(JobId(name))
-        return found.state if found else self.store.outcomes[JobId(name)]
+        return found.state if found else self.store.load().outcomes[JobId(name)]
 
     def story(self, name: str) -> list[State]:
-        return [row.after for row in self.store.story if row.job_id == name]
+        return [entry.transition.after for entry in self.store.story(JobId(name))]
 
     def reason(self, name: str) -> str:
         """The newest word in the job's story."""
-        return [row.reason for row in self.store.story if row.job_id == name][-1]
+        return self.store.story(JobId(name))[-1].transition.reason

@@ -4,7 +4,8 @@ RotaError
 ├── UserError          what was asked cannot be done as asked; exit code 2
 │   ├── InputError     a file, a row or a field of it is wrong
 │   └── PolicyError    no such policy, or no such parameter
-└── (unavailable and internal errors join with the daemon)
+└── UnavailableError   nothing is wrong with what was asked, it cannot be done now; exit code 1
+    └── StoreError     the file that rota keeps its state in cannot be read or written
 
 A message says what happened, to what, and what would be right: lower case, one line.
 """
@@ -12,6 +13,7 @@ A message says what happened, to what, and what would be right: lower case, one 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 class RotaError(Exception):
@@ -32,6 +34,34 @@ class RotaError(Exception):
 class UserError(RotaError):
     code = "bad_request"
     exit_code = 2
+
+
+class UnavailableError(RotaError):
+    code = "unavailable"
+    exit_code = 1
+
+
+class Trouble(StrEnum):
+    """What is the matter with a store. The first three may pass by themselves."""
+
+    FULL = "full"
+    LOCKED = "locked"
+    IO = "io"
+    READ_ONLY = "read_only"
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    FOREIGN = "foreign"
+    NEWER = "newer"
+    REFUSED = "refused"
+    CLOSED = "closed"
+
+
+class StoreError(UnavailableError):
+    """State could not be read or written; what was acknowledged before is as safe as its disk."""
+
+    def __init__(self, trouble: Trouble, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.trouble = trouble
 
 
 class PolicyError(UserError):

@@ -10,7 +10,7 @@ def main() -> None:
     try:
         world.run()
     finally:
-        for row in world.store.story:
+        for row in world.story():
             before = row.before or "-"
             line = f"{row.at_s:10.2f} {row.job_id} #{row.attempt} {before} > {row.after}"
             sys.stdout.write(f"{line}  {row.cause} {row.reason}\n")

@@ -4,12 +4,13 @@ Everything comes from the seed. The world is checked after every step, and once 
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
 from rota.core.commands import Command, StartWorkers
-from rota.core.effects import Effects
+from rota.core.effects import Effects, Transition
 from rota.core.events import (
     Event,
     JobCancelled,
@@ -28,6 +29,7 @@ from rota.core.view import Rules
 from rota.engines.fake import FakeEngine
 from rota.engines.fake_run import Work
 from rota.policies.registry import POLICIES, parse
+from rota.store.base import Batch
 from rota.store.memory import MemoryStore
 from tests.invariants import (
     check_booked,
@@ -147,7 +149,7 @@ class World:
         arrives = self.random.randint(-1, len(effects.commands)) if is_doomed else math.inf
         if arrives < 0:
             raise CrashedError
-        self.store.write(effects)
+        self.store.write(Batch(effects)).result()
         for place, command in enumerate(effects.commands):
             if place >= arrives:
                 raise CrashedError
@@ -183,16 +185,17 @@ class World:
         return True
 
     def _read_the_truth(self) -> None:
-        store, alive = self.store, self.engine.nodes
+        saved, alive = self.store.load(), self.engine.nodes
         effects = self.kernel.recover(
-            list(store.jobs.values()), store.nodes.values(), outcomes=store.outcomes, now=self.now
+            saved.jobs, saved.nodes, outcomes=saved.outcomes, now=self.now
         )
         self._carry_out(effects)
-        for node_id in list(store.nodes):
+        known = [node.id for node in saved.nodes]
+        for node_id in known:
             if node_id not in alive:
                 self._tell(NodeLost(node_id))
         for node_id, node in alive.items():
-            if node_id not in store.nodes:
+            if node_id not in known:
                 self._tell(NodeSeen(node))
         for event in self.engine.engine.found():
             self._tell(event)
@@ -235,16 +238,20 @@ class World:
         check_engine(running, self.scenario.specs, self.scenario.nodes)
         check_booked(self.kernel, running)
 
+    def story(self) -> list[Transition]:
+        return [entry.transition for entry in self.store.story(limit=sys.maxsize)]
+
     def _check_the_end(self) -> None:
         """Every job that was accepted ended in a way that what happened explains."""
-        check_story(self.store.story)
-        specs, outcomes = self.scenario.specs, self.store.outcomes
+        story = self.story()
+        check_story(story)
+        specs, outcomes = self.scenario.specs, self.store.load().outcomes
         assert self._acknowledged == specs.keys(), "not all jobs were accepted"
         assert not self.kernel.jobs, f"never ended: {dict(self.kernel.jobs)}"
         assert outcomes.keys() == specs.keys(), "a job was lost"
         assert not self.engine.engine.running(), "workers are left"
         assert not self.kernel.ledger.booked(), "GPUs are held"
-        reasons = {row.job_id: row.reason for row in self.store.story}
+        reasons = {row.job_id: row.reason for row in story}
         for job_id, outcome in outcomes.items():
             assert self._is_explained(job_id, outcome, reasons[job_id]), (job_id, reasons[job_id])
         assert len(self.scenario.nodes) >= 3
@@ -252,7 +259,7 @@ class World:
         assert self.n_events >= 200, f"only {self.n_events} events"
 
     def _is_explained(self, job_id: JobId, outcome: State, reason: str) -> bool:
-        spec, outcomes = self.scenario.specs[job_id], self.store.outcomes
+        spec, outcomes = self.scenario.specs[job_id], self.store.load().outcomes
         if outcome is State.SUCCEEDED:
             return True
         if outcome is State.CANCELLED:

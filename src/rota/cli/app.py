@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rota.cli import policy, simulate
+from rota.cli import policy, simulate, store
 
 app = typer.Typer(
     name="rota",
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 app.add_typer(simulate.app)
 app.add_typer(policy.app, name="policy")
+app.add_typer(store.app, name="store")
 
 
 @app.callback()

@@ -1,0 +1,88 @@
+"""What the daemon asks of a store: durable writes, and answers about what was written."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from rota.core.effects import Effects
+from rota.core.model import Job, JobId, Node
+from rota.store.records import (
+    ALL,
+    Attempt,
+    Entry,
+    Exit,
+    JobFilter,
+    Page,
+    Profile,
+    Project,
+    Row,
+    Saved,
+    Submission,
+    Token,
+    Usage,
+    User,
+)
+
+R = TypeVar("R", Node, Project, User, Token, Usage, Profile)
+PAGE_SIZE = 100
+STORY_SIZE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is written together or not at all. `actor` is who caused it, if it was a person."""
+
+    effects: Effects = field(default_factory=lambda: Effects(now=0.0))
+    submissions: tuple[Submission, ...] = ()
+    exits: tuple[Exit, ...] = ()
+    rows: tuple[Row, ...] = ()
+    actor: str = ""
+
+
+class Store(Protocol):
+    """Every method may be called from any thread, and raises `StoreError` when it cannot."""
+
+    def write(self, batch: Batch) -> Future[None]:
+        """The future is done when the batch is on the disk, or failed when it is not.
+
+        Batches that succeed take effect in the order of the calls. The batch is read during the
+        call: what happens to its values later does not matter."""
+        ...
+
+    def load(self) -> Saved:
+        """The jobs that are not over, the nodes, and how the other jobs ended."""
+        ...
+
+    def job(self, job_id: JobId) -> Job | None: ...
+
+    def jobs(
+        self, wanted: JobFilter = ALL, *, before: int | None = None, limit: int = PAGE_SIZE
+    ) -> Page:
+        """A page of jobs, the newest first; `before` is the `next` of the page before."""
+        ...
+
+    def submission(self, job_id: JobId) -> Submission | None: ...
+
+    def job_with_key(self, user: str, key: str) -> JobId | None:
+        """The job that this user submitted under this idempotency key."""
+        ...
+
+    def attempts(self, job_id: JobId) -> list[Attempt]:
+        """The job's attempts with their workers, the first first."""
+        ...
+
+    def story(
+        self, job_id: JobId | None = None, *, after: int = 0, limit: int = STORY_SIZE
+    ) -> list[Entry]:
+        """What happened to a job, or to all of them, after the entry of that number."""
+        ...
+
+    def rows(self, kind: type[R]) -> list[R]:
+        """All nodes, projects, users, tokens, usage or profiles, by their keys."""
+        ...
+
+    def close(self) -> None:
+        """Finishes what was handed in."""
+        ...

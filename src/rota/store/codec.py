@@ -1,0 +1,245 @@
+"""Our frozen dataclasses as JSON text and back, by their type hints.
+
+Strict in both directions: what does not fit its hint is refused when it is written, so that
+nothing is acknowledged that cannot be read again. A field that has its default is left out, which
+keeps a job small; so a default may not change its value without a new `VERSION` and a step here
+that lifts older text to it. `tests/integration/store/released` holds text of every version.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+from itertools import compress
+from operator import attrgetter, is_not
+from types import UnionType
+from typing import Any, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from rota.core.speed import PRIOR, SpeedModel
+
+VERSION = 1
+TAG = "kind"
+
+USUAL = {(SpeedModel, "speedups"): PRIOR.speedups}
+"""Values that count as defaults here: the prior alone would make each job ten times as long."""
+
+_to_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+T = TypeVar("T")
+
+
+class CodecError(ValueError):
+    """A value that does not fit its hint, or text that does not."""
+
+
+def encode(value: object) -> str:
+    """One dataclass as text."""
+    return _to_text({"v": VERSION, **_coder(type(value)).pack(value)})
+
+
+def decode(kind: type[T], text: str) -> T:
+    try:
+        packed = dict(_mapping(json.loads(text)))
+    except CodecError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise CodecError(f"not JSON: {error}") from None
+    version = packed.pop("v", None)
+    if version != VERSION:
+        raise CodecError(f"written in form {version!r}, and this rota reads form {VERSION}")
+    return _coder(kind).unpack(packed)
+
+
+@dataclass(frozen=True, slots=True)
+class Coder:
+    """How values of one hint are turned into what JSON knows, and back."""
+
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+
+
+@cache
+def _coder(hint: Any) -> Coder:
+    if isinstance(hint, NewType):
+        return _coder(hint.__supertype__)
+    if hint in (str, int, bool):
+        check = _checker(hint)
+        return Coder(check, check)
+    if hint is float:
+        return Coder(_pack_float, _unpack_float)
+    if get_origin(hint) in (Union, UnionType):
+        return _union(get_args(hint))
+    if get_origin(hint) is not None:
+        return _container(hint)
+    if issubclass(hint, StrEnum):
+        return _enumeration(hint)
+    if is_dataclass(hint):
+        return _object(hint)
+    raise CodecError(f"no way to write down {hint}")
+
+
+def _checker(kind: type) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        # The very type: True is an int to `isinstance`, and would come back as 1.
+        if type(value) is not kind:
+            raise CodecError(f"{value!r} is not of type {kind.__name__}")
+        return value
+
+    return check
+
+
+def _pack_float(value: Any) -> float | str:
+    if type(value) is float and -math.inf < value < math.inf:
+        return value
+    if isinstance(value, bool) or not isinstance(value, float | int) or math.isnan(value):
+        raise CodecError(f"{value!r} is not a number")
+    return str(float(value)) if math.isinf(value) else float(value)
+
+
+def _unpack_float(value: Any) -> float:
+    if value in ("inf", "-inf"):
+        return float(value)
+    if type(value) is not float or not math.isfinite(value):
+        raise CodecError(f"{value!r} is not a number")
+    return value
+
+
+def _enumeration(kind: type[StrEnum]) -> Coder:
+    def unpack(value: Any) -> StrEnum:
+        try:
+            return kind(value)
+        except ValueError:
+            raise CodecError(f"{value!r} is no {kind.__name__}") from None
+
+    check = _checker(kind)
+    return Coder(lambda value: check(value).value, unpack)
+
+
+def _union(members: tuple[Any, ...]) -> Coder:
+    """Either something or None, or one of several dataclasses, told apart by a tag."""
+    kinds = tuple(each for each in members if each is not type(None))
+    if len(kinds) < len(members):
+        inner = _coder(kinds[0]) if len(kinds) == 1 else _union(kinds)
+        return Coder(
+            lambda value: None if value is None else inner.pack(value),
+            lambda value: None if value is None else inner.unpack(value),
+        )
+    by_name: dict[str, type] = {kind.__name__: kind for kind in kinds}
+
+    def pack(value: object) -> dict[str, object]:
+        kind = type(value)
+        if kind not in kinds:
+            raise CodecError(f"{value!r} is none of {', '.join(by_name)}")
+        return {TAG: kind.__name__, **_coder(kind).pack(value)}
+
+    def unpack(packed: Any) -> object:
+        rest = dict(_mapping(packed))
+        name = rest.pop(TAG, None)
+        if name not in by_name:
+            raise CodecError(f"{name!r} is none of {', '.join(by_name)}")
+        return _coder(by_name[cast("str", name)]).unpack(rest)
+
+    return Coder(pack, unpack)
+
+
+def _container(hint: Any) -> Coder:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is tuple and arguments[-1] is not ...:
+        return _pair(*map(_coder, arguments))
+    if origin is Mapping:
+        pairs = _pair(*map(_coder, arguments))
+        return Coder(
+            lambda value: [pairs.pack(item) for item in value.items()],
+            lambda packed: dict(map(pairs.unpack, _list(packed))),
+        )
+    item = _coder(arguments[0])
+    if origin is tuple:
+        return Coder(
+            lambda value: list(map(item.pack, value)),
+            lambda packed: tuple(map(item.unpack, _list(packed))),
+        )
+    if origin is frozenset:
+        return Coder(
+            lambda value: sorted(map(item.pack, value)),
+            lambda packed: frozenset(map(item.unpack, _list(packed))),
+        )
+    raise CodecError(f"no way to write down {hint}")
+
+
+def _pair(first: Coder, second: Coder) -> Coder:
+    def unpack(packed: Any) -> tuple[Any, Any]:
+        items = _list(packed)
+        if len(items) != 2:
+            raise CodecError(f"{packed!r} is not a pair")
+        return first.unpack(items[0]), second.unpack(items[1])
+
+    return Coder(lambda value: [first.pack(value[0]), second.pack(value[1])], unpack)
+
+
+def _object(kind: Any) -> Coder:
+    hints = get_type_hints(kind)
+    names = [each.name for each in fields(kind)]
+    coders = {name: _coder(hints[name]) for name in names}
+    known = _defaults(kind)
+    required = frozenset(names) - known.keys()
+    usual = {name: value for (owner, name), value in USUAL.items() if owner is kind}
+    get_all = _getter(names)
+    defaults = [known.get(name, MISSING) for name in names]
+    packers = [coders[name].pack for name in names]
+
+    def pack(value: Any) -> dict[str, object]:
+        if type(value) is not kind:
+            raise CodecError(f"{value!r} is not of type {kind.__name__}")
+        given = get_all(value)
+        # Most fields hold the very object that is their default. Passing over them without a step
+        # of the interpreter for each is what makes this fast enough for every submit.
+        each_field = zip(names, packers, given, defaults, strict=True)
+        changed = compress(each_field, map(is_not, given, defaults))
+        return {name: packer(each) for name, packer, each, default in changed if each != default}
+
+    def unpack(packed: Any) -> object:
+        given = _mapping(packed)
+        try:
+            read = {name: coders[name].unpack(value) for name, value in given.items()}
+        except KeyError as error:
+            raise CodecError(f"{kind.__name__} has no {error.args[0]}") from None
+        if not required <= read.keys():
+            raise CodecError(f"{kind.__name__} needs {', '.join(sorted(required - read.keys()))}")
+        return kind(**{**usual, **read})
+
+    return Coder(pack, unpack)
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    get = attrgetter(*names)
+    return lambda value: (get(value),)
+
+
+def _defaults(kind: Any) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for each in fields(kind):
+        if (kind, each.name) in USUAL:
+            found[each.name] = USUAL[kind, each.name]
+        elif each.default is not MISSING:
+            found[each.name] = each.default
+        elif each.default_factory is not MISSING:
+            found[each.name] = each.default_factory()
+    return found
+
+
+def _mapping(packed: Any) -> Mapping[str, object]:
+    if not isinstance(packed, dict):
+        raise CodecError(f"{packed!r} is not an object")
+    return cast("dict[str, object]", packed)
+
+
+def _list(packed: Any) -> list[Any]:
+    if not isinstance(packed, list):
+        raise CodecError(f"{packed!r} is not a list")
+    return cast("list[Any]", packed)

@@ -1,0 +1,176 @@
+-- Every statement that rota gives to a database that is up to date. A block begins with its name;
+-- rota.store.queries reads them once.
+
+-- name: put_job
+-- A new job, or a job as it is now.
+INSERT INTO jobs (id, name, user, project, state, attempt, body)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+    name = excluded.name, user = excluded.user, project = excluded.project,
+    state = excluded.state, attempt = excluded.attempt, body = excluded.body;
+
+-- name: put_submission
+-- Once for each job. The same job again changes nothing, so that a batch can be written again.
+INSERT INTO submissions (job_id, user, uid, program, key)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (job_id) DO NOTHING;
+
+-- name: begin_attempt
+INSERT INTO attempts (job_id, number, started_s, ended_s, outcome, reason)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (job_id, number) DO UPDATE SET
+    started_s = excluded.started_s, ended_s = excluded.ended_s,
+    outcome = excluded.outcome, reason = excluded.reason;
+
+-- name: end_attempt
+UPDATE attempts SET ended_s = ?, outcome = ?, reason = ?
+WHERE job_id = ? AND number = ?;
+
+-- name: put_worker
+-- A worker keeps its number and its slot for as long as it lives.
+INSERT INTO workers (job_id, attempt, number, generation, node, gpus, share_bytes, fraction)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (job_id, attempt, number) DO NOTHING;
+
+-- name: put_exit
+UPDATE workers SET exit_code = ?, exited_s = ?
+WHERE job_id = ? AND attempt = ? AND number = ?;
+
+-- name: put_event
+INSERT INTO events (at_s, job_id, attempt, before, after, cause, reason, actor)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: live_jobs
+SELECT id, body FROM jobs
+WHERE state IN ('held', 'queued', 'starting', 'running', 'stopping')
+ORDER BY number;
+
+-- name: outcomes
+SELECT id, state FROM jobs
+WHERE state IN ('succeeded', 'failed', 'cancelled');
+
+-- name: job
+SELECT id, body FROM jobs WHERE id = ?;
+
+-- name: jobs
+-- A page of jobs, the newest first, and one more, which tells whether there is another page.
+SELECT number, id, body FROM jobs
+WHERE (:before IS NULL OR number < :before)
+    AND (:states = '[]' OR state IN (SELECT value FROM json_each(:states)))
+    AND (:user = '' OR user = :user)
+    AND (:project = '' OR project = :project)
+    AND (
+        :word = '' OR name = :word
+        OR substr(id, 1, length(:word)) = :word
+        OR substr(id, -length(:word)) = :word
+    )
+ORDER BY number DESC
+LIMIT :limit + 1;
+
+-- name: submission
+SELECT job_id, user, uid, program, key FROM submissions WHERE job_id = ?;
+
+-- name: job_with_key
+SELECT job_id FROM submissions WHERE user = ? AND key = ?;
+
+-- name: attempts
+SELECT job_id, number, started_s, ended_s, outcome, reason FROM attempts
+WHERE job_id = ?
+ORDER BY number;
+
+-- name: workers
+SELECT job_id, attempt, number, generation, node, gpus, share_bytes, fraction, exit_code, exited_s
+FROM workers
+WHERE job_id = ?
+ORDER BY attempt, number;
+
+-- name: story
+SELECT number, at_s, job_id, attempt, before, after, cause, reason, actor FROM events
+WHERE number > ?
+ORDER BY number
+LIMIT ?;
+
+-- name: story_of_job
+SELECT number, at_s, job_id, attempt, before, after, cause, reason, actor FROM events
+WHERE job_id = ? AND number > ?
+ORDER BY number
+LIMIT ?;
+
+-- name: put_node
+INSERT INTO nodes (id, body) VALUES (?, ?)
+ON CONFLICT (id) DO UPDATE SET body = excluded.body;
+
+-- name: lose_node
+DELETE FROM nodes WHERE id = ?;
+
+-- name: nodes
+SELECT id, body FROM nodes ORDER BY id;
+
+-- name: put_project
+INSERT INTO projects (name, parent, settings) VALUES (?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET parent = excluded.parent, settings = excluded.settings;
+
+-- name: projects
+SELECT name, parent, settings FROM projects ORDER BY name;
+
+-- name: put_user
+INSERT INTO users (name, uid, project, is_admin) VALUES (?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET
+    uid = excluded.uid, project = excluded.project, is_admin = excluded.is_admin;
+
+-- name: users
+SELECT name, uid, project, is_admin FROM users ORDER BY name;
+
+-- name: put_token
+INSERT INTO tokens (id, sha256, user, scope, created_s, job_id, expires_s, revoked_s)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+    sha256 = excluded.sha256, user = excluded.user, scope = excluded.scope,
+    created_s = excluded.created_s, job_id = excluded.job_id,
+    expires_s = excluded.expires_s, revoked_s = excluded.revoked_s;
+
+-- name: tokens
+SELECT id, sha256, user, scope, created_s, job_id, expires_s, revoked_s FROM tokens ORDER BY id;
+
+-- name: put_usage
+INSERT INTO usage (project, user, gpu_s, decayed_gpu_s, as_of_s) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (project, user) DO UPDATE SET
+    gpu_s = excluded.gpu_s, decayed_gpu_s = excluded.decayed_gpu_s, as_of_s = excluded.as_of_s;
+
+-- name: usage
+SELECT project, user, gpu_s, decayed_gpu_s, as_of_s FROM usage ORDER BY project, user;
+
+-- name: put_profile
+INSERT INTO profiles (category, speed, updated_s) VALUES (?, ?, ?)
+ON CONFLICT (category) DO UPDATE SET speed = excluded.speed, updated_s = excluded.updated_s;
+
+-- name: profiles
+SELECT category, speed, updated_s FROM profiles ORDER BY category;
+
+-- name: check_submissions
+-- Jobs of which nobody knows what they run.
+SELECT jobs.id FROM jobs
+LEFT JOIN submissions ON submissions.job_id = jobs.id
+WHERE submissions.job_id IS NULL;
+
+-- name: check_attempts
+-- Jobs whose state says one thing about a living attempt, and whose attempts another.
+SELECT jobs.id, jobs.state, jobs.attempt, alive.number FROM jobs
+LEFT JOIN attempts AS alive ON alive.job_id = jobs.id AND alive.ended_s IS NULL
+WHERE CASE
+    WHEN jobs.state IN ('starting', 'running', 'stopping')
+        THEN alive.number IS NOT jobs.attempt
+    ELSE alive.number IS NOT NULL
+END;
+
+-- name: check_events
+-- Jobs whose newest event does not lead to the state that they are in.
+SELECT jobs.id, jobs.state, newest.after FROM jobs
+LEFT JOIN events AS newest ON newest.number = (
+    SELECT max(number) FROM events WHERE job_id = jobs.id
+)
+WHERE newest.after IS NOT jobs.state;
+
+-- name: check_columns
+-- Every job, to be compared with its body.
+SELECT id, name, user, project, state, attempt, body FROM jobs ORDER BY number;

@@ -1,0 +1,156 @@
+"""How each record is laid out in its table: the columns of a row, in the order of the queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.effects import Transition
+from rota.core.model import Job, Node, Slot
+from rota.core.speed import SpeedModel
+from rota.core.states import State
+from rota.store.codec import CodecError, decode, encode
+from rota.store.records import (
+    Attempt,
+    Entry,
+    Exit,
+    Profile,
+    Project,
+    Scope,
+    Submission,
+    Token,
+    Usage,
+    User,
+    Worker,
+)
+from rota.store.writer import Value
+
+Row = Sequence[Any]
+"""As SQLite gives it; its strict tables vouch for the types."""
+
+
+def job_row(job: Job) -> tuple[Value, ...]:
+    spec = job.spec
+    return job.id, spec.name, spec.user, spec.project, job.state.value, job.attempt, encode(job)
+
+
+def read_job(job_id: str, body: str) -> Job:
+    try:
+        return decode(Job, body)
+    except CodecError as error:
+        raise CodecError(f"job {job_id}: {error}") from error
+
+
+def node_row(node: Node) -> tuple[Value, ...]:
+    return node.id, encode(node)
+
+
+def submission_row(each: Submission) -> tuple[Value, ...]:
+    return each.job_id, each.user, each.uid, each.program, each.key
+
+
+def attempt_row(each: Attempt) -> tuple[Value, ...]:
+    outcome = each.outcome and each.outcome.value
+    return each.job_id, each.number, each.started_s, each.ended_s, outcome, each.reason
+
+
+def read_attempt(row: Row, workers: tuple[Worker, ...]) -> Attempt:
+    job_id, number, started_s, ended_s, outcome, reason = row
+    state = None if outcome is None else State(outcome)
+    return Attempt(job_id, number, started_s, ended_s, state, reason, workers)
+
+
+def end_row(end: Transition) -> tuple[Value, ...]:
+    return end.at_s, end.after.value, end.reason, end.job_id, end.attempt
+
+
+def worker_row(each: Worker) -> tuple[Value, ...]:
+    slot = each.slot
+    place = (slot.node, json.dumps(slot.gpus), slot.share_bytes, slot.fraction)
+    return each.job_id, each.attempt, each.number, each.generation, *place
+
+
+def read_worker(row: Row) -> Worker:
+    job_id, attempt, number, generation, node, gpus, share_bytes, fraction, code, at_s = row
+    slot = Slot(node, tuple(json.loads(gpus)), share_bytes, fraction)
+    return Worker(job_id, attempt, number, generation, slot, code, at_s)
+
+
+def exit_row(each: Exit) -> tuple[Value, ...]:
+    return each.code, each.at_s, each.job_id, each.attempt, each.worker
+
+
+def event_row(each: Transition, actor: str) -> tuple[Value, ...]:
+    before = each.before and each.before.value
+    states = (before, each.after.value)
+    return each.at_s, each.job_id, each.attempt, *states, each.cause, each.reason, actor
+
+
+def read_entry(row: Row) -> Entry:
+    number, at_s, job_id, attempt, before, after, cause, reason, actor = row
+    old = None if before is None else State(before)
+    transition = Transition(at_s, job_id, attempt, old, State(after), cause, reason)
+    return Entry(number, transition, actor)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of rows that are put whole: its queries, and the way in and out."""
+
+    put: str
+    all: str
+    pack: Callable[[Any], tuple[Value, ...]]
+    unpack: Callable[[Row], Any]
+
+
+def _token_row(each: Token) -> tuple[Value, ...]:
+    ends = (each.job_id, each.expires_s, each.revoked_s)
+    return each.id, each.sha256, each.user, each.scope.value, each.created_s, *ends
+
+
+def _read_token(row: Row) -> Token:
+    token_id, sha256, user, scope, created_s, *ends = row
+    return Token(token_id, sha256, user, Scope(scope), created_s, *ends)
+
+
+TABLES: Mapping[type, Table] = {
+    Node: Table(
+        put="put_node",
+        all="nodes",
+        pack=node_row,
+        unpack=lambda row: decode(Node, row[1]),
+    ),
+    Project: Table(
+        put="put_project",
+        all="projects",
+        pack=lambda each: (each.name, each.parent, each.settings),
+        unpack=lambda row: Project(*row),
+    ),
+    User: Table(
+        put="put_user",
+        all="users",
+        pack=lambda each: (each.name, each.uid, each.project, each.is_admin),
+        unpack=lambda row: User(*row[:3], is_admin=bool(row[3])),
+    ),
+    Token: Table(put="put_token", all="tokens", pack=_token_row, unpack=_read_token),
+    Usage: Table(
+        put="put_usage",
+        all="usage",
+        pack=lambda each: (
+            each.project,
+            each.user,
+            each.gpu_s,
+            each.decayed_gpu_s,
+            each.as_of_s,
+        ),
+        unpack=lambda row: Usage(*row),
+    ),
+    Profile: Table(
+        put="put_profile",
+        all="profiles",
+        pack=lambda each: (each.category, encode(each.speed), each.updated_s),
+        unpack=lambda row: Profile(row[0], decode(SpeedModel, row[1]), row[2]),
+    ),
+}

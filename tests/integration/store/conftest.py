@@ -1,0 +1,36 @@
+"""A store on a real file, with a few jobs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.store.sqlite import SqliteStore
+from tests.lives import Life, random_steps
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rota.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    """It gives up at once where it would wait for another program."""
+    opened = SqliteStore(path, busy_s=0.01)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def filled(path: Path) -> Path:
+    """A file with some hundred jobs, closed as after an orderly stop."""
+    store, life = SqliteStore(path), Life()
+    written = [store.write(life.step(step)) for step in random_steps(seed=1, count=100)]
+    written += [store.write(life.submit(number, number)) for number in range(200)]
+    for each in written:
+        each.result()
+    store.close()
+    return path

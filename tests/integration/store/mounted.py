@@ -1,0 +1,73 @@
+"""A process with a disk of its own: `python -m ...mounted FOLDER`, inside a mount namespace.
+
+It mounts 2 MB on FOLDER, fills them up, makes room again, and in the end makes them read-only.
+Each sentence on stdout is a promise kept; the test knows them all.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from rota.errors import StoreError, Trouble
+from rota.store.check import check
+from rota.store.sqlite import SqliteStore
+from tests.lives import Life
+
+SIZE = 2 * 1024**2
+
+
+def main(folder: str) -> None:
+    path, filler = Path(folder) / "rota.db", Path(folder) / "filler"
+    mount("-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", folder)
+    store, life = SqliteStore(path), Life()
+    filler.write_bytes(bytes(SIZE // 2))
+
+    n_written, trouble = fill_up(store, life)
+    tell("full" if trouble is Trouble.FULL and n_written > 10 else f"not full: {trouble}")
+    n_again, trouble = fill_up(store, life)
+    tell("still full" if trouble is Trouble.FULL else f"no longer full: {trouble}")
+    filler.unlink()
+    store.write(life.submit(1, 0)).result()
+    n_jobs = n_written + n_again + 1
+    tell("goes on" if len(store.load().jobs) == n_jobs else "lost something")
+
+    store.close()
+
+    tell("whole" if check(path) == [] else "broken")
+    reopened = SqliteStore(path)
+    tell("all there" if len(reopened.load().jobs) == n_jobs else "lost something")
+    reopened.close()
+    mount("-o", "remount,ro", folder)
+    try:
+        SqliteStore(path)
+    except StoreError as error:
+        tell(f"opened read-only: {error.trouble}")
+    tell("nothing half-made" if store_names(path.parent) == {path.name} else "left something")
+
+
+def fill_up(store: SqliteStore, life: Life) -> tuple[int, Trouble]:
+    """Writes jobs until one fails: how many did not, and why it did."""
+    for number in range(100_000):
+        try:
+            store.write(life.submit(number, 0)).result()
+        except StoreError as error:
+            return number, error.trouble
+    raise AssertionError("it never failed")
+
+
+def store_names(folder: Path) -> set[str]:
+    return {each.name for each in folder.iterdir()}
+
+
+def mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def tell(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,122 @@
+"""A damaged file is named as such when it is opened, and by `rota store check`."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rota.errors import StoreError, Trouble
+from rota.store.check import check
+from rota.store.sqlite import SqliteStore
+from tests.lives import OPENING, batches
+
+PAGE = 4096
+
+
+def cut_in_half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def cut_to_nothing(_: bytes) -> bytes:
+    return b""
+
+
+def cut_within_a_page(content: bytes) -> bytes:
+    return content[: -PAGE - 100]
+
+
+def garbage(content: bytes) -> bytes:
+    return random.Random(1).randbytes(len(content))
+
+
+def garbage_in_a_page(content: bytes) -> bytes:
+    middle = len(content) // 2 // PAGE * PAGE
+    return content[:middle] + random.Random(1).randbytes(PAGE) + content[middle + PAGE :]
+
+
+def a_page_twice(content: bytes) -> bytes:
+    """Every page but the first is where its neighbour should be."""
+    return content[:PAGE] + content[2 * PAGE :] + content[PAGE : 2 * PAGE]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        cut_in_half,
+        cut_to_nothing,
+        cut_within_a_page,
+        garbage,
+        garbage_in_a_page,
+        a_page_twice,
+    ],
+)
+def test_damage_is_told_at_once(filled: Path, damage: Callable[[bytes], bytes]):
+    filled.write_bytes(damage(filled.read_bytes()))
+    damaged = filled.read_bytes()
+    with pytest.raises(StoreError) as caught:
+        SqliteStore(filled)
+    assert caught.value.trouble is Trouble.DAMAGED
+    assert str(filled) in caught.value.message
+    assert "backup" in caught.value.hint
+    assert filled.read_bytes() == damaged, "what is left of it stays as it is"
+    assert complaints(filled)
+
+
+def complaints(path: Path) -> list[str]:
+    try:
+        return check(path)
+    except StoreError as error:
+        return [str(error)]
+
+
+def tamper(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "complaint"),
+    [
+        ("DELETE FROM submissions WHERE job_id = 'job-00001'", "nobody knows what it runs"),
+        ("UPDATE attempts SET ended_s = NULL WHERE job_id = 'job-00001'", "but attempt 1 is alive"),
+        ("DELETE FROM attempts WHERE ended_s IS NULL", "workers: refers to something"),
+        ("DELETE FROM events WHERE after = 'succeeded'", "succeeded, but its last event made it"),
+        ("UPDATE jobs SET name = 'other' WHERE id = 'job-00001'", "columns and its body differ"),
+        ("UPDATE jobs SET body = '{' WHERE id = 'job-00001'", "job job-00001: not JSON"),
+        ("UPDATE nodes SET body = '{}'", "node node-"),
+        ("DELETE FROM jobs WHERE id = 'job-00001'", "refers to something that is not in jobs"),
+    ],
+)
+def test_contradictions_are_listed(filled: Path, sql: str, complaint: str):
+    assert check(filled) == []
+    tamper(filled, sql)
+    assert any(complaint in line for line in check(filled)), check(filled)
+
+
+def test_a_gpu_that_two_jobs_hold(path: Path):
+    """Both are the same job under two names."""
+    store = SqliteStore(path)
+    for batch in batches(OPENING):
+        store.write(batch).result()
+    store.close()
+    tamper(
+        path,
+        "INSERT INTO jobs (id, name, user, project, state, attempt, body)"
+        " SELECT 'copy', name, user, project, state, attempt, replace(body, id, 'copy') FROM jobs"
+        " WHERE state = 'running'",
+    )
+    expected = "node node-1, GPU 1: held by job-00001, copy"
+    assert expected in check(path), check(path)
+
+
+def test_a_job_that_cannot_be_read_stops_the_start(filled: Path):
+    tamper(filled, "UPDATE jobs SET body = '{}' WHERE state = 'queued'")
+    store = SqliteStore(filled)
+    with pytest.raises(StoreError, match="it is damaged: job job-"):
+        store.load()
+    store.close()

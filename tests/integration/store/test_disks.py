@@ -1,0 +1,69 @@
+"""Disks that are full, read-only or limited: real ones, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.errors import StoreError, Trouble
+from rota.store.check import check
+from rota.store.sqlite import SqliteStore
+from tests.tidy.tree import ROOT
+
+UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def can_mount(folder: Path) -> bool:
+    try:
+        return run(*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", str(folder)).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def test_a_disk_that_fills_up_and_turns_read_only(tmp_path: Path):
+    if not can_mount(tmp_path):
+        pytest.skip("needs the right to mount")
+    module = "tests.integration.store.mounted"
+    done = run(*UNSHARE, sys.executable, "-m", module, str(tmp_path))
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "full",
+        "still full",
+        "goes on",
+        "whole",
+        "all there",
+        "opened read-only: read_only",
+        "nothing half-made",
+    ]
+
+
+def test_a_limit_on_the_size_of_files(path: Path):
+    done = run(sys.executable, "-m", "tests.integration.store.limited", str(path))
+    assert done.stderr == ""
+    assert check(path) == []
+    store = SqliteStore(path)
+    assert [job.id for job in store.load().jobs] == done.stdout.split()
+    store.close()
+
+
+def test_a_file_that_may_not_be_written(filled: Path):
+    """Root may write anything, except what is marked as immutable."""
+    if os.geteuid() != 0:
+        filled.chmod(0o400)
+    elif run("chattr", "+i", str(filled)).returncode != 0:
+        pytest.skip("this file system knows no immutable files")
+    try:
+        with pytest.raises(StoreError) as caught:
+            SqliteStore(filled)
+        assert caught.value.trouble is Trouble.READ_ONLY
+    finally:
+        if os.geteuid() == 0:
+            run("chattr", "-i", str(filled))

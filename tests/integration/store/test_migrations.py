@@ -1,0 +1,87 @@
+"""Databases of every released schema open, and hold what they held.
+
+`released/NNNN.sql` is a database as that release wrote it, and `released/NNNN.json` what was in
+it, with all fields, those that had their defaults included. Neither ever changes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.core.speed import PRIOR
+from rota.store.check import check
+from rota.store.connect import READ_WRITE, connect
+from rota.store.migrate import migrate, newest, version_of
+from rota.store.queries import Migration, migrations
+from rota.store.sqlite import SqliteStore
+from tests.lives import Life
+
+RELEASED = sorted((Path(__file__).parent / "released").glob("*.sql"))
+
+
+def test_there_is_a_database_of_every_schema():
+    assert [int(each.stem) for each in RELEASED] == [each.version for each in migrations()]
+
+
+@pytest.mark.parametrize("released", RELEASED, ids=lambda each: each.stem)
+def test_a_released_database_opens(path: Path, released: Path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(released.read_text())
+    expected = json.loads(released.with_suffix(".json").read_text())
+    store = SqliteStore(path)
+    saved = store.load()
+    held = {"jobs": plain(saved.jobs), "nodes": plain(saved.nodes), "story": plain(store.story())}
+    assert contains(held, expected)
+    store.write(Life(first_job=1_000).submit(1, 0)).result()
+    store.close()
+    assert check(path) == []
+
+
+def plain(value: Any) -> Any:
+    """As JSON would have it, with every field named; the long table of the prior as one word."""
+    match value:
+        case tuple() if value == PRIOR.speedups:
+            return "prior"
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case Mapping():
+            return [[plain(key), plain(each)] for key, each in value.items()]
+        case frozenset():
+            return sorted(plain(each) for each in value)
+        case float() if math.isinf(value):
+            return str(value)
+        case _ if is_dataclass(value):
+            return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        case _:
+            return value
+
+
+def contains(held: Any, expected: Any) -> bool:
+    """Fields that joined since may be there, too."""
+    match expected:
+        case dict():
+            return all(contains(held[key], value) for key, value in expected.items())
+        case list():
+            return len(held) == len(expected) and all(map(contains, held, expected))
+        case _:
+            return held == expected
+
+
+def test_a_step_that_fails_leaves_no_trace(filled: Path):
+    good = Migration(newest() + 1, "good", "CREATE TABLE extra (a TEXT) STRICT;")
+    bad = Migration(newest() + 2, "bad", "DROP TABLE extra; CREATE TABLE jobs (a TEXT);")
+    with closing(connect(filled, READ_WRITE, busy_s=0)) as connection:
+        with pytest.raises(sqlite3.OperationalError):
+            migrate(connection, [good, bad])
+        assert not connection.in_transaction
+        assert version_of(connection) == good.version
+        assert connection.execute("SELECT * FROM extra").fetchall() == []

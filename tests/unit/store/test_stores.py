@@ -1,0 +1,155 @@
+"""What every store does, in a table of small scenes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rota.core.model import JobId, Node
+from rota.core.speed import estimated
+from rota.core.states import State
+from rota.store.base import Batch, Store
+from rota.store.memory import MemoryStore
+from rota.store.records import (
+    Attempt,
+    JobFilter,
+    Profile,
+    Project,
+    Scope,
+    Token,
+    Usage,
+    User,
+)
+from rota.store.sqlite import SqliteStore
+from tests.lives import OPENING, Life
+
+FIRST, SECOND = JobId("job-00001"), JobId("job-00002")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "rota.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def life(store: Store) -> Life:
+    """Two nodes; the first job runs, the second starts."""
+    lived = Life()
+    for step in OPENING:
+        store.write(lived.step(step)).result()
+    return lived
+
+
+def test_an_empty_store(store: Store):
+    saved = store.load()
+    assert (saved.jobs, saved.nodes, saved.outcomes) == ((), (), {})
+    assert store.jobs().jobs == ()
+    assert store.job(FIRST) is None
+    assert store.submission(FIRST) is None
+    assert store.attempts(FIRST) == store.story() == store.rows(Node) == []
+
+
+def test_a_job_and_its_story(store: Store, life: Life):
+    job = life.kernel.jobs[FIRST]
+    assert store.job(FIRST) == job
+    story = store.story(FIRST)
+    assert [each.transition.after for each in story] == ["queued", "starting", "running"]
+    assert story[0].actor == job.spec.user
+    assert [each.number for each in store.story()] == [1, 2, 3, 4, 5]
+    assert store.story(after=4) == [story[2]]
+
+
+def test_an_attempt_and_its_workers(store: Store, life: Life):
+    (alive,) = store.attempts(FIRST)
+    job = life.kernel.jobs[FIRST]
+    assert (alive.number, alive.ended_s, alive.outcome) == (1, None, None)
+    assert tuple(worker.slot for worker in alive.workers) == job.allocation
+    store.write(life.step((4, 0, 1))).result()
+    (over,) = store.attempts(FIRST)
+    assert over == Attempt(
+        FIRST,
+        1,
+        started_s=alive.started_s,
+        ended_s=life.now,
+        outcome=State.FAILED,
+        reason="exit code 1",
+        workers=tuple(replace(each, exit_code=1, exited_s=life.now) for each in alive.workers),
+    )
+    assert store.load().outcomes == {FIRST: State.FAILED}
+
+
+@pytest.mark.usefixtures("life")
+def test_a_key_names_one_job_of_one_user(store: Store):
+    submission = store.submission(FIRST)
+    assert submission is not None
+    assert submission.key == "key-1"
+    assert store.job_with_key(submission.user, "key-1") == FIRST
+    assert store.job_with_key("somebody else", "key-1") is None
+    assert store.job_with_key(submission.user, "key-9") is None
+
+
+def test_pages_of_jobs(store: Store, life: Life):
+    for number in range(5):
+        store.write(life.submit(number, 0)).result()
+    first = store.jobs(limit=4)
+    assert [job.id[-1] for job in first.jobs] == ["7", "6", "5", "4"]
+    second = store.jobs(limit=4, before=first.next)
+    assert [job.id[-1] for job in second.jobs] == ["3", "2", "1"]
+    assert second.next is None
+    assert store.jobs(limit=7).next is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (JobFilter(states=frozenset({State.RUNNING})), ["1"]),
+        (JobFilter(states=frozenset({State.RUNNING, State.STARTING})), ["2", "1"]),
+        (JobFilter(user="ben"), ["2"]),
+        (JobFilter(project="speech"), ["2", "1"]),
+        (JobFilter(word="train-2"), ["2"]),
+        (JobFilter(word="train"), []),
+        (JobFilter(word="job-"), ["2", "1"]),
+        (JobFilter(word="02"), ["2"]),
+        (JobFilter(word="%"), []),
+    ],
+)
+@pytest.mark.usefixtures("life")
+def test_jobs_by_filter(store: Store, wanted: JobFilter, found: list[str]):
+    assert [job.id[-1] for job in store.jobs(wanted).jobs] == found
+
+
+ROWS = (
+    Project("vision", parent="lab", settings='{"quota": 4}'),
+    User("ann", uid=1000, project="vision", is_admin=True),
+    Token("t1", "ab" * 32, "ann", Scope.READ_ONLY, 5.0, expires_s=9.0),
+    Usage("vision", "ann", 3600.0, 1800.0, 5.0),
+    Profile("resnet", estimated(60.0), 5.0),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: type(row).__name__)
+def test_rows_are_put_whole(store: Store, row: Project):
+    store.write(Batch(rows=(row,))).result()
+    assert store.rows(type(row)) == [row]
+
+
+def test_a_row_is_put_again(store: Store):
+    token = Token("t1", "ab" * 32, "ann", Scope.USER, 5.0)
+    revoked = replace(token, revoked_s=6.0)
+    store.write(Batch(rows=(token,))).result()
+    store.write(Batch(rows=(revoked, *ROWS[:2]))).result()
+    assert store.rows(Token) == [revoked]
+    assert store.rows(Usage) == []
+
+
+def test_a_batch_may_be_written_again(store: Store):
+    """As after a failure of which nobody knows whether it came before or after the commit."""
+    batch = Life().submit(1, 1)
+    store.write(batch).result()
+    store.write(batch).result()
+    assert len(store.jobs().jobs) == 1
