@@ -1,5 +1,6 @@
 """What holds for the kernel whatever happens, in whatever order."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,7 +54,9 @@ from rota.core.view import Rules, View
 from rota.engines.fake import FakeEngine
 from rota.engines.fake_run import Delays, Work
 from rota.policies.registry import POLICIES, parse
+from rota.store.base import Batch
 from rota.store.memory import MemoryStore
+from rota.store.records import Saved
 from tests.counts import count
 from tests.invariants import check_booked, check_command, check_engine, check_kernel, check_story
 
@@ -189,11 +192,9 @@ class Lab(RuleBasedStateMachine):
         """Another kernel has the same bookings, and learns of nothing new."""
         before = self.kernel
         self.kernel = Kernel(before.rules)
+        saved = self.store.load()
         effects = self.kernel.recover(
-            self.store.jobs.values(),
-            self.store.nodes.values(),
-            outcomes=self.store.outcomes,
-            now=self.now,
+            saved.jobs, saved.nodes, outcomes=saved.outcomes, now=self.now
         )
         assert self.kernel.jobs == before.jobs
         assert self.kernel.nodes == before.nodes
@@ -209,7 +210,7 @@ class Lab(RuleBasedStateMachine):
         self.carry_out(self.kernel.apply(event, self.now))
 
     def carry_out(self, effects: Effects) -> None:
-        self.store.write(effects)
+        self.store.write(Batch(effects)).result()
         for command in effects.commands:
             check_command(command, self.specs[command.job_id])
             self.engine.apply(command, self.now)
@@ -224,7 +225,7 @@ class Lab(RuleBasedStateMachine):
 
     @invariant()
     def terminal_is_final(self) -> None:
-        check_story(self.store.story)
+        check_story(entry.transition for entry in self.store.story(limit=sys.maxsize))
 
     def teardown(self) -> None:
         """Whatever happened, all jobs end when all nodes are open and time passes."""
@@ -281,24 +282,28 @@ def workloads(draw: st.DrawFn, is_plain: bool = False) -> Workload:
     return Workload(cluster, tuple(arrivals))
 
 
-def run(workload: Workload, policy: str, rules: Rules) -> MemoryStore:
+def run(workload: Workload, policy: str, rules: Rules) -> Saved:
     store = MemoryStore()
+
+    def record(_: float, effects: Effects) -> None:
+        store.write(Batch(effects)).result()
+
     replay = Replay(
         Kernel(rules),
         FakeEngine(work_of_all(200.0), Delays(3.0, 2.0, 1.0)),
         decide=lambda view: decide(view, parse(policy)),
-        record=lambda _, effects: store.write(effects),
+        record=record,
     )
     replay.run(workload.arrivals, until_s=1e6)
-    return store
+    return store.load()
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(workload=workloads())
 def test_nobody_starves_under_fifo(workload: Workload) -> None:
-    store = run(workload, "fifo", Rules())
-    assert not store.jobs
-    assert set(store.outcomes.values()) <= {State.SUCCEEDED}
+    saved = run(workload, "fifo", Rules())
+    assert not saved.jobs
+    assert set(saved.outcomes.values()) <= {State.SUCCEEDED}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -308,9 +313,9 @@ def test_nobody_starves_under_fifo(workload: Workload) -> None:
 )
 @given(workload=workloads())
 def test_every_job_ends_under_every_policy(policy: str, workload: Workload) -> None:
-    store = run(workload, policy, Rules(is_guarded=False))
-    assert not store.jobs
-    assert set(store.outcomes.values()) <= {State.SUCCEEDED}
+    saved = run(workload, policy, Rules(is_guarded=False))
+    assert not saved.jobs
+    assert set(saved.outcomes.values()) <= {State.SUCCEEDED}
 
 
 @pytest.mark.parametrize("policy", ["elastic-fifo", "elastic-srjf"])

@@ -20,7 +20,7 @@ def expected(lab: Lab, until_s: float = math.inf) -> dict[str, Expected]:
         jobs=tuple(kernel.jobs.values()),
         nodes=tuple(kernel.nodes.values()),
         rules=kernel.rules,
-        outcomes=lab.store.outcomes,
+        outcomes=lab.store.load().outcomes,
     )
     found = forecast(situation, lab.policy, engine_of=foreseen, now=lab.now, until_s=until_s)
     return {str(job_id): each for job_id, each in found.items()}

@@ -137,7 +137,7 @@ def test_what_was_known_of_nodes_is_written_down() -> None:
     lab = Lab(cluster("3x2"))
     lab.drain(1)
     lab.lose(2)
-    assert {node.id: node.is_draining for node in lab.store.nodes.values()} == {
+    assert {node.id: node.is_draining for node in lab.store.load().nodes} == {
         NodeId("node-01"): True,
         NodeId("node-03"): False,
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from rota.core.effects import Effects
+from concurrent.futures import Future
+
 from rota.core.model import JobId
 from rota.core.states import State
 from rota.simulator.recorder import Recorder
 from rota.simulator.workload import Scaling, TraceJob, Workload
+from rota.store.base import Batch
 from tests.builders import Lab, cluster, job
 
 NODES = cluster("1x4")
@@ -19,9 +21,9 @@ def watched(lab: Lab, *names: str) -> Recorder:
     recorder = Recorder(Workload("made", jobs), NODES, lambda _: None, keeps_tenures=False)
     write = lab.store.write
 
-    def record(effects: Effects) -> None:
-        write(effects)
-        recorder.record(lab.now, effects)
+    def record(batch: Batch) -> Future[None]:
+        recorder.record(lab.now, batch.effects)
+        return write(batch)
 
     lab.store.write = record
     return recorder
