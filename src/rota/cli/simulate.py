@@ -7,7 +7,6 @@ input is read and checked before the first run starts, because a run may take mi
 from __future__ import annotations
 
 import gc
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 SECONDS = "S"
+MOST_SECONDS = 1e12
+"""As in the fields of a trace: sums stay finite, and a second still counts."""
 DEFAULT_POLICIES = ["all"]
 Trace = Annotated[
     str,
@@ -135,9 +136,10 @@ def simulate(
 
 
 def _seconds(flag: str, value: float) -> float:
-    if value >= 0 and math.isfinite(value):
+    if 0 <= value <= MOST_SECONDS:
         return value
-    raise UserError(f"{flag} must be a number of seconds from 0, not {value:g}")
+    bounds = f"from 0 to {MOST_SECONDS:g}"
+    raise UserError(f"{flag} must be a number of seconds {bounds}, not {value:g}")
 
 
 def _workload(

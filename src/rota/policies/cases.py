@@ -20,7 +20,8 @@ from rota.core.policy import BadTargetsError, Budget, Policy, ask
 from rota.core.speed import SpeedModel
 from rota.errors import PolicyError, UserError
 
-MOST_GPUS = 1_000_000
+MOST_GPUS = 100_000
+"""Of a case and of a job: beyond it the tables of speed-ups fill the memory."""
 CASE_FIELDS: dict[str, None] = dict.fromkeys(("gpus", "jobs"))
 REQUIRED = ("name", "min", "max")
 OPTIONAL = (
@@ -87,7 +88,7 @@ def _read_job(given: object, place: int, *, gpus: int) -> Job:
     if not isinstance(name, str) or not name:
         raise UserError(f"field '{where}.name' must be a name, not {_shown(name)}")
     least = _whole(fields["min"], f"{where}.min", least=1)
-    most = _whole(fields["max"], f"{where}.max", least=1)
+    most = _whole(fields["max"], f"{where}.max", least=1, most=MOST_GPUS)
     if least > most:
         raise UserError(f"field '{where}.min' is {least}, more than max, which is {most}")
     requested = _whole(fields.get("requested", least), f"{where}.requested", least=least, most=most)

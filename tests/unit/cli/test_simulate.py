@@ -29,9 +29,16 @@ def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["--restart-cost", "-1"], "--restart-cost must be a number of seconds from 0, not -1"),
-        (["--round", "nan"], "--round must be a number of seconds from 0, not nan"),
-        (["--min-runtime", "inf"], "--min-runtime must be a number of seconds from 0, not inf"),
+        (
+            ["--restart-cost", "-1"],
+            "--restart-cost must be a number of seconds from 0 to 1e+12, not -1",
+        ),
+        (["--round", "2e12"], "--round must be a number of seconds from 0 to 1e+12, not 2e+12"),
+        (["--round", "nan"], "--round must be a number of seconds from 0 to 1e+12, not nan"),
+        (
+            ["--min-runtime", "inf"],
+            "--min-runtime must be a number of seconds from 0 to 1e+12, not inf",
+        ),
         (["--round", "soon"], "invalid value for '--round'"),
         (["--seed", "-3"], "--seed must be a whole number from 0, not -3"),
         (["--seed", "3"], "--seed is for generated traces, and 'voda:run_1' is none"),

@@ -169,3 +169,14 @@ def test_an_unknown_column_is_named(tmp_path: Path):
     path.write_text("name,submit_s,gpus,duration_s,colour\na,0,1,1,red\n")
     with pytest.raises(InputError, match="row 1, field 'colour': no such column; there are name"):
         load(str(path))
+
+
+@pytest.mark.parametrize("depth", [1, 900])
+def test_a_list_within_a_list_is_refused(tmp_path: Path, depth: int):
+    path = tmp_path / "t.jsonl"
+    nested = "[" * depth + "[1]" + "]" * depth
+    path.write_text(
+        f'{{"name": "a", "submit_s": 0, "gpus": 1, "duration_s": 1, "speedups": {nested}}}'
+    )
+    with pytest.raises(InputError, match="field 'speedups': is a list within a list"):
+        load(str(path))

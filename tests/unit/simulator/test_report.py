@@ -209,3 +209,15 @@ def test_places_that_cannot_be_written_are_refused_first(tmp_path: Path):
         check_target(Path("/dev/null"))
     with pytest.raises(RotaError, match="cannot write"):
         write_whole(tmp_path / "missing" / "report.html", "new")
+
+
+def test_odd_places_are_refused_first(tmp_path: Path):
+    loop = tmp_path / "loop.html"
+    loop.symlink_to(loop)
+    for place in (tmp_path / ("x" * 300), loop, Path("/proc/report.html")):
+        with pytest.raises(UserError, match=r"^cannot write .+: .+") as caught:
+            check_target(place)
+        assert "\n" not in str(caught.value)
+    check_target(tmp_path / ("x" * 255))
+    write_whole(tmp_path / ("x" * 255), "new")
+    assert len(list(tmp_path.iterdir())) == 2

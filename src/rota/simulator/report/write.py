@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from rota.errors import RotaError, UserError
 
+DRAFT = ".rota-report."
+"""Without the name of the report, which may be as long as a name can be."""
+
 
 def check_target(path: Path) -> None:
     """Refuse a place that cannot be written, before the long run that leads up to it."""
-    folder = path.resolve().parent
+    try:
+        _try_target(path)
+    except (OSError, RuntimeError) as error:
+        # Python 3.11 and 3.12 report a loop of links as a RuntimeError without a reason.
+        why = error.strerror if isinstance(error, OSError) else "too many levels of symbolic links"
+        raise UserError(f"cannot write {path}: {(why or str(error)).lower()}") from error
+
+
+def _try_target(path: Path) -> None:
+    target = path.resolve()
+    folder = target.parent
     if not folder.is_dir():
         raise UserError(f"cannot write {path}: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"cannot write {path}: no right to write in {folder}")
-    if path.exists() and not path.is_file():
-        raise UserError(f"cannot write {path}: it is not a regular file")
+    with suppress(FileNotFoundError):
+        # `exists` would be silent about a name that is too long, and about a loop of links.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UserError(f"cannot write {path}: it is not a regular file")
+    # Some folders, like /proc, take no files whatever the rights say.
+    with tempfile.TemporaryFile(prefix=DRAFT, dir=folder):
+        pass
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write beside the target, then rename: a reader sees the old file or the new one."""
     target = path.resolve()
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        handle, name = tempfile.mkstemp(prefix=DRAFT, dir=target.parent)
         draft = Path(name)
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:

@@ -237,9 +237,15 @@ def _json_text(where: Where, value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, list):
-        parts = (_json_text(where, part) for part in cast("list[object]", value))
-        return SEPARATOR.join(parts)
+        return SEPARATOR.join(_json_part(where, part) for part in cast("list[object]", value))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, object]", value).items()
-        return SEPARATOR.join(f"{key}={_json_text(where, part)}" for key, part in pairs)
+        return SEPARATOR.join(f"{key}={_json_part(where, part)}" for key, part in pairs)
     raise InputError(where, f"{json.dumps(value)} is neither text nor a number")
+
+
+def _json_part(where: Where, value: object) -> str:
+    """A field of a CSV row holds one list, not lists of lists."""
+    if isinstance(value, list | Mapping):
+        raise InputError(where, "is a list within a list", "write texts and numbers only")
+    return _json_text(where, value)
