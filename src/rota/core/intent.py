@@ -24,21 +24,22 @@ class Intent:
     @property
     def free(self) -> Capacity:
         """What the plan leaves."""
-        self._catch_up()
+        self.catch_up()
         return self._free
 
     @property
     def empty(self) -> Capacity:
         """What there is in all."""
-        self._catch_up()
+        self.catch_up()
         return self._empty
 
     def nodes_grew(self, nodes: Mapping[NodeId, Node]) -> None:
         """Some nodes are new; the others are as they were."""
         self._grown_nodes = nodes
 
-    def _catch_up(self) -> None:
-        """Once for however many new nodes: a cluster of thousands comes up node by node."""
+    def catch_up(self) -> None:
+        """Once for however many new nodes: a cluster of thousands comes up node by node. Due
+        before one of the nodes goes."""
         if self._grown_nodes is None:
             return
         self._set_nodes(self._grown_nodes)

@@ -187,8 +187,10 @@ class Kernel:
         roster.wants_round = True
 
     def _lose_node(self, node_id: NodeId, effects: Effects) -> None:
-        if self._roster.nodes.pop(node_id, None) is None:
+        if node_id not in self.nodes:
             return
+        self._roster.intent.catch_up()
+        del self._roster.nodes[node_id]
         effects.nodes[node_id] = None
         for job in list(self.jobs.values()):
             workers = zip(job.numbers, job.members, strict=True)

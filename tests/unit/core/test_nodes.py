@@ -159,3 +159,12 @@ def test_nodes_that_come_one_by_one_are_all_used():
     lab.submit(job("b"), job("c"))
     lab.round()
     assert [lab.state(name) for name in "abc"] == [State.RUNNING, State.STARTING, State.STARTING]
+
+
+def test_a_node_is_lost_just_after_another_came():
+    one, two = cluster("2x4")
+    lab = Lab([one])
+    lab.run(job("a", gpus=4))
+    lab.tell(NodeSeen(two))
+    assert lab.lose(1) == []
+    assert lab.round() == [StartWorkers(A, 2, 0, slots("2:0", "2:1", "2:2", "2:3"))]

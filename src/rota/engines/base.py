@@ -1,0 +1,125 @@
+"""What every engine can do, and what a worker runs. The daemon knows engines only through this."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rota.core.commands import Command
+from rota.core.events import Event
+from rota.core.model import JobId, Node
+
+Facts = Callable[[Event], None]
+"""Takes what an engine reports. Never waits, never fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """As whom a worker runs. `uid` None: as the daemon itself."""
+
+    name: str = ""
+    home: str = "/"
+    shell: str = "/bin/sh"
+    uid: int | None = None
+    gid: int | None = None
+    groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """For one worker; 0 is no limit."""
+
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    pids: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """The output of a worker takes up to `files` times `file_bytes` on disk."""
+
+    file_bytes: int = 64 * 1024**2
+    files: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    source: str
+    target: str
+    is_writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a job's workers run. They all run the same; an engine adds what differs (ranks, GPUs)
+    to the environment."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    workdir: str = "/"
+    account: Account = Account()
+    umask: int = 0o022
+    grace_s: float = 30.0
+    limits: Limits = Limits()
+    log: LogLimits = LogLimits()
+    image: str = ""
+    mounts: tuple[Mount, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerId:
+    job_id: JobId
+    attempt: int
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """Some output, exactly as written, and when: to within a twentieth of a second."""
+
+    at_s: float
+    output: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """All output that is kept, or the last `tail` lines, or what came after `since_s`; then,
+    with `follow`, whatever comes until the worker has ended."""
+
+    tail: int | None = None
+    since_s: float = 0.0
+    follow: bool = False
+
+
+class Engine(Protocol):
+    """Runs workers somewhere, and says what became of them. It reports and never decides.
+
+    Every order is idempotent: one that comes again is answered with the facts again.
+    """
+
+    def render(self, command: Command, program: Program | None = None) -> object:
+        """What `apply` would do, without doing it: for golden tests and dry runs."""
+        ...
+
+    async def start(self, facts: Facts) -> None:
+        """Get ready, and report from now on."""
+        ...
+
+    async def apply(self, command: Command, program: Program | None = None) -> None:
+        """Carry out an order. What starts workers needs a program. Returns when the order is on
+        its way; what comes of it is reported."""
+        ...
+
+    async def adopt(self) -> tuple[WorkerId, ...]:
+        """After a restart: watch what still runs and report it as found; the kernel says what is
+        to stop. Returns what runs."""
+        ...
+
+    def inventory(self) -> tuple[Node, ...]: ...
+
+    def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]: ...
+
+    async def close(self) -> None:
+        """Stop watching. Workers go on."""
+        ...

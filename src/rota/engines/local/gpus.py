@@ -1,0 +1,152 @@
+"""The GPUs of this machine: those that NVML knows, or virtual ones to try things with."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from rota.core.model import GIB, Gpu, Node, NodeId
+from rota.errors import UserError
+
+VIRTUAL = re.compile(r"(?P<n>\d+)x(?P<memory>\d+(\.\d+)?)GiB")
+VIRTUAL_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One GPU at one moment. With a `problem`, nothing is to be started on it."""
+
+    index: int
+    uuid: str = ""
+    name: str = ""
+    memory_bytes: int = 0
+    used_bytes: int = 0
+    utilisation: float = 0.0
+    pids: tuple[int, ...] = ()
+    problem: str = ""
+
+
+class Gpus(Protocol):
+    def read(self) -> tuple[Reading, ...]:
+        """All GPUs, the unusable included."""
+        ...
+
+    def visible_names(self) -> dict[int, str]:
+        """GPU index -> what CUDA_VISIBLE_DEVICES calls it."""
+        ...
+
+    def has_mps(self) -> bool:
+        """Whether CUDA's multi-process service runs, which can hold a share to its memory."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualGpus:
+    n: int
+    memory_bytes: int
+
+    def read(self) -> tuple[Reading, ...]:
+        return tuple(
+            Reading(index, f"virtual-{index}", "virtual", self.memory_bytes)
+            for index in range(self.n)
+        )
+
+    def visible_names(self) -> dict[int, str]:
+        return {index: str(index) for index in range(self.n)}
+
+    def has_mps(self) -> bool:
+        return False
+
+
+def parse_virtual(text: str) -> VirtualGpus:
+    """`4x16GiB`: four GPUs of 16 GiB each."""
+    match = VIRTUAL.fullmatch(text)
+    if match is None or not 0 <= int(match["n"]) <= VIRTUAL_MAX:
+        what = f"{text!r} does not name virtual GPUs"
+        raise UserError(what, f"write N x memory as in 4x16GiB, with at most {VIRTUAL_MAX} GPUs")
+    return VirtualGpus(int(match["n"]), int(float(match["memory"]) * GIB))
+
+
+class NvmlGpus:
+    """Speaks to the driver through `pynvml`, which is imported only here: most machines that run
+    a command have no GPU."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+
+    def read(self) -> tuple[Reading, ...]:
+        return tuple(self._read(index) for index in range(self._nvml.nvmlDeviceGetCount()))
+
+    def visible_names(self) -> dict[int, str]:
+        return {each.index: each.uuid for each in self.read() if each.uuid}
+
+    def has_mps(self) -> bool:
+        pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+        return (Path(pipes) / "control").exists()
+
+    def _read(self, index: int) -> Reading:
+        nvml = self._nvml
+        try:
+            card = nvml.nvmlDeviceGetHandleByIndex(index)
+            memory = nvml.nvmlDeviceGetMemoryInfo(card)
+            processes = nvml.nvmlDeviceGetComputeRunningProcesses(card)
+            return Reading(
+                index=index,
+                uuid=nvml.nvmlDeviceGetUUID(card),
+                name=nvml.nvmlDeviceGetName(card),
+                memory_bytes=memory.total,
+                used_bytes=memory.used,
+                utilisation=self._utilisation(card),
+                pids=tuple(process.pid for process in processes),
+                problem=self._ecc_problem(card),
+            )
+        except nvml.NVMLError as error:
+            # A card that fell off the bus answers every question with an error.
+            return Reading(index, problem=str(error).lower())
+
+    def _utilisation(self, card: object) -> float:
+        try:
+            return self._nvml.nvmlDeviceGetUtilizationRates(card).gpu / 100
+        except self._nvml.NVMLError_NotSupported:
+            return 0.0
+
+    def _ecc_problem(self, card: object) -> str:
+        """Errors since the last reset of the card; older ones were repaired by it."""
+        nvml = self._nvml
+        try:
+            n_errors = nvml.nvmlDeviceGetTotalEccErrors(
+                card, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+            )
+        except nvml.NVMLError_NotSupported:
+            return ""
+        return f"{n_errors} uncorrectable memory errors" if n_errors else ""
+
+
+def find() -> Gpus:
+    """The real ones; without a driver, none."""
+    try:
+        nvml = import_module("pynvml")
+        nvml.nvmlInit()
+    except ImportError:
+        return VirtualGpus(0, 0)
+    except Exception as error:
+        if type(error).__name__.startswith("NVMLError"):
+            return VirtualGpus(0, 0)
+        raise
+    return NvmlGpus(nvml)
+
+
+def node_of(gpus: Gpus) -> Node:
+    """This machine, with the GPUs that work."""
+    usable = [each for each in gpus.read() if not each.problem]
+    return Node(
+        id=NodeId(socket.gethostname()),
+        gpus=tuple(Gpu(each.index, each.name, each.memory_bytes) for each in usable),
+        cpus=float(len(os.sched_getaffinity(0))),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    )

@@ -1,0 +1,300 @@
+"""The process that stands by one worker for life.
+
+It starts the worker, writes down what it says, ends it when told to (SIGTERM; the attempt's stop
+file says with how much grace), and records how it ended. It is the reaper of everything that
+descends from the worker, and ends only when all of that has. Forked by the nursery; needs no
+daemon.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import select
+import signal
+import time
+from typing import NamedTuple
+
+from rota.engines.local import cgroups, files, procs, tree
+from rota.engines.local.child import become_worker
+from rota.engines.local.logfile import LogFile
+from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
+from rota.engines.local.output import Output
+
+LEFT_BEHIND_GRACE_S = 5.0
+"""What a worker left behind when it ended gets to end by itself."""
+KILL_AGAIN_S = 0.05
+TELL_AGAIN_S = 0.05
+
+
+def keep(root: str, folder: str, *, daemon_fd: int) -> None:
+    """Run the worker of this folder to its end, unless somebody does or did already."""
+    os.setsid()
+    place = f"{root}/{folder}"
+    lock = os.open(f"{place}/{files.LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    is_taken = any(files.read_json(f"{place}/{name}") for name in (files.KEEPER, files.EXIT))
+    program = files.read_json(f"{place}/{files.PROGRAM}")
+    if is_taken or program is None:
+        return
+    procs.become_reaper()
+    Keeper(place, Fence.of_folder(folder), order=Order.of_json(program), daemon_fd=daemon_fd).run()
+
+
+def _only_wake(_number: int, _frame: object) -> None:
+    """The wake-up pipe says which signal it was, and the loop sees to it."""
+
+
+class _Main(NamedTuple):
+    """How the worker's first process ended."""
+
+    code: int
+    cpu_s: float
+    max_rss_bytes: int
+
+
+class Keeper:
+    def __init__(self, place: str, fence: Fence, *, order: Order, daemon_fd: int) -> None:
+        self._place = place
+        self._fence = fence
+        self._order = order
+        self._daemon_fd = daemon_fd
+        self._pid = 0
+        self._main: _Main | None = None
+        self._complaint = b""
+        self._started_s = 0.0
+        self._is_stopped = False
+        self._kill_at = math.inf
+        self._is_killed = False
+        self._n_left_behind = 0
+        self._has_to_tell = False
+        self._poll = select.poll()
+        self._signals_fd = self._hear_signals()
+        self._exit_file = files.Reserved(f"{place}/{files.EXIT}")
+        self._complaint_fd = -1
+        log_path = f"{place}/{order.log_name}"
+        log = LogFile(log_path, file_bytes=order.log_file_bytes, n_files=order.log_files)
+        self._output = Output(log)
+
+    def run(self) -> None:
+        notes = cgroups.make(self._order)
+        self._record(notes)
+        # After the record: a daemon that stops an attempt writes its wish first and looks for the
+        # record second, so that one of the two sees the other.
+        if self._stop_wish() is not None:
+            self._finish(Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True))
+            return
+        self._start()
+        while self._has_descendants():
+            self._turn()
+        if self._order.cleanup:
+            self._clean_up()
+        self._drain()
+        self._finish(self._ending())
+
+    # -- the start ------------------------------------------------------------------------------
+
+    def _hear_signals(self) -> int:
+        read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, _only_wake)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        self._poll.register(read_fd, select.POLLIN)
+        return read_fd
+
+    def _record(self, notes: list[str]) -> None:
+        identity = procs.Identity.of_pid(os.getpid())
+        assert identity is not None
+        record = {
+            **identity._asdict(),
+            "marker": self._order.marker,
+            "cgroups": self._order.cgroups,
+            "notes": notes,
+            "worker_pid": self._pid,
+            "started_s": self._started_s,
+        }
+        files.write_json(f"{self._place}/{files.KEEPER}", record)
+
+    def _start(self) -> None:
+        self._complaint_fd, complaint_fd = os.pipe2(os.O_CLOEXEC)
+        # A SIGTERM in between must reach the program, not the copy of the keeper before it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        self._pid = os.fork()
+        if self._pid == 0:
+            output_fd = self._output.worker_fd
+            become_worker(self._order, output_fd=output_fd, complaint_fd=complaint_fd)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.close(self._output.worker_fd)
+        os.close(complaint_fd)
+        self._poll.register(self._output.fd, select.POLLIN)
+        self._poll.register(self._complaint_fd, select.POLLIN)
+
+    # -- the life -------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Wait until something happens, and see to it."""
+        for fd, _ in self._poll.poll(self._wait_ms()):
+            if fd == self._signals_fd:
+                self._heed_signals()
+            elif fd == self._output.fd:
+                if not self._output.read():
+                    self._poll.unregister(fd)
+            elif fd == self._complaint_fd:
+                self._read_complaint()
+        if self._has_to_tell:
+            self._tell_started()
+        if time.monotonic() >= self._kill_at:
+            self._kill()
+
+    def _wait_ms(self) -> float | None:
+        waits = [self._kill_at - time.monotonic()]
+        if self._has_to_tell:
+            waits.append(TELL_AGAIN_S)
+        wait_s = min(waits)
+        return None if math.isinf(wait_s) else max(0.0, wait_s * 1000)
+
+    def _heed_signals(self) -> None:
+        numbers = os.read(self._signals_fd, 4096)
+        if signal.SIGTERM in numbers:
+            self._stop()
+
+    def _read_complaint(self) -> None:
+        """Nothing but the end means that the program runs."""
+        chunk = os.read(self._complaint_fd, 4096)
+        self._complaint += chunk
+        if chunk:
+            return
+        self._poll.unregister(self._complaint_fd)
+        os.close(self._complaint_fd)
+        if not self._complaint:
+            self._started_s = time.time()
+            self._record([])
+            self._has_to_tell = True
+
+    def _tell_started(self) -> None:
+        try:
+            os.write(self._daemon_fd, f"started {self._fence.folder}".encode())
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self._has_to_tell = False
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _has_descendants(self) -> bool:
+        """Reap whatever ended. The kernel knows best whether anything is left: everything below
+        the worker is this process's child as soon as its own parent is gone."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self._pid:
+                code = os.waitstatus_to_exitcode(status)
+                cpu_s = usage.ru_utime + usage.ru_stime
+                self._main = _Main(code if code >= 0 else 128 - code, cpu_s, usage.ru_maxrss * 1024)
+                self._end_the_rest()
+
+    def _end_the_rest(self) -> None:
+        """The worker ended; what it left behind has to follow. After a stop it has all the time
+        that was given: a shell may end at once while the program that it ran saves its work."""
+        if not self._has_children():
+            return
+        if self._order.cleanup or not self._is_stopped:
+            self._n_left_behind = tree.ask_to_end(self._members)
+        if not self._is_stopped:
+            grace_s = min(self._order.grace_s, LEFT_BEHIND_GRACE_S)
+            self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
+
+    def _has_children(self) -> bool:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+    def _members(self) -> procs.Found:
+        return procs.descendants(os.getpid())
+
+    def _stop_wish(self) -> float | None:
+        wish = files.read_json(f"{os.path.dirname(self._place)}/{files.STOP}")
+        return None if wish is None else float(wish["grace_s"])
+
+    def _stop(self) -> None:
+        """Again with less grace is fine; with more, the first word stands."""
+        wish = self._stop_wish()
+        now = time.monotonic()
+        self._is_stopped = True
+        grace_s = self._order.grace_s if wish is None else wish
+        self._kill_at = min(self._kill_at, now + grace_s)
+        if self._order.cleanup and self._main is None:
+            # A container's tool hands it on to the program, and is needed until that has ended.
+            os.kill(self._pid, signal.SIGTERM)
+        else:
+            tree.ask_to_end(self._members)
+
+    def _kill(self) -> None:
+        self._is_killed = True
+        cgroups.kill(self._order.cgroups)
+        tree.end(self._members)
+        self._kill_at = time.monotonic() + KILL_AGAIN_S
+
+    def _clean_up(self) -> None:
+        """Waited for however long it takes: what it removes may still hold the GPU."""
+        pid = os.fork()
+        if pid == 0:
+            null = os.open(os.devnull, os.O_WRONLY)
+            order = self._order._replace(argv=self._order.cleanup, workdir="/", cgroups={})
+            become_worker(order, output_fd=null, complaint_fd=null)
+        os.waitpid(pid, 0)
+        while self._has_descendants():
+            self._kill()
+
+    def _drain(self) -> None:
+        """What is still in the pipes."""
+        if not self._started_s and not self._complaint:
+            self._read_complaint()
+        self._output.finish()
+
+    def _ending(self) -> Ending:
+        assert self._main is not None
+        code, reason = self._main.code, ""
+        if self._complaint:
+            words = self._complaint.decode(errors="replace").split(" ", maxsplit=1)
+            code, reason = int(words[0]), words[-1]
+        elif cgroups.ran_out_of_memory(self._order.cgroups):
+            reason = f"out of memory: the limit is {self._order.memory_bytes} bytes"
+        return Ending(
+            code=code,
+            reason=reason,
+            is_stopped=self._is_stopped,
+            is_killed=self._is_killed,
+            n_left_behind=self._n_left_behind,
+            n_dropped_bytes=self._output.log.n_dropped_bytes,
+            started_s=self._started_s,
+            ended_s=time.time(),
+            cpu_s=self._main.cpu_s,
+            max_rss_bytes=self._main.max_rss_bytes,
+        )
+
+    def _finish(self, ending: Ending) -> None:
+        """A daemon that watches writes the end into its own store, durably, at once. The disk is
+        waited for only when there is none, because that takes longer than all the rest."""
+        cgroups.remove(self._order.cgroups)
+        self._exit_file.publish(ending._asdict(), is_durable=not self._is_watched())
+        os._exit(0)
+
+    def _is_watched(self) -> bool:
+        poll = select.poll()
+        poll.register(self._daemon_fd, 0)
+        return not poll.poll(0)

@@ -1,0 +1,122 @@
+"""A worker's output on disk: bounded, rotated by size, and never a reason for the worker to wait.
+
+Beside `NAME` stands `NAME.times`, a line `OFFSET SECONDS` for each stretch of output, so that the
+output itself stays exactly what the program wrote. Older files are `NAME.1`, `NAME.2`, ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+TIME_STEP_S = 0.05
+"""Output that comes closer together than this shares one time stamp."""
+FILE_BYTES_MIN = 4096
+
+
+class LogFile:
+    def __init__(self, path: str, *, file_bytes: int, n_files: int) -> None:
+        self.n_dropped_bytes = 0
+        self._path = path
+        self._file_bytes = max(file_bytes, FILE_BYTES_MIN)
+        self._n_files = max(n_files, 1)
+        self._n_unsaid_bytes = 0
+        """Dropped since the last note that said so."""
+        self._problem = ""
+        self._fd = self._times_fd = -1
+        self._size = 0
+        self._stamped_s = 0.0
+
+    def write(self, output: bytes) -> None:
+        """What does not fit on the disk is dropped and counted; a note says so once there is room
+        again."""
+        if self._fd < 0:
+            self._open()
+        if self._n_unsaid_bytes and self._put(self._note()):
+            self._n_unsaid_bytes = 0
+        while output:
+            room = self._file_bytes - self._size
+            if room <= 0:
+                self._rotate()
+                continue
+            piece = output[:room]
+            if len(piece) < len(output) and (cut := piece.rfind(b"\n") + 1):
+                piece = piece[:cut]
+            self._stamp()
+            if not self._put(piece):
+                self._drop(len(output))
+                return
+            output = output[len(piece) :]
+            if output:
+                self._rotate()
+
+    def close(self) -> None:
+        if self._n_unsaid_bytes:
+            self._put(self._note())
+        for fd in (self._fd, self._times_fd):
+            if fd >= 0:
+                os.close(fd)
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            self._fd = os.open(self._path, flags, 0o600)
+            self._times_fd = os.open(self._path + ".times", flags, 0o600)
+            self._size = os.fstat(self._fd).st_size
+        except OSError as error:
+            self._problem = error.strerror or str(error)
+        self._stamped_s = 0.0
+
+    def _rotate(self) -> None:
+        for fd in (self._fd, self._times_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._times_fd = -1
+        self._size = 0
+        for suffix in (".times", ""):
+            self._shift(suffix)
+        self._open()
+
+    def _shift(self, suffix: str) -> None:
+        for number in range(self._n_files - 1, 0, -1):
+            older = f"{self._path}.{number}{suffix}"
+            newer = f"{self._path}.{number - 1}{suffix}" if number > 1 else self._path + suffix
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(newer, older)
+        if self._n_files == 1:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path + suffix)
+
+    def _stamp(self) -> None:
+        now = time.time()
+        if now - self._stamped_s < TIME_STEP_S:
+            return
+        self._stamped_s = now
+        with contextlib.suppress(OSError):
+            os.write(self._times_fd, b"%d %.3f\n" % (self._size, now))
+
+    def _put(self, output: bytes) -> bool:
+        """Whether all of it is written; a torn piece is taken back."""
+        try:
+            written = os.write(self._fd, output)
+            if written < len(output):
+                os.ftruncate(self._fd, self._size)
+                self._problem = "no space left on device"
+                return False
+        except OSError as error:
+            self._problem = error.strerror or str(error)
+            return False
+        self._size += written
+        return True
+
+    def _drop(self, n_bytes: int) -> None:
+        self.n_dropped_bytes += n_bytes
+        self._n_unsaid_bytes += n_bytes
+
+    def _note(self) -> bytes:
+        problem = self._problem.lower()
+        return b"\n[rota] %d bytes of output were dropped here: %s\n" % (
+            self._n_unsaid_bytes,
+            problem.encode(),
+        )

@@ -1,0 +1,159 @@
+"""Reading a worker's output back, while it is still being written and rotated if need be."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from rota.engines.base import LogChunk, LogQuery
+
+CHUNK_BYTES = 64 * 1024
+LOOK_AGAIN_S = 0.1
+"""How long somebody who follows may have to wait for a new line."""
+TAIL_BLOCK_BYTES = 64 * 1024
+
+
+@dataclass(slots=True)
+class _Part:
+    """One file of the log, held open: a rotation renames it, which does not matter then."""
+
+    output: BinaryIO
+    times: BinaryIO | None
+    offsets: list[int] = field(default_factory=list[int])
+    seconds: list[float] = field(default_factory=list[float])
+
+    @property
+    def inode(self) -> int:
+        return os.fstat(self.output.fileno()).st_ino
+
+    def read(self) -> LogChunk | None:
+        """The next piece, up to where its time stamp ends."""
+        self._learn_times()
+        offset = self.output.tell()
+        place = bisect.bisect_right(self.offsets, offset)
+        end = self.offsets[place] if place < len(self.offsets) else offset + CHUNK_BYTES
+        output = self.output.read(min(end - offset, CHUNK_BYTES))
+        if not output:
+            return None
+        return LogChunk(self.seconds[place - 1] if place else 0.0, output)
+
+    def skip_until(self, since_s: float) -> None:
+        self._learn_times()
+        place = bisect.bisect_left(self.seconds, since_s)
+        if place < len(self.offsets):
+            self.output.seek(self.offsets[place])
+        elif self.offsets:
+            self.output.seek(0, os.SEEK_END)
+
+    def _learn_times(self) -> None:
+        if self.times is None:
+            return
+        for line in self.times:
+            offset, _, seconds = line.partition(b" ")
+            if not line.endswith(b"\n"):
+                self.times.seek(-len(line), os.SEEK_CUR)
+                return
+            self.offsets.append(int(offset))
+            self.seconds.append(float(seconds))
+
+
+async def read(
+    path: Path, query: LogQuery, *, has_ended: Callable[[], bool]
+) -> AsyncIterator[LogChunk]:
+    """Everything that is kept, oldest first; then what comes, until the worker has ended."""
+    with ExitStack() as stack:
+        parts = _open_all(path, stack)
+        _skip(parts, query)
+        while True:
+            # Before reading: what was written before the end is read in this pass.
+            is_last = not query.follow or has_ended()
+            for part in parts:
+                while chunk := part.read():
+                    yield chunk
+            newer = _open_newer(path, stack, than=parts[-1] if parts else None)
+            parts = newer or parts[-1:]
+            if newer:
+                continue
+            if is_last:
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _open_all(path: Path, stack: ExitStack) -> list[_Part]:
+    numbered = [each for each in path.parent.glob(f"{path.name}.*") if each.suffix[1:].isdecimal()]
+    rotated = sorted(numbered, key=lambda each: int(each.suffix[1:]), reverse=True)
+    parts = [_open(each, stack) for each in [*rotated, path]]
+    unique = {part.inode: part for part in parts if part is not None}
+    return list(unique.values())
+
+
+def _open_newer(path: Path, stack: ExitStack, *, than: _Part | None) -> list[_Part]:
+    """Parts that a rotation has begun since."""
+    parts = _open_all(path, stack) if than is None or _is_rotated(path, than) else []
+    inodes = [part.inode for part in parts]
+    if than is None or than.inode not in inodes:
+        return parts
+    return parts[inodes.index(than.inode) + 1 :]
+
+
+def _is_rotated(path: Path, part: _Part) -> bool:
+    try:
+        return path.stat().st_ino != part.inode
+    except FileNotFoundError:
+        return False
+
+
+def _open(path: Path, stack: ExitStack) -> _Part | None:
+    try:
+        output = stack.enter_context(path.open("rb"))
+    except FileNotFoundError:
+        return None
+    try:
+        times = stack.enter_context(path.with_name(f"{path.name}.times").open("rb"))
+    except FileNotFoundError:
+        times = None
+    return _Part(output, times)
+
+
+def _skip(parts: list[_Part], query: LogQuery) -> None:
+    if query.since_s:
+        for part in parts:
+            part.skip_until(query.since_s)
+    if query.tail is not None:
+        _skip_to_tail(parts, query.tail)
+
+
+def _skip_to_tail(parts: list[_Part], n_lines: int) -> None:
+    """Move every part so that `n_lines` lines are left to read in all."""
+    left = n_lines
+    for part in reversed(parts):
+        start, end = part.output.tell(), part.output.seek(0, os.SEEK_END)
+        if left <= 0:
+            continue
+        place, n_found = _line_start(part.output, left, start=start, end=end)
+        part.output.seek(place)
+        left -= n_found
+
+
+def _line_start(output: BinaryIO, n_lines: int, *, start: int, end: int) -> tuple[int, int]:
+    """Where the last `n_lines` lines before `end` begin, and how many of them there are."""
+    n_found, position = 0, end
+    while position > start:
+        block_start = max(start, position - TAIL_BLOCK_BYTES)
+        output.seek(block_start)
+        block = output.read(position - block_start)
+        cut = len(block)
+        while (cut := block.rfind(b"\n", 0, cut)) >= 0:
+            # The newline that ends the last line does not begin another.
+            if block_start + cut + 1 < end:
+                n_found += 1
+                if n_found == n_lines:
+                    return block_start + cut + 1, n_found
+        position = block_start
+    return start, n_found + (end > start)

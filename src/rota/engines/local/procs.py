@@ -1,0 +1,146 @@
+"""Processes as /proc tells of them. A process is named by its number and its start time, so that a
+number that was given away again is never mistaken for the old process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from typing import Any, NamedTuple
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_CHILD_SUBREAPER = 36
+MARKER = "ROTA_WORKER"
+Found = dict[int, int]
+"""Process number -> start time in clock ticks since boot."""
+
+
+class Identity(NamedTuple):
+    """One process, for good: no other ever has the same."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+    @classmethod
+    def of_pid(cls, pid: int) -> Identity | None:
+        stat = _stat(pid)
+        return cls(pid, stat.start_ticks, boot_id()) if stat else None
+
+    @classmethod
+    def of_json(cls, value: dict[str, Any]) -> Identity:
+        return cls(value["pid"], value["start_ticks"], value["boot_id"])
+
+    def open(self) -> int | None:
+        """A pidfd, or None when the process is gone."""
+        if self.boot_id != boot_id():
+            return None
+        return _open_if(self.pid, self.start_ticks)
+
+
+class _Stat(NamedTuple):
+    state: str
+    parent: int
+    start_ticks: int
+
+
+def become_reaper() -> None:
+    """From now on, whoever loses a parent below this process becomes its child."""
+    if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def boot_id() -> str:
+    return _slurp("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def descendants(ancestor: int) -> Found:
+    """All living processes below this one, whatever their sessions."""
+    stats = {pid: stat for pid in _pids() if (stat := _stat(pid))}
+    children: dict[int, list[int]] = {}
+    for pid, stat in stats.items():
+        children.setdefault(stat.parent, []).append(pid)
+    found: Found = {}
+    ahead = [ancestor]
+    while ahead:
+        for pid in children.get(ahead.pop(), ()):
+            ahead.append(pid)
+            if stats[pid].state not in "ZX":
+                found[pid] = stats[pid].start_ticks
+    return found
+
+
+def marked(marker: str) -> Found:
+    """All living processes that carry this marker in their environment, and those below them."""
+    wanted = f"{MARKER}={marker}".encode()
+    found: Found = {}
+    for pid in _pids():
+        if wanted in _slurp(f"/proc/{pid}/environ").split(b"\0"):
+            found.update(descendants(pid))
+            stat = _stat(pid)
+            if stat and stat.state not in "ZX":
+                found[pid] = stat.start_ticks
+    return found
+
+
+def listed(cgroup_folder: str) -> Found:
+    """All living processes of a control group."""
+    pids = _slurp(f"{cgroup_folder}/cgroup.procs").split()
+    stats = {int(pid): _stat(int(pid)) for pid in pids}
+    return {pid: stat.start_ticks for pid, stat in stats.items() if stat and stat.state not in "ZX"}
+
+
+def send(pid: int, start_ticks: int, *, number: int) -> None:
+    """Signal this very process; nothing happens if it is gone or out of our reach."""
+    pidfd = _open_if(pid, start_ticks)
+    if pidfd is None:
+        return
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+    finally:
+        os.close(pidfd)
+
+
+def _open_if(pid: int, start_ticks: int) -> int | None:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except (ProcessLookupError, OSError):
+        return None
+    stat = _stat(pid)
+    if stat and stat.start_ticks == start_ticks:
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _stat(pid: int) -> _Stat | None:
+    content = _slurp(f"/proc/{pid}/stat")
+    if not content:
+        return None
+    # The name in parentheses may hold anything, parentheses and spaces included.
+    fields = content[content.rindex(b")") + 2 :].split()
+    return _Stat(fields[0].decode(), int(fields[1]), int(fields[19]))
+
+
+def _slurp(path: str) -> bytes:
+    """Empty when there is no such process (any more), or when it is not ours to read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        content = b""
+        while chunk := os.read(fd, 65536):
+            content += chunk
+    except OSError:
+        return b""
+    else:
+        return content
+    finally:
+        os.close(fd)

@@ -1,0 +1,209 @@
+"""All workers that this daemon has a hand on: from a wish to a keeper to a fact.
+
+Everything that matters is on disk (`folders.py`) before it is acted upon, so that a daemon that
+starts anew over the same folder goes on where the last one stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rota.core.events import Event, WorkersExited, WorkersFound, WorkersLost, WorkersStarted
+from rota.core.model import JobId
+from rota.engines.base import Facts
+from rota.engines.local import procs
+from rota.engines.local.cradle import Cradle
+from rota.engines.local.folders import Folders
+from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
+from rota.engines.local.remains import end_remains
+
+LOOK_AGAIN_S = 0.02
+"""For the few moments between a keeper's birth and its first words."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    pidfd: int
+    is_started: bool = False
+
+
+class Workers:
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+        self._cradle = Cradle(folders.jobs, self._hear)
+        self._watched: dict[Fence, _Watched] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._facts: Facts = _nobody_listens
+
+    def open(self, facts: Facts) -> None:
+        self._facts = facts
+        self._cradle.start()
+
+    async def close(self) -> None:
+        for fence in list(self._watched):
+            self._unwatch(fence)
+        self._cradle.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def watched(self) -> Iterable[Fence]:
+        return self._watched
+
+    async def start(self, fence: Fence, order: Order) -> None:
+        folders = self._folders
+        is_known = fence in self._watched or self._cradle.has_asked(fence.folder)
+        if is_known or folders.keeper(fence) or folders.ending(fence):
+            self.resume(fence)
+        elif folders.is_stopped(fence):
+            self.stop(fence)
+        else:
+            folders.prepare(fence, order)
+            await self._cradle.ask(fence.folder)
+
+    def stop(self, fence: Fence) -> None:
+        """The attempt's wish to stop is on disk already."""
+        if ending := self._folders.ending(fence):
+            self._report_end(fence, ending)
+        elif watched := self._watched.get(fence):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(watched.pidfd, signal.SIGTERM)
+        elif identity := self._folders.keeper(fence):
+            self._watch(fence, identity)
+        else:
+            self._stop_unborn(fence)
+
+    def resume(self, fence: Fence, *, is_found: bool = False) -> None:
+        """Take up a worker at whatever point of its life it is, and report that point: as found,
+        if nobody asked for it."""
+        if ending := self._folders.ending(fence):
+            self._report_end(fence, ending)
+        elif watched := self._watched.get(fence):
+            if watched.is_started:
+                self._report_started(fence)
+        elif identity := self._folders.keeper(fence):
+            self._watch(fence, identity)
+            self._spawn(self._await_start(fence, is_found=is_found))
+        elif self._folders.is_stopped(fence):
+            self.stop(fence)
+
+    # -- watching -------------------------------------------------------------------------------
+
+    def _hear(self, words: list[str]) -> None:
+        """The nursery or a keeper has something to say."""
+        fence = Fence.of_folder(words[1])
+        match words:
+            case ["forked", _, pid, start_ticks]:
+                if fence not in self._watched:
+                    self._watch(fence, procs.Identity(int(pid), int(start_ticks), procs.boot_id()))
+            case ["started", _]:
+                if watched := self._watched.get(fence):
+                    watched.is_started = True
+                self._report_started(fence)
+            case _:
+                self._spawn(self._lose(fence, reason=f"no keeper: {' '.join(words[2:])}"))
+
+    def _watch(self, fence: Fence, identity: procs.Identity) -> None:
+        pidfd = identity.open()
+        if pidfd is None:
+            self._keeper_ended(fence)
+            return
+        self._watched[fence] = _Watched(pidfd)
+        asyncio.get_running_loop().add_reader(pidfd, self._keeper_ended, fence)
+        if self._folders.is_stopped(fence):
+            self.stop(fence)
+
+    def _unwatch(self, fence: Fence) -> _Watched | None:
+        watched = self._watched.pop(fence, None)
+        if watched is not None:
+            asyncio.get_running_loop().remove_reader(watched.pidfd)
+            os.close(watched.pidfd)
+        return watched
+
+    async def _await_start(self, fence: Fence, *, is_found: bool = False) -> None:
+        """An adopted keeper cannot tell us that its worker has started, but its file can."""
+        while watched := self._watched.get(fence):
+            if self._folders.has_started(fence):
+                watched.is_started = True
+                self._report_started(fence, is_found=is_found)
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _keeper_ended(self, fence: Fence) -> None:
+        watched = self._unwatch(fence)
+        ending = self._folders.ending(fence)
+        if ending is None:
+            self._spawn(self._lose(fence, reason="its keeper died"))
+            return
+        if ending.started_s and not (watched and watched.is_started):
+            self._report_started(fence)
+        self._report_end(fence, ending)
+
+    async def _lose(self, fence: Fence, *, reason: str) -> None:
+        """No keeper and no word of it: end what is left, and only then say so."""
+        while not (lock := self._folders.lock(fence)):
+            # The one that ended was a second keeper, which found the first at work.
+            if identity := self._folders.keeper(fence):
+                self._watch(fence, identity)
+                self._spawn(self._await_start(fence))
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
+        with lock:
+            order, n_ended = self._folders.order(fence), 0
+            if order is not None:
+                n_ended = await asyncio.to_thread(end_remains, order)
+            ending = self._folders.ending(fence) or Ending(
+                -1, reason, is_lost=True, n_left_behind=n_ended, ended_s=time.time()
+            )
+            self._folders.write_ending(fence, ending)
+        self._report_end(fence, ending)
+
+    def _stop_unborn(self, fence: Fence) -> None:
+        if not self.end_unborn(fence, Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True)):
+            self._spawn(self._stop_again(fence))
+
+    def end_unborn(self, fence: Fence, ending: Ending) -> bool:
+        """Make sure that a worker that has not started never will. False if a keeper is just
+        being born: it will see the wish to stop, or we see its record."""
+        lock = self._folders.lock(fence)
+        if lock is None:
+            return False
+        with lock:
+            if self._folders.keeper(fence):
+                return False
+            self._folders.write_ending(fence, ending._replace(ended_s=time.time()))
+        self._report_end(fence, ending)
+        return True
+
+    async def _stop_again(self, fence: Fence) -> None:
+        await asyncio.sleep(LOOK_AGAIN_S)
+        self.stop(fence)
+
+    def _spawn(self, care: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(care)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    def _report_started(self, fence: Fence, *, is_found: bool = False) -> None:
+        kind = WorkersFound if is_found else WorkersStarted
+        self._facts(kind(JobId(fence.job_id), fence.attempt, frozenset({fence.worker})))
+
+    def _report_end(self, fence: Fence, ending: Ending) -> None:
+        job_id, attempt, worker = JobId(fence.job_id), fence.attempt, fence.worker
+        if ending.is_lost:
+            self._facts(WorkersLost(job_id, attempt, frozenset({worker})))
+        else:
+            self._facts(WorkersExited(job_id, attempt, {worker: ending.code}))
+        self._folders.close(fence)
+
+
+def _nobody_listens(_: Event) -> None:
+    pass

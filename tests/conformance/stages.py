@@ -1,0 +1,93 @@
+"""Engines made ready for the scenarios. To bring an engine in, give it a stage here.
+
+A scenario says what a job's workers do in words that every engine can act out: `Work`.
+"""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rota.core.commands import Command, StopWorkers
+from rota.core.events import Event, WorkersExited, WorkersLost, WorkersStarted
+from rota.core.model import GIB, JobId
+from rota.engines import fake
+from rota.engines.base import Program
+from rota.engines.local.engine import LocalEngine
+from rota.engines.local.gpus import VirtualGpus
+
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What each worker of a job does: end at once, or only when it is asked to."""
+
+    ends_at_once: bool = True
+
+
+class Stage(Protocol):
+    async def order(self, command: Command, work: Work) -> None: ...
+
+    async def next_fact(self) -> Event:
+        """The next thing that the engine reports."""
+        ...
+
+
+class FakeStage(AbstractAsyncContextManager["FakeStage"]):
+    """Virtual time passes when somebody waits for a fact."""
+
+    def __init__(self, _: Path) -> None:
+        self._works: dict[JobId, Work] = {}
+        self._engine = fake.FakeEngine(self._work_of, fake.Delays(start_s=1.0, stop_s=1.0))
+        self._now = 0.0
+        self._facts: list[Event] = []
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def order(self, command: Command, work: Work) -> None:
+        self._works[command.job_id] = work
+        self._engine.apply(command, self._now)
+
+    async def next_fact(self) -> Event:
+        while not self._facts:
+            self._now = self._engine.next_s()
+            assert self._now < float("inf"), "nothing will ever happen again"
+            due = self._engine.due(self._now)
+            kinds = (WorkersStarted, WorkersExited, WorkersLost)
+            self._facts = [fact for fact in due if isinstance(fact, kinds)]
+        return self._facts.pop(0)
+
+    def _work_of(self, job_id: JobId) -> fake.Work:
+        run_s = 1.0 if self._works[job_id].ends_at_once else 1e9
+        return fake.Work(epochs=1.0, run_s=lambda _: run_s)
+
+
+class LocalStage(AbstractAsyncContextManager["LocalStage"]):
+    def __init__(self, folder: Path) -> None:
+        self._facts: asyncio.Queue[Event] = asyncio.Queue()
+        self._engine = LocalEngine(folder, VirtualGpus(4, 16 * GIB))
+
+    async def __aenter__(self) -> "LocalStage":
+        await self._engine.start(self._facts.put_nowait)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in await self._engine.adopt():
+            stop = StopWorkers(worker.job_id, worker.attempt, (worker.worker,), 0.0)
+            await self._engine.apply(stop)
+        while await self._engine.adopt():
+            await self.next_fact()
+        await self._engine.close()
+
+    async def order(self, command: Command, work: Work) -> None:
+        argv = ("true",) if work.ends_at_once else ("sleep", "1000")
+        await self._engine.apply(command, Program(argv))
+
+    async def next_fact(self) -> Event:
+        return await asyncio.wait_for(self._facts.get(), PATIENCE_S)
+
+
+STAGES = {"fake": FakeStage, "local": LocalStage}

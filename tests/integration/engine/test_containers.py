@@ -1,0 +1,157 @@
+"""Workers in containers, with the real podman where it is installed."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from rota.core.commands import StartWorkers
+from rota.core.model import JobId, NodeId, Slot
+from rota.engines.base import Limits, Mount, Program
+from rota.engines.local.containers import Tool
+from rota.engines.local.order import Fence
+from rota.engines.local.render import Draw, Site, render
+from rota.errors import UserError
+from tests.integration.engine.box import Box, on_a_box
+
+IMAGE = "localhost/rota-test:latest"
+HOST_PROGRAMS = tuple(Mount(path, path) for path in ("/usr", "/bin", "/lib", "/lib64"))
+POLITE = "trap 'sleep 0.1; echo saved; exit 9' TERM; echo ready; while :; do sleep 0.01; done"
+
+
+def image(path: Path) -> None:
+    """As `docker save` would write it: one layer of empty folders to mount on."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        for name in ("usr", "bin", "lib", "lib64", "etc", "tmp", "proc", "sys", "dev"):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(folder)
+    digest = hashlib.sha256(layer.getvalue()).hexdigest()
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
+    config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}
+    manifest = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]
+    contents = {"config.json": json.dumps(config), "manifest.json": json.dumps(manifest)}
+    files = {name: text.encode() for name, text in contents.items()}
+    with tarfile.open(path, "w") as tar:
+        for name, content in {**files, "layer.tar": layer.getvalue()}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = shutil.which("podman")
+    if path is None or os.getuid() != 0:
+        pytest.skip("podman is not installed, or we are not root")
+    archive = tmp_path_factory.mktemp("image") / "image.tar"
+    image(archive)
+    subprocess.run([path, "load", "--quiet", "--input", str(archive)], check=True)
+    return path
+
+
+def in_image(script: str, **program: object) -> Program:
+    return Program(
+        ("/bin/sh", "-c", script),
+        image=IMAGE,
+        mounts=HOST_PROGRAMS,
+        **program,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def is_known(podman: str, box: Box) -> bool:
+    order = box.folders.order(Fence("job", 1, 0))
+    assert order is not None
+    name = f"rota-{order.marker.replace('/', '-')}"
+    return subprocess.run([podman, "container", "exists", name], check=False).returncode == 0
+
+
+@on_a_box
+async def test_a_container_is_a_worker_like_any_other(box: Box, podman: str) -> None:
+    program = in_image("echo $RANK $MINE $ROTA_JOB; ls /; exit 3", env={"MINE": "a secret"})
+    assert (await box.run("job", program)).code == 3
+    first, *folders = (await box.output("job")).decode().splitlines()
+    assert first == "0 a secret job"
+    assert "home" not in folders, "this is not the machine's own root"
+    order = box.folders.order(Fence("job", 1, 0))
+    assert order is not None
+    assert "a secret" not in " ".join(order.argv)
+    assert not is_known(podman, box)
+
+
+@on_a_box
+async def test_a_container_is_stopped(box: Box, podman: str) -> None:
+    await box.run_until_it_says("job", "ready", in_image(POLITE))
+    await box.stop("job")
+    await box.end_of("job")
+    assert b"saved\n" in await box.output("job")
+    assert not is_known(podman, box)
+
+
+@on_a_box
+async def test_a_stubborn_container_is_killed(box: Box, podman: str) -> None:
+    stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done"
+    await box.run_until_it_says("job", "ready", in_image(stubborn))
+    await box.stop("job", grace_s=0.1)
+    assert await box.end_of("job") != 0
+    assert not box.processes("job")
+    assert not is_known(podman, box)
+
+
+@pytest.mark.usefixtures("podman")
+@on_a_box
+async def test_a_container_is_adopted(box: Box) -> None:
+    await box.run_until_it_says("job", "ready", in_image(POLITE))
+    await box.restart()
+    assert await box.adopt() == {"job"}
+    await box.stop("job")
+    await box.end_of("job")
+    assert b"saved\n" in await box.output("job")
+
+
+@on_a_box
+async def test_a_container_ends_when_its_keeper_is_killed(box: Box, podman: str) -> None:
+    await box.run_until_it_says("job", "ready", in_image(POLITE))
+    os.kill(box.keeper_pid("job"), signal.SIGKILL)
+    assert await box.end_of("job") == -1
+    assert not box.processes("job")
+    assert not is_known(podman, box)
+
+
+@pytest.mark.usefixtures("podman")
+@on_a_box
+async def test_a_container_has_limits(box: Box) -> None:
+    hog = "python3 -c 'x = bytearray(400 << 20)'"
+    ending = await box.run("job", in_image(hog, limits=Limits(memory_bytes=100 * 1024**2)))
+    assert ending.code == 137
+
+
+def orders(tool: Tool | None, program: Program) -> list[list[str]]:
+    command = StartWorkers(JobId("job"), 1, 0, (Slot(NodeId("n"), (0,)),))
+    site = Site(visible_names={0: "GPU-a"}, container_tool=tool)
+    rendered = render(command, program, site=site, draw=Draw(1, "nonce"))
+    return [order.argv for order in rendered.values()]
+
+
+def test_without_a_tool_an_image_is_refused() -> None:
+    with pytest.raises(UserError, match="install podman, docker or apptainer"):
+        orders(None, Program(("p",), image="pytorch"))
+
+
+def test_docker_and_apptainer() -> None:
+    program = Program(("p", "x"), image="pytorch", workdir="/w", mounts=(Mount("/d", "/data"),))
+    [docker] = orders(Tool("docker", "/bin/docker"), program)
+    assert docker[:2] == ["/bin/docker", "run"]
+    assert '--gpus="device=GPU-a"' in docker
+    assert docker[-4:] == ["--workdir=/w", "pytorch", "p", "x"]
+    [apptainer] = orders(Tool("apptainer", "/bin/apptainer"), program)
+    options = ["exec", "--no-home", "--pwd=/w", "--nv", "--bind=/d:/data:ro"]
+    assert apptainer == ["/bin/apptainer", *options, "pytorch", "p", "x"]

@@ -1,0 +1,152 @@
+"""A worker's output: whole, bounded, in order, and never in the worker's way."""
+
+import asyncio
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rota.core.model import JobId
+from rota.engines.base import LogLimits, LogQuery, WorkerId
+from tests.counts import IS_LONG
+from tests.integration.engine.box import Box, on_a_box, sh
+
+MIB = 1024**2
+SMALL = LogLimits(file_bytes=8192, files=3)
+
+
+@on_a_box
+async def test_both_streams_in_order(box: Box) -> None:
+    await box.run("job", sh("echo one; echo two >&2; printf three"))
+    assert await box.output("job") == b"one\ntwo\nthree"
+
+
+@on_a_box
+async def test_a_line_without_end_is_bounded(box: Box) -> None:
+    """1 GB in one line: neither memory nor disk nor the worker's patience is used up."""
+    n_bytes = 1024 * MIB if IS_LONG else 128 * MIB
+    limits = LogLimits(file_bytes=4 * MIB, files=3)
+    program = sh(f"head -c {n_bytes} /dev/zero | tr '\\0' x; echo; echo end", log=limits)
+    ending = await box.run("job", program)
+    assert (ending.code, ending.n_dropped_bytes) == (0, 0)
+    sizes = [path.stat().st_size for path in _log_files(box)]
+    assert len(sizes) == 3
+    assert max(sizes) <= 4 * MIB
+    assert (await box.output("job")).endswith(b"xxx\nend\n")
+
+
+@on_a_box
+async def test_rotation_keeps_the_newest_lines_whole(box: Box) -> None:
+    await box.run("job", sh("seq 10000", log=SMALL))
+    lines = (await box.output("job")).split()
+    assert lines == [b"%d" % number for number in range(10001 - len(lines), 10001)]
+    assert 8192 * 2 < sum(path.stat().st_size for path in _log_files(box)) <= 8192 * 3
+
+
+def _log_files(box: Box) -> list[Path]:
+    return [path for path in box.place("job").glob("worker-0.log*") if ".times" not in path.name]
+
+
+@pytest.mark.parametrize("tail", [0, 1, 3, 2000, 20_000])
+@on_a_box
+async def test_tail(box: Box, tail: int) -> None:
+    await box.run("job", sh("seq 10000", log=SMALL))
+    everything = (await box.output("job")).splitlines(keepends=True)
+    expected = everything[-tail:] if tail else []
+    assert (await box.output("job", LogQuery(tail=tail))).splitlines(keepends=True) == expected
+
+
+@on_a_box
+async def test_follow_ends_with_the_worker_and_misses_nothing(box: Box) -> None:
+    script = "for i in $(seq 200); do seq $i; done; trap 'echo bye; exit 0' TERM; echo ready; "
+    await box.run_until_it_says("job", "ready", sh(script + "while :; do sleep 0.01; done"))
+    worker = WorkerId(JobId("job"), 1, 0)
+    found: list[bytes] = []
+    async for chunk in box.engine.logs(worker, LogQuery(follow=True, tail=1)):
+        if not found:
+            await box.stop("job")
+        found.append(chunk.output)
+    # The shell may say that the stop ended its sleep, too.
+    assert b"".join(found).replace(b"Terminated\n", b"") == b"ready\nbye\n"
+
+
+@on_a_box
+async def test_follow_crosses_rotations(box: Box) -> None:
+    limits = LogLimits(file_bytes=64 * 1024, files=50)
+    await box.start("job", sh("for i in $(seq 20); do seq 1000; done", log=limits))
+    await box.start_of("job")
+    expected = b"".join(b"%d\n" % number for number in range(1, 1001)) * 20
+    assert await box.output("job", LogQuery(follow=True)) == expected
+
+
+@on_a_box
+async def test_output_has_times(box: Box) -> None:
+    before = time.time()
+    await box.run("job", sh("echo early; sleep 0.3; echo late"))
+    found = box.engine.logs(WorkerId(JobId("job"), 1, 0), LogQuery())
+    early, late = [chunk async for chunk in found]
+    assert (early.output, late.output) == (b"early\n", b"late\n")
+    assert before - 0.01 <= early.at_s <= late.at_s - 0.2 <= time.time()
+    assert await box.output("job", LogQuery(since_s=early.at_s + 0.1)) == b"late\n"
+
+
+@contextmanager
+def _small_disk(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "rota-test", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, check=False).returncode != 0:
+        pytest.skip("only root may mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_does_not_end_the_job(tmp_path: Path) -> None:
+    """What does not fit is dropped and counted; the exit code has its place reserved."""
+    with _small_disk(tmp_path / "engine"):
+        asyncio.run(_fill_the_disk(tmp_path / "engine"))
+
+
+async def _fill_the_disk(root: Path) -> None:
+    async with Box(root) as box:
+        script = "head -c 2000000 /dev/zero | tr '\\0' x; echo end; exit 3"
+        ending = await box.run("job", sh(script))
+        assert ending.code == 3
+        assert ending.n_dropped_bytes > 1_500_000
+
+
+def test_a_disk_with_room_again_says_what_was_dropped(tmp_path: Path) -> None:
+    with _small_disk(tmp_path / "engine"):
+        asyncio.run(_make_room_again(tmp_path / "engine"))
+
+
+async def _make_room_again(root: Path) -> None:
+    ballast = root / "ballast"
+    fill, go_on = root.parent / "fill", root.parent / "go-on"
+    os.mkfifo(fill)
+    os.mkfifo(go_on)
+    script = f"echo ready; read go <{fill}; head -c 200000 /dev/zero | tr '\\0' x; echo;"
+    async with Box(root) as box:
+        await box.run_until_it_says("job", "ready", sh(f"{script} read go <{go_on}; echo end"))
+        ballast.write_bytes(b"x" * (_free_bytes(root) - 65536))
+        await asyncio.to_thread(fill.write_text, "go\n")
+        # The worker is past its output as soon as it reads again.
+        await asyncio.to_thread(go_on.write_text, "go\n")
+        ballast.unlink()
+        await box.end_of("job")
+        ending = box.engine.endings(JobId("job"), 1)[0]
+        assert ending.code == 0
+        note = rb"\[rota\] (\d+) bytes of output were dropped here: no space left on device\n"
+        said = sum(int(number) for number in re.findall(note, await box.output("job")))
+        assert said == ending.n_dropped_bytes > 0
+
+
+def _free_bytes(folder: Path) -> int:
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_bsize

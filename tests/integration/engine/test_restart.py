@@ -1,0 +1,240 @@
+"""Whatever dies (daemon, nursery, keeper, worker), nothing runs twice and nothing runs unknown."""
+
+import asyncio
+import os
+import random
+import signal
+
+import pytest
+
+from rota.core.commands import ChangeMembership, StartWorkers
+from rota.core.events import WorkersFound, WorkersLost, WorkersStarted
+from rota.core.model import JobId, Slot
+from rota.engines.local.order import Fence
+from tests.counts import seeds
+from tests.integration.engine.box import NODE, Box, on_a_box, sh, wait_for_end
+
+FOREVER = sh("echo $$; echo ready; while :; do sleep 1000; done")
+
+
+@on_a_box
+async def test_a_second_start_starts_nothing(box: Box) -> None:
+    for _ in range(3):
+        await box.start("job", sh("echo once; sleep 1000"))
+    await box.says("job", "once")
+    box.facts.clear()
+    await box.start("job", sh("echo once; sleep 1000"))
+    await box.start_of("job")
+    assert await box.output("job") == b"once\n"
+    assert len(box.processes("job")) == 2
+
+
+@on_a_box
+async def test_a_start_after_the_end_is_answered_with_the_end(box: Box) -> None:
+    await box.run("job", sh("echo once; exit 3"))
+    box.facts.clear()
+    await box.start("job", sh("echo once; exit 3"))
+    assert await box.end_of("job") == 3
+    assert await box.output("job") == b"once\n"
+
+
+@on_a_box
+async def test_the_next_daemon_adopts_what_runs(box: Box) -> None:
+    await box.run_until_it_says("job", "ready", FOREVER)
+    before = box.processes("job")
+    await box.restart()
+    assert await box.adopt() == {"job"}
+    await box.until(lambda fact: fact == WorkersFound(JobId("job"), 1, frozenset({0})))
+    await box.report("job")
+    await box.start_of("job")
+    assert box.processes("job") == before
+    await box.stop("job")
+    assert await box.end_of("job") == 143
+
+
+@on_a_box
+async def test_an_exit_is_noticed_after_an_adoption(box: Box) -> None:
+    script = "trap 'exit 6' USR1; echo $$ ready; while :; do sleep 0.01; done"
+    await box.start("job", sh(script))
+    pid, _ = (await box.says("job", "ready")).split()
+    await box.restart()
+    await box.adopt()
+    os.kill(int(pid), signal.SIGUSR1)
+    assert await box.end_of("job") == 6
+
+
+@on_a_box
+async def test_an_end_while_no_daemon_was_there_is_reported(box: Box) -> None:
+    await box.run_until_it_says("job", "ready", FOREVER)
+    keeper = box.keeper_pid("job")
+    await box.engine.close()
+    os.kill(keeper, signal.SIGTERM)
+    await asyncio.to_thread(wait_for_end, keeper)
+    await box.restart()
+    assert await box.adopt() == set()
+    assert await box.end_of("job") == 143
+
+
+@on_a_box
+async def test_an_end_that_was_reported_just_before_the_crash_is_reported_again(box: Box) -> None:
+    await box.run("job", sh("exit 5"))
+    await box.restart()
+    await box.adopt()
+    await box.report("job")
+    assert await box.end_of("job") == 5
+
+
+@on_a_box
+async def test_a_running_worker_without_a_trace_is_lost_and_never_started(box: Box) -> None:
+    await box.report("gone")
+    assert box.facts == [WorkersLost(JobId("gone"), 1, frozenset({0}))]
+    await box.start("gone", FOREVER)
+    assert await box.end_of("gone") == -1
+    assert not box.processes("gone")
+
+
+@on_a_box
+async def test_a_start_that_never_left_is_made_up_for(box: Box) -> None:
+    """The daemon died between its wish and the fork: the same order, again, starts it."""
+    fence = Fence("job", 1, 0)
+    command = StartWorkers(JobId("job"), 1, 0, (Slot(NODE, (0,)),))
+    [order] = box.engine.render(command, sh("exit 8")).values()
+    order.env["MASTER_PORT"] = "29500"
+    box.folders.prepare(fence, order)
+    await box.restart()
+    assert await box.adopt() == set()
+    assert box.facts == []
+    await box.start("job", sh("exit 8"))
+    assert await box.end_of("job") == 8
+
+
+@on_a_box
+async def test_a_keeper_that_dies_takes_its_tree_along(box: Box) -> None:
+    """Sessions of their own, an ignored SIGTERM: all of it ends, and only then is it reported."""
+    script = (
+        "setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & trap '' TERM; echo ready; wait"
+    )
+    await box.run_until_it_says("job", "ready", sh(script))
+    os.kill(box.keeper_pid("job"), signal.SIGKILL)
+    assert await box.end_of("job") == -1
+    assert not box.processes("job")
+    ending = box.engine.endings(JobId("job"), 1)[0]
+    assert (ending.is_lost, ending.reason) == (True, "its keeper died")
+    assert ending.n_left_behind >= 2
+
+
+@on_a_box
+async def test_a_keeper_that_died_with_the_daemon(box: Box) -> None:
+    await box.run_until_it_says("job", "ready", FOREVER)
+    keeper = box.keeper_pid("job")
+    await box.engine.close()
+    os.kill(keeper, signal.SIGKILL)
+    await asyncio.to_thread(wait_for_end, keeper)
+    assert box.processes("job")
+    await box.restart()
+    await box.adopt()
+    assert await box.end_of("job") == -1
+    assert not box.processes("job")
+
+
+@on_a_box
+async def test_a_number_given_away_again_is_not_the_keeper(box: Box) -> None:
+    """The file names a living process, but another one: it is left alone."""
+    await box.run_until_it_says("job", "ready", FOREVER)
+    keeper = box.keeper_pid("job")
+    await box.engine.close()
+    os.kill(keeper, signal.SIGKILL)
+    await asyncio.to_thread(wait_for_end, keeper)
+    record = box.place("job") / "keeper.json"
+    record.write_text(record.read_text().replace(str(keeper), str(os.getpid()), 1))
+    await box.restart()
+    await box.adopt()
+    assert await box.end_of("job") == -1
+
+
+@on_a_box
+async def test_a_nursery_that_dies_is_replaced(box: Box) -> None:
+    await box.run_until_it_says("old", "ready", FOREVER)
+    _kill_nursery(box)
+    await box.start("new", sh("exit 2"))
+    assert await box.end_of("new") == 2
+    await box.stop("old")
+    assert await box.end_of("old") == 143
+
+
+def _kill_nursery(box: Box) -> None:
+    process = box.engine._workers._cradle._process
+    if process is not None:
+        os.kill(process.pid, signal.SIGKILL)
+
+
+@on_a_box
+async def test_newcomers_join_under_the_next_ranks(box: Box) -> None:
+    """Worker 1 left for worker 2, which meets the others at the same port."""
+    program = sh("echo $RANK $WORLD_SIZE $ROTA_GENERATION $MASTER_PORT; sleep 1000")
+    await box.start("job", program, workers=2)
+    slots = (Slot(NODE, (0,)), Slot(NODE, (2,)))
+    change = ChangeMembership(JobId("job"), 1, 1, slots, (0, 2))
+    for _ in range(2):
+        await box.engine.apply(change, program)
+    *first, port = (await box.says("job", "\n")).split()
+    assert first == ["0", "2", "0"]
+    assert (await box.says("job", "\n", worker=2)).split() == ["1", "2", "1", port]
+    assert len(box.folders.live()) == 3
+
+
+@on_a_box
+async def test_nobody_joins_what_is_over(box: Box) -> None:
+    await box.run("job", sh("exit 3"))
+    box.facts.clear()
+    slots = (Slot(NODE, (0,)), Slot(NODE, (1,)))
+    await box.engine.apply(ChangeMembership(JobId("job"), 1, 1, slots, (0, 1)), FOREVER)
+    assert [await box.end_of("job", worker=worker) for worker in range(2)] == [3, 0]
+
+
+@pytest.mark.parametrize("seed", seeds(100))
+@on_a_box
+async def test_deaths_at_random_moments(box: Box, seed: int) -> None:
+    """Daemon, nursery, keepers and workers die at random while jobs start and stop: in the end
+    every job has ended, was started at most once, and left no process."""
+    chance = random.Random(seed)
+    jobs = [f"job{number}" for number in range(6)]
+    program = sh("echo once; while :; do sleep 0.05; done")
+    for job_id in jobs:
+        await box.start(job_id, program)
+        await asyncio.sleep(chance.random() * 0.02)
+        match chance.randrange(5):
+            case 0:
+                await box.restart()
+                await box.adopt()
+                await box.start(job_id, program)
+            case 1:
+                _kill_nursery(box)
+            case 2:
+                _kill_one(box, chance.choice(jobs))
+            case _:
+                pass
+    for job_id in jobs:
+        await box.stop(job_id, grace_s=chance.choice([0.0, 60.0]))
+    for job_id in jobs:
+        await box.end_of(job_id)
+        assert not box.processes(job_id)
+        log = box.place(job_id) / "worker-0.log"
+        assert not log.exists() or log.read_text() in ("", "once\n")
+
+
+def _kill_one(box: Box, job_id: str) -> None:
+    """Its keeper, if it has one by now."""
+    keeper = box.folders.keeper(Fence(job_id, 1, 0))
+    pidfd = keeper.open() if keeper else None
+    if pidfd is not None:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+
+
+@on_a_box
+async def test_many_workers_in_a_row(box: Box) -> None:
+    for number in range(20):
+        assert (await box.run(f"job{number}", sh("exit 0"))).code == 0
+    assert sum(isinstance(fact, WorkersStarted) for fact in box.facts) == 20
+    assert box.folders.live() == []

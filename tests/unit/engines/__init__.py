@@ -1,0 +1,1 @@
+"""Engines, as far as no process is needed."""

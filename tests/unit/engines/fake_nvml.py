@@ -1,0 +1,84 @@
+# ruff: noqa: N802 - the calls have their real names
+"""Stands in for `pynvml`: the same calls, answered from a list of cards instead of a driver."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+NVML_VOLATILE_ECC = 0
+NVML_ERROR_NOT_SUPPORTED = 3
+NVML_ERROR_DRIVER_NOT_LOADED = 9
+NVML_ERROR_GPU_IS_LOST = 15
+
+
+class NVMLError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+    def __str__(self) -> str:
+        return {3: "Not Supported", 9: "Driver Not Loaded", 15: "GPU is lost"}[self.value]
+
+
+class NVMLError_NotSupported(NVMLError):  # noqa: N801, N818 - its real name
+    pass
+
+
+@dataclass
+class Card:
+    uuid: str
+    name: str = "NVIDIA A100-SXM4-40GB"
+    total: int = 40 * 1024**3
+    used: int = 0
+    gpu_percent: int | None = 0
+    pids: tuple[int, ...] = ()
+    ecc_errors: int | None = 0
+    is_lost: bool = False
+
+
+cards: list[Card] = []
+has_driver = True
+
+
+def nvmlInit() -> None:
+    if not has_driver:
+        raise NVMLError(NVML_ERROR_DRIVER_NOT_LOADED)
+
+
+def nvmlDeviceGetCount() -> int:
+    return len(cards)
+
+
+def nvmlDeviceGetHandleByIndex(index: int) -> Card:
+    if cards[index].is_lost:
+        raise NVMLError(NVML_ERROR_GPU_IS_LOST)
+    return cards[index]
+
+
+def nvmlDeviceGetUUID(card: Card) -> str:
+    return card.uuid
+
+
+def nvmlDeviceGetName(card: Card) -> str:
+    return card.name
+
+
+def nvmlDeviceGetMemoryInfo(card: Card) -> SimpleNamespace:
+    return SimpleNamespace(total=card.total, used=card.used, free=card.total - card.used)
+
+
+def nvmlDeviceGetUtilizationRates(card: Card) -> SimpleNamespace:
+    if card.gpu_percent is None:
+        raise NVMLError_NotSupported(NVML_ERROR_NOT_SUPPORTED)
+    return SimpleNamespace(gpu=card.gpu_percent, memory=0)
+
+
+def nvmlDeviceGetComputeRunningProcesses(card: Card) -> list[SimpleNamespace]:
+    return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in card.pids]
+
+
+def nvmlDeviceGetTotalEccErrors(card: Card, error_type: int, counter: int) -> int:
+    assert (error_type, counter) == (NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC)
+    if card.ecc_errors is None:
+        raise NVMLError_NotSupported(NVML_ERROR_NOT_SUPPORTED)
+    return card.ecc_errors

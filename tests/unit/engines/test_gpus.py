@@ -1,0 +1,84 @@
+"""GPUs as NVML tells of them, and virtual ones."""
+
+import sys
+from types import ModuleType
+
+import pynvml
+import pytest
+
+from rota.core.model import GIB, Gpu
+from rota.engines.local import gpus
+from rota.engines.local.gpus import Reading, VirtualGpus
+from rota.errors import UserError
+from tests.unit.engines import fake_nvml
+from tests.unit.engines.fake_nvml import Card
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
+    monkeypatch.setattr(fake_nvml, "cards", [])
+    monkeypatch.setattr(fake_nvml, "has_driver", True)
+    return fake_nvml
+
+
+def test_the_stand_in_speaks_the_real_calls() -> None:
+    spoken = [name for name in vars(fake_nvml) if name.lower().startswith("nvml")]
+    assert [name for name in spoken if not hasattr(pynvml, name)] == []
+    numbers = [name for name in spoken if name.isupper()]
+    assert [getattr(pynvml, name) for name in numbers] == [vars(fake_nvml)[n] for n in numbers]
+
+
+@pytest.mark.usefixtures("nvml")
+def test_a_card_is_read() -> None:
+    card = Card("GPU-a", used=GIB, gpu_percent=40, pids=(12, 13))
+    fake_nvml.cards.append(card)
+    found = gpus.find()
+    expected = Reading(0, "GPU-a", card.name, 40 * GIB, GIB, 0.4, (12, 13))
+    assert found.read() == (expected,)
+    assert found.visible_names() == {0: "GPU-a"}
+    assert gpus.node_of(found).gpus == (Gpu(0, card.name, 40 * GIB),)
+
+
+@pytest.mark.usefixtures("nvml")
+def test_what_a_card_does_not_support_is_no_problem() -> None:
+    fake_nvml.cards.append(Card("GPU-a", gpu_percent=None, ecc_errors=None))
+    [reading] = gpus.find().read()
+    assert (reading.utilisation, reading.problem) == (0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        (Card("GPU-b", ecc_errors=2), "2 uncorrectable memory errors"),
+        (Card("GPU-b", is_lost=True), "gpu is lost"),
+    ],
+)
+@pytest.mark.usefixtures("nvml")
+def test_a_broken_card_is_seen_and_not_offered(broken: Card, problem: str) -> None:
+    fake_nvml.cards.extend([Card("GPU-a"), broken, Card("GPU-c")])
+    found = gpus.find()
+    assert [each.problem for each in found.read()] == ["", problem, ""]
+    assert [gpu.index for gpu in gpus.node_of(found).gpus] == [0, 2]
+
+
+@pytest.mark.usefixtures("nvml")
+def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_nvml, "has_driver", False)
+    assert gpus.find().read() == ()
+
+
+def test_the_real_library_without_a_driver() -> None:
+    """On a machine without one; elsewhere, whatever it finds is fine."""
+    gpus.find().read()
+
+
+def test_virtual_gpus() -> None:
+    assert gpus.parse_virtual("4x16GiB") == VirtualGpus(4, 16 * GIB)
+    assert len(gpus.node_of(VirtualGpus(4, 16 * GIB)).gpus) == 4
+
+
+@pytest.mark.parametrize("text", ["", "4", "x16GiB", "4x16GB", "-1x16GiB", "65x1GiB", "4x16GiB "])
+def test_other_words_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="4x16GiB"):
+        gpus.parse_virtual(text)
