@@ -11,7 +11,7 @@ import re
 
 from rota.core.model import GIB, Gpu, Labels, Node, NodeId
 from rota.errors import UserError
-from rota.simulator.notation import parse_bytes
+from rota.core.notation import parse_bytes
 
 MAX_NODES = 100_000
 MAX_GPUS_PER_NODE = 1_024

@@ -47,8 +47,15 @@ class Store(Protocol):
     def write(self, batch: Batch) -> Future[None]:
         """The future is done when the batch is on the disk, or failed when it is not.
 
-        Batches that succeed take effect in the order of the calls. The batch is read during the
-        call: what happens to its values later does not matter."""
+        Batches that succeed take effect in the order of the calls. When the file cannot be
+        written, all that was handed in fails, until `resume`: later batches may rest upon earlier
+        ones. The batch is read during the call: what happens to its values later does not
+        matter."""
+        ...
+
+    def resume(self) -> Future[None]:
+        """Go on after a failed write: whatever is handed in from now on counts again. The future
+        fails if the file still cannot be written."""
         ...
 
     def load(self) -> Saved:

@@ -53,9 +53,10 @@ class MemoryStore:
                 self._rows.pop((Node, (node_id,)), None)
             else:
                 self._rows[Node, (node_id,)] = node
-        done = Future[None]()
-        done.set_result(None)
-        return done
+        return _done()
+
+    def resume(self) -> Future[None]:
+        return _done()
 
     def load(self) -> Saved:
         return Saved(
@@ -137,3 +138,9 @@ def _matches(job: Job, wanted: JobFilter) -> bool:
             or job.id.endswith(wanted.word)
         )
     )
+
+
+def _done() -> Future[None]:
+    done = Future[None]()
+    done.set_result(None)
+    return done

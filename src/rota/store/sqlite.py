@@ -62,6 +62,10 @@ class SqliteStore:
         with faults(self._path):
             return self._writer.write(statements(batch))
 
+    def resume(self) -> Future[None]:
+        with faults(self._path):
+            return self._writer.resume()
+
     def load(self) -> Saved:
         with self._readers.one() as connection:
             return Saved(

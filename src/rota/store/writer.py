@@ -30,6 +30,8 @@ class Work:
 
     statements: Sequence[Statement]
     done: Future[None] = field(default_factory=Future[None])
+    resumes: bool = False
+    """Whether writing goes on from here after a failure."""
 
 
 class Writer:
@@ -45,11 +47,19 @@ class Writer:
         self._entry = Lock()
         self._is_closed = False
         self._last_size = 1
+        self._failure: StoreError | None = None
+        """Why a commit failed. What was handed in after it may rest upon it, and fails, too."""
         self._thread = Thread(target=self._run, name="rota-store-writer", daemon=True)
         self._thread.start()
 
     def write(self, statements: Sequence[Statement]) -> Future[None]:
-        work = Work(statements)
+        return self._hand_in(Work(statements))
+
+    def resume(self) -> Future[None]:
+        """Take on work again after a failure, if the file can be written."""
+        return self._hand_in(Work((), resumes=True))
+
+    def _hand_in(self, work: Work) -> Future[None]:
         # It cannot be called back from here on: who stops waiting must not stop the writer.
         work.done.set_running_or_notify_cancel()
         with self._entry:
@@ -92,6 +102,9 @@ class Writer:
         return group, work is not None
 
     def _write_group(self, group: Sequence[Work]) -> None:
+        group = self._without_the_lost(group)
+        if not group:
+            return
         try:
             self._commit(group)
         except REFUSALS as error:
@@ -102,11 +115,21 @@ class Writer:
             else:
                 group[0].done.set_exception(explained(error, self._path))
         except Exception as error:  # noqa: BLE001 - whoever waits gets an answer, whatever it is
+            self._failure = explained(error, self._path)
             for work in group:
-                work.done.set_exception(explained(error, self._path))
+                work.done.set_exception(self._failure)
         else:
             for work in group:
                 work.done.set_result(None)
+
+    def _without_the_lost(self, group: Sequence[Work]) -> Sequence[Work]:
+        """After a failure: what comes from the moment on at which writing goes on."""
+        for place, work in enumerate(group):
+            if self._failure is None or work.resumes:
+                self._failure = None
+                return group[place:]
+            work.done.set_exception(self._failure)
+        return ()
 
     def _commit(self, group: Sequence[Work]) -> None:
         connection = self._connection
@@ -114,6 +137,8 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             self._is_sound()
             for work in group:
+                if work.resumes:
+                    self._try_to_write()
                 for sql, rows in work.statements:
                     connection.executemany(sql, rows)
             connection.execute("COMMIT")
@@ -121,3 +146,8 @@ class Writer:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+    def _try_to_write(self) -> None:
+        """Writes a page as it is."""
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        self._connection.execute(f"PRAGMA user_version = {version}")

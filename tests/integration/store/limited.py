@@ -29,6 +29,7 @@ def main(file: str) -> None:
     assert trouble in (Trouble.IO, Trouble.FULL), trouble
     assert [job.id for job in store.load().jobs] == written
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    store.resume().result()
     again = life.submit(1, 0)
     store.write(again).result()
     written.append(again.submissions[0].job_id)

@@ -50,6 +50,8 @@ def test_locked_by_somebody_else(store: SqliteStore, stranger: sqlite3.Connectio
     assert trouble(lambda: write(store)) is Trouble.LOCKED
     assert store.rows(Project) == [Project("vision")]
     stranger.execute("ROLLBACK")
+    assert trouble(lambda: write(store)) is Trouble.LOCKED
+    store.resume().result()
     write(store)
 
 
@@ -66,9 +68,25 @@ def test_moved_away_and_back(store: SqliteStore, path: Path, name: Callable[[Pat
     file = name(path)
     away = file.rename(file.with_name("away"))
     assert trouble(lambda: write(store)) is Trouble.MISSING
+    assert trouble(lambda: store.resume().result()) is Trouble.MISSING
     assert trouble(lambda: write(store)) is Trouble.MISSING
     away.rename(file)
+    store.resume().result()
     write(store)
+
+
+def test_what_was_handed_in_after_a_failure_fails_with_it(
+    store: SqliteStore, stranger: sqlite3.Connection
+):
+    stranger.execute("BEGIN IMMEDIATE")
+    lost = [store.write(Batch(rows=(Project(f"lost-{number}"),))) for number in range(3)]
+    assert trouble(lost[0].result) is Trouble.LOCKED
+    stranger.execute("ROLLBACK")
+    resumed, kept = store.resume(), store.write(Batch(rows=(Project("kept"),)))
+    assert {trouble(each.result) for each in lost} == {Trouble.LOCKED}
+    resumed.result()
+    kept.result()
+    assert store.rows(Project) == [Project("kept"), Project("vision")]
 
 
 def test_replaced_by_another_file(store: SqliteStore, path: Path):

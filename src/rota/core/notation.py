@@ -1,6 +1,6 @@
-"""Short notations that people write by hand: amounts of memory, and how many GPUs a job wants.
+"""Short notations that people write by hand: amounts of memory, times, numbers of GPUs, indices.
 
-Used by the description of a cluster and by our own trace format. Each parser raises `ValueError`
+Used by submits, by the description of a cluster and by our own trace format. Each parser raises `ValueError`
 with what is wrong; the caller adds where.
 """
 
@@ -29,6 +29,11 @@ GPUS_EXAMPLES = "write 2, 1..4, 1..4@2, 0.5 or 6GiB"
 _BYTES = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?(?:@([0-9]{1,9}))?", re.ASCII)
 _FRACTION = re.compile(r"[0-9]*\.[0-9]+", re.ASCII)
+_SECONDS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([smhd]?)", re.ASCII)
+_INDICES = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+MAX_SECONDS = 10 * 365 * 86400
+MAX_ARRAY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +86,31 @@ def _range(found: re.Match[str]) -> GpuCount:
     if high > MAX_GPUS:
         raise ValueError(f"{high} is above {MAX_GPUS}, the most a job may ask for")
     return GpuCount(low, high, wanted)
+
+
+def parse_seconds(text: str) -> float:
+    """`90`, `90s`, `15m`, `2h` or `1.5d`."""
+    found = _SECONDS.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"'{text}' is not a time like 90s, 15m, 2h or 1d")
+    seconds = float(found.group(1)) * SECONDS[found.group(2)]
+    if seconds > MAX_SECONDS:
+        raise ValueError(f"'{text}' is more than ten years")
+    return seconds
+
+
+def parse_array(text: str) -> tuple[int, ...]:
+    """`10` (0 to 9), `3-7`, `1,5,9` or `0-3,8`: the indices, each once, in their order."""
+    if text.isascii() and text.isdigit():
+        text = f"0-{int(text[:9]) - 1}" if int(text[:9]) else ""
+    indices: dict[int, None] = {}
+    for part in text.split(","):
+        found = _INDICES.fullmatch(part.strip())
+        low = int(found[1]) if found else 0
+        high = int(found[2] or found[1]) if found else -1
+        if high < low:
+            raise ValueError(f"'{part}' is not a list of indices like 10, 0-9 or 1,5,9")
+        if len(indices) + high - low >= MAX_ARRAY:
+            raise ValueError(f"it has more than {MAX_ARRAY} indices")
+        indices.update(dict.fromkeys(range(low, high + 1)))
+    return tuple(indices)

@@ -1,7 +1,7 @@
 import pytest
 
 from rota.core.model import GIB, Share
-from rota.simulator.notation import GpuCount, parse_bytes, parse_gpus
+from rota.core.notation import GpuCount, parse_bytes, parse_gpus
 
 
 @pytest.mark.parametrize(

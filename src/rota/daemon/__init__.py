@@ -1,0 +1,1 @@
+"""The shell around the kernel: events in, rows written, commands out."""

@@ -1,0 +1,35 @@
+"""Job ids: eight characters that sort by the time of submission and are easy to read aloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rota.core.model import JobId
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+LENGTH = 8
+EPOCH_S = 1_735_689_600
+"""2025-01-01; eight characters of five bits are milliseconds for 34 years."""
+
+
+class Ids:
+    """Never the same twice, and never smaller than one given before."""
+
+    def __init__(self, clock: Callable[[], float], *, newest: JobId | None = None) -> None:
+        self._clock = clock
+        self._last = decode(newest) if newest else 0
+
+    def next(self) -> JobId:
+        self._last = max(self._last + 1, int((self._clock() - EPOCH_S) * 1000))
+        return encode(self._last)
+
+
+def encode(number: int) -> JobId:
+    return JobId("".join(ALPHABET[number >> shift & 31] for shift in range(5 * LENGTH - 5, -1, -5)))
+
+
+def decode(job_id: JobId) -> int:
+    number = 0
+    for character in job_id:
+        number = number << 5 | ALPHABET.index(character)
+    return number

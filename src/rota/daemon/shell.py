@@ -1,0 +1,269 @@
+"""The one owner of a kernel: facts go in, rows are written, and only then do commands go out.
+
+Memory may be ahead of the disk only while a write is under way. When a write fails, what is in
+memory is worth nothing: the kernel is thrown away and made anew from the store, exactly as after a
+crash, as soon as the store can be written again. Until then nothing is accepted and no command
+leaves; whatever runs goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+import structlog
+
+from rota.core.commands import ChangeMembership, Command, StartWorkers
+from rota.core.effects import Effects
+from rota.core.events import Event, NodeLost, NodeSeen, TimerFired, WorkersExited
+from rota.core.kernel import Kernel
+from rota.core.model import JobId, Node
+from rota.core.plan import Plan
+from rota.core.policy import Policy
+from rota.core.view import Rules, View
+from rota.daemon.rounds import Rounds
+from rota.engines.base import Engine, Program
+from rota.errors import RotaError, StoreError, UnavailableError
+from rota.store.base import Batch, Store
+from rota.store.records import Exit, Row, Submission
+
+log = structlog.get_logger()
+
+RETRY_S = 1.0
+"""How often a store that could not be written is tried again."""
+
+NOTHING = Batch()
+DONE: Future[None] = Future()
+DONE.set_result(None)
+
+Programs = Callable[[JobId], Program]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a shell is made of."""
+
+    store: Store
+    engine: Engine
+    programs: Programs
+    """What to run for a job, read when it starts."""
+    clock: Callable[[], float]
+    rules: Rules = Rules()
+
+
+class Shell:
+    def __init__(self, parts: Parts, policy: Policy) -> None:
+        self._parts = parts
+        self.policy = policy
+        self.kernel = Kernel(parts.rules)
+        self.trouble = ""
+        self._outbox: asyncio.Queue[tuple[int, Future[None], list[Command]]] = asyncio.Queue()
+        self._epoch = 0
+        """Grows when the kernel is made anew: what an older one wanted does not count."""
+        self._rounds = Rounds(self, interval_s=parts.rules.round_interval_s)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        await self._parts.engine.start(self._report)
+        await self._recover()
+        self._spawn(self._deliver())
+        self._spawn(self._rounds.run())
+
+    async def close(self) -> None:
+        """Stop deciding; what runs goes on under its keepers."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._parts.engine.close()
+
+    async def _recover(self) -> None:
+        """Go on from what is written, and from what the engine finds."""
+        parts = self._parts
+        saved = await asyncio.to_thread(parts.store.load)
+        self.kernel, self.trouble = Kernel(parts.rules), ""
+        self._epoch += 1
+        now = parts.clock()
+        self._record(
+            self.kernel.recover(saved.jobs, saved.nodes, outcomes=saved.outcomes, now=now)
+        )
+        seen = {node.id: node for node in parts.engine.inventory()}
+        for node in saved.nodes:
+            if node.id not in seen:
+                self.tell(NodeLost(node.id))
+        for node in seen.values():
+            known = self.kernel.nodes.get(node.id)
+            self.tell(NodeSeen(node if known is None else _still_drained(node, known)))
+        await parts.engine.adopt()
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    def tell(self, event: Event, *, actor: str = "") -> Future[None]:
+        """Record a fact. The future is done when it is on the disk."""
+        now = self._parts.clock()
+        exits = _exits(event, now) if isinstance(event, WorkersExited) else ()
+        return self._record(self.kernel.apply(event, now), Batch(exits=exits, actor=actor))
+
+    def tell_all(
+        self, events: Iterable[Event], submissions: Sequence[Submission], *, actor: str
+    ) -> Future[None]:
+        """Facts that are on the disk together or not at all."""
+        now = self._parts.clock()
+        together = Effects(now)
+        for event in events:
+            effects = self.kernel.apply(event, now)
+            together.jobs.update(effects.jobs)
+            together.nodes.update(effects.nodes)
+            together.transitions += effects.transitions
+            together.commands += effects.commands
+        return self._record(together, Batch(submissions=tuple(submissions), actor=actor))
+
+    def put(self, *rows: Row) -> Future[None]:
+        """Rows that are none of the kernel's business."""
+        return self._write(Batch(rows=rows), [])
+
+    async def durable(self, written: Future[None]) -> None:
+        """Wait for the disk; a failure is the caller's to tell."""
+        self.require_sound()
+        try:
+            await asyncio.wrap_future(written)
+        except StoreError as error:
+            self._fail(error)
+            raise
+
+    def require_sound(self) -> None:
+        if self.trouble:
+            raise UnavailableError(self.trouble, "running jobs go on; try again when it is mended")
+
+    async def changed(self) -> None:
+        """Returns at the next change that is on the disk."""
+        await self._changed.wait()
+
+    def _report(self, event: Event) -> None:
+        """What the engine tells. After a failed write it is asked again, so nothing is missed."""
+        if not self.trouble:
+            self.tell(event)
+
+    # -- effects --------------------------------------------------------------------------------
+
+    def _record(self, effects: Effects, more: Batch = NOTHING) -> Future[None]:
+        """Write what follows, with what belongs to it; then let the commands go."""
+        self._set_timer()
+        self._rounds.look()
+        if not (effects.jobs or effects.nodes or effects.transitions or more.exits):
+            if effects.commands:
+                self._outbox.put_nowait((self._epoch, DONE, effects.commands))
+            return DONE
+        return self._write(replace(more, effects=effects), effects.commands)
+
+    def _write(self, batch: Batch, commands: list[Command]) -> Future[None]:
+        written = self._parts.store.write(batch)
+        self._outbox.put_nowait((self._epoch, written, commands))
+        return written
+
+    async def _deliver(self) -> None:
+        """Commands leave in the order in which they were wanted, after what they rest upon."""
+        while True:
+            epoch, written, commands = await self._outbox.get()
+            try:
+                if not written.done():
+                    await asyncio.wrap_future(written)
+                written.result()
+            except StoreError as error:
+                if epoch == self._epoch:
+                    self._fail(error)
+                continue
+            self._announce()
+            for command in commands:
+                if epoch == self._epoch and not self.trouble:
+                    await self._send(command)
+
+    async def _send(self, command: Command) -> None:
+        starts = isinstance(command, StartWorkers | ChangeMembership)
+        try:
+            program = self._parts.programs(command.job_id) if starts else None
+            await self._parts.engine.apply(command, program)
+        except (RotaError, OSError) as error:
+            log.error("command failed", command=str(command), error=str(error))
+            if isinstance(command, StartWorkers):
+                codes = dict.fromkeys(range(len(command.allocation)), 126)
+                self.tell(WorkersExited(command.job_id, command.attempt, codes))
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # -- rounds and time ------------------------------------------------------------------------
+
+    def view(self) -> View:
+        return self.kernel.view(self._parts.clock())
+
+    def commit(self, plan: Plan) -> None:
+        for violation in plan.violations:
+            log.error("plan refused", violation=violation)
+        self._record(self.kernel.commit(plan, self._parts.clock()))
+
+    @property
+    def rounds(self) -> Rounds:
+        return self._rounds
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_s = self.kernel.next_timer_s()
+        if math.isfinite(due_s):
+            delay_s = max(0.0, due_s - self._parts.clock())
+            self._timer = self._loop.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        if not self.trouble:
+            self.tell(TimerFired())
+
+    # -- failures of the store ------------------------------------------------------------------
+
+    def _fail(self, error: StoreError) -> None:
+        if self.trouble:
+            return
+        self.trouble = str(error)
+        log.error("store failed", error=str(error))
+        self._spawn(self._mend())
+
+    async def _mend(self) -> None:
+        """Until the store takes a write again; then begin anew from what it holds."""
+        while True:
+            await asyncio.sleep(RETRY_S)
+            try:
+                await asyncio.wrap_future(self._parts.store.resume())
+                await self._recover()
+            except StoreError as error:
+                self.trouble = str(error)
+            else:
+                log.info("store is back")
+                return
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:
+    return tuple(
+        Exit(event.job_id, event.attempt, worker, code, now)
+        for worker, code in event.codes.items()
+    )
+
+
+def _still_drained(node: Node, known: Node) -> Node:
+    """What an administrator drained stays so over a restart."""
+    return replace(node, is_draining=known.is_draining)

@@ -1,0 +1,1 @@
+"""Message shapes that the daemon and its clients share. Standard library only."""

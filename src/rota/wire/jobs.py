@@ -1,0 +1,128 @@
+"""A job as it is asked for, and as it is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+VERSION = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a job file says, and what the flags of `rota submit` become.
+
+    Amounts are text as people write them: `gpus` "2", "1..4", "1..4@2" or "0.5"; memory "6GiB";
+    times "90", "90s", "15m", "2h", "1d". Empty or None: the site's default, else none.
+    """
+
+    command: list[str]
+    name: str = ""
+    project: str = ""
+    gpus: str = ""
+    gpus_per_worker: int = 0
+    gpu_memory: str = ""
+    gpu_types: list[str] = field(default_factory=list[str])
+    node_labels: dict[str, str] = field(default_factory=dict[str, str])
+    cpus: float = 0.0
+    memory: str = ""
+    priority: int = 0
+    mode: str = "fixed"
+    epochs: float | None = None
+    hours: float | None = None
+    category: str = ""
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    workdir: str = ""
+    umask: int | None = None
+    image: str = ""
+    mounts: list[str] = field(default_factory=list[str])
+    ports: list[str] = field(default_factory=list[str])
+    snapshot: str = ""
+    time_limit: str = ""
+    retries: int = 0
+    retry_on: list[int] = field(default_factory=list[int])
+    grace: str = ""
+    after: list[str] = field(default_factory=list[str])
+    array: str = ""
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker of an attempt, and how it ended, once it has."""
+
+    worker: int
+    node: str
+    gpus: list[int]
+    share_bytes: int = 0
+    exit_code: int | None = None
+    ended_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    attempt: int
+    started_s: float
+    ended_s: float | None
+    outcome: str
+    reason: str
+    workers: list[WorkerView]
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A line of `rota list`. `reason` says why it waits, or why it ended as it did."""
+
+    id: str
+    name: str
+    user: str
+    project: str
+    state: str
+    reason: str
+    priority: int
+    gpus: str
+    gpus_held: float
+    nodes: list[str]
+    attempt: int
+    submitted_s: float
+    started_s: float | None
+    ended_s: float | None
+    running_s: float
+    epochs: float
+    epochs_done: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetails:
+    """All about a job. `request` is what was asked for, its environment for the owner only."""
+
+    job: JobView
+    request: JobRequest
+    attempts: list[AttemptView]
+    failures: int
+    gpu_s: float
+    queued_s: float
+    after: list[str]
+    array_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoryEntry:
+    number: int
+    at_s: float
+    job_id: str
+    attempt: int
+    before: str
+    after: str
+    cause: str
+    reason: str
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Some output of a worker; bytes that are not UTF-8 are replaced."""
+
+    at_s: float
+    attempt: int
+    worker: int
+    text: str

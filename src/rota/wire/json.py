@@ -1,0 +1,48 @@
+"""Between dataclasses and JSON. Fields that a newer side sends are ignored by an older one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def dump(value: object) -> str:
+    """Compact JSON of a dataclass, or of lists and dicts of them."""
+    return json.dumps(value, default=_plain, allow_nan=False, separators=(",", ":"))
+
+
+def load(kind: type[T], value: Any) -> T:
+    """The dataclass that this JSON value stands for. Who sent it is trusted as to types: the
+    daemon's own check of requests is stricter."""
+    return _load(kind, value)
+
+
+def _plain(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"{type(value).__name__} is no message")
+
+
+def _load(kind: Any, value: Any) -> Any:
+    if is_dataclass(kind):
+        hints = _hints(kind)
+        return kind(**{key: _load(hints[key], item) for key, item in value.items() if key in hints})
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is list:
+        return [_load(inner[0], item) for item in value]
+    if origin is dict:
+        return {key: _load(inner[1], item) for key, item in value.items()}
+    if origin in (Union, UnionType) and value is not None:
+        return _load(next(each for each in inner if each is not type(None)), value)
+    return value
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
