@@ -7,6 +7,7 @@ from pathlib import Path
 
 SYSTEM_STATE = Path("/var/lib/rota")
 STORE_NAME = "rota.db"
+SOCKET_NAME = "rota.sock"
 
 
 def state_dir() -> Path:
@@ -23,3 +24,15 @@ def state_dir() -> Path:
 
 def store_file() -> Path:
     return state_dir() / STORE_NAME
+
+
+def socket_file(folder: Path | None = None) -> Path:
+    return (folder or state_dir()) / SOCKET_NAME
+
+
+def make_state_dir() -> Path:
+    """Root's lets everybody through to the socket; anybody else's is private."""
+    folder = state_dir()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    return folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rota.cli import policy, simulate, store
+from rota.cli import policy, simulate, store, up
 
 app = typer.Typer(
     name="rota",
@@ -14,6 +14,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(up.app)
 app.add_typer(simulate.app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(store.app, name="store")

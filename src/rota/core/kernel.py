@@ -92,6 +92,10 @@ class Kernel:
         """Whether something changed since the last view was taken."""
         return self._roster.wants_round
 
+    def want_round(self) -> None:
+        """Something that is none of the kernel's business changed: the policy."""
+        self._roster.wants_round = True
+
     def view(self, now: float) -> View:
         """A snapshot for `decide`; later facts do not touch it."""
         roster = self._roster

@@ -25,6 +25,10 @@ class State(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
+    @property
+    def is_final(self) -> bool:
+        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
 
 MEANINGS: Mapping[State, str] = {
     State.HELD: "waits until somebody releases it",

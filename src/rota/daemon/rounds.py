@@ -38,6 +38,11 @@ class Rounds:
         self.newest: tuple[View, Plan] | None = None
         self.count = 0
         self.last_s = 0.0
+        self._is_paused = False
+
+    def pause(self) -> None:
+        """Decide nothing any more."""
+        self._is_paused = True
 
     def look(self) -> None:
         """Something may have changed."""
@@ -49,17 +54,21 @@ class Rounds:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            if not self._shell.trouble and self._shell.kernel.wants_round:
+            if self._may_decide():
                 began = loop.time()
                 await self._round()
                 self.last_s = loop.time() - began
             await asyncio.sleep(max(PAUSE_S, PAUSE_FACTOR * self.last_s, self._interval_s))
 
+    def _may_decide(self) -> bool:
+        shell = self._shell
+        return not self._is_paused and not shell.trouble and shell.kernel.wants_round
+
     async def _round(self) -> None:
         shell = self._shell
         kernel, view = shell.kernel, shell.view()
         plan = await asyncio.to_thread(decide, view, shell.policy)
-        if shell.kernel is not kernel or shell.trouble:
+        if shell.kernel is not kernel or shell.trouble or self._is_paused:
             # The store failed meanwhile, and with it what this plan was made from.
             return
         self.newest = (view, plan)

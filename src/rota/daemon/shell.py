@@ -212,6 +212,12 @@ class Shell:
             log.error("plan refused", violation=violation)
         self._record(self.kernel.commit(plan, self._parts.clock()))
 
+    def use_policy(self, policy: Policy) -> None:
+        """From the next round on, which is at once."""
+        self.policy = policy
+        self.kernel.want_round()
+        self._rounds.look()
+
     @property
     def rounds(self) -> Rounds:
         return self._rounds

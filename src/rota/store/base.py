@@ -86,6 +86,10 @@ class Store(Protocol):
         """What happened to a job, or to all of them, after the entry of that number."""
         ...
 
+    def newest_entry(self) -> int:
+        """The number of the newest entry of the story; 0 before the first."""
+        ...
+
     def rows(self, kind: type[R]) -> list[R]:
         """All nodes, projects, users, tokens, usage or profiles, by their keys."""
         ...

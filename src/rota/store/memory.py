@@ -100,6 +100,9 @@ class MemoryStore:
         mine = [each for each in entries if job_id in (None, each.transition.job_id)]
         return mine[:limit]
 
+    def newest_entry(self) -> int:
+        return len(self._story)
+
     def rows(self, kind: type[R]) -> list[R]:
         keys = sorted(key for key in self._rows if key[0] is kind)
         return [cast("R", self._rows[key]) for key in keys]

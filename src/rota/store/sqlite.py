@@ -127,6 +127,10 @@ class SqliteStore:
                 found = _ask(connection, "story_of_job", job_id, after, limit)
             return [read_entry(row) for row in found]
 
+    def newest_entry(self) -> int:
+        with self._readers.one() as connection:
+            return _ask(connection, "newest_entry")[0][0]
+
     def rows(self, kind: type[R]) -> list[R]:
         with self._readers.one() as connection:
             return _all(connection, kind)

@@ -45,6 +45,9 @@ SELECT id, body FROM jobs
 WHERE state IN ('held', 'queued', 'starting', 'running', 'stopping')
 ORDER BY number;
 
+-- name: newest_entry
+SELECT ifnull(max(number), 0) FROM events;
+
 -- name: outcomes
 SELECT id, state FROM jobs
 WHERE state IN ('succeeded', 'failed', 'cancelled');

@@ -1,0 +1,45 @@
+"""Puts the routes together. Everything that is asked ends at the desk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+
+import rota
+from rota.api import box, jobs, metrics, people, problems, streams
+from rota.api.auth import Doorkeeper
+from rota.api.bounds import Bounded
+from rota.daemon.desk import Desk
+from rota.daemon.machine import Machine
+from rota.daemon.tokens import Tokens
+
+DESCRIPTION = "Shares a lab's GPUs between the people who train on them."
+STREAMS = "/v1/blobs/"
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What the routes reach."""
+
+    desk: Desk
+    machine: Machine
+    tokens: Tokens
+    doorkeeper: Doorkeeper
+
+
+def create(house: House) -> Any:
+    app = FastAPI(
+        title="rota",
+        version=rota.__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.house = house
+    app.state.doorkeeper = house.doorkeeper
+    for room in (jobs, streams, box, people, metrics):
+        app.include_router(room.router)
+    problems.install(app)
+    return Bounded(app, streams=STREAMS)

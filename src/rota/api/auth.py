@@ -1,0 +1,66 @@
+"""Who is asking: the kernel's word on a Unix socket, a token everywhere."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from rota.api.server import Peer
+from rota.daemon.people import Caller
+from rota.daemon.tokens import Tokens
+from rota.errors import UserError
+
+ADMIN_UID = 0
+
+
+class UnauthorizedError(UserError):
+    code = "unauthorized"
+
+
+class Doorkeeper:
+    """Knows tokens, and which user ids may come in."""
+
+    def __init__(self, tokens: Tokens, *, admins: frozenset[str] = frozenset()) -> None:
+        self._tokens = tokens
+        self._admins = admins
+        self._own_uid = os.geteuid()
+
+    def identify(self, connection: HTTPConnection) -> Caller:
+        header = connection.headers.get("authorization", "")
+        kind, _, secret = header.partition(" ")
+        if header and kind.lower() != "bearer":
+            raise UnauthorizedError("that is no bearer token", "send 'Authorization: Bearer TOKEN'")
+        if secret:
+            caller = self._tokens.caller(secret.strip())
+            if caller is None:
+                raise UnauthorizedError("unknown, expired or revoked token", "ask for a new one")
+            return caller
+        peer: Peer | None = getattr(connection.state, "peer", None)
+        if peer is None:
+            raise UnauthorizedError(
+                "a token is needed", "make one with 'rota token create' and set ROTA_TOKEN"
+            )
+        return self._by_uid(peer.uid)
+
+    def _by_uid(self, uid: int) -> Caller:
+        if self._own_uid != ADMIN_UID and uid not in (self._own_uid, ADMIN_UID):
+            raise UnauthorizedError(
+                "this daemon belongs to another user", "start your own with 'rota up'"
+            )
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            user = str(uid)
+        is_admin = uid in (ADMIN_UID, self._own_uid) or user in self._admins
+        return Caller(user, uid, is_admin=is_admin)
+
+
+def _caller(connection: HTTPConnection) -> Caller:
+    return connection.app.state.doorkeeper.identify(connection)
+
+
+Asks = Annotated[Caller, Depends(_caller)]

@@ -1,0 +1,124 @@
+"""Jobs: submit, list, look, cancel, hold, release, send again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from rota.api.answers import ERRORS, Reaches, Word, answer
+from rota.api.auth import Asks
+from rota.core.states import State
+from rota.daemon.people import Reach
+from rota.store.records import JobFilter
+from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS)
+
+MOST_AT_ONCE = 1000
+BIGGEST = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """`next` asks for the page after this one, as `before`."""
+
+    jobs: list[JobView]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batched:
+    jobs: list[JobRequest]
+
+
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        max_length=200,
+        description="A submit that is sent again with the same key is the same job.",
+    ),
+]
+
+
+@router.post("", status_code=201, response_model=Submitted, summary="Submit a job, or an array")
+async def submit(body: JobRequest, house: Reaches, caller: Asks, key: Key = "") -> Response:
+    ids = await house.desk.submit(caller, [body], key=key)
+    return answer(Submitted([str(each) for each in ids]), status=201)
+
+
+@router.post("/batch", status_code=201, response_model=Submitted, summary="Many jobs, or none")
+async def submit_many(body: Batched, house: Reaches, caller: Asks, key: Key = "") -> Response:
+    ids = await house.desk.submit(caller, body.jobs, key=key)
+    return answer(Submitted([str(each) for each in ids]), status=201)
+
+
+@router.post("/check", response_model=list[JobView], summary="What a submit would queue")
+async def check(body: Batched, house: Reaches, caller: Asks) -> Response:
+    return answer(house.desk.dry_run(caller, body.jobs))
+
+
+@router.get("", response_model=Listed, summary="A page of jobs, the newest first")
+async def list_jobs(
+    house: Reaches,
+    caller: Asks,
+    *,
+    state: Annotated[list[State], Query()] = [],  # noqa: B006 - FastAPI copies it
+    user: Annotated[str, Query(max_length=80, description="Empty: everybody.")] = "",
+    project: Annotated[str, Query(max_length=128)] = "",
+    word: Annotated[str, Query(max_length=80)] = "",
+    before: Annotated[int | None, Query(ge=0, le=BIGGEST)] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE)] = 100,
+) -> Response:
+    wanted = JobFilter(frozenset(state), user, project, word)
+    if caller.reach is Reach.JOB:
+        wanted = JobFilter(word=str(caller.job_id))
+    page = house.desk.list(wanted, before=before, limit=limit)
+    return answer(Listed(page.jobs, page.next))
+
+
+@router.get("/{word}", response_model=JobDetails, summary="All about a job")
+async def show(word: Word, house: Reaches, caller: Asks) -> Response:
+    return answer(house.desk.details(caller, word))
+
+
+@router.get("/{word}/story", response_model=list[StoryEntry], summary="What happened to a job")
+async def story(
+    word: Word,
+    house: Reaches,
+    caller: Asks,
+    *,
+    after: Annotated[int, Query(ge=0, le=BIGGEST)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE)] = MOST_AT_ONCE,
+) -> Response:
+    job = house.desk.find(word, caller)
+    return answer(house.desk.story(job.id, after=after, limit=limit))
+
+
+@router.post("/{word}/cancel", response_model=JobView, summary="End a job for good")
+async def cancel(word: Word, house: Reaches, caller: Asks) -> Response:
+    return answer(await house.desk.cancel(caller, word))
+
+
+@router.post("/{word}/hold", response_model=JobView, summary="Keep a job from running")
+async def hold(word: Word, house: Reaches, caller: Asks) -> Response:
+    return answer(await house.desk.hold(caller, word))
+
+
+@router.post("/{word}/release", response_model=JobView, summary="Let a held job run")
+async def release(word: Word, house: Reaches, caller: Asks) -> Response:
+    return answer(await house.desk.release(caller, word))
+
+
+@router.post("/{word}/resubmit", status_code=201, response_model=Submitted, summary="The same again")
+async def resubmit(word: Word, house: Reaches, caller: Asks) -> Response:
+    ids = await house.desk.resubmit(caller, word)
+    return answer(Submitted([str(each) for each in ids]), status=201)

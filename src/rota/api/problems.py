@@ -1,0 +1,85 @@
+"""Errors as HTTP: a status, and a body that says what happened, to what, what to do next."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from rota.errors import RotaError, UnavailableError
+from rota.wire.box import Problem
+from rota.wire.json import dump
+
+STATUS = {
+    "bad_request": 400,
+    "bad_input": 400,
+    "refused": 422,
+    "bad_policy": 422,
+    "not_found": 404,
+    "ambiguous": 409,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "too_large": 413,
+    "unavailable": 503,
+}
+CODES = {401: "unauthorized", 404: "not_found", 405: "bad_method"}
+
+
+def problem_response(problem: Problem, *, status: int) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return Response(
+        dump(problem), status_code=status, media_type="application/json", headers=headers
+    )
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(RotaError, _told)
+    app.add_exception_handler(RequestValidationError, _misshapen)
+    app.add_exception_handler(HTTPException, _by_status)
+    app.add_exception_handler(Exception, _our_fault)
+
+
+def _told(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RotaError)
+    fallback = 503 if isinstance(error, UnavailableError) else 400
+    field = getattr(error, "field", "")
+    problem = Problem(
+        error.code, error.message, error.hint, {"field": field} if field else {}
+    )
+    return problem_response(problem, status=STATUS.get(error.code, fallback))
+
+
+def _misshapen(_: Request, error: Exception) -> Response:
+    """The first thing that is wrong with a body or a parameter."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
+    field = ".".join(place)[:100]
+    message = str(first["msg"])
+    sentence = message[:1].lower() + message[1:]
+    problem = Problem(
+        "refused",
+        f"{field}: {sentence}" if field else sentence,
+        "the shapes of all requests are at /openapi.json",
+        {"field": field},
+    )
+    return problem_response(problem, status=422)
+
+
+def _by_status(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = CODES.get(error.status_code, "bad_request")
+    problem = Problem(code, str(error.detail).lower(), "see /openapi.json for what there is")
+    response = problem_response(problem, status=error.status_code)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def _our_fault(_: Request, error: Exception) -> Response:
+    problem = Problem(
+        "bug", f"something went wrong inside rota ({type(error).__name__})", "see the daemon's log"
+    )
+    return JSONResponse(
+        {"code": problem.code, "message": problem.message, "hint": problem.hint, "details": {}}, 500
+    )

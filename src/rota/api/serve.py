@@ -1,0 +1,143 @@
+"""One daemon from its first breath to its last: lock, store, engine, kernel, doors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from rota.api.app import House, create
+from rota.api.auth import Doorkeeper
+from rota.api.server import Server, server
+from rota.config import SOCKET_NAME
+from rota.core.view import Rules
+from rota.daemon.admission import Defaults
+from rota.daemon.desk import Desk
+from rota.daemon.machine import Address, Machine, Setup
+from rota.daemon.shell import Parts, Shell
+from rota.daemon.tokens import Tokens, load_key
+from rota.engines.local.engine import LocalEngine
+from rota.engines.local.gpus import Gpus
+from rota.errors import UnavailableError
+from rota.policies.registry import parse
+from rota.store.sqlite import SqliteStore
+
+log = structlog.get_logger()
+
+SWITCH_S = 0.001
+"""How soon a long decision lets the doors have the interpreter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run. `listen` is HOST, PORT of a TCP door, if there is to be one."""
+
+    folder: Path
+    store_file: Path
+    gpus: Gpus
+    policy: str
+    policy_file: Path
+    rules: Rules
+    defaults: Callable[[str], Defaults]
+    admins: frozenset[str] = frozenset()
+    listen: tuple[str, int] | None = None
+
+
+async def serve(settings: Settings, *, ready: Callable[[], None]) -> None:
+    """Runs until it is told to stop. `ready` is called once requests are answered."""
+    sys.setswitchinterval(SWITCH_S)
+    async with _house(settings) as house, _doors(settings, house):
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, house.machine.stopping.set)
+        ready()
+        log.info("ready", **{"folder": str(settings.folder), "pid": os.getpid()})
+        await house.machine.stopping.wait()
+        log.info("stopping")
+
+
+@asynccontextmanager
+async def _house(settings: Settings) -> AsyncGenerator[House]:
+    store = await asyncio.to_thread(SqliteStore, settings.store_file)
+    engine = LocalEngine(settings.folder / "engine", settings.gpus)
+    clock = time.time
+    desks: list[Desk] = []
+    parts = Parts(store, engine, lambda job_id: desks[0].program(job_id), clock, settings.rules)
+    shell = Shell(parts, parse(settings.policy))
+    desk = Desk(shell, store, clock=clock, defaults=settings.defaults)
+    desks.append(desk)
+    tcp = "{}:{}".format(*settings.listen) if settings.listen else ""
+    address = Address(str(settings.folder / SOCKET_NAME), tcp)
+    machine = Machine(
+        desk,
+        engine,
+        settings.gpus,
+        setup=Setup(address, settings.policy, settings.policy_file),
+    )
+    tokens = Tokens(shell, store, key=load_key(settings.folder), clock=clock)
+    try:
+        await shell.start()
+        yield House(desk, machine, tokens, Doorkeeper(tokens, admins=settings.admins))
+    finally:
+        await shell.close()
+        await asyncio.to_thread(store.close)
+
+
+@asynccontextmanager
+async def _doors(settings: Settings, house: House) -> AsyncGenerator[None]:
+    app = create(house)
+    path = settings.folder / SOCKET_NAME
+    sockets = [_unix(path)]
+    if settings.listen:
+        sockets.append(_tcp(*settings.listen))
+    front = server(app)
+    running = asyncio.ensure_future(front.serve(sockets=sockets))
+    try:
+        await _started(front, running)
+        yield
+    finally:
+        front.should_exit = True
+        await running
+        with suppress(FileNotFoundError):
+            path.unlink()
+
+
+async def _started(front: Server, running: asyncio.Future[None]) -> None:
+    while not front.started:
+        if running.done():
+            running.result()
+        await asyncio.sleep(0.005)
+
+
+def _unix(path: Path) -> socket.socket:
+    """Root's socket is open to all, and the kernel tells who comes; anybody else's is private."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+    door = socket.socket(socket.AF_UNIX)
+    try:
+        door.bind(str(path))
+    except OSError as error:
+        hint = "choose a shorter ROTA_HOME" if "too long" in str(error) else ""
+        raise UnavailableError(f"{path}: {error.strerror or error}", hint) from None
+    path.chmod(0o666 if os.geteuid() == 0 else 0o600)
+    return door
+
+
+def _tcp(host: str, port: int) -> socket.socket:
+    door = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        door.bind((host, port))
+    except OSError as error:
+        what = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        raise UnavailableError(what, "choose another --listen") from None
+    return door

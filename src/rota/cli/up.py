@@ -1,0 +1,142 @@
+"""`rota up`: start the daemon, here or in the background."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli.output.lines import complain, say
+from rota.errors import RotaError, UnavailableError, UserError
+
+if TYPE_CHECKING:
+    from rota.api.serve import Settings
+
+app = typer.Typer()
+
+LOG_NAME = "daemon.log"
+READY = b"ready"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@app.command()
+def up(
+    *,
+    is_detached: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once it is ready; it runs on.")
+    ] = False,
+    virtual_gpus: Annotated[
+        str,
+        typer.Option(
+            "--virtual-gpus", metavar="NxMEMORY", help="Pretend: four GPUs of 16 GiB as 4x16GiB."
+        ),
+    ] = "",
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Listen on TCP, too; with tokens.")
+    ] = "",
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="POLICY", help="Who gets what; 'rota policy list'.")
+    ] = "",
+) -> None:
+    """Start rota on this machine, and serve until 'rota down' or Ctrl-C."""
+    from rota.config import make_state_dir
+
+    folder = make_state_dir()
+    settings = _settings(folder, virtual_gpus, listen=listen, policy=policy)
+    if is_detached:
+        _detach(settings)
+    else:
+        _run(settings, lambda: complain(f"ready; state in {folder}, Ctrl-C ends it"))
+
+
+def _settings(folder: Path, virtual_gpus: str, *, listen: str, policy: str) -> Settings:
+    from rota.api.serve import Settings
+    from rota.config import store_file
+    from rota.core.view import Rules
+    from rota.daemon.admission import Defaults
+    from rota.engines.local.gpus import find, parse_virtual
+    from rota.policies.registry import parse
+
+    chosen = folder / "policy"
+    policy = policy or (chosen.read_text() if chosen.exists() else "") or "elastic-fifo"
+    parse(policy)
+    return Settings(
+        folder=folder,
+        store_file=store_file(),
+        gpus=parse_virtual(virtual_gpus) if virtual_gpus else find(),
+        policy=policy,
+        policy_file=chosen,
+        rules=Rules(),
+        defaults=lambda _: Defaults(),
+        listen=_address(listen) if listen else None,
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise UserError(f"'{text}' is no address to listen on", "write 127.0.0.1:8800")
+    return host.strip("[]"), int(port)
+
+
+def _run(settings: Settings, ready: object) -> None:
+    import asyncio
+
+    import uvloop
+
+    from rota.api.serve import serve
+    from rota.daemon.lock import only_one
+    from rota.observe import log_to_stderr
+
+    log_to_stderr()
+    with only_one(settings.folder):
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(settings, ready=ready))  # pyright: ignore[reportArgumentType]
+
+
+def _detach(settings: Settings) -> None:
+    """A child in a session of its own; it says through a pipe that it is ready, or why not."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            word = pipe.read()
+        if word != READY:
+            raise UnavailableError(
+                word.decode(errors="replace") or "the daemon died before it was ready",
+                f"see {settings.folder / LOG_NAME}",
+            )
+        say(f"rota is up (process {child}); state in {settings.folder}")
+        return
+    os.close(reading)
+    os.setsid()
+    _become_background(settings.folder / LOG_NAME)
+    code = 0
+    try:
+        _run(settings, lambda: (os.write(writing, READY), os.close(writing)))
+    except RotaError as error:
+        os.write(writing, str(error).encode())
+        code = error.exit_code
+    except BaseException as error:  # noqa: BLE001 - the parent waits for a word
+        import traceback
+
+        traceback.print_exc()
+        os.write(writing, f"{type(error).__name__}: {error}".encode())
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _become_background(log: Path) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(null)
+    os.close(output)
+    os.chdir("/")

@@ -1,0 +1,197 @@
+"""From what a user asked for to what the scheduler and the engine need; or a refusal that names
+the field. Pure: whoever asks, the nodes and the defaults are arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import TypeVar
+
+from rota.core.misfit import misfit
+from rota.core.model import Estimate, JobId, JobSpec, Mode, Node, Share
+from rota.core.notation import (
+    GPUS_EXAMPLES,
+    GpuCount,
+    parse_array,
+    parse_bytes,
+    parse_gpus,
+    parse_seconds,
+)
+from rota.daemon import fields
+from rota.daemon.fields import RefusedError
+from rota.wire.jobs import JobRequest
+
+T = TypeVar("T")
+GRACE_S = 30.0
+MOST_RETRIES = 1000
+HIGHEST_PRIORITY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a site or a project adds to every job. `{user}` in a mount is the submitter."""
+
+    image: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    mounts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """One job. `request` is what runs, with the defaults filled in."""
+
+    spec: JobSpec
+    request: JobRequest
+    array_index: int | None = None
+
+
+def admit(
+    request: JobRequest,
+    *,
+    user: str,
+    defaults: Defaults,
+    nodes: Sequence[Node],
+    after: tuple[JobId, ...] = (),
+) -> list[Admitted]:
+    """The jobs that a request stands for: one, or one for each index of its array."""
+    request = _with_defaults(request, user=user, defaults=defaults)
+    fields.check(request)
+    spec = _spec(request, user=user, after=after)
+    found = misfit(spec, nodes) if nodes else None
+    if found is not None:
+        raise RefusedError(found.field, f"it can never run: {found.message}", found.hint)
+    if not request.array:
+        return [Admitted(spec, request)]
+    indices = _parsed("array", parse_array, request.array)
+    return [
+        Admitted(replace(spec, name=f"{spec.name}[{index}]"), request, index) for index in indices
+    ]
+
+
+def _with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
+    image = request.image or defaults.image
+    mounts = [each.replace("{user}", user) for each in defaults.mounts] if image else []
+    return replace(
+        request,
+        name=request.name or _name_of(request.command),
+        gpus=request.gpus or "1",
+        image=image,
+        env={**defaults.env, **request.env},
+        mounts=[*mounts, *request.mounts],
+    )
+
+
+def _name_of(command: Sequence[str]) -> str:
+    """The script, else the program."""
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    word = scripts[0] if scripts else command[0] if command else "job"
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in word)
+    return PurePosixPath(kept.replace("--", "/")).name.lstrip("._-")[:40] or "job"
+
+
+def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpec:
+    count = _gpus(request)
+    per_worker = _per_worker(request, count)
+    n_workers = [max(1, each // per_worker) for each in (count.least, count.most, count.requested)]
+    uses_whole_gpus = count.most > 0 and count.share is None
+    return JobSpec(
+        name=request.name,
+        user=user,
+        project=request.project,
+        priority=_bounded("priority", request.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+        mode=_mode(request.mode),
+        min_workers=n_workers[0],
+        max_workers=n_workers[1],
+        requested_workers=n_workers[2],
+        gpus=per_worker if uses_whole_gpus else 0,
+        share=count.share,
+        gpu_types=tuple(request.gpu_types),
+        node_labels=frozenset(request.node_labels.items()),
+        cpus=_amount("cpus", request.cpus),
+        memory_bytes=_parsed("memory", parse_bytes, request.memory) if request.memory else 0,
+        epochs=_positive("epochs", request.epochs) if request.epochs is not None else 1.0,
+        estimate=_estimate(request, workers=n_workers[2]),
+        category=request.category,
+        retries=_bounded("retries", request.retries, 0, MOST_RETRIES),
+        retry_on=frozenset(_bounded("retry_on", code, 1, 255) for code in request.retry_on),
+        time_limit_s=_time_limit(request.time_limit),
+        grace_s=_parsed("grace", parse_seconds, request.grace) if request.grace else GRACE_S,
+        after=after,
+    )
+
+
+def _gpus(request: JobRequest) -> GpuCount:
+    count = _parsed("gpus", parse_gpus, request.gpus, hint=GPUS_EXAMPLES)
+    if not request.gpu_memory:
+        return count
+    if count.share is not None or count.most == 0:
+        raise RefusedError(
+            "gpu_memory",
+            f"it says how much of each GPU is used, and --gpus {request.gpus} says something else",
+            "give one of the two",
+        )
+    share = Share(memory_bytes=_parsed("gpu_memory", parse_bytes, request.gpu_memory))
+    return replace(count, share=share)
+
+
+def _per_worker(request: JobRequest, count: GpuCount) -> int:
+    """All GPUs of a job of one size go to one process, unless it says otherwise."""
+    wanted = _bounded("gpus_per_worker", request.gpus_per_worker, 0, 1024)
+    if count.share is not None or count.most == 0:
+        if wanted > 1:
+            raise RefusedError("gpus_per_worker", "a share of a GPU is for one process", "leave it")
+        return 1
+    if not wanted:
+        return count.most if count.least == count.most else 1
+    for each in (count.least, count.most, count.requested):
+        if each % wanted:
+            raise RefusedError(
+                "gpus_per_worker", f"{each} GPUs cannot be shared out by {wanted}", "use a divisor"
+            )
+    return wanted
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text)
+    except ValueError:
+        raise RefusedError("mode", f"there is no mode '{text}'", f"use {', '.join(Mode)}") from None
+
+
+def _estimate(request: JobRequest, *, workers: int) -> Estimate | None:
+    if request.hours is None:
+        return None
+    return Estimate(_positive("hours", request.hours) * 3600, workers)
+
+
+def _time_limit(text: str) -> float:
+    if not text:
+        return math.inf
+    return _positive("time_limit", _parsed("time_limit", parse_seconds, text))
+
+
+def _parsed(name: str, parse: Callable[[str], T], text: str, *, hint: str = "") -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise RefusedError(name, str(error), hint) from None
+
+
+def _bounded(name: str, value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise RefusedError(name, f"{value} is out of bounds", f"use {low} to {high}")
+    return value
+
+
+def _positive(name: str, value: float) -> float:
+    if not 0 < value < math.inf:
+        raise RefusedError(name, f"{value:g} is not a positive number", "leave it out if unknown")
+    return value
+
+
+def _amount(name: str, value: float) -> float:
+    if not 0 <= value < math.inf:
+        raise RefusedError(name, f"{value:g} is not an amount", "use 0 for no limit")
+    return value

@@ -1,0 +1,281 @@
+"""Where people ask: every request of a user ends here, whichever door it came through.
+
+Rights are checked here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSubmitted
+from rota.core.life import submitted
+from rota.core.model import Ended, Job, JobId, n_gpus
+from rota.core.states import State
+from rota.daemon.admission import Admitted, Defaults, admit
+from rota.daemon.fields import RefusedError
+from rota.daemon.ids import Ids
+from rota.daemon.people import Caller, ForbiddenError, Reach, may_see, require_owner, require_write
+from rota.daemon.programs import Saved, account_of, pack, program, unpack
+from rota.daemon.shell import Shell
+from rota.daemon.views import attempt_view, job_view, story_entry, why
+from rota.engines.base import Program
+from rota.errors import UserError
+from rota.store.base import Store
+from rota.store.records import JobFilter, Submission
+from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
+
+MOST_IN_A_BATCH = 10_000
+MOST_LIVE_JOBS = 200_000
+HIDDEN = "(only its owner may see it)"
+FAILED = frozenset({State.FAILED, State.CANCELLED})
+
+
+class NotFoundError(UserError):
+    """There is no such thing, or none that this caller may know of."""
+
+    code = "not_found"
+
+
+class AmbiguousError(UserError):
+    code = "ambiguous"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    jobs: list[JobView]
+    next: int | None
+
+
+class Desk:
+    def __init__(
+        self,
+        shell: Shell,
+        store: Store,
+        *,
+        clock: Callable[[], float],
+        defaults: Callable[[str], Defaults],
+    ) -> None:
+        self.shell = shell
+        self.store = store
+        self.clock = clock
+        self._defaults = defaults
+        """What the site adds to the jobs of a project."""
+        newest = store.jobs(limit=1).jobs
+        self._ids = Ids(clock, newest=newest[0].id if newest else None)
+        self._under_way: dict[tuple[str, str], asyncio.Future[list[JobId]]] = {}
+        """Submits with a key that are not yet on the disk."""
+
+    # -- submits --------------------------------------------------------------------------------
+
+    async def submit(
+        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = ""
+    ) -> list[JobId]:
+        """All of them or none. With a key that this caller has used before: what that made."""
+        require_write(caller)
+        self.shell.require_sound()
+        if not key:
+            return await self._submit(caller, requests, key=key)
+        name = (caller.user, key)
+        if name in self._under_way:
+            return await asyncio.shield(self._under_way[name])
+        known = self.store.job_with_key(caller.user, key)
+        if known is not None:
+            return self._jobs_of_key(caller.user, key, first=known)
+        self._under_way[name] = asyncio.get_running_loop().create_future()
+        try:
+            made = await self._submit(caller, requests, key=key)
+        except BaseException as error:
+            self._under_way[name].set_exception(error)
+            self._under_way[name].exception()
+            raise
+        else:
+            self._under_way[name].set_result(made)
+            return made
+        finally:
+            del self._under_way[name]
+
+    def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
+        """What would be queued, without queueing it."""
+        now = self.clock()
+        admitted = self._admit(caller, requests)
+        return [
+            job_view(submitted(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
+            for each in admitted
+        ]
+
+    async def _submit(
+        self, caller: Caller, requests: Sequence[JobRequest], *, key: str
+    ) -> list[JobId]:
+        admitted = self._admit(caller, requests)
+        if len(self.shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
+            raise UserError(f"{MOST_LIVE_JOBS} jobs are waiting or running", "try again later")
+        events: list[JobSubmitted] = []
+        submissions: list[Submission] = []
+        uid = self._uid(caller)
+        for number, each in enumerate(admitted):
+            job_id = self._ids.next()
+            events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
+            saved = pack(Saved(each.request, each.array_index))
+            own_key = (key if not number else f"{key}/{number}") if key else None
+            submissions.append(Submission(job_id, caller.user, uid, saved, own_key))
+        written = self.shell.tell_all(events, submissions, actor=caller.user)
+        await self.shell.durable(written)
+        return [event.job_id for event in events]
+
+    @staticmethod
+    def _uid(caller: Caller) -> int:
+        """Whom the jobs run as. Only a daemon of root has a choice."""
+        if caller.uid is not None:
+            return caller.uid
+        if os.geteuid() == 0:
+            raise ForbiddenError(f"{caller.user} is no account of this machine", "ask for another token")
+        return os.geteuid()
+
+    def _admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
+        nodes = list(self.shell.kernel.nodes.values())
+        admitted: list[Admitted] = []
+        for request in requests:
+            admitted += admit(
+                request,
+                user=caller.user,
+                defaults=self._defaults(request.project),
+                nodes=nodes,
+                after=self._after(caller, request.after),
+            )
+            if len(admitted) > MOST_IN_A_BATCH:
+                raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs at once")
+        if not admitted:
+            raise RefusedError("jobs", "there are none", "send at least one")
+        return admitted
+
+    def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:
+        found: list[JobId] = []
+        for word in words:
+            job = self.find(word, caller)
+            if isinstance(job.phase, Ended) and job.state in FAILED:
+                raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
+            found.append(job.id)
+        return tuple(dict.fromkeys(found))
+
+    def _jobs_of_key(self, user: str, key: str, *, first: JobId) -> list[JobId]:
+        found, number = [first], 1
+        while (job_id := self.store.job_with_key(user, f"{key}/{number}")) is not None:
+            found.append(job_id)
+            number += 1
+        return found
+
+    # -- questions ------------------------------------------------------------------------------
+
+    def find(self, word: str, caller: Caller) -> Job:
+        """A job by its id, its name, or the beginning or end of its id. One's own come first."""
+        if caller.reach is Reach.JOB and word != caller.job_id:
+            raise NotFoundError(f"no job {word[:40]!r}", "this token is for one job only")
+        exact = self.shell.kernel.job(JobId(word)) or self.store.job(JobId(word))
+        if exact is not None:
+            return exact
+        found: Sequence[Job] = self.store.jobs(JobFilter(user=caller.user, word=word)).jobs
+        if not found:
+            found = self.store.jobs(JobFilter(word=word)).jobs
+        if not found:
+            raise NotFoundError(f"no job {word[:40]!r}", "'rota list --all' shows every job")
+        if len(found) > 1:
+            live = [job for job in found if not isinstance(job.phase, Ended)]
+            found = live if len(live) == 1 else found
+        if len(found) > 1:
+            some = ", ".join(f"{job.id} ({job.spec.name}, {job.state})" for job in found[:5])
+            raise AmbiguousError(f"{word[:40]!r} could be {some}", "give more of the id")
+        return found[0]
+
+    def list(self, wanted: JobFilter, *, before: int | None, limit: int) -> Page:
+        page = self.store.jobs(wanted, before=before, limit=limit)
+        return Page([self.view(job) for job in page.jobs], page.next)
+
+    def view(self, job: Job) -> JobView:
+        """As it is by now, which may be ahead of the disk by a moment."""
+        job = self.shell.kernel.job(job.id) or job
+        return job_view(job, now=self.clock(), reason=why(job, self.shell.rounds.newest))
+
+    def details(self, caller: Caller, word: str) -> JobDetails:
+        job = self.find(word, caller)
+        saved = self._saved(job.id)
+        request = saved.request
+        if not may_see(caller, job.spec.user, job.id):
+            request = replace(
+                request, command=[HIDDEN], env={}, workdir="", mounts=[], snapshot="", ports=[]
+            )
+        view = self.view(job)
+        return JobDetails(
+            job=view,
+            request=request,
+            attempts=[attempt_view(each) for each in self.store.attempts(job.id)],
+            failures=job.failures,
+            gpu_s=job.service.gpu_s,
+            queued_s=job.service.waiting_s,
+            after=list(job.spec.after),
+            array_index=saved.array_index,
+        )
+
+    def story(self, job_id: JobId | None, *, after: int, limit: int) -> list[StoryEntry]:
+        return [story_entry(each) for each in self.store.story(job_id, after=after, limit=limit)]
+
+    def n_gpus_held(self) -> float:
+        return sum(n_gpus(job.members) for job in self.shell.kernel.jobs.values())
+
+    def counts(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for job in self.shell.kernel.jobs.values():
+            found[job.state.value] = found.get(job.state.value, 0) + 1
+        return found
+
+    # -- deeds ----------------------------------------------------------------------------------
+
+    async def cancel(self, caller: Caller, word: str) -> JobView:
+        return await self._ask(caller, word, JobCancelled)
+
+    async def hold(self, caller: Caller, word: str) -> JobView:
+        return await self._ask(caller, word, JobHeld)
+
+    async def release(self, caller: Caller, word: str) -> JobView:
+        return await self._ask(caller, word, JobReleased)
+
+    async def resubmit(self, caller: Caller, word: str) -> list[JobId]:
+        """The same again, as a new job of the caller's."""
+        require_write(caller)
+        job = self.find(word, caller)
+        require_owner(caller, job.spec.user, job.id)
+        saved = self._saved(job.id)
+        array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
+        request = replace(saved.request, after=[], hold=False, array=array)
+        return await self.submit(caller, [request])
+
+    async def _ask(
+        self, caller: Caller, word: str, deed: Callable[[JobId, str], JobEvent]
+    ) -> JobView:
+        require_write(caller)
+        self.shell.require_sound()
+        job = self.find(word, caller)
+        require_owner(caller, job.spec.user, job.id)
+        if isinstance(job.phase, Ended):
+            raise UserError(f"job {job.id} is over: it has {job.state}")
+        await self.shell.durable(self.shell.tell(deed(job.id, caller.user), actor=caller.user))
+        return self.view(job)
+
+    # -- what runs ------------------------------------------------------------------------------
+
+    def program(self, job_id: JobId) -> Program:
+        """For the engine, when the job starts."""
+        job = self.shell.kernel.job(job_id)
+        submission = self.store.submission(job_id)
+        if job is None or submission is None:
+            raise UserError(f"nobody knows what job {job_id} runs")
+        account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
+        return program(unpack(submission.program), job.spec, account=account, env={})
+
+    def _saved(self, job_id: JobId) -> Saved:
+        submission = self.store.submission(job_id)
+        if submission is None:
+            raise NotFoundError(f"nobody knows what job {job_id} runs")
+        return unpack(submission.program)

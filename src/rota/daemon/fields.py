@@ -1,0 +1,139 @@
+"""What may stand in the fields of a request: sizes, names, paths. Everything else is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import fields as fields_of
+from pathlib import PurePosixPath
+
+from rota.errors import UserError
+from rota.wire.jobs import JobRequest
+
+MOST_WORDS = 4096
+MOST_BYTES = 128 * 1024
+LONGEST_PATH = 4096
+MOST_MOUNTS = 64
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9._/-]{1,128}", re.ASCII)
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+_PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
+_SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_OURS = re.compile(r"ROTA_.*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)|CUDA_VISIBLE_DEVICES")
+HIGHEST_PORT = 65535
+
+
+class RefusedError(UserError):
+    """A request that is not taken, with the field that is to blame."""
+
+    code = "refused"
+
+    def __init__(self, field: str, message: str, hint: str = "") -> None:
+        super().__init__(f"{field}: {message}", hint)
+        self.field = field
+
+
+def check(request: JobRequest) -> None:
+    """Raises for the first field that holds what it may not."""
+    _check_text(request)
+    _check_command(request.command)
+    _match("name", _NAME, request.name, "letters, digits, '.', '_' and '-', at most 63")
+    for name in ("project", "category"):
+        if value := getattr(request, name):
+            _match(name, _LABEL, value, "letters, digits, '.', '_', '/' and '-'")
+    for each in (*request.gpu_types, *request.node_labels, *request.node_labels.values()):
+        if not 0 < len(each) <= 128:
+            raise RefusedError("gpu_types", "a type or label has 1 to 128 characters")
+    _check_env(request.env)
+    if request.image:
+        _match("image", _IMAGE, request.image, "a name such as registry/name:tag")
+    if request.workdir:
+        check_path("workdir", request.workdir)
+    if request.umask is not None and not 0 <= request.umask <= 0o777:
+        raise RefusedError("umask", f"{request.umask} is out of bounds", "use 0 to 511 (0o777)")
+    if request.snapshot:
+        _match("snapshot", _SNAPSHOT, request.snapshot, "what shipping a folder answered")
+    _check_mounts(request)
+    for ports in request.ports:
+        parse_ports(ports)
+
+
+def parse_ports(text: str) -> tuple[int, int]:
+    """`HOST:JOB`."""
+    found = _PORTS.fullmatch(text)
+    numbers = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not all(0 < each <= HIGHEST_PORT for each in numbers):
+        raise RefusedError("ports", f"'{text[:40]}' are no two ports", "write 8080:80")
+    return numbers
+
+
+def parse_mount(text: str) -> tuple[str, str, bool]:
+    """`SOURCE:TARGET` or `SOURCE:TARGET:rw`: source, target, whether it may be written."""
+    source, _, rest = text.partition(":")
+    target, _, how = rest.partition(":")
+    if how not in ("", "ro", "rw"):
+        raise RefusedError("mounts", f"'{how[:20]}' is no way to mount", "use ro or rw")
+    check_path("mounts", source)
+    check_path("mounts", target)
+    return source, target, how == "rw"
+
+
+def check_path(name: str, text: str) -> None:
+    path = PurePosixPath(text)
+    if not path.is_absolute() or ".." in path.parts or len(text) > LONGEST_PATH:
+        raise RefusedError(name, f"'{text[:60]}' is not a full path", "begin with / and leave out ..")
+
+
+def _check_text(request: JobRequest) -> None:
+    for each in fields_of(request):
+        for text in _texts(getattr(request, each.name)):
+            if "\0" in text:
+                raise RefusedError(each.name, "it holds a NUL character", "leave it out")
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise RefusedError(each.name, "it is not valid text", "use UTF-8") from None
+
+
+def _texts(value: object) -> Iterable[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            yield from (each for each in value if isinstance(each, str))
+        case dict():
+            yield from (each for item in value.items() for each in item)
+        case _:
+            return
+
+
+def _check_command(command: list[str]) -> None:
+    if not command or not command[0]:
+        raise RefusedError("command", "there is nothing to run", "put it after --")
+    if len(command) > MOST_WORDS or sum(map(len, command)) > MOST_BYTES:
+        raise RefusedError("command", "it is too long", "put it into a script")
+
+
+def _check_env(env: dict[str, str]) -> None:
+    for name in env:
+        _match("env", _VARIABLE, name, "a name of letters, digits and '_'")
+        if _OURS.fullmatch(name):
+            raise RefusedError("env", f"{name} is set by rota", "choose another name")
+    if sum(len(name) + len(value) for name, value in env.items()) > MOST_BYTES:
+        raise RefusedError("env", "it is larger than 128 KiB", "put it into a file")
+
+
+def _check_mounts(request: JobRequest) -> None:
+    if request.mounts and not request.image:
+        raise RefusedError("mounts", "only a job with an image has mounts", "give --image")
+    if len(request.mounts) > MOST_MOUNTS:
+        raise RefusedError("mounts", f"there are more than {MOST_MOUNTS}", "mount a parent")
+    for mount in request.mounts:
+        parse_mount(mount)
+
+
+def _match(name: str, pattern: re.Pattern[str], value: str, hint: str) -> None:
+    if not pattern.fullmatch(value):
+        raise RefusedError(name, f"{value[:60]!r} is not allowed", f"use {hint}")

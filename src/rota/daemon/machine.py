@@ -1,0 +1,122 @@
+"""The daemon itself and the box it runs on: status, nodes, the policy, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import rota
+from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeSeen
+from rota.core.model import Node, NodeId
+from rota.daemon.desk import Desk, NotFoundError
+from rota.daemon.files import replace_file
+from rota.daemon.people import Caller, require_admin
+from rota.daemon.views import node_view
+from rota.engines.base import Engine
+from rota.engines.local.gpus import Gpus, Reading
+from rota.errors import UserError
+from rota.policies.registry import parse
+from rota.wire.box import NodeView, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    socket: str
+    tcp: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How the daemon was started."""
+
+    address: Address
+    policy: str
+    policy_file: Path
+    """Where a policy that is chosen at run time is kept."""
+
+
+class Machine:
+    def __init__(self, desk: Desk, engine: Engine, gpus: Gpus, *, setup: Setup) -> None:
+        self._desk = desk
+        self.engine = engine
+        self._gpus = gpus
+        self._address = setup.address
+        self._started_s = desk.clock()
+        self.policy = setup.policy
+        self._policy_file = setup.policy_file
+        self.stopping = asyncio.Event()
+
+    def status(self) -> Status:
+        nodes = self._desk.shell.kernel.nodes.values()
+        return Status(
+            pid=os.getpid(),
+            version=rota.__version__,
+            engine="local",
+            address=self._address.tcp,
+            socket=self._address.socket,
+            started_s=self._started_s,
+            policy=self.policy,
+            nodes=len(nodes),
+            gpus=sum(len(node.gpus) for node in nodes),
+            gpus_held=self._desk.n_gpus_held(),
+            jobs=dict(self._desk.counts()),
+            trouble=self._desk.shell.trouble,
+        )
+
+    def nodes(self) -> list[NodeView]:
+        readings = self._readings()
+        jobs = list(self._desk.shell.kernel.jobs.values())
+        return [node_view(node, jobs, readings) for node in self._desk.shell.kernel.nodes.values()]
+
+    async def drain(self, caller: Caller, word: str) -> None:
+        require_admin(caller, "drain a node")
+        shell = self._desk.shell
+        node = self._node(word)
+        await shell.durable(shell.tell(NodeDrained(node.id), actor=caller.user))
+
+    async def resume(self, caller: Caller, word: str) -> None:
+        require_admin(caller, "resume a node")
+        shell = self._desk.shell
+        node = replace(self._node(word), is_draining=False)
+        await shell.durable(shell.tell(NodeSeen(node), actor=caller.user))
+
+    async def set_policy(self, caller: Caller, text: str) -> None:
+        require_admin(caller, "choose the policy")
+        if "/" in text or ".py" in text:
+            raise UserError(
+                "a policy in a file cannot be loaded into a running daemon",
+                "start the daemon with 'rota up --policy FILE:CLASS', or install it as a package",
+            )
+        self._desk.shell.use_policy(parse(text))
+        self.policy = text
+        await asyncio.to_thread(replace_file, self._policy_file, text)
+
+    async def stop(self, caller: Caller, *, stop_jobs: bool) -> None:
+        require_admin(caller, "end the daemon")
+        if stop_jobs:
+            await self._stop_all(caller)
+        self.stopping.set()
+
+    async def _stop_all(self, caller: Caller) -> None:
+        """Every running job back into the queue: it goes on when the daemon is back."""
+        shell = self._desk.shell
+        shell.rounds.pause()
+        running = [job.id for job in shell.kernel.jobs.values() if job.is_active]
+        for job_id in running:
+            shell.tell(JobHeld(job_id, caller.user), actor=caller.user)
+        while any(job.is_active for job in shell.kernel.jobs.values()):
+            await shell.changed()
+        for job_id in running:
+            await shell.durable(shell.tell(JobReleased(job_id, caller.user), actor=caller.user))
+
+    def _node(self, word: str) -> Node:
+        node = self._desk.shell.kernel.nodes.get(NodeId(word))
+        if node is None:
+            raise NotFoundError(f"no node {word[:40]!r}", "'rota nodes list' shows them")
+        return node
+
+    def _readings(self) -> Mapping[int, Reading]:
+        return {each.index: each for each in self._gpus.read()}

@@ -1,0 +1,66 @@
+"""What a job's workers run, out of what was submitted."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from dataclasses import dataclass
+
+from rota.core.model import JobSpec
+from rota.daemon.fields import parse_mount
+from rota.engines.base import Account, Limits, Mount, Program
+from rota.wire.jobs import JobRequest
+from rota.wire.json import dump, load
+
+DEFAULT_UMASK = 0o022
+MOST_PROCESSES = 4096
+"""Of one worker: enough for any loader, too few to drown the box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What the store keeps of a submit, as JSON."""
+
+    request: JobRequest
+    array_index: int | None = None
+
+
+def pack(saved: Saved) -> str:
+    return dump(saved)
+
+
+def unpack(text: str) -> Saved:
+    return load(Saved, json.loads(text))
+
+
+def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str]) -> Program:
+    """`env` is what the daemon adds for this attempt: where it is reached, and by which token."""
+    request = saved.request
+    index = saved.array_index
+    array = {} if index is None else {"ROTA_ARRAY_INDEX": str(index)}
+    return Program(
+        argv=tuple(request.command),
+        env={**request.env, **array, **env, "ROTA_JOB_NAME": spec.name},
+        workdir=request.workdir or account.home,
+        account=account,
+        umask=DEFAULT_UMASK if request.umask is None else request.umask,
+        grace_s=spec.grace_s,
+        limits=Limits(spec.cpus, spec.memory_bytes, MOST_PROCESSES),
+        image=request.image,
+        mounts=tuple(Mount(*parse_mount(each)) for each in request.mounts),
+    )
+
+
+def account_of(user: str, uid: int | None) -> Account:
+    """As whom to run: `uid` with all that the system knows of it; None: as ourselves."""
+    try:
+        known = pwd.getpwuid(os.getuid() if uid is None else uid)
+    except KeyError:
+        return Account(user, uid=uid, gid=uid)
+    if uid is None:
+        return Account(user, known.pw_dir, known.pw_shell)
+    groups = tuple(os.getgrouplist(known.pw_name, known.pw_gid))
+    return Account(known.pw_name, known.pw_dir, known.pw_shell, uid, known.pw_gid, groups)
+
+
