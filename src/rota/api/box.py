@@ -33,16 +33,18 @@ async def healthz() -> Response:
 @router.get("/readyz", response_model=Health, summary="Whether the daemon takes work")
 async def readyz(house: Reaches) -> Response:
     trouble = house.desk.shell.trouble
-    return answer(Health("not ready", trouble) if trouble else Health("ok"), status=503 if trouble else 200)
+    if trouble:
+        return answer(Health("not ready", trouble), status=503)
+    return answer(Health("ok"))
 
 
 @router.get("/v1/status", response_model=Status, summary="The daemon")
-async def status(house: Reaches, caller: Asks) -> Response:
+async def status(house: Reaches, _: Asks) -> Response:
     return answer(house.machine.status())
 
 
 @router.get("/v1/nodes", response_model=list[NodeView], summary="Machines and their GPUs")
-async def nodes(house: Reaches, caller: Asks) -> Response:
+async def nodes(house: Reaches, _: Asks) -> Response:
     return answer(house.machine.nodes())
 
 
@@ -59,7 +61,7 @@ async def resume(word: Word, house: Reaches, caller: Asks) -> Response:
 
 
 @router.get("/v1/policy", response_model=Chosen, summary="Which policy decides")
-async def policy(house: Reaches, caller: Asks) -> Response:
+async def policy(house: Reaches, _: Asks) -> Response:
     return answer(Chosen(house.machine.policy))
 
 

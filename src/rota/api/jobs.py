@@ -81,7 +81,7 @@ async def list_jobs(
     wanted = JobFilter(frozenset(state), user, project, word)
     if caller.reach is Reach.JOB:
         wanted = JobFilter(word=str(caller.job_id))
-    page = house.desk.list(wanted, before=before, limit=limit)
+    page = house.desk.page(wanted, before=before, limit=limit)
     return answer(Listed(page.jobs, page.next))
 
 
@@ -118,7 +118,9 @@ async def release(word: Word, house: Reaches, caller: Asks) -> Response:
     return answer(await house.desk.release(caller, word))
 
 
-@router.post("/{word}/resubmit", status_code=201, response_model=Submitted, summary="The same again")
+@router.post(
+    "/{word}/resubmit", status_code=201, response_model=Submitted, summary="The same again"
+)
 async def resubmit(word: Word, house: Reaches, caller: Asks) -> Response:
     ids = await house.desk.resubmit(caller, word)
     return answer(Submitted([str(each) for each in ids]), status=201)

@@ -20,8 +20,11 @@ router = APIRouter(tags=["box"])
 @router.get("/metrics", summary="Figures for Prometheus", response_class=Response)
 async def metrics(house: Reaches) -> Response:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Figures(house.machine.status(), house.desk.shell.rounds.count,
-                               house.desk.shell.rounds.last_s))
+    registry.register(
+        _Figures(
+            house.machine.status(), house.desk.shell.rounds.count, house.desk.shell.rounds.last_s
+        )
+    )
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 

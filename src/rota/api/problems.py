@@ -44,9 +44,7 @@ def _told(_: Request, error: Exception) -> Response:
     assert isinstance(error, RotaError)
     fallback = 503 if isinstance(error, UnavailableError) else 400
     field = getattr(error, "field", "")
-    problem = Problem(
-        error.code, error.message, error.hint, {"field": field} if field else {}
-    )
+    problem = Problem(error.code, error.message, error.hint, {"field": field} if field else {})
     return problem_response(problem, status=STATUS.get(error.code, fallback))
 
 

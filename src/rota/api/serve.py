@@ -52,7 +52,7 @@ class Settings:
     listen: tuple[str, int] | None = None
 
 
-async def serve(settings: Settings, *, ready: Callable[[], None]) -> None:
+async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     """Runs until it is told to stop. `ready` is called once requests are answered."""
     sys.setswitchinterval(SWITCH_S)
     async with _house(settings) as house, _doors(settings, house):
@@ -60,7 +60,7 @@ async def serve(settings: Settings, *, ready: Callable[[], None]) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, house.machine.stopping.set)
         ready()
-        log.info("ready", **{"folder": str(settings.folder), "pid": os.getpid()})
+        log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
 
@@ -70,11 +70,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     store = await asyncio.to_thread(SqliteStore, settings.store_file)
     engine = LocalEngine(settings.folder / "engine", settings.gpus)
     clock = time.time
-    desks: list[Desk] = []
-    parts = Parts(store, engine, lambda job_id: desks[0].program(job_id), clock, settings.rules)
-    shell = Shell(parts, parse(settings.policy))
+    shell = Shell(Parts(store, engine, clock, settings.rules), parse(settings.policy))
     desk = Desk(shell, store, clock=clock, defaults=settings.defaults)
-    desks.append(desk)
     tcp = "{}:{}".format(*settings.listen) if settings.listen else ""
     address = Address(str(settings.folder / SOCKET_NAME), tcp)
     machine = Machine(
@@ -85,7 +82,7 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     )
     tokens = Tokens(shell, store, key=load_key(settings.folder), clock=clock)
     try:
-        await shell.start()
+        await shell.start(desk.program)
         yield House(desk, machine, tokens, Doorkeeper(tokens, admins=settings.admins))
     finally:
         await shell.close()

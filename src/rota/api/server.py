@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +66,6 @@ class Server(uvicorn.Server):
     """Leaves signals to the daemon, which has more than one server."""
 
     def capture_signals(self) -> Any:  # type: ignore[override]
-        from contextlib import nullcontext
-
         return nullcontext()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,7 +83,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _run(settings: Settings, ready: object) -> None:
+def _run(settings: Settings, ready: Callable[[], object]) -> None:
     import asyncio
 
     import uvloop
@@ -92,9 +93,11 @@ def _run(settings: Settings, ready: object) -> None:
     from rota.observe import log_to_stderr
 
     log_to_stderr()
-    with only_one(settings.folder):
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(settings, ready=ready))  # pyright: ignore[reportArgumentType]
+    with (
+        only_one(settings.folder),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(serve(settings, ready=ready))
 
 
 def _detach(settings: Settings) -> None:

@@ -1,7 +1,7 @@
 """Short notations that people write by hand: amounts of memory, times, numbers of GPUs, indices.
 
-Used by submits, by the description of a cluster and by our own trace format. Each parser raises `ValueError`
-with what is wrong; the caller adds where.
+Used by submits, by the description of a cluster and by our own trace format. Each parser raises
+`ValueError` with what is wrong; the caller adds where.
 """
 
 from __future__ import annotations

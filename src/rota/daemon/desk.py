@@ -131,7 +131,8 @@ class Desk:
         if caller.uid is not None:
             return caller.uid
         if os.geteuid() == 0:
-            raise ForbiddenError(f"{caller.user} is no account of this machine", "ask for another token")
+            what = f"{caller.user} is no account of this machine"
+            raise ForbiddenError(what, "ask for another token")
         return os.geteuid()
 
     def _admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
@@ -184,12 +185,12 @@ class Desk:
         if len(found) > 1:
             live = [job for job in found if not isinstance(job.phase, Ended)]
             found = live if len(live) == 1 else found
-        if len(found) > 1:
+        if len(found) != 1:
             some = ", ".join(f"{job.id} ({job.spec.name}, {job.state})" for job in found[:5])
             raise AmbiguousError(f"{word[:40]!r} could be {some}", "give more of the id")
         return found[0]
 
-    def list(self, wanted: JobFilter, *, before: int | None, limit: int) -> Page:
+    def page(self, wanted: JobFilter, *, before: int | None, limit: int) -> Page:
         page = self.store.jobs(wanted, before=before, limit=limit)
         return Page([self.view(job) for job in page.jobs], page.next)
 

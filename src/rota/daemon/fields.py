@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import fields as fields_of
 from pathlib import PurePosixPath
+from typing import Any, cast
 
 from rota.errors import UserError
 from rota.wire.jobs import JobRequest
@@ -21,7 +22,9 @@ _LABEL = re.compile(r"[A-Za-z0-9._/-]{1,128}", re.ASCII)
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_OURS = re.compile(r"ROTA_.*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)|CUDA_VISIBLE_DEVICES")
+_OURS = re.compile(
+    r"ROTA_.*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)|CUDA_VISIBLE_DEVICES"
+)
 HIGHEST_PORT = 65535
 
 
@@ -83,7 +86,8 @@ def parse_mount(text: str) -> tuple[str, str, bool]:
 def check_path(name: str, text: str) -> None:
     path = PurePosixPath(text)
     if not path.is_absolute() or ".." in path.parts or len(text) > LONGEST_PATH:
-        raise RefusedError(name, f"'{text[:60]}' is not a full path", "begin with / and leave out ..")
+        what = f"'{text[:60]}' is not a full path"
+        raise RefusedError(name, what, "begin with / and leave out ..")
 
 
 def _check_text(request: JobRequest) -> None:
@@ -97,16 +101,14 @@ def _check_text(request: JobRequest) -> None:
                 raise RefusedError(each.name, "it is not valid text", "use UTF-8") from None
 
 
-def _texts(value: object) -> Iterable[str]:
-    match value:
-        case str():
-            yield value
-        case list():
-            yield from (each for each in value if isinstance(each, str))
-        case dict():
-            yield from (each for item in value.items() for each in item)
-        case _:
-            return
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [each for item in cast("dict[str, str]", value).items() for each in item]
+    if isinstance(value, list):
+        return [each for each in cast("list[object]", value) if isinstance(each, str)]
+    return []
 
 
 def _check_command(command: list[str]) -> None:

@@ -77,6 +77,9 @@ async def _attempt(
 async def _workers(desk: Desk, asked: LogRequest, attempt: int) -> list[int]:
     """Whoever was in this attempt, once its start is on the disk."""
     known = {each.number: each for each in desk.store.attempts(asked.job_id)}
+    while attempt not in known and _is_about_to_be(desk, asked.job_id, attempt):
+        await desk.shell.changed()
+        known = {each.number: each for each in desk.store.attempts(asked.job_id)}
     if attempt not in known:
         raise NotFoundError(f"job {asked.job_id} has had no attempt {attempt}")
     numbers = [worker.number for worker in known[attempt].workers]
@@ -85,6 +88,11 @@ async def _workers(desk: Desk, asked: LogRequest, attempt: int) -> list[int]:
     if asked.worker not in numbers:
         raise NotFoundError(f"attempt {attempt} of job {asked.job_id} has no worker {asked.worker}")
     return [asked.worker]
+
+
+def _is_about_to_be(desk: Desk, job_id: JobId, attempt: int) -> bool:
+    job = desk.shell.kernel.job(job_id)
+    return job is not None and job.attempt >= attempt
 
 
 async def _stream(engine: Engine, worker: WorkerId, query: LogQuery) -> AsyncIterator[Piece]:

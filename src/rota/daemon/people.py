@@ -37,8 +37,7 @@ class ForbiddenError(UserError):
 
 def require_write(caller: Caller) -> None:
     if caller.reach is not Reach.FULL:
-        what = "this token may only read" if caller.reach is Reach.READ_ONLY else "a job's own token"
-        raise ForbiddenError(f"{what}: it cannot change anything", "use a token of scope 'user'")
+        raise ForbiddenError("this token may only read", "use a token of scope 'user'")
 
 
 def require_admin(caller: Caller, deed: str) -> None:

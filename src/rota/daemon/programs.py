@@ -62,5 +62,3 @@ def account_of(user: str, uid: int | None) -> Account:
         return Account(user, known.pw_dir, known.pw_shell)
     groups = tuple(os.getgrouplist(known.pw_name, known.pw_gid))
     return Account(known.pw_name, known.pw_dir, known.pw_shell, uid, known.pw_gid, groups)
-
-

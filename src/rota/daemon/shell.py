@@ -48,10 +48,8 @@ class Parts:
 
     store: Store
     engine: Engine
-    programs: Programs
-    """What to run for a job, read when it starts."""
     clock: Callable[[], float]
-    rules: Rules = Rules()
+    rules: Rules
 
 
 class Shell:
@@ -63,6 +61,7 @@ class Shell:
         self._outbox: asyncio.Queue[tuple[int, Future[None], list[Command]]] = asyncio.Queue()
         self._epoch = 0
         """Grows when the kernel is made anew: what an older one wanted does not count."""
+        self._programs: Programs = _nothing_to_run
         self._rounds = Rounds(self, interval_s=parts.rules.round_interval_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -71,7 +70,9 @@ class Shell:
 
     # -- life -----------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, programs: Programs) -> None:
+        """`programs` says what to run for a job, when it starts."""
+        self._programs = programs
         await self._parts.engine.start(self._report)
         await self._recover()
         self._spawn(self._deliver())
@@ -93,9 +94,7 @@ class Shell:
         self.kernel, self.trouble = Kernel(parts.rules), ""
         self._epoch += 1
         now = parts.clock()
-        self._record(
-            self.kernel.recover(saved.jobs, saved.nodes, outcomes=saved.outcomes, now=now)
-        )
+        self._record(self.kernel.recover(saved.jobs, saved.nodes, outcomes=saved.outcomes, now=now))
         seen = {node.id: node for node in parts.engine.inventory()}
         for node in saved.nodes:
             if node.id not in seen:
@@ -190,7 +189,7 @@ class Shell:
     async def _send(self, command: Command) -> None:
         starts = isinstance(command, StartWorkers | ChangeMembership)
         try:
-            program = self._parts.programs(command.job_id) if starts else None
+            program = self._programs(command.job_id) if starts else None
             await self._parts.engine.apply(command, program)
         except (RotaError, OSError) as error:
             log.error("command failed", command=str(command), error=str(error))
@@ -263,10 +262,13 @@ class Shell:
         task.add_done_callback(self._tasks.discard)
 
 
+def _nothing_to_run(job_id: JobId) -> Program:
+    raise RotaError(f"no program to start for job {job_id}")
+
+
 def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:
     return tuple(
-        Exit(event.job_id, event.attempt, worker, code, now)
-        for worker, code in event.codes.items()
+        Exit(event.job_id, event.attempt, worker, code, now) for worker, code in event.codes.items()
     )
 
 

@@ -10,8 +10,8 @@ import math
 import re
 
 from rota.core.model import GIB, Gpu, Labels, Node, NodeId
-from rota.errors import UserError
 from rota.core.notation import parse_bytes
+from rota.errors import UserError
 
 MAX_NODES = 100_000
 MAX_GPUS_PER_NODE = 1_024

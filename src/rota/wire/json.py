@@ -29,7 +29,7 @@ def _plain(value: object) -> Any:
 
 
 def _load(kind: Any, value: Any) -> Any:
-    if is_dataclass(kind):
+    if is_dataclass(kind) and isinstance(kind, type):
         hints = _hints(kind)
         return kind(**{key: _load(hints[key], item) for key, item in value.items() if key in hints})
     origin, inner = get_origin(kind), get_args(kind)

@@ -26,7 +26,7 @@ class Column:
     is_number: bool = True
 
 
-def say_table(columns: Sequence[Column], title: str = "") -> None:
+def draw(columns: Sequence[Column], title: str = "") -> Table:
     table = Table(
         box=SIMPLE_HEAD,
         title=Text(title) if title else None,
@@ -47,6 +47,11 @@ def say_table(columns: Sequence[Column], title: str = "") -> None:
                 for column in columns
             )
         )
+    return table
+
+
+def say_table(columns: Sequence[Column], title: str = "") -> None:
+    table = draw(columns, title)
     console = _console()
     needed = console.measure(table, options=console.options.update(max_width=10_000)).maximum
     console.width = max(console.width, needed)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import cast
 
 from rota.core.model import Estimate, JobSpec, Labels, Mode
+from rota.core.notation import GPUS_EXAMPLES, GpuCount, parse_bytes, parse_gpus
 from rota.core.speed import PRIOR
 from rota.errors import InputError, Where
-from rota.core.notation import GPUS_EXAMPLES, GpuCount, parse_bytes, parse_gpus
 from rota.simulator.traces import table
 from rota.simulator.traces.fixed_size import MAX_WORKERS
 from rota.simulator.traces.table import Row

@@ -1,0 +1,42 @@
+"""Commands with many options take them as one dataclass."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar, get_type_hints
+
+import typer
+
+T = TypeVar("T")
+
+
+def option(*names: str, metavar: str, words: str) -> Any:
+    """An option with a value."""
+    return typer.Option(*names, metavar=metavar, help=words, show_default=False)
+
+
+def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Makes a command out of a function of such a dataclass: each field is a parameter."""
+    hints = get_type_hints(kind, include_extras=True)
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(kind)  # pyright: ignore[reportArgumentType]
+    ]
+
+    def command(function: Callable[[T], None]) -> Callable[..., None]:
+        def called(**values: Any) -> None:
+            function(kind(**values))
+
+        called.__name__, called.__doc__ = function.__name__, function.__doc__
+        called.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        called.__annotations__ = dict(hints)
+        return called
+
+    return command

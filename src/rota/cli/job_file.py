@@ -1,0 +1,95 @@
+"""A job file: the fields of a request as YAML, checked where they are read."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast
+
+from rota.errors import InputError, UserError, Where
+from rota.wire.jobs import JobRequest
+
+MOST_BYTES = 1024**2
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The jobs of a file: one mapping, or a list of them, or several documents."""
+    import yaml
+
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(Where(str(path)), "it is larger than 1 MiB", "is it a job file?")
+        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        raise InputError(Where(str(path), _row(error)), f"it is not YAML: {_what(error)}") from None
+    except UnicodeDecodeError:
+        raise InputError(Where(str(path)), "it is not UTF-8 text") from None
+    jobs = [job for document in documents for job in _jobs(document)]
+    if not jobs:
+        raise InputError(Where(str(path)), "it holds no job", "begin with 'command: [...]'")
+    return [_checked(path, job) for job in jobs]
+
+
+def request(values: dict[str, Any]) -> JobRequest:
+    if not values.get("command"):
+        raise UserError("there is nothing to run", "put the command after --")
+    return JobRequest(**values)
+
+
+def _jobs(document: Any) -> list[Any]:
+    if document is None:
+        return []
+    return cast("list[Any]", document) if isinstance(document, list) else [document]
+
+
+def _checked(path: Path, job: Any) -> dict[str, Any]:
+    known = {each.name: each for each in fields(JobRequest)}
+    if not isinstance(job, dict):
+        raise InputError(Where(str(path)), "a job is a mapping of fields to values")
+    values: dict[str, Any] = {}
+    for key, value in cast("dict[Any, Any]", job).items():
+        name = str(key).replace("-", "_")
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
+            raise InputError(Where(str(path), field=str(key)[:60]), "there is no such field", hint)
+        values[name] = _value(path, name, value)
+    return values
+
+
+def _value(path: Path, name: str, value: Any) -> Any:
+    """Numbers where text is wanted are what YAML makes of `gpus: 2`."""
+    wanted = str(next(each.type for each in fields(JobRequest) if each.name == name))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if wanted == "str":
+        return str(value) if is_number else _require(path, name, value, str)
+    if wanted == "list[str]":
+        items = value.split() if name == "command" and isinstance(value, str) else value
+        items = [items] if isinstance(items, str) else _require(path, name, items, list)
+        return [str(item) for item in items]
+    if wanted == "list[int]":
+        return [value] if is_number else _require(path, name, value, list)
+    if wanted == "dict[str, str]":
+        return {str(k): str(v) for k, v in _require(path, name, value, dict).items()}
+    if wanted == "bool":
+        return _require(path, name, value, bool)
+    if value is not None and not is_number:
+        raise InputError(Where(str(path), field=name), f"{str(value)[:40]!r} is not a number")
+    return value
+
+
+def _require(path: Path, name: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        words = {str: "text", list: "a list", dict: "a mapping", bool: "true or false"}[kind]
+        raise InputError(Where(str(path), field=name), f"{str(value)[:40]!r} is not {words}")
+    return value
+
+
+def _row(error: Any) -> int | None:
+    mark = getattr(error, "problem_mark", None)
+    return mark.line + 1 if mark else None
+
+
+def _what(error: Any) -> str:
+    return str(getattr(error, "problem", None) or "it cannot be read")

@@ -1,0 +1,177 @@
+"""What is done to jobs that are there: list, show, cancel, hold, release, resubmit, wait, story."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli.flags import option
+from rota.cli.options import AsJson, JobWord, JobWords
+from rota.cli.output.lines import complain, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rota.client import Client
+    from rota.wire.jobs import JobView
+
+app = typer.Typer()
+
+LIVE = ("held", "queued", "starting", "running", "stopping")
+
+
+@app.command(name="list")
+def list_jobs(
+    *,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's jobs.")] = False,
+    user: Annotated[str, option("--user", "-u", metavar="NAME", words="That user's jobs.")] = "",
+    states: Annotated[
+        list[str] | None,
+        option("--state", "-s", metavar="STATE", words="Only in this state; repeatable."),
+    ] = None,
+    project: Annotated[str, option("--project", metavar="NAME", words="Only for this one.")] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="At most so many.")
+    ] = 100,
+    watches: Annotated[bool, typer.Option("--watch", help="Keep the table up to date.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show jobs, the newest first: your own, unless you ask for more."""
+    from rota.cli.output.jobs import say_jobs
+    from rota.client import Client
+
+    with Client() as rota:
+        owner = user or ("" if everybody else rota.me())
+
+        def fetch() -> list[JobView]:
+            return _fetch(rota, owner, states=states or [], project=project, limit=limit)
+
+        if watches:
+            _watch(rota, fetch)
+        else:
+            say_jobs(fetch(), as_json=as_json)
+
+
+def _fetch(
+    rota: Client, user: str, *, states: list[str], project: str, limit: int
+) -> list[JobView]:
+    found: list[JobView] = []
+    before: int | None = None
+    while len(found) < limit:
+        page = rota.jobs(
+            user=user,
+            states=states,
+            project=project,
+            before=before,
+            limit=min(1000, limit - len(found)),
+        )
+        found += page.jobs
+        before = page.next
+        if before is None:
+            break
+    return found
+
+
+def _watch(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
+    from rota.cli.output.live import live_table
+
+    live_table(rota, fetch)
+
+
+@app.command()
+def show(job: JobWord, *, as_json: AsJson = False) -> None:
+    """Show all about a job: what it runs, where, its attempts, why it waits."""
+    from rota.cli.output.details import say_details
+    from rota.cli.output.json import say_json
+    from rota.client import Client
+
+    with Client() as rota:
+        details = rota.show(job)
+    if as_json:
+        say_json(asdict(details))
+    else:
+        say_details(details)
+
+
+@app.command()
+def story(job: JobWord, *, as_json: AsJson = False) -> None:
+    """Show what happened to a job, when and why."""
+    from rota.cli.output.details import say_story
+    from rota.cli.output.json import say_json
+    from rota.client import Client
+
+    with Client() as rota:
+        entries = rota.story(job)
+    if as_json:
+        say_json([asdict(entry) for entry in entries])
+    else:
+        say_story(entries)
+
+
+@app.command()
+def cancel(jobs: JobWords, *, as_json: AsJson = False) -> None:
+    """End jobs for good. What runs is asked to stop, and killed after its grace period."""
+    _each(jobs, "cancel", as_json=as_json)
+
+
+@app.command()
+def hold(jobs: JobWords, *, as_json: AsJson = False) -> None:
+    """Keep jobs from running. One that runs is stopped, and starts again when released."""
+    _each(jobs, "hold", as_json=as_json)
+
+
+@app.command()
+def release(jobs: JobWords, *, as_json: AsJson = False) -> None:
+    """Let held jobs run."""
+    _each(jobs, "release", as_json=as_json)
+
+
+@app.command()
+def resubmit(jobs: JobWords, *, as_json: AsJson = False) -> None:
+    """Submit the same again, as new jobs."""
+    from rota.cli.output.json import say_json
+    from rota.client import Client
+
+    with Client() as rota:
+        ids = [rota.resubmit(job) for job in jobs]
+    if as_json:
+        say_json({"ids": ids})
+    else:
+        say("\n".join(ids))
+
+
+@app.command()
+def wait(jobs: JobWords) -> None:
+    """Wait until jobs are over. The exit code is that of the first that failed."""
+    from rota.cli.ends import exit_code
+    from rota.client import Client
+
+    with Client() as rota:
+        codes = [exit_code(rota, job) for job in jobs]
+    raise typer.Exit(next((code for code in codes if code), 0))
+
+
+def _each(words: list[str], deed: str, *, as_json: bool) -> None:
+    """All of them, even if some cannot be: the exit code is then that of the first error."""
+    from rota.cli.output.jobs import say_jobs
+    from rota.cli.output.json import say_json
+    from rota.client import Client
+    from rota.errors import UserError
+
+    done: list[JobView] = []
+    failed = 0
+    with Client() as rota:
+        for word in words:
+            try:
+                done.append(getattr(rota, deed)(word))
+            except UserError as error:
+                complain(str(error))
+                failed = failed or error.exit_code
+    if as_json:
+        say_json([asdict(job) for job in done])
+    elif done:
+        say_jobs(done, as_json=False)
+    if failed:
+        raise typer.Exit(failed)

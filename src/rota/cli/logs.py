@@ -1,0 +1,95 @@
+"""`rota logs`: what a job printed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rota.cli.flags import option
+from rota.cli.options import JobWord
+from rota.cli.output.lines import say
+from rota.errors import UserError
+
+if TYPE_CHECKING:
+    from rota.wire.jobs import LogPiece
+
+app = typer.Typer()
+
+
+@app.command()
+def logs(
+    job: JobWord,
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job is over.")
+    ] = False,
+    tail: Annotated[
+        int | None, option("--tail", "-n", metavar="N", words="Only the last N lines.")
+    ] = None,
+    since: Annotated[
+        str, option("--since", metavar="TIME", words="Only the last 90s, 15m, 2h.")
+    ] = "",
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="With time and worker before each line.")
+    ] = False,
+    worker: Annotated[
+        int | None, option("--worker", metavar="N", words="Only this worker.")
+    ] = None,
+    attempt: Annotated[
+        int | None, option("--attempt", metavar="N", words="Not the newest attempt but this one.")
+    ] = None,
+) -> None:
+    """Show what a job printed, of all its workers in the order of time."""
+    from rota.client import Client
+
+    wanted: dict[str, Any] = {
+        "worker": worker,
+        "attempt": attempt,
+        "tail": tail,
+        "since_s": time.time() - _seconds(since) if since else 0.0,
+        "follow": follow,
+    }
+    with Client() as rota:
+        if timestamps:
+            _copy_lines(rota.log_pieces(job, **wanted))
+        else:
+            copy(rota.log_bytes(job, **wanted))
+
+
+def copy(chunks: Iterable[bytes]) -> None:
+    """Bytes as they come, to whoever reads stdout."""
+    for chunk in chunks:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+
+
+def _copy_lines(pieces: Iterable[LogPiece]) -> None:
+    """Pieces end where a write ended, which need not be the end of a line."""
+    begun: dict[tuple[int, int], str] = {}
+    for piece in pieces:
+        key = (piece.attempt, piece.worker)
+        *whole, rest = (begun.pop(key, "") + piece.text).split("\n")
+        for line in whole:
+            say(f"{_prefix(piece)} {line}")
+        if rest:
+            begun[key] = rest
+    for (attempt, worker), line in begun.items():
+        say(f"{'':23} {attempt}/{worker} {line}")
+
+
+def _prefix(piece: LogPiece) -> str:
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(piece.at_s))
+    return f"{moment}.{int(piece.at_s * 1000) % 1000:03} {piece.attempt}/{piece.worker}"
+
+
+def _seconds(text: str) -> float:
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        return float(number) * units[unit]
+    except ValueError:
+        raise UserError(f"--since {text[:40]}: that is no time", "write 90s, 15m, 2h") from None

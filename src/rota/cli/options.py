@@ -1,0 +1,21 @@
+"""Options that many commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="For programs; the fields are stable.")]
+JobWord = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="An id, its beginning or end, or a name.", show_default=False
+    ),
+]
+JobWords = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="JOB...", help="Ids, their beginnings or ends, or names.", show_default=False
+    ),
+]

@@ -1,0 +1,109 @@
+"""One job in full, and its story."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rota.cli.output.jobs import gpus
+from rota.cli.output.lines import say
+from rota.cli.output.table import Column, say_table
+from rota.cli.output.times import moment, span
+
+if TYPE_CHECKING:
+    from rota.wire.jobs import AttemptView, JobDetails, StoryEntry, WorkerView
+
+
+def say_details(details: JobDetails) -> None:
+    rows = [(name, value) for name, value in _rows(details) if value]
+    width = max(len(name) for name, _ in rows)
+    say("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
+    if details.attempts:
+        say("")
+        _say_attempts(details.attempts)
+
+
+def _rows(details: JobDetails) -> list[tuple[str, str]]:
+    job, request = details.job, details.request
+    return [
+        ("id", job.id),
+        ("name", job.name),
+        ("user", job.user),
+        ("project", job.project),
+        ("state", job.state),
+        ("why", job.reason),
+        ("command", shlex.join(request.command)),
+        ("folder", request.workdir),
+        ("image", request.image),
+        ("gpus", gpus(job)),
+        ("cpus", f"{request.cpus:g}" if request.cpus else ""),
+        ("memory", request.memory),
+        ("nodes", ", ".join(job.nodes)),
+        ("priority", str(job.priority) if job.priority else ""),
+        ("after", ", ".join(details.after)),
+        ("array index", "" if details.array_index is None else str(details.array_index)),
+        ("submitted", moment(job.submitted_s)),
+        ("started", moment(job.started_s) if job.started_s else ""),
+        ("ended", moment(job.ended_s) if job.ended_s else ""),
+        ("ran", span(job.running_s) if job.attempt else ""),
+        ("waited", span(details.queued_s)),
+        ("GPU time", span(details.gpu_s) if details.gpu_s else ""),
+        ("epochs", f"{job.epochs_done:g} of {job.epochs:g}" if job.epochs_done else ""),
+        ("time limit", request.time_limit),
+        ("failures", str(details.failures) if details.failures else ""),
+    ]
+
+
+def _say_attempts(attempts: Sequence[AttemptView]) -> None:
+    rows = [(attempt, worker) for attempt in attempts for worker in attempt.workers]
+    say_table(
+        [
+            Column("attempt", tuple(str(each.attempt) for each, _ in rows)),
+            Column("worker", tuple(str(worker.worker) for _, worker in rows)),
+            Column("where", tuple(where(worker) for _, worker in rows), is_number=False),
+            Column("began", tuple(moment(each.started_s) for each, _ in rows), is_number=False),
+            Column("ended", tuple(moment(worker.ended_s) for _, worker in rows), is_number=False),
+            Column("exit", tuple(_code(worker) for _, worker in rows)),
+            Column("then", tuple(each.outcome for each, _ in rows), is_number=False),
+            Column("why", tuple(each.reason for each, _ in rows), is_number=False),
+        ]
+    )
+
+
+def where(worker: WorkerView) -> str:
+    indices = ",".join(map(str, worker.gpus))
+    return f"{worker.node}:{indices}" if indices else worker.node
+
+
+def _code(worker: WorkerView) -> str:
+    return "-" if worker.exit_code is None else str(worker.exit_code)
+
+
+def say_story(entries: Sequence[StoryEntry]) -> None:
+    say_table(
+        [
+            Column("when", tuple(moment(each.at_s) for each in entries), is_number=False),
+            Column("attempt", tuple(str(each.attempt or "-") for each in entries)),
+            Column("became", tuple(each.after for each in entries), is_number=False),
+            Column("because", tuple(_because(each) for each in entries), is_number=False),
+        ]
+    )
+
+
+WORDS = {
+    "JobSubmitted": "submitted",
+    "Plan": "its turn came",
+    "WorkersStarted": "all workers are up",
+    "WorkersExited": "its workers ended",
+    "WorkersLost": "workers were lost",
+    "TimerFired": "time was up",
+    "JobCancelled": "cancelled",
+    "JobHeld": "held",
+    "JobReleased": "released",
+}
+
+
+def _because(entry: StoryEntry) -> str:
+    words = entry.reason or WORDS.get(entry.cause, entry.cause)
+    return f"{words} (by {entry.actor})" if entry.actor and "by" not in words else words

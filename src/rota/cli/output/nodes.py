@@ -1,0 +1,51 @@
+"""Machines and their GPUs as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rota.cli.output.table import Column, say_table
+from rota.cli.output.times import amount
+
+if TYPE_CHECKING:
+    from rota.wire.box import GpuView, NodeView
+
+
+def say_nodes(nodes: Sequence[NodeView]) -> None:
+    """One line for each GPU; a machine without any has one, too."""
+    rows: list[tuple[NodeView, GpuView | None]] = []
+    for node in nodes:
+        rows += [(node, gpu) for gpu in node.gpus] or [(node, None)]
+    say_table(
+        [
+            Column("node", tuple(node.id for node, _ in rows), is_number=False),
+            Column("gpu", tuple(str(gpu.index) if gpu else "-" for _, gpu in rows)),
+            Column("type", tuple(gpu.type if gpu else "-" for _, gpu in rows), is_number=False),
+            Column("memory", tuple(_memory(gpu) for _, gpu in rows)),
+            Column("busy", tuple(_busy(gpu) for _, gpu in rows)),
+            Column("jobs", tuple(_jobs(gpu) for _, gpu in rows), is_number=False),
+            Column("state", tuple(_state(*row) for row in rows), is_number=False),
+        ]
+    )
+
+
+def _memory(gpu: GpuView | None) -> str:
+    if gpu is None:
+        return "-"
+    used = f"{amount(gpu.used_bytes)} of " if gpu.used_bytes else ""
+    return f"{used}{amount(gpu.memory_bytes)}"
+
+
+def _busy(gpu: GpuView | None) -> str:
+    return f"{gpu.utilisation:.0%}" if gpu and gpu.utilisation else "-"
+
+
+def _jobs(gpu: GpuView | None) -> str:
+    return ", ".join(gpu.jobs) if gpu and gpu.jobs else "-"
+
+
+def _state(node: NodeView, gpu: GpuView | None) -> str:
+    if gpu is not None and gpu.problem:
+        return gpu.problem
+    return "draining" if node.is_draining else "ok"

@@ -1,0 +1,121 @@
+"""`rota submit`: put a job into the queue."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rota.cli.flags import takes
+from rota.cli.output.lines import say
+from rota.cli.submit_flags import Flags
+from rota.errors import UserError
+
+if TYPE_CHECKING:
+    from rota.client import Client
+    from rota.wire.jobs import JobRequest
+
+app = typer.Typer()
+
+CARRIED = (
+    "PATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "CONDA_DEFAULT_ENV",
+    "PYTHONPATH",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+)
+"""What a job without an image takes over from the submitter's environment."""
+
+
+@app.command(epilog="Example: rota submit --gpus 2 --name bert -- python train.py --epochs 3")
+@takes(Flags)
+def submit(flags: Flags) -> None:
+    """Put a job into the queue. It runs as you, in this folder, when its turn comes."""
+    from rota.client import Client
+
+    requests = _requests(flags)
+    with Client() as rota:
+        if flags.ship is not None:
+            requests = _shipped(rota, flags.ship, requests)
+        if flags.is_dry:
+            _dry_run(rota, requests, as_json=flags.as_json)
+            return
+        ids = rota.submit_many(requests)
+        _tell(ids, as_json=flags.as_json)
+        if flags.waits or flags.follows:
+            raise typer.Exit(_watch(rota, ids, follows=flags.follows))
+
+
+def _requests(flags: Flags) -> list[JobRequest]:
+    """What the file says, where the flags do not say otherwise."""
+    from rota.cli.job_file import read, request
+    from rota.wire.jobs import JobRequest
+
+    known = {each.name for each in fields(JobRequest)}
+    given = {each.name: getattr(flags, each.name) for each in fields(flags) if each.name in known}
+    given = {name: value for name, value in given.items() if value not in (None, False)}
+    env = _variables(given.pop("env", []))
+    jobs: list[dict[str, Any]] = read(flags.file) if flags.file else [{}]
+    return [request(_filled({**job, **given}, job.get("env", {}) | env)) for job in jobs]
+
+
+def _filled(job: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
+    """With what a submitter takes for granted: the folder, the search path, the umask."""
+    umask = os.umask(0o022)
+    os.umask(umask)
+    if not job.get("image"):
+        carried = {name: os.environ[name] for name in CARRIED if name in os.environ}
+        env = {**carried, **env}
+        job.setdefault("workdir", str(Path.cwd()))
+    if job.get("workdir"):
+        job["workdir"] = str(Path(job["workdir"]).absolute())
+    return {**job, "env": env, "umask": job.get("umask", umask)}
+
+
+def _variables(words: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, has_value, value = word.partition("=")
+        if not has_value and name not in os.environ:
+            raise UserError(f"--env {name[:60]}: it is not set here", "write NAME=VALUE")
+        found[name] = value if has_value else os.environ[name]
+    return found
+
+
+def _shipped(rota: Client, folder: Path, requests: list[JobRequest]) -> list[JobRequest]:
+    raise NotImplementedError
+
+
+def _dry_run(rota: Client, requests: list[JobRequest], *, as_json: bool) -> None:
+    from rota.cli.output.jobs import say_jobs
+
+    say_jobs(rota.check(requests), as_json=as_json)
+
+
+def _tell(ids: list[str], *, as_json: bool) -> None:
+    from rota.cli.output.json import say_json
+
+    if as_json:
+        say_json({"ids": ids})
+    else:
+        say("\n".join(ids))
+
+
+def _watch(rota: Client, ids: list[str], *, follows: bool) -> int:
+    """Until all are over; the first exit code that is not 0."""
+    from rota.cli.ends import exit_code
+    from rota.cli.logs import copy
+
+    codes: list[int] = []
+    for job_id in ids:
+        if follows:
+            copy(rota.log_bytes(job_id, follow=True))
+        codes.append(exit_code(rota, job_id))
+    return next((code for code in codes if code), 0)

@@ -1,0 +1,216 @@
+"""All that a daemon can be asked, typed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+from uuid import uuid4
+
+from rota.client.find import Door, NoDaemonError, find, parse
+from rota.client.http import Http
+from rota.errors import UnavailableError
+from rota.wire.box import NodeView, Status, TokenView
+from rota.wire.jobs import JobDetails, JobRequest, JobView, LogPiece, StoryEntry
+from rota.wire.json import load
+
+PAGE = 100
+TRIES = 5
+PAUSE_S = 0.2
+FINAL = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some jobs, the newest first. `next` asks for those after them, as `before`."""
+
+    jobs: list[JobView]
+    next: int | None = None
+
+
+class Client:
+    """A connection to a daemon: the one that `ROTA_URL` names, else the one on this machine."""
+
+    def __init__(self, url: str = "", *, token: str = "") -> None:
+        self.door: Door = parse(url) if url else find()
+        self._http = Http(self.door, token)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # -- submits --------------------------------------------------------------------------------
+
+    def submit(self, job: JobRequest, *, key: str = "") -> str:
+        """The id of the new job, once it is on the daemon's disk; of an array, the first id."""
+        return self.submit_many([job], key=key)[0]
+
+    def submit_many(self, jobs: Sequence[JobRequest], *, key: str = "") -> list[str]:
+        """All or none. A connection that breaks is tried again: with its key, one submit is one
+        job however often it arrives."""
+        headers = {"Idempotency-Key": key or uuid4().hex}
+        path, body = ("/jobs", jobs[0]) if len(jobs) == 1 else ("/jobs/batch", {"jobs": list(jobs)})
+        for number in range(TRIES):
+            try:
+                return self._http.ask("POST", path, body=body, headers=headers)["ids"]
+            except NoDaemonError:
+                raise
+            except UnavailableError:
+                if number == TRIES - 1:
+                    raise
+                time.sleep(PAUSE_S)
+        raise AssertionError
+
+    def check(self, jobs: Sequence[JobRequest]) -> list[JobView]:
+        """What a submit would queue, without queueing it."""
+        answer = self._http.ask("POST", "/jobs/check", body={"jobs": list(jobs)})
+        return load(list[JobView], answer)
+
+    # -- questions ------------------------------------------------------------------------------
+
+    def jobs(
+        self,
+        *,
+        user: str = "",
+        states: Iterable[str] = (),
+        project: str = "",
+        word: str = "",
+        before: int | None = None,
+        limit: int = PAGE,
+    ) -> Page:
+        """A page of jobs, the newest first; `user` empty: everybody's."""
+        query = {"user": user, "state": list(states), "project": project, "word": word}
+        answer = self._http.ask("GET", "/jobs", query={**query, "before": before, "limit": limit})
+        return load(Page, answer)
+
+    def show(self, job: str) -> JobDetails:
+        """All about a job, by its id, the beginning or end of it, or its name."""
+        return load(JobDetails, self._http.ask("GET", f"/jobs/{_quoted(job)}"))
+
+    def story(self, job: str) -> list[StoryEntry]:
+        """What happened to a job, the first first."""
+        return load(list[StoryEntry], self._http.ask("GET", f"/jobs/{_quoted(job)}/story"))
+
+    def events(self, job: str = "", *, after: int | None = None) -> Iterator[StoryEntry]:
+        """State changes as they happen; those of one job end with it."""
+        for event in self._http.events("/events", {"job": job, "after": after}):
+            yield load(StoryEntry, event)
+
+    def wait(self, job: str) -> JobView:
+        """Returns when the job is over."""
+        while True:
+            found = self.show(job).job
+            if found.state in FINAL:
+                return found
+            try:
+                for _ in self.events(found.id, after=0):
+                    pass
+            except UnavailableError:
+                # A daemon that restarts is only a pause.
+                time.sleep(PAUSE_S)
+
+    def log_bytes(
+        self,
+        job: str,
+        *,
+        worker: int | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
+        since_s: float = 0.0,
+        follow: bool = False,
+    ) -> Iterator[bytes]:
+        """What the job printed, exactly."""
+        query = {"worker": worker, "attempt": attempt, "tail": tail, "since": since_s}
+        return self._http.bytes(f"/jobs/{_quoted(job)}/logs", {**query, "follow": follow})
+
+    def log_pieces(
+        self,
+        job: str,
+        *,
+        worker: int | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
+        since_s: float = 0.0,
+        follow: bool = False,
+    ) -> Iterator[LogPiece]:
+        """What the job printed, with times and worker numbers."""
+        query = {"worker": worker, "attempt": attempt, "tail": tail, "since": since_s}
+        path = f"/jobs/{_quoted(job)}/logs"
+        for event in self._http.events(path, {**query, "follow": follow}):
+            yield load(LogPiece, event)
+
+    # -- deeds ----------------------------------------------------------------------------------
+
+    def cancel(self, job: str) -> JobView:
+        return self._deed(job, "cancel")
+
+    def hold(self, job: str) -> JobView:
+        return self._deed(job, "hold")
+
+    def release(self, job: str) -> JobView:
+        return self._deed(job, "release")
+
+    def resubmit(self, job: str) -> str:
+        return self._http.ask("POST", f"/jobs/{_quoted(job)}/resubmit")["ids"][0]
+
+    def _deed(self, job: str, deed: str) -> JobView:
+        return load(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/{deed}"))
+
+    # -- the machine ----------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        return load(Status, self._http.ask("GET", "/status"))
+
+    def me(self) -> str:
+        """The user that the daemon takes us for."""
+        return self._http.ask("GET", "/me")["user"]
+
+    def nodes(self) -> list[NodeView]:
+        return load(list[NodeView], self._http.ask("GET", "/nodes"))
+
+    def drain(self, node: str) -> list[NodeView]:
+        return load(list[NodeView], self._http.ask("POST", f"/nodes/{_quoted(node)}/drain"))
+
+    def resume(self, node: str) -> list[NodeView]:
+        return load(list[NodeView], self._http.ask("POST", f"/nodes/{_quoted(node)}/resume"))
+
+    def policy(self) -> str:
+        return self._http.ask("GET", "/policy")["policy"]
+
+    def set_policy(self, policy: str) -> str:
+        return self._http.ask("PUT", "/policy", body={"policy": policy})["policy"]
+
+    def stop(self, *, stop_jobs: bool = False) -> None:
+        """End the daemon; its jobs run on unless they are to stop, too."""
+        self._http.ask("POST", "/stop", query={"stop_jobs": stop_jobs})
+
+    # -- tokens ---------------------------------------------------------------------------------
+
+    def tokens(self) -> list[TokenView]:
+        return load(list[TokenView], self._http.ask("GET", "/tokens"))
+
+    def create_token(
+        self, *, user: str = "", scope: str = "user", days: float | None = None
+    ) -> TokenView:
+        body = {"user": user, "scope": scope, "days": days}
+        return load(TokenView, self._http.ask("POST", "/tokens", body=body))
+
+    def revoke_token(self, token_id: str) -> TokenView:
+        return load(TokenView, self._http.ask("POST", f"/tokens/{_quoted(token_id)}/revoke"))
+
+
+def _quoted(word: str) -> str:
+    return quote(word, safe="")
