@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from rota.errors import PolicyError
+from rota.errors import PATH, PolicyError, shown
 
 Value = int | float | bool | str
 
@@ -83,7 +83,7 @@ class Parameter:
 
     def refusal(self, value: object) -> PolicyError:
         given = show(value) if isinstance(value, Value) else repr(value)
-        return PolicyError(f"parameter '{self.name}' must be {self.allowed}, not '{given}'")
+        return PolicyError(f"parameter '{self.name}' must be {self.allowed}, not '{shown(given)}'")
 
 
 def parameters(policy: type) -> tuple[Parameter, ...]:
@@ -102,7 +102,8 @@ def parameters(policy: type) -> tuple[Parameter, ...]:
 
 def reason(error: BaseException) -> str:
     """Why foreign code failed, in one line."""
-    return " ".join([f"{type(error).__name__}:", *str(error).split()]).removesuffix(":")
+    words = " ".join([f"{type(error).__name__}:", *str(error).split()])
+    return shown(words, PATH).removesuffix(":")
 
 
 def check(policy: object) -> None:

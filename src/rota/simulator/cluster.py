@@ -10,7 +10,7 @@ import math
 import re
 
 from rota.core.model import GIB, Gpu, Labels, Node, NodeId
-from rota.errors import UserError
+from rota.errors import UserError, shown
 from rota.simulator.notation import parse_bytes
 
 MAX_NODES = 100_000
@@ -54,7 +54,7 @@ def _parse_part(part: str, text: str) -> tuple[int, Node]:
     """How many nodes, and one of them as a pattern for all."""
     found = _PART.fullmatch(part)
     if found is None:
-        raise _error(text, f"'{part}' is not understood")
+        raise _error(text, f"'{shown(part)}' is not understood")
     gpus = int(found["gpus"])
     if gpus > MAX_GPUS_PER_NODE:
         raise _error(text, f"{gpus} GPUs in a node are more than {MAX_GPUS_PER_NODE:,}")
@@ -79,9 +79,9 @@ def _labels(written: str, text: str) -> Labels:
     names = [name for name, _, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise _error(text, f"label '{name}' is given twice")
+            raise _error(text, f"label '{shown(name)}' is given twice")
     return frozenset((name, value) for name, _, value in pairs)
 
 
 def _error(text: str, message: str) -> UserError:
-    return UserError(f"cluster '{text}': {message}", EXAMPLE)
+    return UserError(f"cluster '{shown(text)}': {message}", EXAMPLE)

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from rota.core.model import GIB, Share
+from rota.errors import shown
 
 UNITS = {
     "B": 1,
@@ -46,10 +47,10 @@ def parse_bytes(text: str) -> int:
     found = _BYTES.fullmatch(text.strip())
     unit = (found.group(2) or "B") if found else ""
     if found is None or unit not in UNITS:
-        raise ValueError(f"'{text}' is not an amount of memory like 6GiB")
+        raise ValueError(f"'{shown(text)}' is not an amount of memory like 6GiB")
     amount = int(float(found.group(1)) * UNITS[unit])
     if not 0 < amount <= MAX_BYTES:
-        raise ValueError(f"'{text}' is not between 1 B and {MAX_BYTES // 2**40} TiB")
+        raise ValueError(f"'{shown(text)}' is not between 1 B and {MAX_BYTES // 2**40} TiB")
     return amount
 
 
@@ -61,11 +62,13 @@ def parse_gpus(text: str) -> GpuCount:
     if _FRACTION.fullmatch(text):
         fraction = float(text)
         if not 0 < fraction < 1:
-            raise ValueError(f"'{text}' is not a share of one GPU, which lies between 0 and 1")
+            raise ValueError(
+                f"'{shown(text)}' is not a share of one GPU, which lies between 0 and 1"
+            )
         return GpuCount(1, 1, 1, Share(fraction=fraction))
     if text and text[0].isdigit() and text[-1] == "B":
         return GpuCount(1, 1, 1, Share(memory_bytes=parse_bytes(text)))
-    raise ValueError(f"'{text}' is not a number of GPUs")
+    raise ValueError(f"'{shown(text)}' is not a number of GPUs")
 
 
 def _range(found: re.Match[str]) -> GpuCount:

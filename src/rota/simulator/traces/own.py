@@ -162,7 +162,7 @@ def _labels(row: Row) -> Labels:
     if any(not key or not equals for key, equals, _ in pairs):
         raise row.wrong(
             "node_labels",
-            f"'{row.text('node_labels')}' has no key=value",
+            f"'{row.shown('node_labels')}' has no key=value",
             hint="write disk=ssd|room=2",
         )
     return frozenset((key, value) for key, _, value in pairs)
@@ -183,7 +183,9 @@ def _priority(row: Row) -> int:
     except ValueError:
         value = MAX_PRIORITY + 1
     if abs(value) > MAX_PRIORITY:
-        raise row.wrong("priority", f"'{text}' is not a whole number up to {MAX_PRIORITY:,}")
+        raise row.wrong(
+            "priority", f"'{row.shown('priority')}' is not a whole number up to {MAX_PRIORITY:,}"
+        )
     return value
 
 
@@ -193,7 +195,9 @@ def _mode(row: Row) -> Mode:
         return Mode(text) if text else Mode.RESTART
     except ValueError:
         known = ", ".join(Mode)
-        raise row.wrong("mode", f"no such mode '{text}'", hint=f"there are {known}") from None
+        raise row.wrong(
+            "mode", f"no such mode '{row.shown('mode')}'", hint=f"there are {known}"
+        ) from None
 
 
 def _json_rows(path: Path, file: str) -> Iterator[Row]:

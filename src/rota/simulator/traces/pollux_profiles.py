@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 from scipy.spatial import QhullError
 
-from rota.errors import InputError, Where
+from rota.errors import InputError, Where, shown
 from rota.simulator.traces.table import Row, read_rows
 
 Placement = tuple[int, ...]
@@ -251,7 +251,9 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
         table = f"{file}/{path.name}"
         size = path.stem.removeprefix("validation-")
         if not (size.isascii() and size.isdigit() and int(size)):
-            raise InputError(Where(table), f"'{size}' in the file's name is not a batch size")
+            raise InputError(
+                Where(table), f"'{shown(size)}' in the file's name is not a batch size"
+            )
         rows = read_rows(path, table, needed=("progress", "grad_sqr", "grad_var"))
         epochs[int(size)] = tuple(
             Epoch(
@@ -273,5 +275,5 @@ def _statistic(row: Row, name: str) -> float:
     except ValueError:
         value = math.nan
     if not (value >= 0 and math.isfinite(value)):
-        raise row.wrong(name, f"'{row.text(name)}' is not a number from 0 up")
+        raise row.wrong(name, f"'{row.shown(name)}' is not a number from 0 up")
     return value

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 
 from rota.core.model import Estimate, JobSpec
-from rota.errors import UserError
+from rota.errors import UserError, shown
 from rota.simulator.workload import Entry, Scaling, Workload, workload_of
 
 PREFIX = "synthetic"
@@ -84,7 +84,9 @@ def parse(text: str, seed: int | None = None) -> Parameters:
         name, equals, value = part.partition("=")
         if name not in LIMITS or not equals:
             known = ", ".join(LIMITS)
-            raise _error(f"'{part}' is not a parameter", f"there are {known}, as in jobs=500")
+            raise _error(
+                f"'{shown(part)}' is not a parameter", f"there are {known}, as in jobs=500"
+            )
         parameters = replace(parameters, **{name: _value(name, value)})
     return parameters
 
@@ -98,7 +100,7 @@ def _value(name: str, text: str) -> float:
         value = math.nan
     if not least <= value <= most:
         kind = "whole number" if whole else "number"
-        raise _error(f"{name}='{text}' is not a {kind} between {least:,} and {most:,}")
+        raise _error(f"{name}='{shown(text)}' is not a {kind} between {least:,} and {most:,}")
     return value
 
 

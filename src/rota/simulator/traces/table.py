@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from rota.errors import InputError, Where
+from rota.errors import InputError, Where, shown
 
 MAX_ROWS = 5_000_000
 MAX_FILE_BYTES = 1_000_000_000
@@ -46,30 +46,33 @@ class Row:
         """A finite number that is not negative."""
         value = self._number(field)
         if not 0 <= value <= MAX_NUMBER:
-            self._raise(field, f"'{self.text(field)}' is not between 0 and {MAX_NUMBER:g}")
+            self._raise(field, f"'{self.shown(field)}' is not between 0 and {MAX_NUMBER:g}")
         return value
 
     def positive(self, field: str) -> float:
         value = self._number(field)
         if not 0 < value <= MAX_NUMBER:
-            text = self.text(field)
-            self._raise(field, f"'{text}' is not above 0 and at most {MAX_NUMBER:g}")
+            self._raise(field, f"'{self.shown(field)}' is not above 0 and at most {MAX_NUMBER:g}")
         return value
 
     def whole(self, field: str, at_least: int = 1) -> int:
         value = self._number(field)
         if not (at_least <= value <= MAX_NUMBER and value.is_integer()):
-            self._raise(field, f"'{self.text(field)}' is not a whole number from {at_least} up")
+            self._raise(field, f"'{self.shown(field)}' is not a whole number from {at_least} up")
         return int(value)
 
+    def shown(self, field: str) -> str:
+        """The field as a message repeats it."""
+        return shown(self.text(field))
+
     def _number(self, field: str) -> float:
-        text = self.text(field)
         try:
-            value = float(text)
+            value = float(self.text(field))
         except ValueError:
             value = math.nan
         if math.isnan(value):
-            self._raise(field, f"'{text}' is not a number", hint="write a number such as 120")
+            wrong = f"'{self.shown(field)}' is not a number"
+            self._raise(field, wrong, hint="write a number such as 120")
         return value
 
     def wrong(self, field: str, message: str, *, hint: str = "") -> InputError:
