@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +67,18 @@ def test_decide_stops_at_a_bad_line(rota: Rota, line: bytes, complaint: str):
 def test_decide_answers_thousands_of_cases(rota: Rota):
     result = rota("policy", "decide", "fifo", stdin=(CASE + b"\n") * 10_000)
     assert result.out.count("\n") == 10_000
+
+
+LEAVES = "import sys\nclass Mine:\n    def size(self, jobs, budget, *, now): sys.exit(EXIT)\n"
+
+
+@pytest.mark.parametrize("code", ["", "0", "'bye'"])
+def test_a_policy_that_ends_the_program_is_blamed(rota: Rota, tmp_path: Path, code: str):
+    mine = tmp_path / "mine.py"
+    mine.write_text(LEAVES.replace("EXIT", code))
+    decided = rota("policy", "decide", f"{mine}:Mine", stdin=CASE)
+    simulated = rota("simulate", "voda:run_1", "--cluster", "3x4", "--policy", f"{mine}:Mine")
+    for result in (decided, simulated):
+        assert (result.code, result.out) == (2, "")
+        assert "it raised SystemExit" in result.err
+        assert result.err.count("\n") == 1
