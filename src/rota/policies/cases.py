@@ -21,7 +21,7 @@ from rota.core.speed import SpeedModel
 from rota.errors import PolicyError, UserError, shown
 
 MOST_GPUS = 100_000
-"""Of a case and of a job: beyond it the tables of speed-ups fill the memory."""
+"""Of a case and of a job: beyond it a policy that weighs every size takes all day."""
 CASE_FIELDS: dict[str, None] = dict.fromkeys(("gpus", "jobs"))
 REQUIRED = ("name", "min", "max")
 OPTIONAL = (
@@ -107,23 +107,26 @@ def _read_job(given: object, place: int, *, gpus: int) -> Job:
         service=NO_SERVICE,
         first_started_s=_number_or_unknown(first_started_s, f"{where}.first_started_s"),
         queue=_whole(fields.get("priority_queue", 0), f"{where}.priority_queue", least=0),
-        speed=_speed(fields, where, most=min(most, gpus)),
+        speed=_speed(fields, where, gpus=gpus),
     )
 
 
-def _speed(fields: Fields, where: str, *, most: int) -> SpeedModel:
-    table = _linear(most)
+def _speed(fields: Fields, where: str, *, gpus: int) -> SpeedModel:
     if "speedup" in fields:
         table = _speedups(fields["speedup"], f"{where}.speedup")
+    else:
+        # One table for sizes up to a power of two is shared by all jobs that it is enough for.
+        table = _linear((gpus + 1).bit_length())
     on_one = table[1] if len(table) > 1 else 0.0
     if on_one > 0:
         return SpeedModel(one_s=on_one, speedups=table, error=0.0)
     return GivenSpeed(one_s=1.0, speedups=table, error=0.0)
 
 
-@lru_cache(maxsize=64)
-def _linear(most: int) -> tuple[float, ...]:
-    return tuple(map(float, range(max(most, 1) + 2)))
+@lru_cache(maxsize=MOST_GPUS.bit_length() + 1)
+def _linear(bits: int) -> tuple[float, ...]:
+    """Speed-ups on 0, 1, 2, ... GPUs, for all numbers of so many bits."""
+    return tuple(map(float, range(2**bits)))
 
 
 def _speedups(value: object, where: str) -> tuple[float, ...]:
