@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from json import JSONDecodeError
 
 WORD = 60
 """Characters of a value that tell which one is meant."""
@@ -29,6 +30,19 @@ def shown(text: str, most: int = WORD) -> str:
     if cut.isprintable():
         return cut
     return "".join(each if each.isprintable() else _escaped(each) for each in cut)
+
+
+def why_not_json(error: ValueError | RecursionError) -> str:
+    """Why `json.loads` refused a line, in words that help whoever wrote it."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, JSONDecodeError):
+        return f"not JSON: {error.msg.lower()} at column {error.pos + 1}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not JSON: not UTF-8 text"
+    if "digits" in str(error):  # Python's own words name a setting of Python
+        return "not JSON: a number of thousands of digits"
+    return f"not JSON: {error}"
 
 
 def _escaped(character: str) -> str:

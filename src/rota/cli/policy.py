@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from rota.cli.output.lines import complain, say
-from rota.errors import PolicyError, UserError, shown
+from rota.errors import PolicyError, UserError, shown, why_not_json
 
 if TYPE_CHECKING:
     from rota.core.policy import Policy
@@ -138,12 +138,8 @@ def _answers(policy: Policy, lines: Iterable[bytes]) -> Iterable[str]:
 def _read(line: bytes) -> object:
     try:
         return json.loads(line, parse_constant=_refuse)
-    except RecursionError:
-        raise UserError("nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"not JSON: {error.msg.lower()} at column {error.colno}") from None
-    except ValueError as error:
-        raise UserError(f"not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(why_not_json(error)) from None
 
 
 def _refuse(word: str) -> NoReturn:

@@ -60,7 +60,8 @@ class Parameter:
         try:
             if self.type is bool:
                 return WORDS[text.lower()]
-            if self.type in KINDS:
+            # Python would also read 1_000 and digits of other scripts.
+            if self.type is str or (self.type in KINDS and text.isascii() and "_" not in text):
                 return self.type(text)
         except (KeyError, ValueError):
             pass

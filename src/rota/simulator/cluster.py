@@ -15,6 +15,7 @@ from rota.simulator.notation import parse_bytes
 
 MAX_NODES = 100_000
 MAX_GPUS_PER_NODE = 1_024
+MAX_GPUS = 1_000_000
 DEFAULT_TYPE = "gpu"
 DEFAULT_GPU_BYTES = 16 * GIB
 EXAMPLE = "write 3x4, 2x4:V100,16x8:A100 or, with all there is, 3x4:A100@80GiB/96cpu/1TiB/disk=ssd"
@@ -36,6 +37,9 @@ def parse_cluster(text: str) -> tuple[Node, ...]:
     total = sum(count for count, _ in parts)
     if not 0 < total <= MAX_NODES:
         raise _error(text, f"{total} nodes are not between 1 and {MAX_NODES:,}")
+    n_gpus = sum(count * len(shape.gpus) for count, shape in parts)
+    if n_gpus > MAX_GPUS:
+        raise _error(text, f"{n_gpus:,} GPUs are more than {MAX_GPUS:,}")
     digits = max(2, len(str(total)))
     shapes = (shape for count, shape in parts for _ in range(count))
     return tuple(

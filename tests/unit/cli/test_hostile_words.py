@@ -45,6 +45,38 @@ def test_flags(rota: Rota, arguments: list[str], what: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["", "--cluster", "1x1"], "the trace has no name; give a file"),
+        (["synthetic:jobs=1,jobs=2", "--cluster", "1x1"], "synthetic: jobs is given twice"),
+        (["synthetic:jobs=1_0", "--cluster", "1x1"], "jobs='1_0' is not a whole number"),
+        (["voda:run_1", "--cluster", "100000x1024"], "102,400,000 GPUs are more than 1,000,000"),
+        (["voda:run_1", "--cluster", "1x1", "--policy", "tiresias:knob=1_0"], "not '1_0'"),
+    ],
+)
+def test_flags_that_look_right(rota: Rota, arguments: list[str], what: str) -> None:
+    assert what in complaint(rota, "simulate", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (f"{HEADER}\na\0b,0,1,60", "row 2, field 'name': has a NUL byte"),
+        (f"{HEADER}\na,0,1,6_0", "row 2, field 'duration_s': '6_0' is not a number"),
+        (f"{HEADER}\na,0,1,６０", "row 2, field 'duration_s': '６０' is not a number"),  # noqa: RUF001
+        (f'{HEADER}\n"a,0,1,60\nb,0,1,60\n', "row 2: is not CSV: a quote is opened and never"),
+        (f'{HEADER}\n"' + "a\n" * 100_000, "row 2: is not CSV: field larger"),
+        ('{"name": "a"\n', "row 1: is not JSON: expecting ',' delimiter at column 14"),
+        ('{"name": ' + "9" * 5000 + "}", "row 1: is not JSON: a number of thousands of digits"),
+    ],
+)
+def test_traces_that_look_right(rota: Rota, tmp_path: Path, content: str, place: str) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(content)
+    assert place in complaint(rota, "simulate", str(trace), "--cluster", "1x1")
+
+
+@pytest.mark.parametrize(
     ("content", "place"),
     [
         (LONG, "row 1: no known format"),

@@ -45,6 +45,8 @@ def load(trace: str, traces_dir: Path | None = None, *, seed: int | None = None)
         return builtin(rest)
     if kind == synthetic.PREFIX:
         return synthetic.synthetic(rest, seed)
+    if not trace:
+        raise UserError("the trace has no name", "give a file, voda:run_1 or synthetic:jobs=500")
     return read_file(_find(trace, traces_dir), trace)
 
 

@@ -15,7 +15,7 @@ from typing import cast
 
 from rota.core.model import Estimate, JobSpec, Labels, Mode
 from rota.core.speed import PRIOR
-from rota.errors import InputError, Where
+from rota.errors import InputError, Where, why_not_json
 from rota.simulator.notation import GPUS_EXAMPLES, GpuCount, parse_bytes, parse_gpus
 from rota.simulator.traces import table
 from rota.simulator.traces.fixed_size import MAX_WORKERS
@@ -134,11 +134,8 @@ def _speedups(row: Row, most: int) -> tuple[float, ...]:
             message = f"is needed for a job of more than {MAX_WORKERS} workers"
             raise row.wrong("speedups", message)
         return ()
-    try:
-        values = tuple(float(part) for part in parts)
-    except ValueError:
-        values = ()
-    if not values or not all(0 < value <= table.MAX_NUMBER for value in values):
+    values = tuple(map(table.number_in, parts))
+    if not all(0 < value <= table.MAX_NUMBER for value in values):
         raise row.wrong(
             "speedups", "is not a list of numbers above 0", hint="write them as 1|1.8|2.5"
         )
@@ -216,7 +213,7 @@ def _json_row(where: Where, text: str) -> Row:
     try:
         parsed: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(where, f"is not JSON: {error}") from None
+        raise InputError(where, f"is {why_not_json(error)}") from None
     if not isinstance(parsed, dict):
         raise InputError(where, "is not a JSON object", 'write {"name": ..., ...}')
     values = [""] * len(COLUMNS)

@@ -28,7 +28,7 @@ from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 from scipy.spatial import QhullError
 
 from rota.errors import InputError, Where, shown
-from rota.simulator.traces.table import Row, read_rows
+from rota.simulator.traces.table import Row, number_in, read_rows
 
 Placement = tuple[int, ...]
 """GPUs on each node, in the order of the ring."""
@@ -270,10 +270,7 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
 
 def _statistic(row: Row, name: str) -> float:
     """Statistics of gradients may be larger than any number of seconds."""
-    try:
-        value = float(row.text(name))
-    except ValueError:
-        value = math.nan
+    value = number_in(row.text(name))
     if not (value >= 0 and math.isfinite(value)):
         raise row.wrong(name, f"'{row.shown(name)}' is not a number from 0 up")
     return value

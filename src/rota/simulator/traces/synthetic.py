@@ -80,6 +80,7 @@ def synthetic(text: str, seed: int | None = None) -> Workload:
 
 def parse(text: str, seed: int | None = None) -> Parameters:
     parameters = Parameters() if seed is None else Parameters(seed=seed)
+    given: set[str] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
         if name not in LIMITS or not equals:
@@ -87,6 +88,9 @@ def parse(text: str, seed: int | None = None) -> Parameters:
             raise _error(
                 f"'{shown(part)}' is not a parameter", f"there are {known}, as in jobs=500"
             )
+        if name in given:
+            raise _error(f"{name} is given twice", "write it once")
+        given.add(name)
         parameters = replace(parameters, **{name: _value(name, value)})
     return parameters
 
@@ -97,6 +101,8 @@ def _value(name: str, text: str) -> float:
     try:
         value = int(text) if whole else float(text)
     except ValueError:
+        value = math.nan
+    if "_" in text or not text.isascii():  # Python would read them
         value = math.nan
     if not least <= value <= most:
         kind = "whole number" if whole else "number"

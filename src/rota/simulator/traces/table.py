@@ -40,7 +40,10 @@ class Row:
         return self._values[column].strip() if column is not None else ""
 
     def name(self, field: str) -> str:
-        return self.text(field) or self._raise(field, "is empty", hint="give a value")
+        text = self.text(field)
+        if "\0" in text:
+            self._raise(field, "has a NUL byte in it", hint="save the file as plain text")
+        return text or self._raise(field, "is empty", hint="give a value")
 
     def number(self, field: str) -> float:
         """A finite number that is not negative."""
@@ -66,10 +69,7 @@ class Row:
         return shown(self.text(field))
 
     def _number(self, field: str) -> float:
-        try:
-            value = float(self.text(field))
-        except ValueError:
-            value = math.nan
+        value = number_in(self.text(field))
         if math.isnan(value):
             wrong = f"'{self.shown(field)}' is not a number"
             self._raise(field, wrong, hint="write a number such as 120")
@@ -80,6 +80,14 @@ class Row:
 
     def _raise(self, field: str, message: str, *, hint: str = "") -> NoReturn:
         raise self.wrong(field, message, hint=hint)
+
+
+def number_in(text: str) -> float:
+    """NaN where the text is none. Python would also read 1_000 and digits of other scripts."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return math.nan
 
 
 def check_file(path: Path, file: str) -> None:
@@ -138,18 +146,27 @@ def _records(path: Path, file: str) -> Iterator[tuple[int, list[str]]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, strict=True)
+            line = 0
             try:
                 for count, fields in enumerate(reader):
+                    line = reader.line_num
                     if count > MAX_ROWS:
                         raise too_many_rows(file)
                     if fields:
-                        yield reader.line_num, fields
+                        yield line, fields
             except csv.Error as error:
-                raise InputError(Where(file, reader.line_num), f"is not CSV: {error}") from None
+                raise _not_csv(Where(file, line + 1), error) from None
     except UnicodeDecodeError:
         raise not_text(path, file) from None
     except OSError as error:
         raise _unreadable(file, error) from None
+
+
+def _not_csv(where: Where, error: csv.Error) -> InputError:
+    """The place is where the row begins: a quote that is left open takes in all that follows."""
+    if "end of data" in str(error):
+        return InputError(where, "is not CSV: a quote is opened and never closed")
+    return InputError(where, f"is not CSV: {error}", "look for a quote that is not closed")
 
 
 def too_many_rows(file: str) -> InputError:
