@@ -7,13 +7,46 @@ RotaError
 └── UnavailableError   nothing is wrong with what was asked, it cannot be done now; exit code 1
     └── StoreError     the file that rota keeps its state in cannot be read or written
 
-A message says what happened, to what, and what would be right: lower case, one line.
+A message says what happened, to what, and what would be right: lower case, one line. What it
+repeats of the user's words goes through `shown`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from json import JSONDecodeError
+
+WORD = 60
+"""Characters of a value that tell which one is meant."""
+PATH = 200
+"""The same of a file's name, whose end counts as much as its start."""
+
+
+def shown(text: str, most: int = WORD) -> str:
+    """A foreign text as a message repeats it: cut, and without a character that a terminal would
+    obey instead of showing it."""
+    cut = text if len(text) <= most else f"{text[: most - 3]}..."
+    if cut.isprintable():
+        return cut
+    return "".join(each if each.isprintable() else _escaped(each) for each in cut)
+
+
+def why_not_json(error: ValueError | RecursionError) -> str:
+    """Why `json.loads` refused a line, in words that help whoever wrote it."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, JSONDecodeError):
+        return f"not JSON: {error.msg.lower()} at column {error.pos + 1}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not JSON: not UTF-8 text"
+    if "digits" in str(error):  # Python's own words name a setting of Python
+        return "not JSON: a number of thousands of digits"
+    return f"not JSON: {error}"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 class RotaError(Exception):
@@ -78,8 +111,8 @@ class Where:
 
     def __str__(self) -> str:
         row = f", row {self.row}" if self.row is not None else ""
-        name = f", field '{self.field}'" if self.field is not None else ""
-        return f"{self.file}{row}{name}"
+        name = f", field '{shown(self.field)}'" if self.field is not None else ""
+        return f"{shown(self.file, PATH)}{row}{name}"
 
 
 class InputError(UserError):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from rota.cli.output.lines import say
-from rota.errors import UserError
+from rota.cli.output.lines import complain, say
+from rota.errors import PolicyError, UserError, shown, why_not_json
 
 if TYPE_CHECKING:
     from rota.core.policy import Policy
+    from rota.policies.parameters import Parameter
 
 app = typer.Typer(help="List, explain and question policies.")
 
@@ -25,13 +27,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 @app.command("list")
 def list_(*, as_json: AsJson = False) -> None:
-    """All policies, with their parameters."""
+    """All policies, with their parameters. One that cannot be loaded is left out, and named."""
     from rota.cli.output.json import say_json
     from rota.cli.output.table import Column, say_table
     from rota.policies.parameters import parameters
-    from rota.policies.registry import find, names
 
-    known = {name: find(name) for name in names()}
+    known = _loadable()
     if as_json:
         say_json([_described(name, kind) for name, kind in known.items()])
         return
@@ -79,14 +80,40 @@ def decide(name: Spec) -> None:
         say(answer)
 
 
+def _loadable() -> dict[str, type[Policy]]:
+    """Those that work: one broken package of many is no reason to hide the others."""
+    from rota.policies.parameters import parameters
+    from rota.policies.registry import find, names
+
+    known: dict[str, type[Policy]] = {}
+    for name in names():
+        try:
+            kind = find(name)
+            parameters(kind)
+        except PolicyError as error:
+            complain(f"left out policy '{shown(name)}': {error}")
+        else:
+            known[name] = kind
+    return known
+
+
 def _described(name: str, kind: type[Policy]) -> dict[str, object]:
     from rota.policies.parameters import parameters
 
     taken = [
-        {"name": each.name, "default": each.default, "allowed": each.allowed}
+        {"name": each.name, "default": _default(each), "allowed": each.allowed}
         for each in parameters(kind)
     ]
     return {"name": name, "description": _text(kind), "parameters": taken}
+
+
+def _default(parameter: Parameter) -> object:
+    """JSON has no word for infinite, so that such a default is a text."""
+    from rota.policies.parameters import show
+
+    default = parameter.default
+    is_number = isinstance(default, float)
+    return show(default) if is_number and not math.isfinite(default) else default
 
 
 def _text(kind: type[Policy]) -> str:
@@ -111,12 +138,8 @@ def _answers(policy: Policy, lines: Iterable[bytes]) -> Iterable[str]:
 def _read(line: bytes) -> object:
     try:
         return json.loads(line, parse_constant=_refuse)
-    except RecursionError:
-        raise UserError("nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"not JSON: {error.msg.lower()} at column {error.colno}") from None
-    except ValueError as error:
-        raise UserError(f"not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(why_not_json(error)) from None
 
 
 def _refuse(word: str) -> NoReturn:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.errors import UserError
+from rota.errors import PATH, UserError, shown
 
 if TYPE_CHECKING:
     from rota.core.model import Node
@@ -160,10 +160,10 @@ def _check_seed(seed: int | None, trace: str) -> None:
     if seed is None:
         return
     if seed < 0:
-        raise UserError(f"--seed must be a whole number from 0, not {seed}")
+        raise UserError(f"--seed must be a whole number from 0, not {shown(str(seed))}")
     if trace.partition(":")[0] != PREFIX:
         raise UserError(
-            f"--seed is for generated traces, and '{trace}' is none",
+            f"--seed is for generated traces, and '{shown(trace, PATH)}' is none",
             f"leave it out, or generate one with {PREFIX}:jobs=500",
         )
 

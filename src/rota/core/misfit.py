@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rota.core.model import GIB, JobSpec, Node, Share
+from rota.errors import shown
 
 ROUNDING = 1e-9
 
@@ -44,12 +45,12 @@ def misfit(spec: JobSpec, nodes: Sequence[Node]) -> Misfit | None:
         return Misfit(
             "gpu_types" if spec.gpu_types else "gpus",
             f"no node has {_wanted(spec)}",
-            f"the cluster has {has}",
+            f"the cluster has {shown(has)}",
         )
     labelled = [node for node in nodes if spec.node_labels <= node.labels]
     if not labelled:
         labels = ", ".join(sorted(f"{key}={value}" for key, value in spec.node_labels))
-        return Misfit("node_labels", f"no node is labelled {labels}")
+        return Misfit("node_labels", f"no node is labelled {shown(labels)}")
     parts = [_Part(node, kind) for node in labelled for kind in types]
     for field, holds, what in _demands(spec):
         if not any(map(holds, parts)):
@@ -66,7 +67,7 @@ def _types(spec: JobSpec, nodes: Iterable[Node]) -> tuple[str, ...]:
 
 
 def _wanted(spec: JobSpec) -> str:
-    return f"a GPU of type {' or '.join(spec.gpu_types)}" if spec.gpu_types else "a GPU"
+    return f"a GPU of type {shown(' or '.join(spec.gpu_types))}" if spec.gpu_types else "a GPU"
 
 
 def _demands(spec: JobSpec) -> list[tuple[str, Callable[[_Part], bool], str]]:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from rota.core.model import GIB, Share
+from rota.errors import shown
 
 UNITS = {
     "B": 1,
@@ -51,10 +52,10 @@ def parse_bytes(text: str) -> int:
     found = _BYTES.fullmatch(text.strip())
     unit = (found.group(2) or "B") if found else ""
     if found is None or unit not in UNITS:
-        raise ValueError(f"'{text}' is not an amount of memory like 6GiB")
+        raise ValueError(f"'{shown(text)}' is not an amount of memory like 6GiB")
     amount = int(float(found.group(1)) * UNITS[unit])
     if not 0 < amount <= MAX_BYTES:
-        raise ValueError(f"'{text}' is not between 1 B and {MAX_BYTES // 2**40} TiB")
+        raise ValueError(f"'{shown(text)}' is not between 1 B and {MAX_BYTES // 2**40} TiB")
     return amount
 
 
@@ -66,11 +67,13 @@ def parse_gpus(text: str) -> GpuCount:
     if _FRACTION.fullmatch(text):
         fraction = float(text)
         if not 0 < fraction < 1:
-            raise ValueError(f"'{text}' is not a share of one GPU, which lies between 0 and 1")
+            raise ValueError(
+                f"'{shown(text)}' is not a share of one GPU, which lies between 0 and 1"
+            )
         return GpuCount(1, 1, 1, Share(fraction=fraction))
     if text and text[0].isdigit() and text[-1] == "B":
         return GpuCount(1, 1, 1, Share(memory_bytes=parse_bytes(text)))
-    raise ValueError(f"'{text}' is not a number of GPUs")
+    raise ValueError(f"'{shown(text)}' is not a number of GPUs")
 
 
 def _range(found: re.Match[str]) -> GpuCount:
@@ -92,10 +95,10 @@ def parse_seconds(text: str) -> float:
     """`90`, `90s`, `15m`, `2h` or `1.5d`."""
     found = _SECONDS.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"'{text}' is not a time like 90s, 15m, 2h or 1d")
+        raise ValueError(f"'{shown(text)}' is not a time like 90s, 15m, 2h or 1d")
     seconds = float(found.group(1)) * SECONDS[found.group(2)]
     if seconds > MAX_SECONDS:
-        raise ValueError(f"'{text}' is more than ten years")
+        raise ValueError(f"'{shown(text)}' is more than ten years")
     return seconds
 
 
@@ -109,7 +112,7 @@ def parse_array(text: str) -> tuple[int, ...]:
         low = int(found[1]) if found else 0
         high = int(found[2] or found[1]) if found else -1
         if high < low:
-            raise ValueError(f"'{part}' is not a list of indices like 10, 0-9 or 1,5,9")
+            raise ValueError(f"'{shown(part)}' is not a list of indices like 10, 0-9 or 1,5,9")
         if len(indices) + high - low >= MAX_ARRAY:
             raise ValueError(f"it has more than {MAX_ARRAY} indices")
         indices.update(dict.fromkeys(range(low, high + 1)))

@@ -8,10 +8,12 @@ Sizes are numbers of workers. A job that is not in the answer waits.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import ClassVar, Protocol, runtime_checkable
 
 from rota.core.model import Job, JobId
+from rota.errors import PATH, shown
 
 Targets = dict[JobId, int]
 
@@ -84,18 +86,16 @@ def ask(policy: Policy, jobs: Sequence[Job], *, budget: Budget, now: float) -> T
     """The policy's answer, if it keeps to the rules: whole numbers of workers, from the minimum
     to the limit of jobs that it was asked about, paid for by the budget."""
     free_before = budget.free
-    try:
+    with blaming_it():
         targets = policy.size(jobs, budget, now=now)
-    except Exception as error:  # a policy may be anybody's code
-        raise BadTargetsError(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(targets, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise BadTargetsError(f"it answered {targets!r}")
+        raise BadTargetsError(f"it answered {shown(repr(targets))}")
     known = {job.id: job for job in jobs}
     spent = 0.0
     for job_id, workers in targets.items():
         job = known.get(job_id)
         if job is None:
-            raise BadTargetsError(f"it sized {job_id!r}, which it was not asked about")
+            raise BadTargetsError(f"it sized {shown(repr(job_id))}, which it was not asked about")
         _check_size(job, workers, budget=budget)
         spent += workers * budget.cost(job)
     if spent > free_before + TOLERANCE * (1 + len(targets)):
@@ -103,10 +103,21 @@ def ask(policy: Policy, jobs: Sequence[Job], *, budget: Budget, now: float) -> T
     return targets
 
 
+@contextmanager
+def blaming_it() -> Generator[None]:
+    """For calls of a policy, which may be anybody's code: it may fail in any way."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {shown(str(error), PATH)}"
+        raise BadTargetsError(f"it raised {why}".removesuffix(": ")) from error
+
+
 def _check_size(job: Job, workers: object, *, budget: Budget) -> None:
     least, most = job.spec.min_workers, budget.limit(job)
     if type(workers) is not int or not (workers == 0 or least <= workers <= most):
-        raise BadTargetsError(f"it gave {job.id} {workers!r} workers, not 0 or {least}..{most}")
+        given = shown(repr(workers))
+        raise BadTargetsError(f"it gave {shown(job.id)} {given} workers, not 0 or {least}..{most}")
 
 
 @runtime_checkable

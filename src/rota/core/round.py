@@ -11,7 +11,7 @@ from rota.core.guard import Guarded, guard
 from rota.core.model import Job, JobId
 from rota.core.placement import Placed, Wish, place, place_next_in_line
 from rota.core.plan import Plan, check
-from rota.core.policy import BadTargetsError, Policy, Requeues, Targets
+from rota.core.policy import BadTargetsError, Policy, Requeues, Targets, blaming_it
 from rota.core.reasons import Fragmented, Reason
 from rota.core.size import size
 from rota.core.view import View
@@ -22,9 +22,11 @@ REQUEUE_STEP_S = 0.1
 
 def decide(view: View, policy: Policy) -> Plan:
     """The plan for this view. One that breaks a rule is not followed: the last one stays."""
-    view, queues, wake_at_s = _requeue(view, policy)
-    division = divide(view)
+    queues: dict[JobId, int] = {}
     try:
+        with blaming_it():
+            view, queues, wake_at_s = _requeue(view, policy)
+        division = divide(view)
         guarded, waits = _settle(view, division, policy=policy)
     except BadTargetsError as error:
         return Plan(view.planned, view.gpu_types, queues=queues, violations=(str(error),))

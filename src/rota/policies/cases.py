@@ -18,10 +18,10 @@ from typing import cast
 from rota.core.model import Job, JobId, JobSpec, Queued, Service
 from rota.core.policy import BadTargetsError, Budget, Policy, ask
 from rota.core.speed import SpeedModel
-from rota.errors import PolicyError, UserError
+from rota.errors import PolicyError, UserError, shown
 
 MOST_GPUS = 100_000
-"""Of a case and of a job: beyond it the tables of speed-ups fill the memory."""
+"""Of a case and of a job: beyond it a policy that weighs every size takes all day."""
 CASE_FIELDS: dict[str, None] = dict.fromkeys(("gpus", "jobs"))
 REQUIRED = ("name", "min", "max")
 OPTIONAL = (
@@ -50,8 +50,6 @@ def decide_case(policy: Policy, case: object) -> dict[str, int]:
         targets = ask(policy, in_order, budget=Budget(gpus), now=NOW_S)
     except BadTargetsError as error:
         raise PolicyError(f"the policy made no sense: {error}") from error
-    except SystemExit as error:
-        raise PolicyError("the policy made no sense: it called sys.exit") from error
     return {job.id: targets.get(job.id, 0) for job in jobs}
 
 
@@ -73,7 +71,7 @@ def _read_case(case: object) -> tuple[int, list[Job]]:
     for place, each in enumerate(_list(fields["jobs"], "jobs")):
         job = _read_job(each, place, gpus=gpus)
         if job.id in jobs:
-            raise UserError(f"field 'jobs[{place}].name': there are two jobs '{job.id}'")
+            raise UserError(f"field 'jobs[{place}].name': there are two jobs '{shown(job.id)}'")
         jobs[job.id] = job
     return gpus, list(jobs.values())
 
@@ -86,7 +84,7 @@ def _read_job(given: object, place: int, *, gpus: int) -> Job:
             raise UserError(f"field '{where}.{name}' is missing")
     name = fields["name"]
     if not isinstance(name, str) or not name:
-        raise UserError(f"field '{where}.name' must be a name, not {_shown(name)}")
+        raise UserError(f"field '{where}.name' must be a name, not {shown(repr(name))}")
     least = _whole(fields["min"], f"{where}.min", least=1)
     most = _whole(fields["max"], f"{where}.max", least=1, most=MOST_GPUS)
     if least > most:
@@ -109,23 +107,26 @@ def _read_job(given: object, place: int, *, gpus: int) -> Job:
         service=NO_SERVICE,
         first_started_s=_number_or_unknown(first_started_s, f"{where}.first_started_s"),
         queue=_whole(fields.get("priority_queue", 0), f"{where}.priority_queue", least=0),
-        speed=_speed(fields, where, most=min(most, gpus)),
+        speed=_speed(fields, where, gpus=gpus),
     )
 
 
-def _speed(fields: Fields, where: str, *, most: int) -> SpeedModel:
-    table = _linear(most)
+def _speed(fields: Fields, where: str, *, gpus: int) -> SpeedModel:
     if "speedup" in fields:
         table = _speedups(fields["speedup"], f"{where}.speedup")
+    else:
+        # One table for sizes up to a power of two is shared by all jobs that it is enough for.
+        table = _linear((gpus + 1).bit_length())
     on_one = table[1] if len(table) > 1 else 0.0
     if on_one > 0:
         return SpeedModel(one_s=on_one, speedups=table, error=0.0)
     return GivenSpeed(one_s=1.0, speedups=table, error=0.0)
 
 
-@lru_cache(maxsize=64)
-def _linear(most: int) -> tuple[float, ...]:
-    return tuple(map(float, range(max(most, 1) + 2)))
+@lru_cache(maxsize=MOST_GPUS.bit_length() + 1)
+def _linear(bits: int) -> tuple[float, ...]:
+    """Speed-ups on 0, 1, 2, ... GPUs, for all numbers of so many bits."""
+    return tuple(map(float, range(2**bits)))
 
 
 def _speedups(value: object, where: str) -> tuple[float, ...]:
@@ -137,19 +138,21 @@ def _speedups(value: object, where: str) -> tuple[float, ...]:
 
 def _list(value: object, where: str) -> list[object]:
     if not isinstance(value, list):
-        raise UserError(f"field '{where}' must be a list, not {_shown(value)}")
+        raise UserError(f"field '{where}' must be a list, not {shown(repr(value))}")
     return cast("list[object]", value)
 
 
 def _object(value: object, what: str, *, known: Mapping[str, None]) -> Fields:
     if not isinstance(value, dict):
-        raise UserError(f"{what} must be an object, not {_shown(value)}")
+        raise UserError(f"{what} must be an object, not {shown(repr(value))}")
     fields = cast("dict[str, object]", value)
     if not fields.keys() <= known.keys():
         unknown = next(name for name in fields if name not in known)
         close = difflib.get_close_matches(unknown, known, n=1)
         guess = f", did you mean '{close[0]}'?" if close else ""
-        raise UserError(f"{what} has no field '{unknown}'{guess}", f"known: {', '.join(known)}")
+        raise UserError(
+            f"{what} has no field '{shown(unknown)}'{guess}", f"known: {', '.join(known)}"
+        )
     return fields
 
 
@@ -157,7 +160,7 @@ def _whole(value: object, where: str, *, least: int, most: int | None = None) ->
     if type(value) is int and value >= least and (most is None or value <= most):
         return value
     bounds = f"from {least}" if most is None else f"from {least} to {most}"
-    raise UserError(f"field '{where}' must be a whole number {bounds}, not {_shown(value)}")
+    raise UserError(f"field '{where}' must be a whole number {bounds}, not {shown(repr(value))}")
 
 
 def _number(value: object, where: str, *, least: float = -LARGEST) -> float:
@@ -165,15 +168,9 @@ def _number(value: object, where: str, *, least: float = -LARGEST) -> float:
         return float(value)
     wanted = "finite numbers" if where.endswith("speedup") else "a finite number"
     bound = "" if least < 0 else f" from {least:g}"
-    raise UserError(f"field '{where}' must be {wanted}{bound}, not {_shown(value)}")
+    raise UserError(f"field '{where}' must be {wanted}{bound}, not {shown(repr(value))}")
 
 
 def _number_or_unknown(value: object, where: str, *, least: float = -LARGEST) -> float:
     """Infinite stands for what is unknown, or has not been yet."""
     return math.inf if value is None else _number(value, where, least=least)
-
-
-def _shown(value: object) -> str:
-    """A wrong value, as far as it fits a line."""
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rota.core.model import Job
 from rota.core.policy import TOLERANCE, Budget, Targets
+from rota.policies.division import Option, best_extras
 from rota.policies.walk import at_minimum, grant_in_order
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class Ffdl:
         room = int(budget.free + TOLERANCE)
         if room > 0:
             runners = [job for job in jobs if job.id in targets and _has_whole_cost(job, budget)]
-            extras = _best_extras(runners, budget, room=room)
+            extras = best_extras(_options(runners, budget, room=room), room)
             for job, extra in zip(runners, extras, strict=True):
                 budget.grant(job, extra)
                 targets[job.id] += extra
@@ -43,50 +40,15 @@ def _has_whole_cost(job: Job, budget: Budget) -> bool:
     return cost >= 1 and cost == int(cost)
 
 
-def _best_extras(jobs: Sequence[Job], budget: Budget, *, room: int) -> list[int]:
-    """Workers beyond its minimum for each job.
-
-    `best[x]` is the most that the jobs so far reach with at most x GPUs beyond their minima. This
-    is the paper's table without the columns that no division can reach.
-    """
-    costs = [int(budget.cost(job)) for job in jobs]
-    best: Floats = np.zeros(room + 1)
-    choices: list[Counts] = []
-    for job, cost in zip(jobs, costs, strict=True):
-        most_extra = min(budget.limit(job) - job.spec.min_workers, room // cost)
-        values = _values(job, most_extra, cost=cost)
-        best, choice = _with_job(best, values, cost=cost)
-        choices.append(choice)
-    extras: list[int] = []
-    for choice, cost in zip(reversed(choices), reversed(costs), strict=True):
-        extras.append(int(choice[room]))
-        room -= extras[-1] * cost
-    return extras[::-1]
-
-
-def _values(job: Job, most_extra: int, *, cost: int) -> list[float]:
-    """Speed at the minimum and at each size above it, in GPUs' worth: a worker of two GPUs that
-    is twice as fast on two workers counts as four."""
-    least = job.spec.min_workers
-    return [cost * job.speed.speedup(least + extra) for extra in range(most_extra + 1)]
-
-
-def _with_job(best: Floats, values: Sequence[float], *, cost: int) -> tuple[Floats, Counts]:
-    """The table with one more job, and how much beyond its minimum the job takes at each place.
-
-    Only a strictly better size replaces a smaller one, and none is better than a smaller one of
-    the same value, since `best` never falls.
-    """
-    with_job = values[0] + best
-    choice = np.zeros(len(best), dtype=np.int32)
-    highest = values[0]
-    for extra, value in enumerate(values[1:], start=1):
-        if value <= highest:
-            continue
-        highest = value
-        shift = extra * cost
-        rival = value + best[:-shift]
-        is_better = rival > with_job[shift:]
-        np.copyto(with_job[shift:], rival, where=is_better)
-        np.copyto(choice[shift:], extra, where=is_better)
-    return with_job, choice
+def _options(jobs: Sequence[Job], budget: Budget, *, room: int) -> list[Option]:
+    """What each job may have. A size beyond its table speeds nothing up, and is never worth more
+    than the minimum."""
+    by_id = {id(job.speed.speedups): job.speed.speedups for job in jobs}
+    tables = {key: np.array(table, dtype=np.float64) for key, table in by_id.items()}
+    options: list[Option] = []
+    for job in jobs:
+        cost, least = int(budget.cost(job)), job.spec.min_workers
+        most = least + min(budget.limit(job) - least, room // cost)
+        speedups = tables[id(job.speed.speedups)][least : most + 1]
+        options.append(Option(speedups if len(speedups) else np.zeros(1), cost))
+    return options

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from rota.errors import PolicyError
+from rota.errors import PATH, PolicyError, shown
 
 Value = int | float | bool | str
 
@@ -60,7 +60,8 @@ class Parameter:
         try:
             if self.type is bool:
                 return WORDS[text.lower()]
-            if self.type in KINDS:
+            # Python would also read 1_000 and digits of other scripts.
+            if self.type is str or (self.type in KINDS and text.isascii() and "_" not in text):
                 return self.type(text)
         except (KeyError, ValueError):
             pass
@@ -83,7 +84,7 @@ class Parameter:
 
     def refusal(self, value: object) -> PolicyError:
         given = show(value) if isinstance(value, Value) else repr(value)
-        return PolicyError(f"parameter '{self.name}' must be {self.allowed}, not '{given}'")
+        return PolicyError(f"parameter '{self.name}' must be {self.allowed}, not '{shown(given)}'")
 
 
 def parameters(policy: type) -> tuple[Parameter, ...]:
@@ -102,7 +103,8 @@ def parameters(policy: type) -> tuple[Parameter, ...]:
 
 def reason(error: BaseException) -> str:
     """Why foreign code failed, in one line."""
-    return " ".join([f"{type(error).__name__}:", *str(error).split()]).removesuffix(":")
+    words = " ".join([f"{type(error).__name__}:", *str(error).split()])
+    return shown(words, PATH).removesuffix(":")
 
 
 def check(policy: object) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from rota.core.policy import Policy
-from rota.errors import PolicyError
+from rota.errors import PATH, PolicyError, shown
 from rota.policies.afs_l import AfsL
 from rota.policies.elastic_fifo import ElasticFifo
 from rota.policies.elastic_srjf import ElasticSrjf
@@ -66,7 +66,7 @@ def find(name: str) -> type[Policy]:
     if name in offered:
         return _as_policy(_loaded(offered[name].load, name), name)
     raise PolicyError(
-        f"no policy '{name}'{_did_you_mean(name.lower(), [*names(), *ALIASES])}",
+        f"no policy '{shown(name)}'{_did_you_mean(name.lower(), [*names(), *ALIASES])}",
         f"known: {', '.join(names())}, or ./file.py:Class",
     )
 
@@ -76,18 +76,20 @@ def parse(text: str) -> Policy:
     name, separator, settings = _split(text)
     kind = find(name)
     if separator and not settings:
-        raise PolicyError(f"'{text}' ends in ':'", _takes(name, kind))
+        raise PolicyError(f"'{_shown(text)}' ends in ':'", _takes(name, kind))
     values = _read(settings, kind, name=name)
     for each in parameters(kind):
         if each.default is None and not each.may_be_none and each.name not in values:
-            raise PolicyError(f"policy '{name}' needs '{each.name}'", _takes(name, kind))
+            raise PolicyError(
+                f"policy '{_shown(name)}' needs '{shown(each.name)}'", _takes(name, kind)
+            )
     make = cast("Callable[..., Policy]", kind)
     try:
         return make(**values)
     except (ValueError, PolicyError) as error:
-        raise PolicyError(f"policy '{name}': {error}") from error
+        raise PolicyError(f"policy '{_shown(name)}': {error}") from error
     except (Exception, SystemExit) as error:  # a policy may be anybody's code
-        raise PolicyError(f"cannot make policy '{text}': {reason(error)}") from error
+        raise PolicyError(f"cannot make policy '{_shown(text)}': {reason(error)}") from error
 
 
 def parse_many(texts: Iterable[str]) -> list[Policy]:
@@ -109,7 +111,8 @@ def _parts(text: str) -> list[str]:
     followers = (setting.strip().partition(":")[0] for setting in settings.split(","))
     if (comma and not _is_file(first)) or any(each in POLICIES for each in followers):
         raise PolicyError(
-            f"'{text}' is a comma list, which takes no parameters", "repeat --policy instead"
+            f"'{_shown(text)}' is a comma list, which takes no parameters",
+            "repeat --policy instead",
         )
     return [text]
 
@@ -145,20 +148,25 @@ def _read(settings: str, kind: type[Policy], *, name: str) -> dict[str, Value]:
     for setting in settings.split(",") if settings else []:
         key, separator, text = (part.strip() for part in setting.partition("="))
         if key not in known:
-            wrong = f"policy '{name}' has no parameter '{key}'{_did_you_mean(key, known)}"
-            raise PolicyError(wrong, _takes(name, kind))
+            wrong = f"policy '{_shown(name)}' has no parameter '{shown(key)}'"
+            raise PolicyError(f"{wrong}{_did_you_mean(key, known)}", _takes(name, kind))
         if not separator or key in values:
             wrong = "is given twice" if key in values else "has no value"
-            raise PolicyError(f"parameter '{key}' of '{name}' {wrong}", _takes(name, kind))
+            raise PolicyError(f"parameter '{key}' of '{_shown(name)}' {wrong}", _takes(name, kind))
         try:
             values[key] = known[key].read(text)
         except PolicyError as error:
-            raise PolicyError(f"policy '{name}': {error}") from error
+            raise PolicyError(f"policy '{_shown(name)}': {error}") from error
     return values
 
 
 def _takes(name: str, kind: type[Policy]) -> str:
-    return f"{name} takes {', '.join(map(str, parameters(kind))) or 'no parameters'}"
+    return f"{_shown(name)} takes {', '.join(map(str, parameters(kind))) or 'no parameters'}"
+
+
+def _shown(text: str) -> str:
+    """What a user wrote to name a policy, which may have been a file."""
+    return shown(text, PATH)
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -174,24 +182,33 @@ def _from_file(text: str) -> type[Policy]:
     """Load a class from a file. Its module is called as the file was, for `describe` to read."""
     path, _, name = text.partition(":")
     if not name:
-        raise PolicyError(f"'{path}' names no class", f"write {path}:MyPolicy")
-    spec = importlib.util.spec_from_file_location(path, path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise PolicyError(f"no Python file '{path}' to take policy '{name}' from")
+        raise PolicyError(f"'{_shown(path)}' names no class", f"write {_shown(path)}:MyPolicy")
+    spec = importlib.util.spec_from_file_location(path, path) if _exists(path) else None
+    if spec is None or spec.loader is None:
+        raise PolicyError(f"no Python file '{_shown(path)}' to take policy '{shown(name)}' from")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path] = module
     _loaded(partial(spec.loader.exec_module, module), path)
     return _as_policy(getattr(module, name, None), text)
 
 
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):  # a name too long, or no name at all
+        return False
+
+
 def _loaded(load: Callable[[], object], source: str) -> object:
     try:
         return load()
     except (Exception, SystemExit) as error:  # foreign code may fail in any way
-        raise PolicyError(f"cannot load policy '{source}': {reason(error)}") from error
+        raise PolicyError(f"cannot load policy '{_shown(source)}': {reason(error)}") from error
 
 
 def _as_policy(found: object, source: str) -> type[Policy]:
     if isinstance(found, type) and callable(getattr(found, "size", None)):
         return cast("type[Policy]", found)
-    raise PolicyError(f"'{source}' is not a policy", "a policy is a class with a method 'size'")
+    raise PolicyError(
+        f"'{_shown(source)}' is not a policy", "a policy is a class with a method 'size'"
+    )

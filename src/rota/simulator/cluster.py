@@ -11,10 +11,11 @@ import re
 
 from rota.core.model import GIB, Gpu, Labels, Node, NodeId
 from rota.core.notation import parse_bytes
-from rota.errors import UserError
+from rota.errors import UserError, shown
 
 MAX_NODES = 100_000
 MAX_GPUS_PER_NODE = 1_024
+MAX_GPUS = 1_000_000
 DEFAULT_TYPE = "gpu"
 DEFAULT_GPU_BYTES = 16 * GIB
 EXAMPLE = "write 3x4, 2x4:V100,16x8:A100 or, with all there is, 3x4:A100@80GiB/96cpu/1TiB/disk=ssd"
@@ -36,6 +37,9 @@ def parse_cluster(text: str) -> tuple[Node, ...]:
     total = sum(count for count, _ in parts)
     if not 0 < total <= MAX_NODES:
         raise _error(text, f"{total} nodes are not between 1 and {MAX_NODES:,}")
+    n_gpus = sum(count * len(shape.gpus) for count, shape in parts)
+    if n_gpus > MAX_GPUS:
+        raise _error(text, f"{n_gpus:,} GPUs are more than {MAX_GPUS:,}")
     digits = max(2, len(str(total)))
     shapes = (shape for count, shape in parts for _ in range(count))
     return tuple(
@@ -54,7 +58,7 @@ def _parse_part(part: str, text: str) -> tuple[int, Node]:
     """How many nodes, and one of them as a pattern for all."""
     found = _PART.fullmatch(part)
     if found is None:
-        raise _error(text, f"'{part}' is not understood")
+        raise _error(text, f"'{shown(part)}' is not understood")
     gpus = int(found["gpus"])
     if gpus > MAX_GPUS_PER_NODE:
         raise _error(text, f"{gpus} GPUs in a node are more than {MAX_GPUS_PER_NODE:,}")
@@ -79,9 +83,9 @@ def _labels(written: str, text: str) -> Labels:
     names = [name for name, _, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise _error(text, f"label '{name}' is given twice")
+            raise _error(text, f"label '{shown(name)}' is given twice")
     return frozenset((name, value) for name, _, value in pairs)
 
 
 def _error(text: str, message: str) -> UserError:
-    return UserError(f"cluster '{text}': {message}", EXAMPLE)
+    return UserError(f"cluster '{shown(text)}': {message}", EXAMPLE)

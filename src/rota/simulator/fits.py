@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rota.core.misfit import Misfit, misfit
 from rota.core.model import JobSpec, Node
-from rota.errors import InputError, Where
+from rota.errors import InputError, Where, shown
 from rota.simulator.workload import Workload
 
 
@@ -22,7 +22,7 @@ def check_fits(workload: Workload, nodes: Sequence[Node]) -> None:
             field = workload.gpus_field if found.field == "gpus" else found.field
             raise InputError(
                 Where(workload.name, job.row, field),
-                f"job '{job.spec.name}' can never run: {found.message}",
+                f"job '{shown(job.spec.name)}' can never run: {found.message}",
                 found.hint,
             )
 

@@ -16,7 +16,7 @@ from rota.core.replay import Arrival, Replay
 from rota.core.round import decide
 from rota.core.view import Rules, View
 from rota.engines.fake import Delays, FakeEngine, Work
-from rota.errors import PolicyError
+from rota.errors import PATH, PolicyError, shown
 from rota.policies.registry import describe
 from rota.simulator.alone import Alone
 from rota.simulator.recorder import Recorder
@@ -72,7 +72,9 @@ def simulate(
         plan = decide(view, policy)
         decision_s.append(perf_counter() - started_s)
         if plan.violations:
-            raise PolicyError(f"policy {name} broke a rule at {view.now:g} s: {plan.violations[0]}")
+            raise PolicyError(
+                f"policy {shown(name, PATH)} broke a rule at {view.now:g} s: {plan.violations[0]}"
+            )
         return plan
 
     engine = FakeEngine(work_of, Delays(start_s=options.restart_cost_s))

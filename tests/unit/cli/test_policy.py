@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
+from rota.policies.registry import GROUP
 from tests.unit.cli.conftest import Rota
 
 CASE = (
@@ -66,3 +69,52 @@ def test_decide_stops_at_a_bad_line(rota: Rota, line: bytes, complaint: str):
 def test_decide_answers_thousands_of_cases(rota: Rota):
     result = rota("policy", "decide", "fifo", stdin=(CASE + b"\n") * 10_000)
     assert result.out.count("\n") == 10_000
+
+
+LEAVES = "import sys\nclass Mine:\n    def size(self, jobs, budget, *, now): sys.exit(EXIT)\n"
+
+
+@pytest.mark.parametrize("code", ["", "0", "'bye'"])
+def test_a_policy_that_ends_the_program_is_blamed(rota: Rota, tmp_path: Path, code: str):
+    mine = tmp_path / "mine.py"
+    mine.write_text(LEAVES.replace("EXIT", code))
+    decided = rota("policy", "decide", f"{mine}:Mine", stdin=CASE)
+    simulated = rota("simulate", "voda:run_1", "--cluster", "3x4", "--policy", f"{mine}:Mine")
+    for result in (decided, simulated):
+        assert (result.code, result.out) == (2, "")
+        assert "it raised SystemExit" in result.err
+        assert result.err.count("\n") == 1
+
+
+def test_a_default_without_a_number_in_json(rota: Rota, tmp_path: Path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from dataclasses import dataclass\n@dataclass\nclass Mine:\n"
+        "    patience_s: float = float('inf')\n    start_s: float = float('nan')\n    n: int = 3\n"
+        "    def size(self, jobs, budget, *, now): return {}\n"
+    )
+    result = rota("policy", "show", f"{mine}:Mine", "--json")
+    assert (result.code, result.err) == (0, "")
+    shown = json.loads(result.out, parse_constant=pytest.fail)["parameters"]
+    assert [each["default"] for each in shown] == ["inf", "nan", 3]
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_list_leaves_out_what_cannot_be_loaded(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+):
+    offered = [
+        EntryPoint("gone", "no_such_package:Policy", GROUP),
+        EntryPoint("mine", "rota.policies.fifo:Fifo", GROUP),
+        EntryPoint("odd", "rota.policies.fifo:at_minimum", GROUP),
+    ]
+    monkeypatch.setattr("rota.policies.registry.entry_points", lambda **_: offered)
+    result = rota("policy", "list", *flags)
+    assert result.code == 0
+    assert "fifo" in result.out
+    assert "mine" in result.out
+    assert "gone" not in result.out
+    first, second = result.err.splitlines()
+    assert first.startswith("rota: left out policy 'gone': ")
+    assert "no_such_package" in first
+    assert second.startswith("rota: left out policy 'odd': 'odd' is not a policy")

@@ -17,7 +17,7 @@ class Answers:
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         del jobs, budget, now
-        if isinstance(self._answer, Exception):
+        if isinstance(self._answer, BaseException):
             raise self._answer
         return self._answer  # pyright: ignore[reportReturnType]
 
@@ -32,6 +32,10 @@ class Answers:
         ({JobId("b"): 1}, "it sized 'b', which it was not asked about"),
         (None, "it answered None"),
         (ZeroDivisionError("oh"), "it raised ZeroDivisionError: oh"),
+        (SystemExit(), "it raised SystemExit$"),
+        (SystemExit(3), "it raised SystemExit: 3"),
+        (ValueError("x" * 10**6), "it raised ValueError: x{197}[.]{3}$"),
+        (["\x1b" * 10**6], "x1b.{1,60}$"),
     ],
 )
 def test_nonsense_is_named(answer: object, complaint: str):
@@ -47,3 +51,21 @@ def test_a_policy_that_spends_more_than_its_budget_is_named():
     answer = {JobId("a"): 1, JobId("b"): 1}
     with pytest.raises(BadTargetsError, match="it spent 2 GPUs of 1"):
         ask(Answers(answer), [lab.job("a"), lab.job("b")], budget=Budget(1.0), now=0.0)
+
+
+class Leaves(Answers):
+    """Would move jobs between queues, and ends the program instead."""
+
+    def queue_at(self, job: Job, now: float) -> int:
+        raise NotImplementedError
+
+    def requeues_at(self, job: Job, now: float) -> float:
+        del job, now
+        raise SystemExit(0)
+
+
+def test_a_policy_that_fails_between_queues_leaves_the_last_plan():
+    lab = Lab(cluster("1x1"))
+    lab.submit(job("a"))
+    lab.policy = Leaves({})
+    assert lab.decide().violations == ("it raised SystemExit: 0",)

@@ -144,7 +144,7 @@ def test_bad_fields(tmp_path: Path, fields: dict[str, object], field: str, messa
             '{"name": "a", "submit_s": 0, "gpus": 1, "duration_s": 1}\n[1]',
             "row 2: is not a JSON ob",
         ),
-        ('{"a": ' + "[" * 100_000, "row 1: is not JSON: "),
+        ('{"a": ' + "[" * 100_000, "row 1: is nested too deeply"),
         ('{"name": "\xff"}', "row 1: is not UTF-8 text"),
     ],
 )

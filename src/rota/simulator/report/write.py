@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from rota.errors import RotaError, UserError
+from rota.errors import PATH, RotaError, UserError, shown
 
 DRAFT = ".rota-report."
 """Without the name of the report, which may be as long as a name can be."""
@@ -21,20 +21,20 @@ def check_target(path: Path) -> None:
     except (OSError, RuntimeError) as error:
         # Python 3.11 and 3.12 report a loop of links as a RuntimeError without a reason.
         why = error.strerror if isinstance(error, OSError) else "too many levels of symbolic links"
-        raise UserError(f"cannot write {path}: {(why or str(error)).lower()}") from error
+        raise UserError(f"cannot write {_shown(path)}: {(why or str(error)).lower()}") from error
 
 
 def _try_target(path: Path) -> None:
     target = path.resolve()
     folder = target.parent
     if not folder.is_dir():
-        raise UserError(f"cannot write {path}: there is no folder {folder}")
+        raise UserError(f"cannot write {_shown(path)}: there is no folder {_shown(folder)}")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write {path}: no right to write in {folder}")
+        raise UserError(f"cannot write {_shown(path)}: no right to write in {_shown(folder)}")
     with suppress(FileNotFoundError):
         # `exists` would be silent about a name that is too long, and about a loop of links.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UserError(f"cannot write {path}: it is not a regular file")
+            raise UserError(f"cannot write {_shown(path)}: it is not a regular file")
     # Some folders, like /proc, take no files whatever the rights say.
     with tempfile.TemporaryFile(prefix=DRAFT, dir=folder):
         pass
@@ -57,7 +57,11 @@ def write_whole(path: Path, text: str) -> None:
             draft.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise RotaError(f"cannot write {path}: {error.strerror or error}") from error
+        raise RotaError(f"cannot write {_shown(path)}: {error.strerror or error}") from error
+
+
+def _shown(path: Path) -> str:
+    return shown(str(path), PATH)
 
 
 def _mode(target: Path) -> int:

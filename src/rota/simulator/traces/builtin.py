@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from rota.errors import UserError
+from rota.errors import UserError, shown
 from rota.simulator.traces.voda import PROFILES, trace_spec
 from rota.simulator.workload import Entry, Scaling, Workload, workload_of
 
@@ -34,7 +34,7 @@ def builtin(name: str) -> Workload:
     gaps = GAPS_S.get(name)
     if gaps is None:
         known = ", ".join(f"voda:{known}" for known in GAPS_S)
-        raise UserError(f"no built-in workload 'voda:{name}'", f"there are {known}")
+        raise UserError(f"no built-in workload 'voda:{shown(name)}'", f"there are {known}")
     return workload_of(f"voda:{name}", _entries(gaps))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.errors import InputError, UserError, Where
+from rota.errors import PATH, WORD, InputError, UserError, Where, shown
 from rota.simulator.traces import elasticflow, own, philly, pollux, synthetic, table, voda
 from rota.simulator.traces.builtin import GAPS_S, builtin
 from rota.simulator.workload import Workload
@@ -45,6 +45,8 @@ def load(trace: str, traces_dir: Path | None = None, *, seed: int | None = None)
         return builtin(rest)
     if kind == synthetic.PREFIX:
         return synthetic.synthetic(rest, seed)
+    if not trace:
+        raise UserError("the trace has no name", "give a file, voda:run_1 or synthetic:jobs=500")
     return read_file(_find(trace, traces_dir), trace)
 
 
@@ -72,16 +74,16 @@ def _find(trace: str, traces_dir: Path | None) -> Path:
             if place.exists():
                 return place
         except (OSError, ValueError) as error:
-            raise UserError(f"trace '{trace}' cannot be a file: {error}") from None
-    looked = " and ".join(f"'{place}'" for place in places)
+            raise UserError(f"trace '{shown(trace, PATH)}' cannot be a file: {error}") from None
+    looked = " and ".join(f"'{shown(str(place), PATH)}'" for place in places)
     names = ", ".join(f"voda:{name}" for name in GAPS_S)
     how = (
         f"or name the folder of the traces with --traces DIR or {TRACES_VARIABLE}"
         if folder is None
-        else f"the folder of the traces is '{folder}'"
+        else f"the folder of the traces is '{shown(str(folder), PATH)}'"
     )
     raise UserError(
-        f"no trace '{trace}': looked for {looked}",
+        f"no trace '{shown(trace, PATH)}': looked for {looked}",
         f"give a file, {names} or synthetic:jobs=500,seed=1; {how}",
     )
 
@@ -94,10 +96,8 @@ def _starts_json(path: Path) -> bool:
 def _unknown_header(file: str, header: tuple[str, ...]) -> InputError:
     known = "; ".join(f"{reader.name}: {','.join(reader.header)}" for reader in READERS)
     missing = [name for name in own.REQUIRED if name not in header]
-    written = ",".join(header)
-    shown = written if len(written) <= 120 else written[:117] + "..."
     return InputError(
         Where(file, 1),
-        f"no known format has the header '{shown}'",
+        f"no known format has the header '{shown(','.join(header), 2 * WORD)}'",
         f"our own needs {','.join(own.REQUIRED)} (missing: {', '.join(missing)}); others: {known}",
     )

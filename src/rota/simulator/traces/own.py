@@ -16,7 +16,7 @@ from typing import cast
 from rota.core.model import Estimate, JobSpec, Labels, Mode
 from rota.core.notation import GPUS_EXAMPLES, GpuCount, parse_bytes, parse_gpus
 from rota.core.speed import PRIOR
-from rota.errors import InputError, Where
+from rota.errors import InputError, Where, why_not_json
 from rota.simulator.traces import table
 from rota.simulator.traces.fixed_size import MAX_WORKERS
 from rota.simulator.traces.table import Row
@@ -134,11 +134,8 @@ def _speedups(row: Row, most: int) -> tuple[float, ...]:
             message = f"is needed for a job of more than {MAX_WORKERS} workers"
             raise row.wrong("speedups", message)
         return ()
-    try:
-        values = tuple(float(part) for part in parts)
-    except ValueError:
-        values = ()
-    if not values or not all(0 < value <= table.MAX_NUMBER for value in values):
+    values = tuple(map(table.number_in, parts))
+    if not all(0 < value <= table.MAX_NUMBER for value in values):
         raise row.wrong(
             "speedups", "is not a list of numbers above 0", hint="write them as 1|1.8|2.5"
         )
@@ -162,7 +159,7 @@ def _labels(row: Row) -> Labels:
     if any(not key or not equals for key, equals, _ in pairs):
         raise row.wrong(
             "node_labels",
-            f"'{row.text('node_labels')}' has no key=value",
+            f"'{row.shown('node_labels')}' has no key=value",
             hint="write disk=ssd|room=2",
         )
     return frozenset((key, value) for key, _, value in pairs)
@@ -183,7 +180,9 @@ def _priority(row: Row) -> int:
     except ValueError:
         value = MAX_PRIORITY + 1
     if abs(value) > MAX_PRIORITY:
-        raise row.wrong("priority", f"'{text}' is not a whole number up to {MAX_PRIORITY:,}")
+        raise row.wrong(
+            "priority", f"'{row.shown('priority')}' is not a whole number up to {MAX_PRIORITY:,}"
+        )
     return value
 
 
@@ -193,7 +192,9 @@ def _mode(row: Row) -> Mode:
         return Mode(text) if text else Mode.RESTART
     except ValueError:
         known = ", ".join(Mode)
-        raise row.wrong("mode", f"no such mode '{text}'", hint=f"there are {known}") from None
+        raise row.wrong(
+            "mode", f"no such mode '{row.shown('mode')}'", hint=f"there are {known}"
+        ) from None
 
 
 def _json_rows(path: Path, file: str) -> Iterator[Row]:
@@ -212,7 +213,7 @@ def _json_row(where: Where, text: str) -> Row:
     try:
         parsed: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(where, f"is not JSON: {error}") from None
+        raise InputError(where, f"is {why_not_json(error)}") from None
     if not isinstance(parsed, dict):
         raise InputError(where, "is not a JSON object", 'write {"name": ..., ...}')
     values = [""] * len(COLUMNS)

@@ -41,4 +41,6 @@ def _seconds(row: Row) -> float:
     try:
         return (datetime.fromisoformat(text).replace(tzinfo=None) - _EPOCH).total_seconds()
     except ValueError:
-        raise row.wrong("timestamp", f"'{text}' is not a time", hint=_TIME_HINT) from None
+        raise row.wrong(
+            "timestamp", f"'{row.shown('timestamp')}' is not a time", hint=_TIME_HINT
+        ) from None

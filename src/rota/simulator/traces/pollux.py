@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from rota.core.model import Allocation, Estimate, JobSpec, NodeId
-from rota.errors import InputError, Where
+from rota.errors import PATH, InputError, Where, shown
 from rota.simulator.traces.pollux_profiles import (
     GPUS_PER_NODE,
     Application,
@@ -162,8 +162,8 @@ def _application(row: Row, *, profiles: Path, known: dict[str, Application]) -> 
         if name not in available:
             raise row.wrong(
                 "application",
-                f"'{name}' has no profile in {profiles}",
-                hint=f"there are {', '.join(available) or 'none'}",
+                f"'{shown(name)}' has no profile in {shown(str(profiles), PATH)}",
+                hint=f"there are {shown(', '.join(available), PATH) or 'none'}",
             )
         known[name] = read_application(profiles / name, str(profiles / name))
     return known[name]
@@ -174,7 +174,7 @@ def _profiles_beside(path: Path, file: str) -> Path:
     for folder in folders:
         if folder.is_dir():
             return folder
-    looked = " and ".join(str(folder) for folder in folders)
+    looked = " and ".join(shown(str(folder), PATH) for folder in folders)
     raise InputError(
         Where(file),
         "is a Pollux workload, and the measured profiles it needs are not beside it",

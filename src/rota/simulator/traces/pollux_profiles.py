@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 from scipy.spatial import QhullError
 
-from rota.errors import InputError, Where
-from rota.simulator.traces.table import Row, read_rows
+from rota.errors import InputError, Where, shown
+from rota.simulator.traces.table import Row, number_in, read_rows
 
 Placement = tuple[int, ...]
 """GPUs on each node, in the order of the ring."""
@@ -251,7 +251,9 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
         table = f"{file}/{path.name}"
         size = path.stem.removeprefix("validation-")
         if not (size.isascii() and size.isdigit() and int(size)):
-            raise InputError(Where(table), f"'{size}' in the file's name is not a batch size")
+            raise InputError(
+                Where(table), f"'{shown(size)}' in the file's name is not a batch size"
+            )
         rows = read_rows(path, table, needed=("progress", "grad_sqr", "grad_var"))
         epochs[int(size)] = tuple(
             Epoch(
@@ -268,10 +270,7 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
 
 def _statistic(row: Row, name: str) -> float:
     """Statistics of gradients may be larger than any number of seconds."""
-    try:
-        value = float(row.text(name))
-    except ValueError:
-        value = math.nan
+    value = number_in(row.text(name))
     if not (value >= 0 and math.isfinite(value)):
-        raise row.wrong(name, f"'{row.text(name)}' is not a number from 0 up")
+        raise row.wrong(name, f"'{row.shown(name)}' is not a number from 0 up")
     return value

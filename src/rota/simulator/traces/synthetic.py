@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 
 from rota.core.model import Estimate, JobSpec
-from rota.errors import UserError
+from rota.errors import UserError, shown
 from rota.simulator.workload import Entry, Scaling, Workload, workload_of
 
 PREFIX = "synthetic"
@@ -80,11 +80,17 @@ def synthetic(text: str, seed: int | None = None) -> Workload:
 
 def parse(text: str, seed: int | None = None) -> Parameters:
     parameters = Parameters() if seed is None else Parameters(seed=seed)
+    given: set[str] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
         if name not in LIMITS or not equals:
             known = ", ".join(LIMITS)
-            raise _error(f"'{part}' is not a parameter", f"there are {known}, as in jobs=500")
+            raise _error(
+                f"'{shown(part)}' is not a parameter", f"there are {known}, as in jobs=500"
+            )
+        if name in given:
+            raise _error(f"{name} is given twice", "write it once")
+        given.add(name)
         parameters = replace(parameters, **{name: _value(name, value)})
     return parameters
 
@@ -96,9 +102,11 @@ def _value(name: str, text: str) -> float:
         value = int(text) if whole else float(text)
     except ValueError:
         value = math.nan
+    if "_" in text or not text.isascii():  # Python would read them
+        value = math.nan
     if not least <= value <= most:
         kind = "whole number" if whole else "number"
-        raise _error(f"{name}='{text}' is not a {kind} between {least:,} and {most:,}")
+        raise _error(f"{name}='{shown(text)}' is not a {kind} between {least:,} and {most:,}")
     return value
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from rota.errors import InputError, Where
+from rota.errors import InputError, Where, shown
 
 MAX_ROWS = 5_000_000
 MAX_FILE_BYTES = 1_000_000_000
@@ -40,36 +40,39 @@ class Row:
         return self._values[column].strip() if column is not None else ""
 
     def name(self, field: str) -> str:
-        return self.text(field) or self._raise(field, "is empty", hint="give a value")
+        text = self.text(field)
+        if "\0" in text:
+            self._raise(field, "has a NUL byte in it", hint="save the file as plain text")
+        return text or self._raise(field, "is empty", hint="give a value")
 
     def number(self, field: str) -> float:
         """A finite number that is not negative."""
         value = self._number(field)
         if not 0 <= value <= MAX_NUMBER:
-            self._raise(field, f"'{self.text(field)}' is not between 0 and {MAX_NUMBER:g}")
+            self._raise(field, f"'{self.shown(field)}' is not between 0 and {MAX_NUMBER:g}")
         return value
 
     def positive(self, field: str) -> float:
         value = self._number(field)
         if not 0 < value <= MAX_NUMBER:
-            text = self.text(field)
-            self._raise(field, f"'{text}' is not above 0 and at most {MAX_NUMBER:g}")
+            self._raise(field, f"'{self.shown(field)}' is not above 0 and at most {MAX_NUMBER:g}")
         return value
 
     def whole(self, field: str, at_least: int = 1) -> int:
         value = self._number(field)
         if not (at_least <= value <= MAX_NUMBER and value.is_integer()):
-            self._raise(field, f"'{self.text(field)}' is not a whole number from {at_least} up")
+            self._raise(field, f"'{self.shown(field)}' is not a whole number from {at_least} up")
         return int(value)
 
+    def shown(self, field: str) -> str:
+        """The field as a message repeats it."""
+        return shown(self.text(field))
+
     def _number(self, field: str) -> float:
-        text = self.text(field)
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
+        value = number_in(self.text(field))
         if math.isnan(value):
-            self._raise(field, f"'{text}' is not a number", hint="write a number such as 120")
+            wrong = f"'{self.shown(field)}' is not a number"
+            self._raise(field, wrong, hint="write a number such as 120")
         return value
 
     def wrong(self, field: str, message: str, *, hint: str = "") -> InputError:
@@ -77,6 +80,14 @@ class Row:
 
     def _raise(self, field: str, message: str, *, hint: str = "") -> NoReturn:
         raise self.wrong(field, message, hint=hint)
+
+
+def number_in(text: str) -> float:
+    """NaN where the text is none. Python would also read 1_000 and digits of other scripts."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        return math.nan
 
 
 def check_file(path: Path, file: str) -> None:
@@ -135,18 +146,27 @@ def _records(path: Path, file: str) -> Iterator[tuple[int, list[str]]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, strict=True)
+            line = 0
             try:
                 for count, fields in enumerate(reader):
+                    line = reader.line_num
                     if count > MAX_ROWS:
                         raise too_many_rows(file)
                     if fields:
-                        yield reader.line_num, fields
+                        yield line, fields
             except csv.Error as error:
-                raise InputError(Where(file, reader.line_num), f"is not CSV: {error}") from None
+                raise _not_csv(Where(file, line + 1), error) from None
     except UnicodeDecodeError:
         raise not_text(path, file) from None
     except OSError as error:
         raise _unreadable(file, error) from None
+
+
+def _not_csv(where: Where, error: csv.Error) -> InputError:
+    """The place is where the row begins: a quote that is left open takes in all that follows."""
+    if "end of data" in str(error):
+        return InputError(where, "is not CSV: a quote is opened and never closed")
+    return InputError(where, f"is not CSV: {error}", "look for a quote that is not closed")
 
 
 def too_many_rows(file: str) -> InputError:

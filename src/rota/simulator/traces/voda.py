@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.model import Estimate, JobSpec
+from rota.errors import WORD, shown
 from rota.simulator.traces.table import Row, read_header, read_rows
 from rota.simulator.workload import Entry, Scaling, Workload, workload_of
 
@@ -76,8 +77,10 @@ def _entry(row: Row, profiles: dict[str, Profile]) -> Entry:
     application = row.name("application")
     profile = profiles.get(application)
     if profile is None:
-        known = ", ".join(sorted(profiles))
-        raise row.wrong("application", f"'{application}' has no profile", hint=f"there are {known}")
+        known = shown(", ".join(sorted(profiles)), 2 * WORD)
+        raise row.wrong(
+            "application", f"'{shown(application)}' has no profile", hint=f"there are {known}"
+        )
     least, most, requested = (
         row.whole(field) for field in ("min_num_proc", "max_num_proc", "num_proc")
     )
@@ -88,7 +91,7 @@ def _entry(row: Row, profiles: dict[str, Profile]) -> Entry:
     if most >= len(profile.speedups):
         raise row.wrong(
             "max_num_proc",
-            f"the profile of {application} ends at {len(profile.speedups) - 1} GPUs",
+            f"the profile of {shown(application)} ends at {len(profile.speedups) - 1} GPUs",
         )
     spec = trace_spec(
         row.name("name"),
