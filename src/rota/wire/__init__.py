@@ -1,0 +1,1 @@
+"""Message shapes that the API and its clients share."""
