@@ -121,14 +121,19 @@ def too_many_files() -> InputError:
     return InputError(_FOLDER, f"it holds more than {MAX_FILES:,} files", LEAVE_OUT)
 
 
+def too_many_folders() -> InputError:
+    return InputError(_FOLDER, f"it holds more than {MAX_FOLDERS:,} folders", LEAVE_OUT)
+
+
 def too_large(n_bytes: int) -> InputError:
-    words = f"its files are {n_bytes / GIB:.1f} GiB in all, at most {MAX_TOTAL_BYTES // GIB} GiB"
-    return InputError(_FOLDER, f"{words} can be shipped", LEAVE_OUT)
+    words = f"its files have {n_bytes:,} bytes in all, at most {MAX_TOTAL_BYTES:,} can be shipped"
+    return InputError(_FOLDER, words, LEAVE_OUT)
 
 
 def too_large_file(path: str, n_bytes: int) -> InputError:
-    words = f"it is {n_bytes / MIB:.0f} MiB, a file can have {MAX_FILE_BYTES // MIB} MiB"
-    return InputError(place(path), words, f"{LEAVE_OUT}, and mount large files into the job")
+    words = f"it has {n_bytes:,} bytes, a file can have {MAX_FILE_BYTES:,}"
+    hint = "leave it out by a line in .rotaignore, and mount large files into the job"
+    return InputError(place(path), words, hint)
 
 
 def place(path: str) -> Where:
@@ -255,8 +260,7 @@ def _check_folders(paths: list[str]) -> None:
             folders.add(folder)
             folder = folder.rpartition("/")[0]
         if len(folders) > MAX_FOLDERS:
-            words = f"it holds more than {MAX_FOLDERS:,} folders"
-            raise InputError(_FOLDER, words, LEAVE_OUT)
+            raise too_many_folders()
 
 
 def _check_sizes(files: Iterable[File]) -> None:

@@ -165,9 +165,11 @@ def test_only_a_folder_holds_something(parent: Entry):
 def test_bounds_on_sizes():
     most = bounds.MAX_FILE_BYTES
     Manifest.of(file(f"{number}", size=most) for number in range(4))
-    assert "it is 257 MiB, a file can have 256 MiB" in refusal(file("a", size=most + 2**20))
+    assert "'a': it has 268,435,457 bytes, a file can have 268,435,456" in (
+        refusal(file("a", size=most + 1))
+    )
     five = [file(f"{number}", size=most) for number in range(5)]
-    assert "1.2 GiB in all, at most 1 GiB can be shipped" in refusal(*five)
+    assert "1,342,177,280 bytes in all, at most 1,073,741,824 can be shipped" in refusal(*five)
     assert "another size" in refusal(file("a"), file("b", size=6))
 
 
