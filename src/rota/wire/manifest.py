@@ -33,6 +33,8 @@ MAX_NAME_BYTES = 255
 """What Linux allows."""
 MAX_PATH_BYTES = 1024
 """Also of a link's target. Far enough below the 4096 of Linux to be unpacked anywhere."""
+MAX_DEPTH = 64
+"""Names in a path: whoever unpacks it holds that many folders open."""
 MAX_JSON_BYTES = 8 * MIB
 """Enough for the most files with paths of 200 bytes each."""
 
@@ -75,7 +77,8 @@ class Manifest:
         _check_paths(self.entries)
         paths = [each.path for each in self.entries]
         _check_order(paths)
-        _check_folders(paths)
+        if len(self.folders) > MAX_FOLDERS:
+            raise too_many_folders()
         _check_sizes(self.files)
         check_links({each.path: each.target for each in self.entries if isinstance(each, Link)})
 
@@ -111,6 +114,11 @@ class Manifest:
     def blobs(self) -> dict[str, int]:
         """The size of every content, by its hash. Files of the same content share one."""
         return {each.sha256: each.size_bytes for each in self.files}
+
+    @cached_property
+    def folders(self) -> frozenset[str]:
+        """All that its paths imply, except for the top."""
+        return _folders([each.path for each in self.entries])
 
     @property
     def total_bytes(self) -> int:
@@ -219,6 +227,9 @@ def _check_paths(entries: Iterable[Entry]) -> None:
         if not {"", ".", ".."}.isdisjoint(names):
             words = "must be a path from the folder down, without empty names, '.' and '..'"
             raise InputError(place(each.path), words)
+        if len(names) > MAX_DEPTH:
+            hint = "move it up, or leave it out by a line in .rotaignore"
+            raise InputError(place(each.path), f"a path can have {MAX_DEPTH} names", hint)
         if max(len(name.encode()) for name in names) > MAX_NAME_BYTES:
             words = f"a name can have {MAX_NAME_BYTES} bytes"
             raise InputError(place(each.path), words, "rename it, or leave it out by .rotaignore")
@@ -248,19 +259,18 @@ def _check_order(paths: list[str]) -> None:
             raise InputError(place(after), f"must come before {place(before)}")
 
 
-def _check_folders(paths: list[str]) -> None:
+def _folders(paths: list[str]) -> frozenset[str]:
     taken = set(paths)
-    folders: set[str] = {""}
+    folders: set[str] = set()
     for path in paths:
         folder = path.rpartition("/")[0]
-        while folder not in folders:
+        while folder and folder not in folders:
             if folder in taken:
                 words = f"it lies in {place(folder)}, which is no folder"
                 raise InputError(place(path), words)
             folders.add(folder)
             folder = folder.rpartition("/")[0]
-        if len(folders) > MAX_FOLDERS:
-            raise too_many_folders()
+    return frozenset(folders)
 
 
 def _check_sizes(files: Iterable[File]) -> None:
