@@ -1,0 +1,1 @@
+"""The client library, as far as no daemon is needed."""

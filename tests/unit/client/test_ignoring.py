@@ -1,0 +1,78 @@
+"""What the lines of a .rotaignore leave out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rota.client.ignoring import DEFAULT_IGNORE, ignore_of
+from rota.errors import InputError, UserError
+
+
+@pytest.mark.parametrize(
+    ("line", "skipped", "kept"),
+    [
+        ("data", ["data", "a/data", "data/"], ["data2", "a/mydata"]),
+        ("data/", ["data/", "a/data/"], ["data", "a/data"]),
+        ("/data", ["data", "data/"], ["a/data"]),
+        ("a/data", ["a/data"], ["data", "b/a/data"]),
+        ("*.pt", ["x.pt", "a/b/.pt", ".pt"], ["x.ptx", "pt"]),
+        ("a/*.pt", ["a/x.pt"], ["a/b/x.pt", "x.pt"]),
+        ("run?", ["run1", "a/runs"], ["run", "run12", "a/run/"]),
+        ("[a-c]x", ["ax", "cx"], ["dx", "x", "-x"]),
+        ("[!a-c]x", ["dx", "-x"], ["ax", "x", "a/x"]),
+        ("[]a]x", ["]x", "ax"], ["bx"]),
+        ("[--]x", ["-x"], ["bx"]),
+        ("[x", ["[x"], ["x"]),
+        ("**/data", ["data", "a/data", "a/b/data"], ["a/data2"]),
+        ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["b", "xa/b", "a/xb"]),
+        ("a/**", ["a/x", "a/x/y"], ["a", "a/", "b/a/x"]),
+        ("**", ["a", "a/b", "a/"], []),
+        (r"\#x", ["#x"], ["x"]),
+        (r"\!x", ["!x"], ["x"]),
+        (r"\*", ["*"], ["x"]),
+        ("a b  ", ["a b"], ["a b  "]),
+        ("x.y", ["x.y"], ["xzy"]),
+        ("# data", [], ["data", "# data"]),
+    ],
+)
+def test_lines(tmp_path: Path, line: str, skipped: list[str], kept: list[str]):
+    """A path that ends in a slash stands for a folder."""
+    (tmp_path / ".rotaignore").write_text(f"\n{line}\n")
+    ignore = ignore_of(tmp_path, ())
+
+    def is_skipped(path: str) -> bool:
+        return ignore.skips(path.rstrip("/"), is_folder=path.endswith("/"))
+
+    assert [path for path in skipped if not is_skipped(path)] == []
+    assert [path for path in kept if is_skipped(path)] == []
+
+
+def test_the_last_line_that_fits_decides(tmp_path: Path):
+    (tmp_path / ".rotaignore").write_text("*.log\n!keep.log\n!node_modules\n")
+    ignore = ignore_of(tmp_path, DEFAULT_IGNORE)
+    paths = ["x.log", "keep.log", "a/keep.log", "node_modules", "a/.git", "a/b.pyc", "b.py"]
+    skipped = [path for path in paths if ignore.skips(path, is_folder=False)]
+    assert skipped == ["x.log", "a/.git", "a/b.pyc"]
+
+
+@pytest.mark.parametrize("line", ["/", "!", "!/", "x\\", "[z-a]", "[]"])
+def test_lines_that_are_refused(tmp_path: Path, line: str):
+    (tmp_path / ".rotaignore").write_text(f"ok\n{line}\n")
+    with pytest.raises(InputError, match=r"\.rotaignore, row 2: "):
+        ignore_of(tmp_path, ())
+
+
+def test_files_that_are_refused(tmp_path: Path):
+    file = tmp_path / ".rotaignore"
+    file.write_bytes(b"\xff")
+    with pytest.raises(InputError, match="not UTF-8"):
+        ignore_of(tmp_path, ())
+    file.write_bytes(b"x\n" * 40_000)
+    with pytest.raises(InputError, match="longer than 64 KiB"):
+        ignore_of(tmp_path, ())
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(UserError, match="make it a file"):
+        ignore_of(tmp_path, ())

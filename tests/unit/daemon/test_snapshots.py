@@ -1,0 +1,284 @@
+"""What the daemon keeps of shipped folders, what it refuses, and what it leaves behind."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.daemon import incoming
+from rota.daemon.snapshots import Snapshots
+from rota.errors import UnavailableError, UserError
+from rota.wire.manifest import File, Link, Manifest
+from tests.ships import UID, names_in, tree_of
+
+OTHER = UID + 1
+KIB = 1024
+
+
+def sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def manifest(**contents: bytes) -> Manifest:
+    return Manifest.of(
+        File(name, sha(content), size_bytes=len(content), is_executable=False)
+        for name, content in contents.items()
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "snapshots"
+
+
+@pytest.fixture
+def snapshots(root: Path) -> Snapshots:
+    return Snapshots(root)
+
+
+def put(snapshots: Snapshots, *, owner: int = UID, **contents: bytes) -> str:
+    made = manifest(**contents)
+    wanted = {sha(content): content for content in contents.values()}
+    for each in snapshots.missing(made, owner=owner):
+        snapshots.receive(each, [wanted[each]], owner=owner)
+    return snapshots.finish(made, owner=owner)
+
+
+def test_from_contents_to_a_folder(snapshots: Snapshots, root: Path):
+    made = manifest(a=b"one", b=b"two", c=b"one")
+    assert snapshots.missing(made, owner=UID) == [sha(b"one"), sha(b"two")]
+    snapshots.receive(sha(b"one"), [b"o", b"", b"ne"], owner=UID)
+    assert snapshots.missing(made, owner=UID) == [sha(b"two")]
+    with pytest.raises(UserError, match="1 of the folder's contents have not been sent; ship the"):
+        snapshots.finish(made, owner=UID)
+    assert not snapshots.has(made.snapshot_id, owner=UID)
+    snapshots.receive(sha(b"two"), [b"two"], owner=UID)
+    assert snapshots.finish(made, owner=UID) == made.snapshot_id
+    assert snapshots.finish(made, owner=UID) == made.snapshot_id
+    assert snapshots.has(made.snapshot_id, owner=UID)
+    tree = snapshots.unpack(made.snapshot_id, owner=UID, gid=UID)
+    assert tree == root / str(UID) / "trees" / made.snapshot_id
+    assert tree_of(tree) == {"a": (b"one", False), "b": (b"two", False), "c": (b"one", False)}
+
+
+def test_a_hash_is_no_key_to_the_file_of_another(snapshots: Snapshots, root: Path):
+    secret = put(snapshots, key=b"secret")
+    snapshots.unpack(secret, owner=UID, gid=UID)
+    made = manifest(stolen=b"secret")
+    assert snapshots.missing(made, owner=OTHER) == [sha(b"secret")]
+    with pytest.raises(UserError, match="have not been sent"):
+        snapshots.finish(made, owner=OTHER)
+    assert not snapshots.has(secret, owner=OTHER)
+    with pytest.raises(UserError, match="there is no snapshot"):
+        snapshots.unpack(secret, owner=OTHER, gid=OTHER)
+    assert names_in(root / str(OTHER)) == []
+
+
+def test_who_may_look_where(snapshots: Snapshots, root: Path):
+    tree = snapshots.unpack(put(snapshots, a=b"a"), owner=UID, gid=UID + 7)
+    shelf = root / str(UID)
+    modes = {
+        each.name: stat.S_IMODE(each.stat().st_mode) for each in (root, shelf, *shelf.iterdir())
+    }
+    through, closed = 0o711, 0o700
+    assert modes == {
+        "snapshots": through,
+        str(UID): through,
+        "trees": through,
+        "blobs": closed,
+        "manifests": closed,
+        "drafts": closed,
+        "trash": closed,
+    }
+    assert stat.S_IMODE(tree.stat().st_mode) == 0o700
+    assert stat.S_IMODE((tree / "a").stat().st_mode) == 0o400
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_the_tree_is_its_submitters(snapshots: Snapshots):
+    run = File("bin/run", sha(b"run"), size_bytes=3, is_executable=True)
+    made = Manifest.of([run, Link("now", "bin/run")])
+    snapshots.receive(sha(b"run"), [b"run"], owner=UID)
+    tree = snapshots.unpack(snapshots.finish(made, owner=UID), owner=UID, gid=UID + 7)
+    paths = [tree, tree / "bin", tree / "bin" / "run", tree / "now"]
+    assert {(each.lstat().st_uid, each.lstat().st_gid) for each in paths} == {(UID, UID + 7)}
+    assert stat.S_IMODE((tree / "bin" / "run").stat().st_mode) == 0o500
+    assert tree.parent.stat().st_uid == 0
+
+
+@pytest.mark.parametrize("sent", [b"", b"on", b"oned", b"eno"])
+def test_a_wrong_hash_leaves_nothing(snapshots: Snapshots, root: Path, sent: bytes):
+    with pytest.raises(UserError, match="has another hash; the file may have changed"):
+        snapshots.receive(sha(b"one"), [sent], owner=UID)
+    assert names_in(root) == []
+    assert snapshots.used_bytes(owner=UID) == 0
+
+
+def test_a_sender_that_breaks_off_leaves_nothing(snapshots: Snapshots, root: Path):
+    def chunks() -> Iterator[bytes]:
+        yield b"on"
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        snapshots.receive(sha(b"one"), chunks(), owner=UID)
+    assert names_in(root) == []
+    assert snapshots.used_bytes(owner=UID) == 0
+
+
+def test_a_content_that_never_ends(snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(incoming, "MAX_FILE_BYTES", 10 * KIB)
+    with pytest.raises(UserError, match="has more than 10,240 bytes"):
+        snapshots.receive(sha(b"x"), iter(lambda: bytes(KIB), None), owner=UID)
+    assert snapshots.used_bytes(owner=UID) == 0
+
+
+@pytest.mark.parametrize("name", ["", "x", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 64 + "\n"])
+def test_names_that_are_no_hash(snapshots: Snapshots, name: str):
+    with pytest.raises(UserError, match="is no hash"):
+        snapshots.receive(name, [b""], owner=UID)
+    with pytest.raises(UserError, match="is no hash"):
+        snapshots.unpack(name, owner=UID, gid=UID)
+    with pytest.raises(UserError, match="is no hash"):
+        snapshots.has(name, owner=UID)
+    with pytest.raises(UserError, match="is no user"):
+        snapshots.receive("0" * 64, [b""], owner=-1)
+
+
+def test_the_quota(root: Path):
+    """A content counts in full blocks, and once more in each snapshot, with its folders."""
+    snapshots = Snapshots(root, quota_bytes=100 * KIB)
+    put(snapshots, a=bytes(5 * KIB))
+    assert snapshots.used_bytes(owner=UID) == (8 + 8 + 4 + 4) * KIB
+    put(snapshots, a=bytes(5 * KIB))
+    snapshots.receive(sha(bytes(5 * KIB)), [bytes(5 * KIB)], owner=UID)
+    assert snapshots.used_bytes(owner=UID) == 24 * KIB
+    with pytest.raises(UserError, match="more than the 102,400 bytes that a user may"):
+        snapshots.receive(sha(b"x"), [bytes(40 * KIB), bytes(40 * KIB)], owner=UID)
+    assert snapshots.used_bytes(owner=UID) == 24 * KIB
+    large = manifest(a=b"a" * 40 * KIB)
+    snapshots.receive(sha(b"a" * 40 * KIB), [b"a" * 40 * KIB], owner=UID)
+    with pytest.raises(UserError, match="may use"):
+        snapshots.finish(large, owner=UID)
+    assert snapshots.used_bytes(owner=UID) == 64 * KIB
+    assert not snapshots.has(large.snapshot_id, owner=UID)
+    put(snapshots, owner=OTHER, a=b"a" * 40 * KIB)
+    assert Snapshots(root).used_bytes(owner=UID) == 64 * KIB
+
+
+def test_contents_that_arrive_at_once_share_the_quota(root: Path):
+    snapshots = Snapshots(root, quota_bytes=100 * KIB)
+    with snapshots.incoming("0" * 64, owner=UID) as first:
+        first.write(bytes(60 * KIB))
+        with snapshots.incoming("1" * 64, owner=UID) as second, pytest.raises(UserError):
+            second.write(bytes(60 * KIB))
+    assert snapshots.used_bytes(owner=UID) == 0
+
+
+def test_prune_removes_what_no_job_uses(snapshots: Snapshots, root: Path):
+    old = put(snapshots, a=b"shared", b=b"old")
+    new = put(snapshots, a=b"shared", b=b"new")
+    foreign = put(snapshots, owner=OTHER, b=b"old")
+    for snapshot_id in (old, new):
+        snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+    snapshots.receive(sha(b"stray"), [b"stray"], owner=UID)
+    before_bytes = snapshots.used_bytes(owner=UID)
+    assert snapshots.prune([]) == 0, "all of it was used within the last hour"
+
+    freed_bytes = snapshots.prune([(UID, new), (OTHER, old)], unused_s=-1)
+    assert freed_bytes == (4 + 1 + 1 + 4) * 4 * KIB, "tree, content, stray, all of the other's"
+    assert not snapshots.has(foreign, owner=OTHER)
+    assert sorted(each.name for each in (root / str(UID) / "trees").iterdir()) == [new]
+    assert snapshots.missing(manifest(a=b"shared", b=b"old"), owner=UID) == [sha(b"old")]
+    assert tree_of(snapshots.unpack(new, owner=UID, gid=UID))["b"] == (b"new", False)
+    assert snapshots.used_bytes(owner=UID) == before_bytes - 6 * 4 * KIB
+    assert snapshots.used_bytes(owner=UID) == Snapshots(root).used_bytes(owner=UID)
+    assert names_in(root / str(OTHER)) == []
+
+    snapshots.prune([], unused_s=-1)
+    assert names_in(root / str(UID)) == []
+    assert snapshots.used_bytes(owner=UID) == 0
+
+
+def test_what_is_about_to_be_used_is_not_pruned(snapshots: Snapshots, root: Path):
+    snapshot_id = put(snapshots, a=b"a")
+    for each in root.rglob("*"):
+        os.utime(each, (0, 0))
+    assert snapshots.missing(manifest(b=b"a"), owner=UID) == []
+    snapshots.prune([])
+    assert snapshots.missing(manifest(b=b"a"), owner=UID) == []
+    assert not snapshots.has(snapshot_id, owner=UID)
+    put(snapshots, a=b"a")
+    for each in root.rglob("*"):
+        os.utime(each, (0, 0))
+    assert snapshots.has(snapshot_id, owner=UID)
+    snapshots.prune([])
+    snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+
+
+def test_what_jobs_did_to_their_folder_does_not_stop_prune(snapshots: Snapshots, root: Path):
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (outside / "precious").touch()
+    tree = snapshots.unpack(put(snapshots, a=b"a"), owner=UID, gid=UID)
+    (tree / "made" / "closed").mkdir(parents=True)
+    (tree / "made" / "closed" / "file").touch()
+    (tree / "made" / "closed").chmod(0)
+    (tree / "made").chmod(0)
+    (tree / "link").symlink_to(outside)
+    snapshots.prune([], unused_s=-1)
+    assert list((root / str(UID) / "trees").iterdir()) == []
+    assert list((root / str(UID) / "trash").iterdir()) == []
+    assert (outside / "precious").exists()
+
+
+def test_a_damaged_content_is_noticed_and_asked_for_again(snapshots: Snapshots, root: Path):
+    snapshot_id = put(snapshots, a=b"one")
+    blob = root / str(UID) / "blobs" / sha(b"one")[:2] / sha(b"one")
+    blob.chmod(0o600)
+    blob.write_bytes(b"eno")
+    with pytest.raises(UnavailableError, match="is damaged or gone; ship the folder again"):
+        snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+    assert names_in(root) == [f"{UID}/manifests/{snapshot_id}"]
+    assert put(snapshots, a=b"one") == snapshot_id
+    assert tree_of(snapshots.unpack(snapshot_id, owner=UID, gid=UID)) == {"a": (b"one", False)}
+
+
+@pytest.mark.parametrize("content", [b"", b"4096\n", b"4096\n{}", b"x\n" + manifest().to_json()])
+def test_a_damaged_manifest_is_noticed(snapshots: Snapshots, root: Path, content: bytes):
+    snapshot_id = put(snapshots, a=b"one")
+    put(snapshots, owner=OTHER, a=b"one")
+    (root / str(UID) / "manifests" / snapshot_id).write_bytes(content)
+    again = Snapshots(root)
+    with pytest.raises(UnavailableError, match="is damaged"):
+        again.unpack(snapshot_id, owner=UID, gid=UID)
+    with pytest.raises(UnavailableError, match="is damaged"):
+        again.prune([(UID, snapshot_id)], unused_s=-1)
+    assert len(names_in(root / str(UID) / "blobs")) == 1, "nobody knows whether it is needed"
+    assert names_in(root / str(OTHER)) == [], "others do not suffer"
+    again.prune([], unused_s=-1)
+    assert names_in(root) == []
+
+
+def test_the_next_start_removes_what_a_crash_left(snapshots: Snapshots, root: Path):
+    snapshot_id = put(snapshots, a=b"a")
+    tree = snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+    before = names_in(root)
+    for place in ("drafts", "trash"):
+        (root / str(UID) / place / "half").mkdir()
+        (root / str(UID) / place / "half" / "file").touch()
+        (root / str(UID) / place / "content").touch()
+    (root / "README").touch()
+    again = Snapshots(root)
+    assert names_in(root) == sorted([*before, "README"])
+    assert again.unpack(snapshot_id, owner=UID, gid=UID) == tree
+
+
+def test_a_root_that_cannot_be_made(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UnavailableError, match="file/snapshots: not a directory; look at its disk"):
+        Snapshots(tmp_path / "file" / "snapshots")

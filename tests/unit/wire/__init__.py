@@ -1,0 +1,1 @@
+"""Message shapes: what they hold, and what they refuse."""
