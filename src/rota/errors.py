@@ -13,6 +13,7 @@ repeats of the user's words goes through `shown`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from json import JSONDecodeError
@@ -30,6 +31,14 @@ def shown(text: str, most: int = WORD) -> str:
     if cut.isprintable():
         return cut
     return "".join(each if each.isprintable() else _escaped(each) for each in cut)
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """The hint for a word that is not known but nearly is; else nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for mistakes only
+
+    close = get_close_matches(word.lower(), list(known), n=1)
+    return f"did you mean '{close[0]}'?" if close else ""
 
 
 def why_not_json(error: ValueError | RecursionError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rota.cli import box, jobs, logs, policy, simulate, store, submit, up
+from rota.cli import box, config, jobs, logs, policy, simulate, store, submit, up
 
 app = typer.Typer(
     name="rota",
@@ -20,6 +20,7 @@ app.add_typer(box.nodes_app, name="nodes")
 app.add_typer(simulate.app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(store.app, name="store")
+app.add_typer(config.app, name="config")
 
 
 @app.callback()

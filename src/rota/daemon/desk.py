@@ -273,7 +273,8 @@ class Desk:
         if job is None or submission is None:
             raise UserError(f"nobody knows what job {job_id} runs")
         account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
-        return program(unpack(submission.program), job.spec, account=account, env={})
+        made = program(unpack(submission.program), job.spec, account=account, env={})
+        return replace(made, log=self._defaults(job.spec.project).log)
 
     def _saved(self, job_id: JobId) -> Saved:
         submission = self.store.submission(job_id)
