@@ -183,7 +183,7 @@ class Kernel:
         if known is not None:
             self._nodes_changed(effects)
             return
-        roster.intent.nodes_grew(roster.nodes)
+        roster.intent.add_node(node)
         roster.wants_round = True
 
     def _lose_node(self, node_id: NodeId, effects: Effects) -> None:
