@@ -26,10 +26,22 @@ def check_kernel(kernel: Kernel) -> None:
     assert recount.booked() == kernel.ledger.booked(), "booked by nobody"
 
 
-def check_command(command: Command, spec: JobSpec) -> None:
-    """All or nothing: an order to start names a slot for every worker of a legal size."""
-    if isinstance(command, StartWorkers | ChangeMembership):
-        assert_fits(len(command.allocation), spec)
+class Orders:
+    """The orders that have left so far."""
+
+    def __init__(self) -> None:
+        self._newest: dict[JobId, StartWorkers] = {}
+
+    def check(self, command: Command, spec: JobSpec) -> None:
+        """All or nothing: an order to start names a slot for every worker of a legal size. It
+        begins a new attempt, or is the very order that was given before."""
+        if isinstance(command, StartWorkers | ChangeMembership):
+            assert_fits(len(command.allocation), spec)
+        if isinstance(command, StartWorkers):
+            before = self._newest.get(command.job_id)
+            is_next = before is None or before.attempt < command.attempt
+            assert is_next or before == command, f"{command} after {before}"
+            self._newest[command.job_id] = command
 
 
 def assert_fits(workers: int, spec: JobSpec) -> None:
