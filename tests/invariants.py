@@ -7,7 +7,18 @@ from rota.core.commands import ChangeMembership, Command, StartWorkers
 from rota.core.effects import Transition
 from rota.core.kernel import Kernel
 from rota.core.ledger import Ledger
-from rota.core.model import JobId, JobSpec, Node, NodeId, Running, Slot, Starting
+from rota.core.model import (
+    Allocation,
+    HoldsGpus,
+    Job,
+    JobId,
+    JobSpec,
+    Node,
+    NodeId,
+    Running,
+    Slot,
+    Starting,
+)
 from rota.core.states import State
 from rota.engines.fake_run import Fence
 
@@ -15,15 +26,26 @@ OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Nothing is booked beyond what there is or by nobody, and every job has its size."""
-    assert kernel.ledger.is_sound(kernel.nodes), "overbooked"
-    recount = Ledger()
+    """Nothing is held beyond what there is or booked by nobody, and every job has its size.
+
+    Workers that are gone stay booked until their whole attempt is, but hold nothing: their node
+    may have come back smaller.
+    """
+    recount, held = Ledger(), Ledger()
     for job in kernel.jobs.values():
         recount.book(job.members, job.spec)
+        held.book(_not_gone(job), job.spec)
         assert len(job.members) == len(job.numbers) == len(set(job.numbers)), job
         if isinstance(job.phase, Starting | Running):
             assert_fits(len(job.allocation), job.spec)
+    assert held.is_sound(kernel.nodes), "overbooked"
     assert recount.booked() == kernel.ledger.booked(), "booked by nobody"
+
+
+def _not_gone(job: Job) -> Allocation:
+    exits = job.phase.exits if isinstance(job.phase, HoldsGpus) else {}
+    workers = zip(job.numbers, job.members, strict=True)
+    return tuple(slot for number, slot in workers if number not in exits)
 
 
 class Orders:

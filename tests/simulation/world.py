@@ -225,6 +225,7 @@ class World:
 
     def _check(self) -> None:
         check_kernel(self.kernel)
+        assert self.kernel.ledger.is_sound(self.kernel.nodes), "overbooked"
         running = self.engine.engine.running()
         check_engine(running, self.scenario.specs, self.scenario.nodes)
         check_booked(self.kernel, running)
