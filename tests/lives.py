@@ -116,7 +116,8 @@ class Life:
         exits = tuple(
             Exit(job.id, job.attempt, number, code, self.now) for number, code in codes.items()
         )
-        return Batch(self._apply(WorkersExited(job.id, job.attempt, codes)), exits=exits)
+        words = ("left 1 process behind, which was ended", "", how % 2 == 1) if how % 5 else ()
+        return Batch(self._apply(WorkersExited(job.id, job.attempt, codes, *words)), exits=exits)
 
     def _progressed(self, who: int, how: int) -> Batch:
         job = self._pick(who, is_active=True)
