@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rota.core.effects import Effects
 from rota.core.events import (
@@ -116,8 +117,10 @@ class Life:
         exits = tuple(
             Exit(job.id, job.attempt, number, code, self.now) for number, code in codes.items()
         )
-        words = ("left 1 process behind, which was ended", "", how % 2 == 1) if how % 5 else ()
-        return Batch(self._apply(WorkersExited(job.id, job.attempt, codes, *words)), exits=exits)
+        told = WorkersExited(job.id, job.attempt, codes, is_retriable=how % 5 == 1)
+        if how % 2:
+            told = replace(told, reason="left 1 process behind, which was ended")
+        return Batch(self._apply(told), exits=exits)
 
     def _progressed(self, who: int, how: int) -> Batch:
         job = self._pick(who, is_active=True)

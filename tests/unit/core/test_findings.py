@@ -14,7 +14,7 @@ ECC: dict[str, Any] = {"finding": "the GPU's memory is damaged (ECC)", "is_retri
 A = JobId("a")
 
 
-def running(**spec: object) -> Lab:
+def running(**spec: Any) -> Lab:
     lab = Lab(cluster("1x8"))
     lab.run(job("a", **spec))
     return lab
