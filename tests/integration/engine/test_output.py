@@ -61,6 +61,16 @@ async def test_tail(box: Box, tail: int) -> None:
     assert (await box.output("job", LogQuery(tail=tail))).splitlines(keepends=True) == expected
 
 
+@pytest.mark.parametrize("n_bytes", [0, 1, 10_000, 1_000_000])
+@on_a_box
+async def test_the_last_bytes(box: Box, n_bytes: int) -> None:
+    """However long the lines are."""
+    await box.run("job", sh("seq 3000 | tr '\\n' ' '", log=SMALL))
+    everything = await box.output("job")
+    expected = everything[-n_bytes:] if n_bytes else b""
+    assert await box.output("job", LogQuery(tail_bytes=n_bytes)) == expected
+
+
 @on_a_box
 async def test_follow_ends_with_the_worker_and_misses_nothing(box: Box) -> None:
     script = "for i in $(seq 200); do seq $i; done; trap 'echo bye; exit 0' TERM; echo ready; "
