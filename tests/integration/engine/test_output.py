@@ -34,6 +34,8 @@ async def test_a_line_without_end_is_bounded(box: Box) -> None:
     program = sh(f"head -c {n_bytes} /dev/zero | tr '\\0' x; echo; echo end", log=limits)
     ending = await box.run("job", program)
     assert (ending.code, ending.n_dropped_bytes) == (0, 0)
+    size = "1 GiB" if IS_LONG else "128 MiB"
+    assert ending.reason == f"wrote a line of {size}, which is longer than a log file"
     sizes = [path.stat().st_size for path in _log_files(box)]
     assert len(sizes) == 3
     assert max(sizes) <= 4 * MIB
@@ -129,6 +131,7 @@ async def _fill_the_disk(root: Path) -> None:
         ending = await box.run("job", sh(script))
         assert ending.code == 3
         assert ending.n_dropped_bytes > 1_500_000
+        assert "MiB of output were dropped: no space left on device" in ending.reason
 
 
 def test_a_disk_with_room_again_says_what_was_dropped(tmp_path: Path) -> None:

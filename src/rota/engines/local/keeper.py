@@ -14,9 +14,8 @@ import os
 import select
 import signal
 import time
-from typing import NamedTuple
 
-from rota.engines.local import cgroups, files, procs, tree
+from rota.engines.local import cgroups, ends, files, procs, tree
 from rota.engines.local.child import become_worker
 from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
@@ -49,14 +48,6 @@ def _only_wake(_number: int, _frame: object) -> None:
     """The wake-up pipe says which signal it was, and the loop sees to it."""
 
 
-class _Main(NamedTuple):
-    """How the worker's first process ended."""
-
-    code: int
-    cpu_s: float
-    max_rss_bytes: int
-
-
 class Keeper:
     def __init__(self, place: str, fence: Fence, *, order: Order, daemon_fd: int) -> None:
         self._place = place
@@ -64,7 +55,7 @@ class Keeper:
         self._order = order
         self._daemon_fd = daemon_fd
         self._pid = 0
-        self._main: _Main | None = None
+        self._main: ends.Main | None = None
         self._complaint = b""
         self._started_s = 0.0
         self._is_stopped = False
@@ -200,9 +191,7 @@ class Keeper:
             if pid == 0:
                 return True
             if pid == self._pid:
-                code = os.waitstatus_to_exitcode(status)
-                cpu_s = usage.ru_utime + usage.ru_stime
-                self._main = _Main(code if code >= 0 else 128 - code, cpu_s, usage.ru_maxrss * 1024)
+                self._main = ends.Main.of_wait(status, usage)
                 self._end_the_rest()
 
     def _end_the_rest(self) -> None:
@@ -268,15 +257,8 @@ class Keeper:
 
     def _ending(self) -> Ending:
         assert self._main is not None
-        code, reason = self._main.code, ""
-        if self._complaint:
-            words = self._complaint.decode(errors="replace").split(" ", maxsplit=1)
-            code, reason = int(words[0]), words[-1]
-        elif cgroups.ran_out_of_memory(self._order.cgroups):
-            reason = f"out of memory: the limit is {self._order.memory_bytes} bytes"
-        return Ending(
-            code=code,
-            reason=reason,
+        ending = Ending(
+            code=self._main.code,
             is_stopped=self._is_stopped,
             is_killed=self._is_killed,
             n_left_behind=self._n_left_behind,
@@ -285,6 +267,15 @@ class Keeper:
             ended_s=time.time(),
             cpu_s=self._main.cpu_s,
             max_rss_bytes=self._main.max_rss_bytes,
+        )
+        if self._complaint:
+            return ends.never_ran(ending, self._complaint)
+        return ends.in_words(
+            ending,
+            self._order,
+            log=self._output.log,
+            is_signalled=self._main.is_signalled,
+            is_out_of_memory=cgroups.ran_out_of_memory(self._order.cgroups),
         )
 
     def _finish(self, ending: Ending) -> None:

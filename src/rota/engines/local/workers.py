@@ -199,9 +199,9 @@ class Workers:
     def _report_end(self, fence: Fence, ending: Ending) -> None:
         job_id, attempt, worker = JobId(fence.job_id), fence.attempt, fence.worker
         if ending.is_lost:
-            self._facts(WorkersLost(job_id, attempt, frozenset({worker})))
+            self._facts(WorkersLost(job_id, attempt, frozenset({worker}), ending.reason))
         else:
-            self._facts(WorkersExited(job_id, attempt, {worker: ending.code}))
+            self._facts(WorkersExited(job_id, attempt, {worker: ending.code}, ending.reason))
         self._folders.close(fence)
 
 
