@@ -1,1 +1,1 @@
-"""The shell around the scheduler on a real machine: facts in, commands out."""
+"""The shell around the kernel: events in, rows written, commands out."""
