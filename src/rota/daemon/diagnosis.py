@@ -73,7 +73,8 @@ def with_finding(exited: WorkersExited, tails: Mapping[int, str]) -> WorkersExit
     best = min((each for each in found if each), key=lambda each: each.rank, default=None)
     if best is None:
         return exited
-    return replace(exited, finding=str(best), is_retriable=best.is_retriable)
+    is_retriable = exited.is_retriable or best.is_retriable
+    return replace(exited, finding=str(best), is_retriable=is_retriable)
 
 
 def hint_for(reason: str) -> str:

@@ -151,6 +151,7 @@ async def test_a_missing_program_is_named(box: Box) -> None:
     assert (ending.code, ending.reason) == (127, expected)
     assert await box.words_of("job") == expected
     assert [type(fact).__name__ for fact in box.facts] == ["WorkersExited"]
+    assert not list(box.place("job").glob("*.reserved"))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import time
+from typing import Any
 
 from rota.engines.local import cgroups, ends, files, procs, tree
 from rota.engines.local.child import become_worker
@@ -66,6 +67,7 @@ class Keeper:
         self._poll = select.poll()
         self._signals_fd = self._hear_signals()
         self._exit_file = files.Reserved(f"{place}/{files.EXIT}")
+        self._second_record = files.Reserved(f"{place}/{files.KEEPER}")
         self._complaint_fd = -1
         log_path = f"{place}/{order.log_name}"
         log = LogFile(log_path, file_bytes=order.log_file_bytes, n_files=order.log_files)
@@ -73,7 +75,7 @@ class Keeper:
 
     def run(self) -> None:
         notes = cgroups.make(self._order)
-        self._record(notes)
+        files.write_json(f"{self._place}/{files.KEEPER}", self._record(notes))
         # After the record: a daemon that stops an attempt writes its wish first and looks for the
         # record second, so that one of the two sees the other.
         if self._stop_wish() is not None:
@@ -100,10 +102,10 @@ class Keeper:
         self._poll.register(read_fd, select.POLLIN)
         return read_fd
 
-    def _record(self, notes: list[str]) -> None:
+    def _record(self, notes: list[str]) -> dict[str, Any]:
         identity = procs.Identity.of_pid(os.getpid())
         assert identity is not None
-        record = {
+        return {
             **identity._asdict(),
             "marker": self._order.marker,
             "cgroups": self._order.cgroups,
@@ -111,7 +113,6 @@ class Keeper:
             "worker_pid": self._pid,
             "started_s": self._started_s,
         }
-        files.write_json(f"{self._place}/{files.KEEPER}", record)
 
     def _start(self) -> None:
         self._complaint_fd, complaint_fd = os.pipe2(os.O_CLOEXEC)
@@ -166,7 +167,7 @@ class Keeper:
         os.close(self._complaint_fd)
         if not self._complaint:
             self._started_s = time.time()
-            self._record([])
+            self._second_record.publish(self._record([]), is_durable=False)
             self._has_to_tell = True
 
     def _tell_started(self) -> None:
@@ -282,6 +283,7 @@ class Keeper:
         """A daemon that watches writes the end into its own store, durably, at once. The disk is
         waited for only when there is none, because that takes longer than all the rest."""
         cgroups.remove(self._order.cgroups)
+        self._second_record.drop()
         self._exit_file.publish(ending._asdict(), is_durable=not self._is_watched())
         os._exit(0)
 
