@@ -27,10 +27,14 @@ PATH = 200
 def shown(text: str, most: int = WORD) -> str:
     """A foreign text as a message repeats it: cut, and without a character that a terminal would
     obey instead of showing it."""
-    cut = text if len(text) <= most else f"{text[: most - 3]}..."
-    if cut.isprintable():
-        return cut
-    return "".join(each if each.isprintable() else _escaped(each) for each in cut)
+    return printable(text if len(text) <= most else f"{text[: most - 3]}...")
+
+
+def printable(text: str) -> str:
+    """All of a text, with nothing in it that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
 
 
 def meant(word: str, known: Iterable[str]) -> str:

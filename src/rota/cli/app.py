@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rota.cli import box, config, jobs, logs, policy, simulate, store, submit, up
+from rota.cli import box, config, jobs, logs, policy, simulate, store, submit, token, top, up
 
 app = typer.Typer(
     name="rota",
@@ -14,13 +14,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for noun in (up, box, submit, jobs, logs):
+for noun in (up, box, submit, jobs, logs, top):
     app.add_typer(noun.app)
 app.add_typer(box.nodes_app, name="nodes")
 app.add_typer(simulate.app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(store.app, name="store")
 app.add_typer(config.app, name="config")
+app.add_typer(token.app, name="token")
 
 
 @app.callback()

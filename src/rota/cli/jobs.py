@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from rota.cli.flags import option
 from rota.cli.options import AsJson, JobWord, JobWords
 from rota.cli.output.lines import complain, say
+from rota.errors import UserError, meant, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from rota.wire.jobs import JobView
 
 app = typer.Typer()
-
-LIVE = ("held", "queued", "starting", "running", "stopping")
 
 
 @app.command(name="list")
@@ -42,6 +42,9 @@ def list_jobs(
     from rota.cli.output.jobs import say_jobs
     from rota.client import Client
 
+    if watches and as_json:
+        raise UserError("--watch draws a table", "leave out --watch or --json")
+    _check_states(states or [])
     with Client() as rota:
         owner = user or ("" if everybody else rota.me())
 
@@ -52,6 +55,15 @@ def list_jobs(
             _watch(rota, fetch)
         else:
             say_jobs(fetch(), as_json=as_json)
+
+
+def _check_states(words: list[str]) -> None:
+    from rota.wire.jobs import STATES
+
+    for word in words:
+        if word not in STATES:
+            hint = meant(word, STATES) or f"there are {', '.join(STATES)}"
+            raise UserError(f"no state '{shown(word)}'", hint)
 
 
 def _fetch(
@@ -75,9 +87,11 @@ def _fetch(
 
 
 def _watch(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
-    from rota.cli.output.live import live_table
+    from rota.cli.output.jobs import columns
+    from rota.cli.output.live import live
+    from rota.cli.output.table import draw
 
-    live_table(rota, fetch)
+    live(lambda: draw(columns(fetch(), now=time.time())), changes=rota.events())
 
 
 @app.command()
@@ -158,7 +172,6 @@ def _each(words: list[str], deed: str, *, as_json: bool) -> None:
     from rota.cli.output.jobs import say_jobs
     from rota.cli.output.json import say_json
     from rota.client import Client
-    from rota.errors import UserError
 
     done: list[JobView] = []
     failed = 0

@@ -11,17 +11,24 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from rota.client.find import Door, NoDaemonError, find, parse
-from rota.client.http import Http
+from rota.client.http import ANSWER_S, Http
 from rota.errors import UnavailableError
 from rota.wire.box import NodeView, Status, TokenView
-from rota.wire.jobs import JobDetails, JobRequest, JobView, LogPiece, LogRange, StoryEntry
+from rota.wire.jobs import (
+    FINAL_STATES,
+    JobDetails,
+    JobRequest,
+    JobView,
+    LogPiece,
+    LogRange,
+    StoryEntry,
+)
 from rota.wire.json import load
 
 PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
 ALL = LogRange()
-FINAL = ("succeeded", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +42,9 @@ class Page:
 class Client:
     """A connection to a daemon: the one that `ROTA_URL` names, else the one on this machine."""
 
-    def __init__(self, url: str = "", *, token: str = "") -> None:
+    def __init__(self, url: str = "", *, token: str = "", answer_s: float = ANSWER_S) -> None:
         self.door: Door = parse(url) if url else find()
-        self._http = Http(self.door, token)
+        self._http = Http(self.door, token, answer_s=answer_s)
 
     def __enter__(self) -> Self:
         return self
@@ -114,7 +121,7 @@ class Client:
         """Returns when the job is over."""
         while True:
             found = self.show(job).job
-            if found.state in FINAL:
+            if found.state in FINAL_STATES:
                 return found
             try:
                 for _ in self.events(found.id, after=0):
