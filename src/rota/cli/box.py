@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.cli import completing
 from rota.cli.options import AsJson
 from rota.cli.output.lines import say
 
@@ -19,7 +20,15 @@ nodes_app = typer.Typer(help="Show the machines and their GPUs; drain them and o
 
 PAUSE_S = 0.05
 
-Node = Annotated[str, typer.Argument(metavar="NODE", show_default=False)]
+Node = Annotated[
+    str,
+    typer.Argument(
+        metavar="NODE",
+        help="As in 'rota nodes list'.",
+        show_default=False,
+        autocompletion=completing.nodes,
+    ),
+]
 
 
 @app.command()

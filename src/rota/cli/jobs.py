@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.cli import completing
 from rota.cli.flags import option
 from rota.cli.options import AsJson, JobWord, JobWords
 from rota.cli.output.lines import complain, say
@@ -29,7 +30,13 @@ def list_jobs(
     user: Annotated[str, option("--user", "-u", metavar="NAME", words="That user's jobs.")] = "",
     states: Annotated[
         list[str] | None,
-        option("--state", "-s", metavar="STATE", words="Only in this state; repeatable."),
+        option(
+            "--state",
+            "-s",
+            metavar="STATE",
+            words="Only in this state; repeatable.",
+            complete=completing.states,
+        ),
     ] = None,
     project: Annotated[str, option("--project", metavar="NAME", words="Only for this one.")] = "",
     limit: Annotated[

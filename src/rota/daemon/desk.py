@@ -22,7 +22,7 @@ from rota.daemon.programs import Saved, account_of, pack, program, unpack
 from rota.daemon.shell import Shell
 from rota.daemon.views import attempt_view, job_view, story_entry, why
 from rota.engines.base import Program
-from rota.errors import UserError
+from rota.errors import UserError, meant
 from rota.store.base import Store
 from rota.store.records import JobFilter, Submission
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
@@ -181,7 +181,11 @@ class Desk:
         if not found:
             found = self.store.jobs(JobFilter(word=word)).jobs
         if not found:
-            raise NotFoundError(f"no job {word[:40]!r}", "'rota list --all' shows every job")
+            own = self.store.jobs(JobFilter(user=caller.user)).jobs
+            hint = meant(word, [job.spec.name for job in own])
+            raise NotFoundError(
+                f"no job {word[:40]!r}", hint or "'rota list --all' shows every job"
+            )
         if len(found) > 1:
             live = [job for job in found if not isinstance(job.phase, Ended)]
             found = live if len(live) == 1 else found

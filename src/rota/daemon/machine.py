@@ -17,7 +17,7 @@ from rota.daemon.people import Caller, require_admin
 from rota.daemon.views import node_view
 from rota.engines.base import Engine
 from rota.engines.local.gpus import Gpus, Reading
-from rota.errors import UserError
+from rota.errors import UserError, meant
 from rota.policies.registry import parse
 from rota.wire.box import NodeView, Status
 
@@ -115,7 +115,8 @@ class Machine:
     def _node(self, word: str) -> Node:
         node = self._desk.shell.kernel.nodes.get(NodeId(word))
         if node is None:
-            raise NotFoundError(f"no node {word[:40]!r}", "'rota nodes list' shows them")
+            hint = meant(word, self._desk.shell.kernel.nodes)
+            raise NotFoundError(f"no node {word[:40]!r}", hint or "'rota nodes list' shows them")
         return node
 
     def _readings(self) -> Mapping[int, Reading]:
