@@ -11,6 +11,7 @@ from typing import Any, cast
 from rota.errors import UserError
 from rota.wire.jobs import JobRequest
 
+FIELDS = tuple(each.name for each in fields_of(JobRequest))
 MOST_WORDS = 4096
 MOST_BYTES = 128 * 1024
 LONGEST_PATH = 4096
@@ -95,14 +96,20 @@ def check_path(name: str, text: str) -> None:
 
 
 def _check_text(request: JobRequest) -> None:
-    for each in fields_of(request):
-        for text in _texts(getattr(request, each.name)):
+    for name in FIELDS:
+        value = getattr(request, name)
+        for text in _texts(value) if value else ():
             if "\0" in text:
-                raise RefusedError(each.name, "it holds a NUL character", "leave it out")
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise RefusedError(each.name, "it is not valid text", "use UTF-8") from None
+                raise RefusedError(name, "it holds a NUL character", "leave it out")
+            if not text.isascii():
+                _require_utf8(name, text)
+
+
+def _require_utf8(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RefusedError(name, "it is not valid text", "use UTF-8") from None
 
 
 def _texts(value: Any) -> Iterable[str]:
