@@ -21,7 +21,9 @@ def completion(
     ],
 ) -> None:
     """Print a script that lets your shell complete commands, flags, jobs and nodes."""
-    from typer.completion import get_completion_script
+    from typer.completion import (
+        get_completion_script,  # pyright: ignore[reportPrivateImportUsage]
+    )
 
     if shell not in SHELLS:
         hint = meant(shell, SHELLS) or f"there are {', '.join(SHELLS)}"

@@ -58,13 +58,12 @@ def _checked(path: Path, job: Any) -> dict[str, Any]:
 
 def _value(where: Where, value: Any) -> Any:
     """Numbers where text is wanted are what YAML makes of `gpus: 2`."""
-    name = where.field
-    wanted = str(next(each.type for each in fields(JobRequest) if each.name == name))
+    wanted = str(next(each.type for each in fields(JobRequest) if each.name == where.field))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if wanted == "str":
         return str(value) if is_number else _require(where, value, kind=str)
     if wanted == "list[str]":
-        items = value.split() if name == "command" and isinstance(value, str) else value
+        items = value.split() if where.field == "command" and isinstance(value, str) else value
         items = [items] if isinstance(items, str) else _require(where, items, kind=list)
         return [str(item) for item in items]
     if wanted == "list[int]":

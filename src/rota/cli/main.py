@@ -78,7 +78,9 @@ def _run(arguments: Sequence[str]) -> int:
     from rota.errors import RotaError
 
     if COMPLETION_VARIABLE in os.environ:
-        from typer.completion import completion_init
+        from typer.completion import (
+            completion_init,  # pyright: ignore[reportPrivateImportUsage]
+        )
 
         completion_init()
     try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
-from uuid import uuid4
 
 from rota.client.find import Door, NoDaemonError, find, parse
 from rota.client.http import ANSWER_S, Http
@@ -69,7 +70,7 @@ class Client:
     def submit_many(self, jobs: Sequence[JobRequest], *, key: str = "") -> list[str]:
         """All or none. A connection that breaks is tried again: with its key, one submit is one
         job however often it arrives."""
-        headers = {"Idempotency-Key": key or uuid4().hex}
+        headers = {"Idempotency-Key": key or os.urandom(16).hex()}
         path, body = ("/jobs", jobs[0]) if len(jobs) == 1 else ("/jobs/batch", {"jobs": list(jobs)})
         for number in range(TRIES):
             try:
@@ -86,6 +87,14 @@ class Client:
         """What a submit would queue, without queueing it."""
         answer = self._http.ask("POST", "/jobs/check", body={"jobs": list(jobs)})
         return load(list[JobView], answer)
+
+    def ship(self, folder: Path) -> str:
+        """Send a folder's code, as far as the daemon does not have it; the id of its snapshot."""
+        # Most commands ship nothing, and have no time to load what it takes.
+        from rota.client.shipping import ship  # noqa: PLC0415
+        from rota.client.uploads import Uploads  # noqa: PLC0415
+
+        return ship(folder, Uploads(self._http))
 
     # -- questions ------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 from rota.client.find import Door, NoDaemonError
@@ -64,6 +64,18 @@ class Http:
         require_success(status, answer)
         return json.loads(answer)
 
+    def send(self, method: str, path: str, content: bytes | BinaryIO) -> Any:
+        """The answer's JSON to a body that is sent as it is."""
+        headers = {"Content-Type": "application/octet-stream"}
+        if not isinstance(content, bytes):
+            headers["Content-Length"] = str(os.fstat(content.fileno()).st_size)
+        with self._told():
+            status, answer = self._exchange(
+                method, _path(path, None), body=content, headers=headers
+            )
+        require_success(status, answer)
+        return json.loads(answer)
+
     def bytes(self, path: str, query: Query) -> Iterator[bytes]:
         """The answer as it comes."""
         with self._told(), self._stream(path, query, accept="*/*") as response:
@@ -86,7 +98,7 @@ class Http:
             connection.close()
 
     def _exchange(
-        self, method: str, path: str, *, body: bytes | None, headers: Mapping[str, str]
+        self, method: str, path: str, *, body: bytes | BinaryIO | None, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
         """On the connection that is open. One that the daemon has closed meanwhile is replaced,
         if it does no harm to ask twice."""

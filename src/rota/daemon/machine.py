@@ -11,10 +11,11 @@ from pathlib import Path
 import rota
 from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeSeen
 from rota.core.model import Node, NodeId
-from rota.daemon.desk import Desk, NotFoundError
+from rota.daemon.desk import Desk
 from rota.daemon.files import replace_file
 from rota.daemon.people import Caller, require_admin
 from rota.daemon.views import node_view
+from rota.daemon.words import NotFoundError
 from rota.engines.base import Engine
 from rota.engines.local.gpus import Gpus, Reading
 from rota.errors import UserError, meant
@@ -69,7 +70,10 @@ class Machine:
     def nodes(self) -> list[NodeView]:
         readings = self._readings()
         jobs = list(self._desk.shell.kernel.jobs.values())
-        return [node_view(node, jobs, readings) for node in self._desk.shell.kernel.nodes.values()]
+        return [
+            node_view(node, jobs, readings=readings)
+            for node in self._desk.shell.kernel.nodes.values()
+        ]
 
     async def drain(self, caller: Caller, word: str) -> None:
         require_admin(caller, "drain a node")
