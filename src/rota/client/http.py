@@ -64,7 +64,7 @@ class Http:
         require_success(status, answer)
         return json.loads(answer)
 
-    def send(self, method: str, path: str, content: bytes | BinaryIO) -> Any:
+    def send(self, method: str, path: str, *, content: bytes | BinaryIO) -> Any:
         """The answer's JSON to a body that is sent as it is."""
         headers = {"Content-Type": "application/octet-stream"}
         if not isinstance(content, bytes):
