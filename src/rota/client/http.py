@@ -67,7 +67,7 @@ class Http:
         require_success(response)
         return response.json()
 
-    def send(self, method: str, path: str, content: bytes | BinaryIO) -> Any:
+    def send(self, method: str, path: str, *, content: bytes | BinaryIO) -> Any:
         """The answer's JSON to a body that is sent as it is."""
         with self._told():
             response = self._client.request(method, f"/v1{path}", content=content)

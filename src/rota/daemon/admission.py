@@ -86,9 +86,9 @@ def _with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> Job
 def _name_of(command: Sequence[str]) -> str:
     """The script, else the program."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
-    word = scripts[0] if scripts else command[0] if command else "job"
+    word = PurePosixPath(scripts[0] if scripts else command[0] if command else "").name
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in word)
-    return PurePosixPath(kept.replace("--", "/")).name.lstrip("._-")[:40] or "job"
+    return kept.lstrip("._-")[:40] or "job"
 
 
 def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpec:
