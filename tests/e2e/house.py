@@ -51,15 +51,16 @@ class Line(NamedTuple):
 
 class House:
     def __init__(self, home: Path, *, gpus: str = "4x16GiB", runner: Sequence[str] = ()) -> None:
-        """`runner` goes before the daemon's command: to run it as somebody, or somewhere, else."""
+        """`runner` goes before the daemon's command, to run it somewhere else."""
         self.home = home
         self.place = home / "jobs"
-        self.place.mkdir(parents=True)
-        self.folders = Folders(home / "engine")
+        self.state = home / "rota"
+        for folder in (self.place, self.state):
+            folder.mkdir()
         self.daemon: subprocess.Popen[bytes] | None = None
-        self.client = Client(f"unix://{home}/rota.sock")
+        self.client = Client(f"unix://{self.state}/rota.sock")
         self._command = [*runner, *ROTA, "up", "--virtual-gpus", gpus]
-        self._env = {**os.environ, "ROTA_HOME": str(home), "PYTHONPATH": str(ROOT / "src")}
+        self._env = {**os.environ, "ROTA_HOME": str(self.state), "PYTHONPATH": str(ROOT / "src")}
 
     # -- the daemon -----------------------------------------------------------------------------
 
@@ -130,6 +131,13 @@ class House:
         wanted = Line(job, attempt, words)
         wait_until(lambda: wanted in self.heard(), f"{wanted}; heard: {self.heard(job)}")
 
+    def says_like(self, job: str, beginning: str, *, attempt: int = 1) -> Line:
+        def line() -> Line | None:
+            fitting = (line for line in self.heard(job) if line.words.startswith(beginning))
+            return next((line for line in fitting if line.attempt == attempt), None)
+
+        return wait_until(line, f"job {job} to say {beginning!r}")
+
     def reaches(self, job: str, state: str, *, attempt: int = 0) -> None:
         """It may have left the state again by now."""
 
@@ -139,7 +147,7 @@ class House:
 
         wait_until(has_reached, f"job {job} to be {state}")
 
-    def state(self, job: str) -> str:
+    def state_of(self, job: str) -> str:
         return self.client.show(job).job.state
 
     def ends(self, job: str) -> JobView:
@@ -151,6 +159,10 @@ class House:
 
     def output(self, job: str, **query: Any) -> bytes:
         return b"".join(self.client.log_bytes(job, **query))
+
+    @property
+    def folders(self) -> Folders:
+        return Folders(self.state / "engine")
 
     def keeper(self, job: str, *, attempt: int = 1) -> int:
         found = self.folders.keeper(Fence(job, attempt, 0))
@@ -179,7 +191,7 @@ class House:
         with suppress(FileNotFoundError):
             for fence in self.folders.live():
                 self._end(fence)
-            name = f"rota-{(self.home / 'engine').stat().st_ino}"
+            name = f"rota-{(self.state / 'engine').stat().st_ino}"
             hierarchies.remove(hierarchies.find(name))
         shutil.rmtree(self.home)
 

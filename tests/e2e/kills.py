@@ -101,7 +101,7 @@ class Day:
         return self.random.sample(live, k=min(1, len(live)))
 
     def _all_ended(self) -> bool:
-        states = [self.house.state(job) for job in self.acknowledged]
+        states = [self.house.state_of(job) for job in self.acknowledged]
         return all(state in FINAL for state in states)
 
     # -- afterwards -----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def test_what_does_not_fit_waits_and_says_why(house: House) -> None:
     house.says(first, "start")
     second = house.submit("say start; say end", gpus="1")
     wait_until(lambda: "GPU" in house.client.show(second).job.reason, "a reason")
-    assert house.state(second) == "queued"
+    assert house.state_of(second) == "queued"
     house.allow("go")
     assert house.ends(second).state == "succeeded"
     assert house.heard() == [
@@ -38,7 +38,7 @@ def test_a_higher_priority_takes_the_gpus_and_gives_them_back(house: House) -> N
     house.says(low, "start 0")
     high = house.submit("say start; await high; say end", gpus=ALL, priority=5)
     house.says(high, "start")
-    assert house.state(low) == "queued"
+    assert house.state_of(low) == "queued"
     house.allow("high")
     house.says(low, "start 1", attempt=2)
     house.allow("go")
@@ -107,7 +107,7 @@ def test_a_job_waits_for_another(house: House) -> None:
     first = house.submit("say start; await go; say end")
     second = house.submit("say start", after=[first])
     house.says(first, "start")
-    assert house.state(second) == "queued"
+    assert house.state_of(second) == "queued"
     house.allow("go")
     assert house.ends(second).state == "succeeded"
     assert [line.job_id for line in house.heard()] == [first, first, second]
@@ -127,7 +127,7 @@ def test_a_job_does_not_wait_for_what_failed(house: House) -> None:
 
 def test_a_job_is_held_and_released(house: House) -> None:
     job = house.submit('say "start ${ROTA_RESTARTED:-0}"; await go', hold=True)
-    assert house.state(job) == "held"
+    assert house.state_of(job) == "held"
     house.client.release(job)
     house.says(job, "start 0")
     house.client.hold(job)

@@ -188,6 +188,9 @@ class Shell:
 
     async def _send(self, command: Command) -> None:
         starts = isinstance(command, StartWorkers | ChangeMembership)
+        if starts and self.kernel.job(command.job_id) is None:
+            # Given again after a restart, when the engine had already told how it ended.
+            return
         try:
             program = self._programs(command.job_id) if starts else None
             await self._parts.engine.apply(command, program)
