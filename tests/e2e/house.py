@@ -26,7 +26,7 @@ from rota.engines.local import hierarchies, procs
 from rota.engines.local.folders import Folders
 from rota.engines.local.order import Fence
 from rota.engines.local.remains import end_remains
-from rota.wire.jobs import JobRequest, JobView
+from rota.wire.jobs import JobRequest, JobView, StoryEntry
 from tests.tidy.tree import ROOT
 
 PATIENCE_S = 60.0
@@ -58,7 +58,8 @@ class House:
         for folder in (self.place, self.state):
             folder.mkdir()
         self.daemon: subprocess.Popen[bytes] | None = None
-        self.client = Client(f"unix://{self.state}/rota.sock")
+        self.door = f"unix://{self.state}/rota.sock"
+        self.client = Client(self.door)
         self._command = [*runner, *ROTA, "up", "--virtual-gpus", gpus]
         self._env = {**os.environ, "ROTA_HOME": str(self.state), "PYTHONPATH": str(ROOT / "src")}
 
@@ -82,6 +83,11 @@ class House:
         assert self.daemon is not None
         self.daemon.kill()
         self.daemon.wait()
+
+    def has_ended(self) -> bool:
+        """By itself: waits for it."""
+        assert self.daemon is not None
+        return self.daemon.wait(PATIENCE_S) == 0
 
     def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line."""
@@ -146,6 +152,9 @@ class House:
             return any(each.after == state and each.attempt >= attempt for each in story)
 
         wait_until(has_reached, f"job {job} to be {state}")
+
+    def starts(self, job: str) -> list[StoryEntry]:
+        return [each for each in self.client.story(job) if each.after == "starting"]
 
     def state_of(self, job: str) -> str:
         return self.client.show(job).job.state
