@@ -112,10 +112,11 @@ def _watch(rota: Client, ids: list[str], *, follows: bool) -> int:
     """Until all are over; the first exit code that is not 0."""
     from rota.cli.ends import exit_code
     from rota.cli.logs import copy
+    from rota.wire.jobs import LogRange
 
     codes: list[int] = []
     for job_id in ids:
         if follows:
-            copy(rota.log_bytes(job_id, follow=True))
+            copy(rota.log_bytes(job_id, LogRange(follow=True)))
         codes.append(exit_code(rota, job_id))
     return next((code for code in codes if code), 0)

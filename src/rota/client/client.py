@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
@@ -14,12 +14,13 @@ from rota.client.find import Door, NoDaemonError, find, parse
 from rota.client.http import Http
 from rota.errors import UnavailableError
 from rota.wire.box import NodeView, Status, TokenView
-from rota.wire.jobs import JobDetails, JobRequest, JobView, LogPiece, StoryEntry
+from rota.wire.jobs import JobDetails, JobRequest, JobView, LogPiece, LogRange, StoryEntry
 from rota.wire.json import load
 
 PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
+ALL = LogRange()
 FINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -122,34 +123,13 @@ class Client:
                 # A daemon that restarts is only a pause.
                 time.sleep(PAUSE_S)
 
-    def log_bytes(
-        self,
-        job: str,
-        *,
-        worker: int | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        since_s: float = 0.0,
-        follow: bool = False,
-    ) -> Iterator[bytes]:
+    def log_bytes(self, job: str, wanted: LogRange = ALL) -> Iterator[bytes]:
         """What the job printed, exactly."""
-        query = {"worker": worker, "attempt": attempt, "tail": tail, "since": since_s}
-        return self._http.bytes(f"/jobs/{_quoted(job)}/logs", {**query, "follow": follow})
+        return self._http.bytes(f"/jobs/{_quoted(job)}/logs", asdict(wanted))
 
-    def log_pieces(
-        self,
-        job: str,
-        *,
-        worker: int | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        since_s: float = 0.0,
-        follow: bool = False,
-    ) -> Iterator[LogPiece]:
+    def log_pieces(self, job: str, wanted: LogRange = ALL) -> Iterator[LogPiece]:
         """What the job printed, with times and worker numbers."""
-        query = {"worker": worker, "attempt": attempt, "tail": tail, "since": since_s}
-        path = f"/jobs/{_quoted(job)}/logs"
-        for event in self._http.events(path, {**query, "follow": follow}):
+        for event in self._http.events(f"/jobs/{_quoted(job)}/logs", asdict(wanted)):
             yield load(LogPiece, event)
 
     # -- deeds ----------------------------------------------------------------------------------
