@@ -84,6 +84,13 @@ class House:
         self.daemon.kill()
         self.daemon.wait()
 
+    def down(self, *flags: str) -> None:
+        done = self.rota("down", *flags)
+        assert (done.returncode, done.stderr) == (0, "")
+        # At once: whoever takes it down may want to start the next one.
+        assert self.daemon is not None
+        assert self.daemon.wait(0) == 0
+
     def has_ended(self) -> bool:
         """By itself: waits for it."""
         assert self.daemon is not None

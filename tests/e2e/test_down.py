@@ -11,12 +11,10 @@ def test_jobs_run_on_while_the_daemon_is_down(own_house: House) -> None:
     first = house.submit(PATIENT)
     second = house.submit("say start")
     house.says(first, "start 0")
-    down = house.rota("down")
-    assert (down.returncode, down.stderr) == (0, "")
-    assert house.has_ended()
+    house.down()
     house.up()
     assert house.state_of(first) == "running"
-    assert house.rota("down").returncode == 0
+    house.down()
     house.allow("go")
     house.says(first, "end")
     wait_until(lambda: not house.processes(first), "the job to end by itself")
@@ -37,9 +35,7 @@ def test_jobs_go_back_to_the_queue(own_house: House) -> None:
     waiting = house.submit("say start")
     held = house.submit("say start", hold=True)
     house.says(running, "start 0")
-    down = house.rota("down", "--stop-jobs")
-    assert (down.returncode, down.stderr) == (0, "")
-    assert house.has_ended()
+    house.down("--stop-jobs")
     assert house.heard() == [Line(running, 1, "start 0"), Line(running, 1, "term")]
     assert house.processes(running) == {}
     house.up()
@@ -47,3 +43,25 @@ def test_jobs_go_back_to_the_queue(own_house: House) -> None:
     house.allow("go")
     assert house.ends(waiting).state == "succeeded"
     assert house.state_of(held) == "held"
+
+
+def test_jobs_go_back_to_the_queue_whatever_else_is_planned(own_house: House) -> None:
+    """One gives way to another, and a third is on its way to be held, when all are to stop."""
+    house = own_house
+    house.up()
+    stubborn = 'trap "say term; await go; exit 0" TERM; say start; await go'
+    low = house.submit(stubborn, gpus="0.5")
+    held = house.submit(stubborn, gpus="0.5")
+    house.says(low, "start")
+    house.says(held, "start")
+    house.client.hold(held)
+    high = house.submit('say start; await never', gpus="1", priority=5)
+    house.says(low, "term")
+    house.says(held, "term")
+    house.client.stop(stop_jobs=True)
+    house.allow("go")
+    assert house.has_ended()
+    house.up()
+    house.says_like(high, "start", attempt=len(house.client.show(high).attempts) or 1)
+    assert house.state_of(held) == "held"
+    assert house.state_of(low) == "queued"
