@@ -96,7 +96,7 @@ async def logs(
 ) -> Response:
     """Plain bytes; or, for whoever accepts `text/event-stream`, pieces with their times."""
     job = house.desk.find(word, caller)
-    require_owner(caller, job.spec.user, job.id)
+    require_owner(caller, job)
     log = JobLogs(house.desk, house.machine.engine, job.id, wanted=LogRange(**wanted.model_dump()))
     found = log.pieces()
     first = await anext(found, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def submit(flags: Flags) -> None:
     requests = _requests(flags)
     with Client() as rota:
         if flags.ship is not None:
-            requests = _shipped(rota, flags.ship, requests)
+            requests = _shipped(rota, flags.ship, requests=requests)
         if flags.is_dry:
             _dry_run(rota, requests, as_json=flags.as_json)
             return
@@ -89,8 +89,10 @@ def _variables(words: list[str]) -> dict[str, str]:
     return found
 
 
-def _shipped(rota: Client, folder: Path, requests: list[JobRequest]) -> list[JobRequest]:
-    raise NotImplementedError
+def _shipped(rota: Client, folder: Path, *, requests: list[JobRequest]) -> list[JobRequest]:
+    """With the folder's code, which is where they run."""
+    snapshot = rota.ship(folder)
+    return [replace(request, snapshot=snapshot, workdir="") for request in requests]
 
 
 def _dry_run(rota: Client, requests: list[JobRequest], *, as_json: bool) -> None:

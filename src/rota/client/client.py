@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
@@ -12,6 +13,8 @@ from uuid import uuid4
 
 from rota.client.find import Door, NoDaemonError, find, parse
 from rota.client.http import Http
+from rota.client.shipping import ship
+from rota.client.uploads import Uploads
 from rota.errors import UnavailableError
 from rota.wire.box import NodeView, Status, TokenView
 from rota.wire.jobs import JobDetails, JobRequest, JobView, LogPiece, LogRange, StoryEntry
@@ -79,6 +82,10 @@ class Client:
         """What a submit would queue, without queueing it."""
         answer = self._http.ask("POST", "/jobs/check", body={"jobs": list(jobs)})
         return load(list[JobView], answer)
+
+    def ship(self, folder: Path) -> str:
+        """Send a folder's code, as far as the daemon does not have it; the id of its snapshot."""
+        return ship(folder, Uploads(self._http))
 
     # -- questions ------------------------------------------------------------------------------
 

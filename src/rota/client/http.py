@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx2
 
@@ -64,6 +64,13 @@ class Http:
                 params=_known(query),
                 headers={"Content-Type": "application/json", **(headers or {})},
             )
+        require_success(response)
+        return response.json()
+
+    def send(self, method: str, path: str, content: bytes | BinaryIO) -> Any:
+        """The answer's JSON to a body that is sent as it is."""
+        with self._told():
+            response = self._client.request(method, f"/v1{path}", content=content)
         require_success(response)
         return response.json()
 

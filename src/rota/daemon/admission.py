@@ -64,7 +64,7 @@ def admit(
         raise RefusedError(found.field, f"it can never run: {found.message}", found.hint)
     if not request.array:
         return [Admitted(spec, request)]
-    indices = _parsed("array", parse_array, request.array)
+    indices = _parsed("array", request.array, parse=parse_array)
     return [
         Admitted(replace(spec, name=f"{spec.name}[{index}]"), request, index) for index in indices
     ]
@@ -100,7 +100,9 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpe
         name=request.name,
         user=user,
         project=request.project,
-        priority=_bounded("priority", request.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+        priority=_bounded(
+            "priority", request.priority, low=-HIGHEST_PRIORITY, high=HIGHEST_PRIORITY
+        ),
         mode=_mode(request.mode),
         min_workers=n_workers[0],
         max_workers=n_workers[1],
@@ -110,20 +112,22 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpe
         gpu_types=tuple(request.gpu_types),
         node_labels=frozenset(request.node_labels.items()),
         cpus=_amount("cpus", request.cpus),
-        memory_bytes=_parsed("memory", parse_bytes, request.memory) if request.memory else 0,
+        memory_bytes=_parsed("memory", request.memory, parse=parse_bytes) if request.memory else 0,
         epochs=_positive("epochs", request.epochs) if request.epochs is not None else 1.0,
         estimate=_estimate(request, workers=n_workers[2]),
         category=request.category,
-        retries=_bounded("retries", request.retries, 0, MOST_RETRIES),
-        retry_on=frozenset(_bounded("retry_on", code, 1, 255) for code in request.retry_on),
+        retries=_bounded("retries", request.retries, low=0, high=MOST_RETRIES),
+        retry_on=frozenset(
+            _bounded("retry_on", code, low=1, high=255) for code in request.retry_on
+        ),
         time_limit_s=_time_limit(request.time_limit),
-        grace_s=_parsed("grace", parse_seconds, request.grace) if request.grace else GRACE_S,
+        grace_s=_parsed("grace", request.grace, parse=parse_seconds) if request.grace else GRACE_S,
         after=after,
     )
 
 
 def _gpus(request: JobRequest) -> GpuCount:
-    count = _parsed("gpus", parse_gpus, request.gpus, hint=GPUS_EXAMPLES)
+    count = _parsed("gpus", request.gpus, parse=parse_gpus, hint=GPUS_EXAMPLES)
     if not request.gpu_memory:
         return count
     if count.share is not None or count.most == 0:
@@ -132,13 +136,13 @@ def _gpus(request: JobRequest) -> GpuCount:
             f"it says how much of each GPU is used, and --gpus {request.gpus} says something else",
             "give one of the two",
         )
-    share = Share(memory_bytes=_parsed("gpu_memory", parse_bytes, request.gpu_memory))
+    share = Share(memory_bytes=_parsed("gpu_memory", request.gpu_memory, parse=parse_bytes))
     return replace(count, share=share)
 
 
 def _per_worker(request: JobRequest, count: GpuCount) -> int:
     """All GPUs of a job of one size go to one process, unless it says otherwise."""
-    wanted = _bounded("gpus_per_worker", request.gpus_per_worker, 0, 1024)
+    wanted = _bounded("gpus_per_worker", request.gpus_per_worker, low=0, high=1024)
     if count.share is not None or count.most == 0:
         if wanted > 1:
             raise RefusedError("gpus_per_worker", "a share of a GPU is for one process", "leave it")
@@ -169,17 +173,17 @@ def _estimate(request: JobRequest, *, workers: int) -> Estimate | None:
 def _time_limit(text: str) -> float:
     if not text:
         return math.inf
-    return _positive("time_limit", _parsed("time_limit", parse_seconds, text))
+    return _positive("time_limit", _parsed("time_limit", text, parse=parse_seconds))
 
 
-def _parsed(name: str, parse: Callable[[str], T], text: str, *, hint: str = "") -> T:
+def _parsed(name: str, text: str, *, parse: Callable[[str], T], hint: str = "") -> T:
     try:
         return parse(text)
     except ValueError as error:
         raise RefusedError(name, str(error), hint) from None
 
 
-def _bounded(name: str, value: int, low: int, high: int) -> int:
+def _bounded(name: str, value: int, *, low: int, high: int) -> int:
     if not low <= value <= high:
         raise RefusedError(name, f"{value} is out of bounds", f"use {low} to {high}")
     return value

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from rota.core.model import Ended, JobId
+from rota.core.model import Ended, JobId, Starting
 from rota.daemon.desk import Desk, NotFoundError
 from rota.engines.base import Engine, LogQuery, WorkerId
 from rota.wire.jobs import LogRange
@@ -63,18 +63,17 @@ class JobLogs:
         wanted = self._wanted
         query = LogQuery(tail=wanted.tail, since_s=wanted.since_s, follow=wanted.follow)
         streams = [
-            _stream(self._engine, WorkerId(self._job_id, attempt, number), query)
+            _stream(self._engine, WorkerId(self._job_id, attempt, number), query=query)
             for number in await self._workers(attempt)
         ]
         async for piece in _as_it_comes(streams) if wanted.follow else _by_time(streams):
             yield piece
 
     async def _workers(self, attempt: int) -> list[int]:
-        """Whoever was in this attempt, once its start is on the disk."""
-        found = self._known(attempt)
-        while found is None and self._is_about_to_be(attempt):
+        """Whoever was in this attempt, once they have begun."""
+        while self._is_about_to_be(attempt):
             await self._desk.shell.changed()
-            found = self._known(attempt)
+        found = self._known(attempt)
         if found is None:
             raise NotFoundError(f"job {self._job_id} has had no attempt {attempt}")
         worker = self._wanted.worker
@@ -92,10 +91,12 @@ class JobLogs:
 
     def _is_about_to_be(self, attempt: int) -> bool:
         job = self._desk.shell.kernel.job(self._job_id)
-        return job is not None and job.attempt >= attempt
+        if job is None or job.attempt != attempt:
+            return False
+        return isinstance(job.phase, Starting) or self._known(attempt) is None
 
 
-async def _stream(engine: Engine, worker: WorkerId, query: LogQuery) -> AsyncIterator[Piece]:
+async def _stream(engine: Engine, worker: WorkerId, *, query: LogQuery) -> AsyncIterator[Piece]:
     async for chunk in engine.logs(worker, query):
         yield Piece(chunk.at_s, worker.attempt, worker.worker, chunk.output)
 

@@ -71,7 +71,10 @@ class Machine:
     def nodes(self) -> list[NodeView]:
         readings = self._readings()
         jobs = list(self._desk.shell.kernel.jobs.values())
-        return [node_view(node, jobs, readings) for node in self._desk.shell.kernel.nodes.values()]
+        return [
+            node_view(node, jobs, readings=readings)
+            for node in self._desk.shell.kernel.nodes.values()
+        ]
 
     async def drain(self, caller: Caller, word: str) -> None:
         require_admin(caller, "drain a node")

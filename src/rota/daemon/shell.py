@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -24,6 +24,7 @@ from rota.core.model import JobId, Node
 from rota.core.plan import Plan
 from rota.core.policy import Policy
 from rota.core.view import Rules, View
+from rota.daemon.findings import examined, needs_a_look
 from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
 from rota.errors import RotaError, StoreError, UnavailableError
@@ -32,6 +33,9 @@ from rota.store.records import Exit, Row, Submission
 
 log = structlog.get_logger()
 
+CANNOT_RUN = 126
+LOOK_S = 10.0
+"""How often the machine is asked whether its GPUs are still what they were."""
 RETRY_S = 1.0
 """How often a store that could not be written is tried again."""
 
@@ -39,7 +43,7 @@ NOTHING = Batch()
 DONE: Future[None] = Future()
 DONE.set_result(None)
 
-Programs = Callable[[JobId], Program]
+Programs = Callable[[JobId], Awaitable[Program]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class Shell:
         await self._recover()
         self._spawn(self._deliver())
         self._spawn(self._rounds.run())
+        self._spawn(self._watch_nodes())
 
     async def close(self) -> None:
         """Stop deciding; what runs goes on under its keepers."""
@@ -95,13 +100,10 @@ class Shell:
         self._epoch += 1
         now = parts.clock()
         self._record(self.kernel.recover(saved.jobs, saved.nodes, outcomes=saved.outcomes, now=now))
-        seen = {node.id: node for node in parts.engine.inventory()}
-        for node in saved.nodes:
-            if node.id not in seen:
-                self.tell(NodeLost(node.id))
-        for node in seen.values():
-            known = self.kernel.nodes.get(node.id)
-            self.tell(NodeSeen(node if known is None else _still_drained(node, known)))
+        seen = await asyncio.to_thread(parts.engine.inventory)
+        for node_id in {node.id for node in saved.nodes} - {node.id for node in seen}:
+            self.tell(NodeLost(node_id))
+        self._see(seen)
         await parts.engine.adopt()
 
     # -- facts ----------------------------------------------------------------------------------
@@ -149,8 +151,30 @@ class Shell:
 
     def _report(self, event: Event) -> None:
         """What the engine tells. After a failed write it is asked again, so nothing is missed."""
-        if not self.trouble:
+        if self.trouble:
+            return
+        if isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
+            self._spawn(self._examine(event))
+        else:
             self.tell(event)
+
+    async def _examine(self, event: WorkersExited) -> None:
+        found = await examined(event, self.kernel, engine=self._parts.engine)
+        if not self.trouble:
+            self.tell(found)
+
+    async def _watch_nodes(self) -> None:
+        """A GPU that fails is given to nobody; one that is mended is used again."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            seen = await asyncio.to_thread(self._parts.engine.inventory)
+            if not self.trouble:
+                self._see(seen)
+
+    def _see(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            known = self.kernel.nodes.get(node.id)
+            self.tell(NodeSeen(node if known is None else _still_drained(node, known)))
 
     # -- effects --------------------------------------------------------------------------------
 
@@ -192,13 +216,13 @@ class Shell:
             # Given again after a restart, when the engine had already told how it ended.
             return
         try:
-            program = self._programs(command.job_id) if starts else None
+            program = await self._programs(command.job_id) if starts else None
             await self._parts.engine.apply(command, program)
         except (RotaError, OSError) as error:
             log.error("command failed", command=str(command), error=str(error))
             if isinstance(command, StartWorkers):
-                codes = dict.fromkeys(range(len(command.allocation)), 126)
-                self.tell(WorkersExited(command.job_id, command.attempt, codes))
+                codes = dict.fromkeys(range(len(command.allocation)), CANNOT_RUN)
+                self.tell(WorkersExited(command.job_id, command.attempt, codes, reason=str(error)))
 
     def _announce(self) -> None:
         self._changed.set()
@@ -265,7 +289,7 @@ class Shell:
         task.add_done_callback(self._tasks.discard)
 
 
-def _nothing_to_run(job_id: JobId) -> Program:
+async def _nothing_to_run(job_id: JobId) -> Program:
     raise RotaError(f"no program to start for job {job_id}")
 
 

@@ -99,7 +99,7 @@ def story_entry(entry: Entry) -> StoryEntry:
     )
 
 
-def node_view(node: Node, jobs: Iterable[Job], readings: Mapping[int, Reading]) -> NodeView:
+def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading]) -> NodeView:
     here = [(job, slot) for job in jobs for slot in job.members if slot.node == node.id]
     on_gpu: dict[int, list[JobId]] = {}
     for job, slot in here:
