@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import httpx2
+
 from rota.client import Client
 from rota.client.client import FINAL
 from rota.engines.local import hierarchies, procs
@@ -61,6 +63,8 @@ class House:
         self.door = f"unix://{self.state}/rota.sock"
         self.client = Client(self.door)
         self._command = [*runner, *ROTA, "up", "--virtual-gpus", gpus]
+        self._entry: list[str] = []
+        """How another program gets to see what the daemon sees."""
         self._env = {**os.environ, "ROTA_HOME": str(self.state), "PYTHONPATH": str(ROOT / "src")}
 
     # -- the daemon -----------------------------------------------------------------------------
@@ -70,6 +74,16 @@ class House:
         with (self.home / "log").open("ab") as log:
             command = [*self._command, *flags]
             self.daemon = subprocess.Popen(command, stderr=log, env=self._env, cwd=ROOT)
+
+    def look_through_its_eyes(self) -> None:
+        """At its files: it may have mounted something where we see nothing."""
+        assert self.daemon is not None
+        self.state = Path(f"/proc/{self.daemon.pid}/root{self.home}/rota")
+        self._entry = ["nsenter", "--target", str(self.daemon.pid), "--mount"]
+        if os.geteuid() != 0:
+            self._entry += ["--user", "--preserve-credentials"]
+        self.client.close()
+        self.client = Client(f"unix://{self.state}/rota.sock")
 
     def up(self, *flags: str) -> None:
         self.launch(*flags)
@@ -98,7 +112,7 @@ class House:
 
     def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line."""
-        command = [*ROTA, *arguments]
+        command = [*self._entry, *ROTA, *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, env=self._env, cwd=ROOT, check=False
         )
@@ -110,6 +124,12 @@ class House:
         assert self.daemon is not None
         assert self.daemon.poll() is None, f"the daemon ended: {self.log()[-2000:]}"
         return self.answers() and not self.client.status().trouble
+
+    def readiness(self) -> int:
+        """The status of the answer to whoever asks whether it takes work."""
+        transport = httpx2.HTTPTransport(uds=self.client.door.socket)
+        with httpx2.Client(transport=transport) as client:
+            return client.get("http://rota/readyz").status_code
 
     def answers(self) -> bool:
         """Somebody is at the door. Asked without the client, which would not close a socket that
@@ -209,7 +229,14 @@ class House:
                 self._end(fence)
             name = f"rota-{(self.state / 'engine').stat().st_ino}"
             hierarchies.remove(hierarchies.find(name))
+        while found := self.left():
+            for pid, start_ticks in found.items():
+                procs.send(pid, start_ticks, number=signal.SIGKILL)
         shutil.rmtree(self.home)
+
+    def left(self) -> procs.Found:
+        """Processes of jobs, whoever keeps them."""
+        return procs.carrying(f"HERE={self.place}")
 
     def _end(self, fence: Fence) -> None:
         keeper = self.folders.keeper(fence)

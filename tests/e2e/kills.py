@@ -10,8 +10,6 @@ import random
 import signal
 import threading
 import time
-from contextlib import suppress
-from pathlib import Path
 
 from rota.client.client import FINAL
 from rota.client.find import NoDaemonError
@@ -130,13 +128,10 @@ class Day:
 
     def _left(self) -> list[str]:
         house, found = self.house, []
-        held = {index: gpu.jobs for node in house.client.nodes() for index, gpu in enumerate(node.gpus)}
-        if house.client.status().gpus_held or any(held.values()):
+        held = [gpu.jobs for node in house.client.nodes() for gpu in node.gpus]
+        if house.client.status().gpus_held or any(held):
             found.append(f"GPUs are still held: {held}")
         wait_until(lambda: not house.folders.live(), "the last end to be noted")
-        for path in Path("/proc").iterdir():
-            with suppress(OSError):
-                if path.name.isdecimal() and f"HERE={house.place}".encode() in (path / "environ").read_bytes():
-                    found.append(f"process {path.name} is left")
+        found += [f"process {pid} is left" for pid in house.left()]
         checked = house.rota("store", "check")
         return found if checked.returncode == 0 else [*found, checked.stdout]
