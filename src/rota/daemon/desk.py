@@ -280,7 +280,7 @@ class Desk:
         if isinstance(job.phase, Ended):
             raise UserError(f"job {job.id} is over: it has {job.state}")
         await self.shell.durable(self.shell.tell(deed(job.id, caller.user), actor=caller.user))
-        return self.view(job)
+        return self.view(self.find(job.id, caller))
 
     # -- what runs ------------------------------------------------------------------------------
 
