@@ -65,7 +65,7 @@ class Slurm:
 
     @property
     def version(self) -> str:
-        return first_line("sbatch", "--version").split()[-1]
+        return first_line("slurmctld", "-V").split()[-1]
 
     def available(self) -> bool:
         return has_commands(["munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo"])
@@ -114,6 +114,8 @@ class Slurm:
     def _configure(self, folder: Path, slots: int) -> None:
         assert self._stage is not None
         self._port = free_port()
+        # munged refuses a socket that not everybody can reach.
+        folder.chmod(0o711)
         for name in ("state", "spool"):
             (folder / name).mkdir()
         key = folder / "munge.key"
