@@ -20,11 +20,12 @@ from benchmarks.page import NO_VALUE, page, publish, table
 from benchmarks.peers.base import Peer
 from benchmarks.peers.gflow import Gflow
 from benchmarks.peers.hyperqueue import HyperQueue
+from benchmarks.peers.rota_box import RotaBox
 from benchmarks.peers.slurm import Slurm
 from benchmarks.peers.task_spooler import TaskSpooler
 from benchmarks.runs import flags
 
-OURS: Peer | None = None
+OURS: Peer = RotaBox()
 PEERS: Sequence[Peer] = (Slurm(), HyperQueue(), TaskSpooler(), Gflow())
 
 Figures = Mapping[What, Figure]
@@ -57,17 +58,21 @@ def main() -> None:
 
 
 def render(measured: Mapping[Peer, Figures], gaps: Sequence[str]) -> str:
-    ours = measured.get(OURS, {}) if OURS else {}
+    ours = measured.get(OURS, {})
     others = [peer for peer in measured if peer is not OURS]
     header = ("what", "aim", "rota", *(f"{peer.name} {peer.version}" for peer in others))
+    says = ["yes" if each.is_durable else "no" for each in (OURS, *others)]
     rows = [
-        (
-            what.title,
-            what.aim or NO_VALUE,
-            str(ours.get(what, NO_VALUE)),
-            *(_beside(measured[peer].get(what), ours.get(what)) for peer in others),
-        )
-        for what in What
+        ("acknowledged means on the disk", "yes", *says),
+        *(
+            (
+                what.title,
+                what.aim or NO_VALUE,
+                str(ours.get(what, NO_VALUE)),
+                *(_beside(measured[peer].get(what), ours.get(what)) for peer in others),
+            )
+            for what in What
+        ),
     ]
     return page(
         "# How fast one box is",
@@ -92,7 +97,7 @@ def _measure(peer: Peer, gaps: list[str]) -> Figures:
 
 
 def _chosen(names: str | None) -> Sequence[Peer]:
-    everyone = [*([OURS] if OURS else []), *PEERS]
+    everyone = [OURS, *PEERS]
     if names is None:
         return everyone
     wanted = names.lower().split(",")
