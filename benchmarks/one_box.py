@@ -38,7 +38,9 @@ then known are those submitted before. A program's first instruction is the time
 itself and writes to a file; the median of 20, on a box that does nothing else. A no-op is `true`,
 and each keeps its output as the scheduler does by default. *Survived* counts the jobs that were
 acknowledged just before a kill -9 of the daemon and are known to the next one. Idle is the share
-of a core over {idle_s:.0f} s, with the jobs known that the list shows.
+of a core over {idle_s:.0f} s, with the jobs known that the list shows. The load is the system's
+average of the minute before: on a quiet machine it is near 0, and figures taken under an unlike
+load do not compare.
 Made by `python -m benchmarks.one_box` on a machine with {machine}."""
 
 
@@ -110,7 +112,7 @@ def _chosen(names: str | None) -> Sequence[Peer]:
 def _beside(figure: Figure | None, ours: Figure | None) -> str:
     if figure is None:
         return NO_VALUE
-    if ours is None or not figure.value:
+    if ours is None or not figure.value or not figure.unit:
         return str(figure)
     return f"{figure} · {ours.value / figure.value:.2g}"
 

@@ -35,6 +35,7 @@ class What(Enum):
     LIST = "list, jobs known", "250 ms"
     IDLE = "daemons, idle", "1 %"
     MEMORY = "daemons, memory", "200 MiB"
+    LOAD = "load of the machine before", ""
 
     def __init__(self, title: str, aim: str) -> None:
         self.title = title
@@ -48,7 +49,7 @@ class Figure:
     note: str = ""
 
     def __str__(self) -> str:
-        digits = 1 if self.value < 100 and self.unit != "" else 0
+        digits = 0 if self.value >= 100 or self.value == int(self.value) else 1
         text = f"{self.value:,.{digits}f}"
         text += self.unit if self.unit.startswith("/") else f" {self.unit}"
         return f"{text.strip()} ({self.note})" if self.note else text.strip()
@@ -59,6 +60,8 @@ Measured = Iterator[tuple[What, Figure]]
 
 def measure(peer: Peer) -> Measured:
     """The figures of all that the peer offers, one by one as they are known."""
+    # Not its own doing, but it slows down all that follows.
+    yield What.LOAD, Figure(os.getloadavg()[0], "")
     yield from _without_slots(peer)
     with tempfile.TemporaryDirectory() as folder:
         yield from _with_slots(peer, Path(folder))

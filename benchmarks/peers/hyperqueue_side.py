@@ -35,11 +35,11 @@ def serve(folder: Path, slots: int) -> None:
 def answer_requests(folder: Path) -> None:
     client = hq.Client(folder)
     for line in sys.stdin:
-        answer(client, folder, json.loads(line))
+        answer(json.loads(line), client=client, folder=folder)
         print(flush=True)
 
 
-def answer(client: Any, folder: Path, request: dict[str, Any]) -> None:
+def answer(request: dict[str, Any], *, client: Any, folder: Path) -> None:
     match request:
         case {"do": "one", "argv": argv}:
             submit(client, [argv])
@@ -48,7 +48,7 @@ def answer(client: Any, folder: Path, request: dict[str, Any]) -> None:
         case {"do": "many", "n": n}:
             submit(client, [NOTHING] * n)
         case {"do": "noops", "n": n}:
-            run(client, n, folder / "ended")
+            run(client, n, ended=folder / "ended")
         case _:
             raise ValueError(f"no such request: {request}")
 
@@ -75,7 +75,7 @@ def submit_singles(folder: Path, n: int, *, n_clients: int) -> None:
         thread.join()
 
 
-def run(client: Any, n: int, ended: Path) -> None:
+def run(client: Any, n: int, *, ended: Path) -> None:
     """One task more waits for all the others, because HyperQueue's own wait asks rarely."""
     ended.unlink(missing_ok=True)
     job = hq.Job()
