@@ -114,7 +114,8 @@ def _beside(figure: Figure | None, ours: Figure | None) -> str:
         return NO_VALUE
     if ours is None or not figure.value or not figure.unit:
         return str(figure)
-    return f"{figure} · {ours.value / figure.value:.2g}"
+    ratio = ours.value / figure.value
+    return f"{figure} · {ratio:,.0f}" if ratio >= 10 else f"{figure} · {ratio:.2g}"
 
 
 def _leave(number: int, _: FrameType | None) -> None:

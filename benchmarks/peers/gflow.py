@@ -22,8 +22,8 @@ class Gflow:
     needs = "PyPI's `runqd`, and Debian's `tmux`"
     remark = (
         "gflow is driven by `gbatch` and `gqueue`. It knows no slots without GPUs: its no-ops are"
-        " one array that may run 8 tasks at once. Each job gets a tmux session with a login shell."
-        " The state is saved in the background, after the answer."
+        " one array that may run 8 tasks at once. Each job gets a tmux session with a login shell,"
+        " one after the other, and a second's pause in each. The state is saved in the background, after the answer."
     )
     is_durable = False
     amounts = Amounts(n_noops=50)
@@ -36,7 +36,7 @@ class Gflow:
 
     @property
     def version(self) -> str:
-        return first_line("gbatch", "--version").split()[-1]
+        return first_line("gbatch", "--version").split()[1]
 
     def available(self) -> bool:
         return has_commands(["gflowd", "gbatch", "gqueue", "gcancel", "tmux"])
@@ -50,17 +50,17 @@ class Gflow:
             yield
 
     def submit_one(self, argv: Sequence[str]) -> None:
-        self._run("gbatch", *self._when(), "--auto-close", *argv)
+        self._run("gbatch", *self._when(), *argv)
 
     def submit_singles(self, n: int, n_clients: int) -> None:
         spread(lambda: self.submit_one(NOTHING), n, n_clients=n_clients)
 
     def submit_many(self, n: int) -> None:
-        self._run("gbatch", *self._when(), "--auto-close", "--array", f"1-{n}", *NOTHING)
+        self._run("gbatch", *self._when(), "--array", f"1-{n}", *NOTHING)
 
     def run_noops(self, n: int) -> None:
         at_once = ("--max-concurrent", str(self._slots))
-        self._run("gbatch", "--auto-close", "--array", f"1-{n}", *at_once, *NOTHING)
+        self._run("gbatch", "--array", f"1-{n}", *at_once, *NOTHING)
         wait_until(
             lambda: self._n_live() == 0, what="end of all jobs", every_s=0.05, within_s=600.0
         )
