@@ -29,12 +29,14 @@ from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Gpus
-from rota.errors import UnavailableError
+from rota.errors import RotaError, UnavailableError
 from rota.policies.registry import parse
 from rota.store.sqlite import SqliteStore
 
 log = structlog.get_logger()
 
+PRUNE_S = 3600.0
+"""How often shipped code that no job needs any more is removed."""
 SWITCH_S = 0.001
 """How soon a long decision lets the doors have the interpreter."""
 
@@ -61,10 +63,21 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, house.machine.stopping.set)
+        pruning = asyncio.ensure_future(_prune(house.desk))
         ready()
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
+        pruning.cancel()
+
+
+async def _prune(desk: Desk) -> None:
+    while True:
+        try:
+            await desk.prune_snapshots()
+        except RotaError as error:
+            log.warning("shipped code could not be pruned", error=str(error))
+        await asyncio.sleep(PRUNE_S)
 
 
 @asynccontextmanager

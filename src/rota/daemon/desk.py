@@ -278,6 +278,15 @@ class Desk:
         made = program(saved, job.spec, account=account, env=env)
         return replace(made, log=self._defaults(job.spec.project).log)
 
+    async def prune_snapshots(self) -> None:
+        """Shipped code stays as long as a job that is not over needs it."""
+        keep: set[tuple[int, str]] = set()
+        for job_id in list(self.shell.kernel.jobs):
+            submission = self.store.submission(job_id)
+            if submission is not None and (snapshot := unpack(submission.program).request.snapshot):
+                keep.add((submission.uid, snapshot))
+        await asyncio.to_thread(self.snapshots.prune, keep)
+
     def _saved(self, job_id: JobId) -> Saved:
         submission = self.store.submission(job_id)
         if submission is None:
