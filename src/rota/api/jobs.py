@@ -79,7 +79,9 @@ async def check(body: Batched, *, house: Reaches, caller: Asks) -> Response:
 
 
 @router.get("", response_model=Listed, summary="A page of jobs, the newest first")
-async def list_jobs(query: Annotated[ListQuery, Query()], house: Reaches, caller: Asks) -> Response:
+async def list_jobs(
+    query: Annotated[ListQuery, Query()], *, house: Reaches, caller: Asks
+) -> Response:
     wanted = JobFilter(frozenset(query.state), query.user, query.project, query.word)
     if caller.reach is Reach.JOB:
         wanted = JobFilter(word=str(caller.job_id))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.cli import completing
 from rota.cli.options import AsJson
 from rota.cli.output.lines import say
 
@@ -22,7 +23,15 @@ PAUSE_S = 0.05
 END_S = 10.0
 """A daemon that does not answer any more has little left to do."""
 
-Node = Annotated[str, typer.Argument(metavar="NODE", show_default=False)]
+Node = Annotated[
+    str,
+    typer.Argument(
+        metavar="NODE",
+        help="As in 'rota nodes list'.",
+        show_default=False,
+        autocompletion=completing.nodes,
+    ),
+]
 
 
 @app.command()

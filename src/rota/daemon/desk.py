@@ -17,11 +17,12 @@ from rota.core.states import State
 from rota.daemon.admission import Admitted, Defaults, admit
 from rota.daemon.fields import RefusedError
 from rota.daemon.ids import Ids
-from rota.daemon.people import Caller, ForbiddenError, Reach, may_see, require_owner, require_write
+from rota.daemon.people import Caller, ForbiddenError, may_see, require_owner, require_write
 from rota.daemon.programs import Saved, account_of, pack, program, unpack
 from rota.daemon.shell import Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.views import attempt_view, job_view, story_entry, why
+from rota.daemon.words import NotFoundError, find_job
 from rota.engines.base import Program
 from rota.errors import UserError
 from rota.store.base import Store
@@ -32,16 +33,6 @@ MOST_IN_A_BATCH = 10_000
 MOST_LIVE_JOBS = 200_000
 HIDDEN = "(only its owner may see it)"
 FAILED = frozenset({State.FAILED, State.CANCELLED})
-
-
-class NotFoundError(UserError):
-    """There is no such thing, or none that this caller may know of."""
-
-    code = "not_found"
-
-
-class AmbiguousError(UserError):
-    code = "ambiguous"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,24 +180,7 @@ class Desk:
     # -- questions ------------------------------------------------------------------------------
 
     def find(self, word: str, caller: Caller) -> Job:
-        """A job by its id, its name, or the beginning or end of its id. One's own come first."""
-        if caller.reach is Reach.JOB and word != caller.job_id:
-            raise NotFoundError(f"no job {word[:40]!r}", "this token is for one job only")
-        exact = self.shell.kernel.job(JobId(word)) or self.store.job(JobId(word))
-        if exact is not None:
-            return exact
-        found: Sequence[Job] = self.store.jobs(JobFilter(user=caller.user, word=word)).jobs
-        if not found:
-            found = self.store.jobs(JobFilter(word=word)).jobs
-        if not found:
-            raise NotFoundError(f"no job {word[:40]!r}", "'rota list --all' shows every job")
-        if len(found) > 1:
-            live = [job for job in found if not isinstance(job.phase, Ended)]
-            found = live if len(live) == 1 else found
-        if len(found) != 1:
-            some = ", ".join(f"{job.id} ({job.spec.name}, {job.state})" for job in found[:5])
-            raise AmbiguousError(f"{word[:40]!r} could be {some}", "give more of the id")
-        return found[0]
+        return find_job(word, caller, kernel=self.shell.kernel, store=self.store)
 
     def page(self, wanted: JobFilter, *, before: int | None, limit: int) -> Page:
         page = self.store.jobs(wanted, before=before, limit=limit)
@@ -301,7 +275,8 @@ class Desk:
                 gid=os.getgid() if account.gid is None else account.gid,
             )
             saved = replace(saved, request=replace(saved.request, workdir=str(folder)))
-        return program(saved, job.spec, account=account, env=env)
+        made = program(saved, job.spec, account=account, env=env)
+        return replace(made, log=self._defaults(job.spec.project).log)
 
     def _saved(self, job_id: JobId) -> Saved:
         submission = self.store.submission(job_id)

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from rota.core.model import Ended, JobId, Starting
-from rota.daemon.desk import Desk, NotFoundError
+from rota.daemon.desk import Desk
+from rota.daemon.words import NotFoundError
 from rota.engines.base import Engine, LogQuery, WorkerId
 from rota.wire.jobs import LogRange
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import rota
 from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeSeen
 from rota.core.model import Node, NodeId, Running, Starting
-from rota.daemon.desk import Desk, NotFoundError
+from rota.daemon.desk import Desk
 from rota.daemon.files import replace_file
 from rota.daemon.people import Caller, require_admin
 from rota.daemon.views import node_view
+from rota.daemon.words import NotFoundError
 from rota.engines.base import Engine
 from rota.engines.local.gpus import Gpus, Reading
-from rota.errors import UserError
+from rota.errors import UserError, meant
 from rota.policies.registry import parse
 from rota.wire.box import NodeView, Status
 
@@ -131,7 +132,8 @@ class Machine:
     def _node(self, word: str) -> Node:
         node = self._desk.shell.kernel.nodes.get(NodeId(word))
         if node is None:
-            raise NotFoundError(f"no node {word[:40]!r}", "'rota nodes list' shows them")
+            hint = meant(word, self._desk.shell.kernel.nodes)
+            raise NotFoundError(f"no node {word[:40]!r}", hint or "'rota nodes list' shows them")
         return node
 
     def _readings(self) -> Mapping[int, Reading]:
