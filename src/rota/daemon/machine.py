@@ -11,8 +11,9 @@ from pathlib import Path
 import rota
 from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeSeen
 from rota.core.model import Node, NodeId
-from rota.daemon.desk import Desk, NotFoundError
+from rota.daemon.desk import Desk
 from rota.daemon.files import replace_file
+from rota.daemon.lookup import NotFoundError
 from rota.daemon.people import Caller, require_admin
 from rota.daemon.views import node_view
 from rota.engines.base import Engine
