@@ -75,5 +75,5 @@ async def set_policy(body: Chosen, *, house: Reaches, caller: Asks) -> Response:
 
 @router.post("/v1/stop", status_code=202, response_model=Health, summary="End the daemon")
 async def stop(house: Reaches, caller: Asks, *, stop_jobs: bool = False) -> Response:
-    await house.machine.stop(caller, stop_jobs=stop_jobs)
+    house.machine.stop(caller, stop_jobs=stop_jobs)
     return answer(Health("stopping"), status=202)

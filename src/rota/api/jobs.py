@@ -78,7 +78,9 @@ async def check(body: Batched, *, house: Reaches, caller: Asks) -> Response:
 
 
 @router.get("", response_model=Listed, summary="A page of jobs, the newest first")
-async def list_jobs(query: Annotated[ListQuery, Query()], house: Reaches, caller: Asks) -> Response:
+async def list_jobs(
+    query: Annotated[ListQuery, Query()], *, house: Reaches, caller: Asks
+) -> Response:
     wanted = JobFilter(frozenset(query.state), query.user, query.project, query.word)
     page = house.desk.page(caller, wanted, before=query.before, limit=query.limit)
     return answer(Listed(page.jobs, page.next))

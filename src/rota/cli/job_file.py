@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
-from rota.errors import InputError, UserError, Where
+from rota.errors import InputError, UserError, Where, meant
 from rota.wire.jobs import JobRequest
 
 MOST_BYTES = 1024**2
@@ -51,8 +50,7 @@ def _checked(path: Path, job: Any) -> dict[str, Any]:
     for key, value in cast("dict[Any, Any]", job).items():
         name = str(key).replace("-", "_")
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
+            hint = meant(name, known) or f"there are {', '.join(known)}"
             raise InputError(Where(str(path), field=str(key)[:60]), "there is no such field", hint)
         values[name] = _value(Where(str(path), field=name), value)
     return values

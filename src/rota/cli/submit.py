@@ -54,16 +54,22 @@ def submit(flags: Flags) -> None:
 
 
 def _requests(flags: Flags) -> list[JobRequest]:
-    """What the file says, where the flags do not say otherwise."""
+    """What the flags say; where they do not, the file; then variables and the project's file."""
     from rota.cli.job_file import read, request
+    from rota.config.load import Sources, submit_settings
     from rota.wire.jobs import JobRequest
 
     known = {each.name for each in fields(JobRequest)}
     given = {each.name: getattr(flags, each.name) for each in fields(flags) if each.name in known}
     given = {name: value for name, value in given.items() if value not in (None, False)}
     env = _variables(given.pop("env", []))
+    usual = submit_settings(Sources(Path.cwd())).submit()
+    usual_env: dict[str, str] = usual.pop("env", {})
     jobs: list[dict[str, Any]] = read(flags.file) if flags.file else [{}]
-    return [request(_filled({**job, **given}, job.get("env", {}) | env)) for job in jobs]
+    return [
+        request(_filled({**usual, **job, **given}, usual_env | job.get("env", {}) | env))
+        for job in jobs
+    ]
 
 
 def _filled(job: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -9,22 +10,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
-from uuid import uuid4
 
 from rota.client.find import Door, NoDaemonError, find, parse
-from rota.client.http import Http
-from rota.client.shipping import ship
-from rota.client.uploads import Uploads
+from rota.client.http import ANSWER_S, Http
 from rota.errors import UnavailableError
 from rota.wire.box import NodeView, Status, TokenView
-from rota.wire.jobs import JobDetails, JobRequest, JobView, LogPiece, LogRange, StoryEntry
+from rota.wire.jobs import (
+    FINAL_STATES,
+    JobDetails,
+    JobRequest,
+    JobView,
+    LogPiece,
+    LogRange,
+    StoryEntry,
+)
 from rota.wire.json import load
 
 PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
 ALL = LogRange()
-FINAL = ("succeeded", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,9 @@ class Page:
 class Client:
     """A connection to a daemon: the one that `ROTA_URL` names, else the one on this machine."""
 
-    def __init__(self, url: str = "", *, token: str = "") -> None:
+    def __init__(self, url: str = "", *, token: str = "", answer_s: float = ANSWER_S) -> None:
         self.door: Door = parse(url) if url else find()
-        self._http = Http(self.door, token)
+        self._http = Http(self.door, token, answer_s=answer_s)
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +70,7 @@ class Client:
     def submit_many(self, jobs: Sequence[JobRequest], *, key: str = "") -> list[str]:
         """All or none. A connection that breaks is tried again: with its key, one submit is one
         job however often it arrives."""
-        headers = {"Idempotency-Key": key or uuid4().hex}
+        headers = {"Idempotency-Key": key or os.urandom(16).hex()}
         path, body = ("/jobs", jobs[0]) if len(jobs) == 1 else ("/jobs/batch", {"jobs": list(jobs)})
         for number in range(TRIES):
             try:
@@ -85,6 +90,10 @@ class Client:
 
     def ship(self, folder: Path) -> str:
         """Send a folder's code, as far as the daemon does not have it; the id of its snapshot."""
+        # Most commands ship nothing, and have no time to load what it takes.
+        from rota.client.shipping import ship  # noqa: PLC0415
+        from rota.client.uploads import Uploads  # noqa: PLC0415
+
         return ship(folder, Uploads(self._http))
 
     # -- questions ------------------------------------------------------------------------------
@@ -121,7 +130,7 @@ class Client:
         """Returns when the job is over."""
         while True:
             found = self.show(job).job
-            if found.state in FINAL:
+            if found.state in FINAL_STATES:
                 return found
             try:
                 for _ in self.events(found.id, after=0):

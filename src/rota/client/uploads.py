@@ -17,10 +17,10 @@ class Uploads:
         self._http = http
 
     def missing(self, manifest: Manifest) -> list[str]:
-        return self._http.send("POST", "/snapshots/missing", manifest.to_json())["missing"]
+        return self._http.send("POST", "/snapshots/missing", content=manifest.to_json())["missing"]
 
     def put_blob(self, sha256: str, file: BinaryIO) -> None:
-        self._http.send("PUT", f"/blobs/{sha256}", file)
+        self._http.send("PUT", f"/blobs/{sha256}", content=file)
 
     def finish(self, manifest: Manifest) -> str:
-        return self._http.send("POST", "/snapshots", manifest.to_json())["id"]
+        return self._http.send("POST", "/snapshots", content=manifest.to_json())["id"]

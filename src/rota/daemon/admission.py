@@ -21,6 +21,7 @@ from rota.core.notation import (
 )
 from rota.daemon import fields
 from rota.daemon.fields import RefusedError
+from rota.engines.base import LogLimits
 from rota.errors import shown
 from rota.wire.jobs import JobRequest
 
@@ -37,6 +38,8 @@ class Defaults:
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     mounts: tuple[str, ...] = ()
+    grace_s: float = GRACE_S
+    log: LogLimits = field(default_factory=LogLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ def admit(
     request = _with_defaults(request, user=user, defaults=defaults)
     fields.check_text(request)
     fields.check(request)
-    spec = _spec(request, user=user, after=after)
+    spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     found = misfit(spec, nodes) if nodes else None
     if found is not None:
         raise RefusedError(found.field, f"it can never run: {found.message}", found.hint)
@@ -88,12 +91,12 @@ def _with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> Job
 def _name_of(command: Sequence[str]) -> str:
     """The script, else the program."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
-    word = scripts[0] if scripts else command[0] if command else "job"
+    word = PurePosixPath(scripts[0] if scripts else command[0] if command else "").name
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in word)
-    return PurePosixPath(kept.replace("--", "/")).name.lstrip("._-")[:40] or "job"
+    return kept.lstrip("._-")[:40] or "job"
 
 
-def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpec:
+def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: float) -> JobSpec:
     count = _gpus(request)
     per_worker = _per_worker(request, count)
     n_workers = [max(1, each // per_worker) for each in (count.least, count.most, count.requested)]
@@ -123,7 +126,7 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpe
             _bounded("retry_on", code, low=1, high=255) for code in request.retry_on
         ),
         time_limit_s=_time_limit(request.time_limit),
-        grace_s=_parsed("grace", request.grace, parse=parse_seconds) if request.grace else GRACE_S,
+        grace_s=_parsed("grace", request.grace, parse=parse_seconds) if request.grace else grace_s,
         after=after,
     )
 

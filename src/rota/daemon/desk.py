@@ -14,12 +14,10 @@ from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSu
 from rota.core.life import submitted
 from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.core.states import State
-from rota.daemon import fields, lookup
 from rota.daemon.admission import Admitted, Defaults, admit
-from rota.daemon.fields import RefusedError
+from rota.daemon.fields import RefusedError, check_text
 from rota.daemon.ids import Ids
 from rota.daemon.keys import Keys, fingerprint, key_of
-from rota.daemon.lookup import NotFoundError
 from rota.daemon.people import (
     Caller,
     ForbiddenError,
@@ -33,6 +31,7 @@ from rota.daemon.programs import Saved, account_of, pack, program, unpack
 from rota.daemon.shell import Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
+from rota.daemon.words import NotFoundError, find_job
 from rota.engines.base import Program
 from rota.errors import UserError
 from rota.store.base import Store
@@ -147,7 +146,7 @@ class Desk:
         nodes = list(self.shell.kernel.nodes.values())
         admitted: list[Admitted] = []
         for request in requests:
-            fields.check_text(request)
+            check_text(request)
             admitted += admit(
                 request,
                 user=caller.user,
@@ -178,7 +177,7 @@ class Desk:
     # -- questions ------------------------------------------------------------------------------
 
     def find(self, word: str, caller: Caller) -> Job:
-        return lookup.find(word, caller, shell=self.shell, store=self.store)
+        return find_job(word, caller, kernel=self.shell.kernel, store=self.store)
 
     def page(self, caller: Caller, wanted: JobFilter, *, before: int | None, limit: int) -> Page:
         if caller.reach is Reach.JOB:
@@ -270,7 +269,7 @@ class Desk:
         if isinstance(job.phase, Ended):
             raise UserError(f"job {job.id} is over: it has {job.state}")
         await self.shell.durable(self.shell.tell(deed(job.id, caller.user), actor=caller.user))
-        return self.view(caller, job)
+        return self.view(caller, self.find(job.id, caller))
 
     # -- what runs ------------------------------------------------------------------------------
 
@@ -291,7 +290,8 @@ class Desk:
                 gid=os.getgid() if account.gid is None else account.gid,
             )
             saved = replace(saved, request=replace(saved.request, workdir=str(folder)))
-        return program(saved, job.spec, account=account, env=env)
+        made = program(saved, job.spec, account=account, env=env)
+        return replace(made, log=self._defaults(job.spec.project).log)
 
     def _saved(self, job_id: JobId) -> Saved:
         submission = self.store.submission(job_id)

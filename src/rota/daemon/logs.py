@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rota.core.model import Ended, JobId, Starting
 from rota.daemon.desk import Desk
-from rota.daemon.lookup import NotFoundError
+from rota.daemon.words import NotFoundError
 from rota.engines.base import Engine, LogQuery, WorkerId
 from rota.errors import UserError
 from rota.wire.jobs import LogRange

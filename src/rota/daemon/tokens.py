@@ -18,7 +18,6 @@ from pathlib import Path
 
 from rota.core.model import JobId
 from rota.daemon.fields import RefusedError
-from rota.daemon.lookup import NotFoundError
 from rota.daemon.people import (
     Caller,
     ForbiddenError,
@@ -28,6 +27,7 @@ from rota.daemon.people import (
     require_write,
 )
 from rota.daemon.shell import Shell
+from rota.daemon.words import NotFoundError
 from rota.errors import UserError, shown
 from rota.store.base import Store
 from rota.store.records import Scope, Token

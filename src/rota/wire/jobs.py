@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 VERSION = "v1"
+LIVE_STATES = ("held", "queued", "starting", "running", "stopping")
+FINAL_STATES = ("succeeded", "failed", "cancelled")
+STATES = LIVE_STATES + FINAL_STATES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""A real daemon for the tests of its doors: run as a program, with virtual GPUs and little patience.
+"""A real daemon for the tests of its doors, as a program: virtual GPUs, any patience.
 
-    python -m tests.integration.api.daemon FOLDER PORT PATIENCE
+python -m tests.integration.api.daemon FOLDER PORT PATIENCE
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def main() -> None:
     log_to_stderr()
     chosen = settings(folder, port, patience=patience)
     with only_one(folder), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(chosen, ready=lambda: (folder / "ready").touch()))
+        runner.run(serve(chosen, ready=(folder / "ready").touch))
 
 
 if __name__ == "__main__":
