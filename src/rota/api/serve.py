@@ -10,14 +10,14 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
 from rota.api.app import House, create
 from rota.api.auth import Doorkeeper
-from rota.api.server import Server, server
+from rota.api.server import Patience, Server, server
 from rota.config import SOCKET_NAME
 from rota.core.model import Job
 from rota.core.view import Rules
@@ -54,6 +54,7 @@ class Settings:
     defaults: Callable[[str], Defaults]
     admins: frozenset[str] = frozenset()
     listen: tuple[str, int] | None = None
+    patience: Patience = field(default_factory=Patience)
 
 
 async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
@@ -105,7 +106,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     )
     try:
         await shell.start(desk.program)
-        yield House(desk, machine, tokens, Doorkeeper(tokens, admins=settings.admins))
+        doorkeeper = Doorkeeper(tokens, admins=settings.admins)
+        yield House(desk, machine, tokens, doorkeeper, settings.patience)
     finally:
         await shell.close()
         await asyncio.to_thread(store.close)
@@ -118,7 +120,7 @@ async def _doors(settings: Settings, house: House) -> AsyncGenerator[None]:
     sockets = [_unix(path)]
     if settings.listen:
         sockets.append(_tcp(*settings.listen))
-    front = server(app)
+    front = server(app, patience=settings.patience)
     running = asyncio.ensure_future(front.serve(sockets=sockets))
     try:
         await _started(front, running)
