@@ -10,7 +10,7 @@ from pathlib import Path
 
 import rota
 from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeSeen
-from rota.core.model import Node, NodeId
+from rota.core.model import Node, NodeId, Running, Starting
 from rota.daemon.desk import Desk
 from rota.daemon.files import replace_file
 from rota.daemon.people import Caller, require_admin
@@ -49,6 +49,8 @@ class Machine:
         self.policy = setup.policy
         self._policy_file = setup.policy_file
         self.stopping = asyncio.Event()
+        self._farewell: asyncio.Future[None] | None = None
+        """The stop of all jobs, while it is under way."""
 
     def status(self) -> Status:
         nodes = self._desk.shell.kernel.nodes.values()
@@ -98,23 +100,34 @@ class Machine:
         self.policy = text
         await asyncio.to_thread(replace_file, self._policy_file, text)
 
-    async def stop(self, caller: Caller, *, stop_jobs: bool) -> None:
+    def stop(self, caller: Caller, *, stop_jobs: bool) -> None:
+        """Returns at once: jobs may take as long as their grace periods to stop."""
         require_admin(caller, "end the daemon")
         if stop_jobs:
-            await self._stop_all(caller)
-        self.stopping.set()
+            self._desk.shell.rounds.pause()
+            self._farewell = asyncio.ensure_future(self._stop_all(caller))
+        else:
+            self.stopping.set()
 
     async def _stop_all(self, caller: Caller) -> None:
         """Every running job back into the queue: it goes on when the daemon is back."""
         shell = self._desk.shell
-        shell.rounds.pause()
-        running = [job.id for job in shell.kernel.jobs.values() if job.is_active]
-        for job_id in running:
-            shell.tell(JobHeld(job_id, caller.user), actor=caller.user)
         while any(job.is_active for job in shell.kernel.jobs.values()):
+            # Whatever was planned already may start in the place of what stops; and after a
+            # failure of the store, what was told before may be forgotten.
+            if not shell.trouble:
+                self._send_back(caller)
             await shell.changed()
-        for job_id in running:
-            await shell.durable(shell.tell(JobReleased(job_id, caller.user), actor=caller.user))
+        self.stopping.set()
+
+    def _send_back(self, caller: Caller) -> None:
+        """A hold that is taken back before it has come about. Both are on the disk together, so
+        that no job is left held, whatever happens in between."""
+        shell = self._desk.shell
+        for job in list(shell.kernel.jobs.values()):
+            if isinstance(job.phase, Starting | Running):
+                deeds = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
+                shell.tell_all(deeds, (), actor=caller.user)
 
     def _node(self, word: str) -> Node:
         node = self._desk.shell.kernel.nodes.get(NodeId(word))

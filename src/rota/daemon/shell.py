@@ -3,7 +3,8 @@
 Memory may be ahead of the disk only while a write is under way. When a write fails, what is in
 memory is worth nothing: the kernel is thrown away and made anew from the store, exactly as after a
 crash, as soon as the store can be written again. Until then nothing is accepted and no command
-leaves; whatever runs goes on.
+leaves; whatever runs goes on. The same goes for an engine whose own disk fails under a command:
+it is given again, as after a crash, until it arrives.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class Shell:
 
     def tell(self, event: Event, *, actor: str = "") -> Future[None]:
         """Record a fact. The future is done when it is on the disk."""
+        self.require_sound()
         now = self._parts.clock()
         exits = _exits(event, now) if isinstance(event, WorkersExited) else ()
         return self._record(self.kernel.apply(event, now), Batch(exits=exits, actor=actor))
@@ -118,6 +120,7 @@ class Shell:
         self, events: Iterable[Event], submissions: Sequence[Submission], *, actor: str
     ) -> Future[None]:
         """Facts that are on the disk together or not at all."""
+        self.require_sound()
         now = self._parts.clock()
         together = Effects(now)
         for event in events:
@@ -130,6 +133,7 @@ class Shell:
 
     def put(self, *rows: Row) -> Future[None]:
         """Rows that are none of the kernel's business."""
+        self.require_sound()
         return self._write(Batch(rows=rows), [])
 
     async def durable(self, written: Future[None]) -> None:
@@ -212,6 +216,9 @@ class Shell:
 
     async def _send(self, command: Command) -> None:
         starts = isinstance(command, StartWorkers | ChangeMembership)
+        if starts and self.kernel.job(command.job_id) is None:
+            # Given again after a restart, when the engine had already told how it ended.
+            return
         try:
             program = await self._programs(command.job_id) if starts else None
             await self._parts.engine.apply(command, program)
@@ -258,13 +265,13 @@ class Shell:
         if not self.trouble:
             self.tell(TimerFired())
 
-    # -- failures of the store ------------------------------------------------------------------
+    # -- failures -------------------------------------------------------------------------------
 
-    def _fail(self, error: StoreError) -> None:
+    def _fail(self, error: UnavailableError) -> None:
         if self.trouble:
             return
         self.trouble = str(error)
-        log.error("store failed", error=str(error))
+        log.error("disk failed", error=str(error))
         self._spawn(self._mend())
 
     async def _mend(self) -> None:
@@ -274,20 +281,36 @@ class Shell:
             try:
                 await asyncio.wrap_future(self._parts.store.resume())
                 await self._recover()
-            except StoreError as error:
+            except UnavailableError as error:
                 self.trouble = str(error)
+            except OSError as error:
+                self.trouble = str(_explained(error))
             else:
-                log.info("store is back")
+                log.info("disk is back")
                 return
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Without one of its tasks a daemon would only seem to work."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("task died", exc_info=error)
+            self.trouble = f"a bug in rota: {type(error).__name__}; start it again, and report it"
 
 
 async def _nothing_to_run(job_id: JobId) -> Program:
     raise RotaError(f"no program to start for job {job_id}")
+
+
+def _explained(error: OSError) -> UnavailableError:
+    reason = (error.strerror or str(error)).lower()
+    what = f"{error.filename}: {reason}" if error.filename else reason
+    return UnavailableError(what, "rota goes on by itself when it can")
 
 
 def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rota.core.effects import Transition
-from rota.core.explain import why_it_waits
+from rota.core.explain import Answers
 from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
-from rota.core.plan import Plan
-from rota.core.view import View
 from rota.engines.local.gpus import Reading
 from rota.store.records import Attempt, Entry
 from rota.wire.box import GpuView, NodeView
 from rota.wire.jobs import AttemptView, JobView, StoryEntry, WorkerView
+
+_FAILURE = re.compile(r"(exit code \d+): .*", re.DOTALL)
 
 
 def job_view(job: Job, *, now: float, reason: str = "") -> JobView:
@@ -57,12 +58,9 @@ def gpus_text(job: Job) -> str:
     return str(least) if least == most else f"{least}..{most}"
 
 
-def why(job: Job, newest: tuple[View, Plan] | None) -> str:
+def why(job: Job, newest: Answers | None) -> str:
     """Why a job that is not over does not run."""
-    if newest is None or isinstance(job.phase, Ended):
-        return ""
-    view, plan = newest
-    reason = why_it_waits(job, view, plan=plan)
+    reason = newest.why_it_waits(job) if newest is not None else None
     return "" if reason is None else str(reason)
 
 
@@ -97,6 +95,11 @@ def story_entry(entry: Entry) -> StoryEntry:
         reason=step.reason,
         actor=entry.actor,
     )
+
+
+def for_others(reason: str) -> str:
+    """Why a job failed, without what its log or its command line had to say about it."""
+    return _FAILURE.sub(r"\1", reason)
 
 
 def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading]) -> NodeView:

@@ -72,7 +72,12 @@ def descendants(ancestor: int) -> Found:
 
 def marked(marker: str) -> Found:
     """All living processes that carry this marker in their environment, and those below them."""
-    wanted = f"{MARKER}={marker}".encode()
+    return carrying(f"{MARKER}={marker}")
+
+
+def carrying(variable: str) -> Found:
+    """The same for any variable, as NAME=VALUE."""
+    wanted = variable.encode()
     found: Found = {}
     for pid in _pids():
         if wanted in _slurp(f"/proc/{pid}/environ").split(b"\0"):
