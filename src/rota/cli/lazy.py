@@ -116,9 +116,15 @@ def _ease(parameter: Any) -> None:
 def _describe(argument: Any) -> None:
     """In the help, an argument has its name and what it is, not the type that Python gives it."""
     name = argument.metavar or argument.name.upper()
-    usage = name if argument.required else f"[{name}]"
-    argument.get_usage_pieces = lambda ctx: [usage]  # pyright: ignore[reportUnknownLambdaType]
-    argument.get_help_record = lambda ctx: (name, argument.help or "")  # pyright: ignore[reportUnknownLambdaType]
+
+    def get_usage_pieces(_: object) -> list[str]:
+        return [name if argument.required else f"[{name}]"]
+
+    def get_help_record(_: object) -> tuple[str, str]:
+        return name, argument.help or ""
+
+    argument.get_usage_pieces = get_usage_pieces
+    argument.get_help_record = get_help_record
 
 
 class _Easy:
