@@ -24,22 +24,24 @@ app = typer.Typer()
 
 MOST_JOBS = 100_000
 
+States = Annotated[
+    list[str] | None,
+    option(
+        "--state",
+        "-s",
+        metavar="STATE",
+        words="Only in this state; repeatable.",
+        complete=completing.states,
+    ),
+]
+
 
 @app.command(name="list")
 def list_jobs(
     *,
     everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's jobs.")] = False,
     user: Annotated[str, option("--user", "-u", metavar="NAME", words="That user's jobs.")] = "",
-    states: Annotated[
-        list[str] | None,
-        option(
-            "--state",
-            "-s",
-            metavar="STATE",
-            words="Only in this state; repeatable.",
-            complete=completing.states,
-        ),
-    ] = None,
+    states: States = None,
     project: Annotated[str, option("--project", metavar="NAME", words="Only for this one.")] = "",
     limit: Annotated[int, option("--limit", metavar="N", words="At most so many; else 100.")] = 100,
     watches: Annotated[bool, typer.Option("--watch", help="Keep the table up to date.")] = False,

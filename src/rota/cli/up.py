@@ -55,14 +55,14 @@ def up(
 
     folder = make_state_dir()
     flags = {"virtual_gpus": virtual_gpus, "listen": listen, "policy": policy}
-    settings = _settings(folder, flags)
+    settings = settings_of(folder, flags)
     if is_detached:
         _detach(settings)
     else:
         _run(settings, lambda: complain(f"ready; state in {folder}, Ctrl-C ends it"))
 
 
-def _settings(folder: Path, flags: dict[str, str]) -> Settings:
+def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
     """From flags, variables and files; whatever is wrong with them stops the start."""
     from rota.api.serve import Settings
     from rota.config import store_file

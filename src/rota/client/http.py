@@ -60,8 +60,7 @@ class Http:
             status, answer = self._exchange(
                 method, _path(path, query), body=content, headers=headers or {}
             )
-        require_success(status, answer)
-        return json.loads(answer)
+        return _read(status, answer)
 
     def send(self, method: str, path: str, *, content: bytes | BinaryIO) -> Any:
         """The answer's JSON to a body that is sent as it is."""
@@ -72,8 +71,7 @@ class Http:
             status, answer = self._exchange(
                 method, _path(path, None), body=content, headers=headers
             )
-        require_success(status, answer)
-        return json.loads(answer)
+        return _read(status, answer)
 
     def bytes(self, path: str, query: Query) -> Iterator[bytes]:
         """The answer as it comes."""
@@ -147,6 +145,14 @@ class Http:
         except (HTTPException, OSError) as error:
             what = f"the connection to {self.door} broke: {error or type(error).__name__}"
             raise UnavailableError(what, "'rota status' says whether it is up") from None
+
+
+def _read(status: int, answer: bytes) -> Any:
+    require_success(status, answer)
+    try:
+        return json.loads(answer)
+    except ValueError:
+        raise RotaError(f"the daemon answered {status}", "is it a rota daemon?") from None
 
 
 def require_success(status: int, answer: bytes) -> None:

@@ -1,0 +1,88 @@
+"""What a daemon is started with: every setting arrives where it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rota.cli.up import settings_of
+from rota.core.view import Rules
+from rota.daemon.admission import Defaults
+from rota.engines.base import LogLimits
+from rota.errors import UserError
+
+FILE = """
+listen = "127.0.0.1:8800"
+policy = "tiresias:knob=4"
+virtual_gpus = "4x16GiB"
+admins = ["user-1"]
+round_interval = 1
+min_runtime = 2
+restart_cost = 3
+starvation_after = 4
+backoff = 5
+grace = "6s"
+log_size = "1MiB"
+log_files = 7
+
+[defaults]
+image = "base"
+env = { A = "1" }
+mounts = ["/data:/data"]
+
+[projects.vision.defaults]
+image = "vision"
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("ROTA_HOME", str(tmp_path))
+    monkeypatch.setattr("rota.config.load.SITE_FILE", tmp_path / "site.toml")
+    return tmp_path
+
+
+def test_every_key_of_the_daemon_arrives(folder: Path):
+    (folder / "config.toml").write_text(FILE)
+    settings = settings_of(folder, {})
+    assert settings.listen == ("127.0.0.1", 8800)
+    assert settings.policy == "tiresias:knob=4"
+    assert len(settings.gpus.read()) == 4
+    assert settings.admins == frozenset({"user-1"})
+    assert settings.rules == Rules(
+        round_interval_s=1.0,
+        min_runtime_s=2.0,
+        restart_cost_s=3.0,
+        starvation_after_s=4.0,
+        backoff_s=5.0,
+    )
+    log = LogLimits(2**20, 7)
+    site = Defaults("base", {"A": "1"}, ("/data:/data",), grace_s=6.0, log=log)
+    assert settings.defaults("") == settings.defaults("another") == site
+    assert settings.defaults("vision").image == "vision"
+
+
+def test_without_files_it_is_as_built(folder: Path):
+    settings = settings_of(folder, {})
+    assert settings.rules == Rules()
+    assert settings.defaults("vision") == Defaults()
+    assert (settings.listen, settings.admins) == (None, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("policy", "fifi", "no policy 'fifi'"),
+        ("listen", "nowhere", "'nowhere' is no address to listen on"),
+        ("virtual_gpus", "many", "'many' does not name virtual GPUs"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_place(folder: Path, name: str, value: str, words: str):
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(UserError, match=rf"^{flag}: {words}"):
+        settings_of(folder, {name: value})
+    path = folder / "config.toml"
+    path.write_text(f'{name} = "{value}"')
+    with pytest.raises(UserError, match=rf"^{path}: {words}"):
+        settings_of(folder, {})

@@ -1,0 +1,172 @@
+"""Requests over a real socket, to a server that answers what it is told to."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from rota.client.find import Door, NoDaemonError
+from rota.client.http import AnswerError, Http
+from rota.errors import RotaError, UnavailableError
+
+ME = b'{"user": "user-1"}'
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def answer(body: bytes, *, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def chunks(*parts: bytes) -> bytes:
+    return CHUNKED + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (*parts, b""))
+
+
+class Server:
+    """Each list is one connection; each item answers one request on it. Then it hangs up."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.requests: list[bytes] = []
+        self._door = socket.socket(socket.AF_UNIX)
+        self._door.bind(str(path))
+        self._door.listen()
+        self._thread: threading.Thread | None = None
+
+    def answers(self, *connections: list[bytes]) -> Http:
+        self._thread = threading.Thread(target=self._serve, args=(connections,), daemon=True)
+        self._thread.start()
+        return Http(Door(socket=str(self.path)), answer_s=0.5)
+
+    def _serve(self, connections: tuple[list[bytes], ...]) -> None:
+        for each in connections:
+            peer, _ = self._door.accept()
+            # A client that lost patience is gone.
+            with peer, suppress(OSError):
+                for text in each:
+                    self.requests.append(peer.recv(65536))
+                    peer.sendall(text)
+
+    def close(self) -> None:
+        self._door.close()
+        if self._thread:
+            self._thread.join(5)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with closing(Server(tmp_path / "s")) as made:
+        yield made
+
+
+def test_requests_share_a_connection(server: Server):
+    with closing(server.answers([answer(ME), answer(b"[]")])) as http:
+        assert http.ask("GET", "/me") == {"user": "user-1"}
+        assert (
+            http.ask("GET", "/jobs", query={"state": ["a", "b"], "before": None, "x": True}) == []
+        )
+    first, second = server.requests
+    assert first.startswith(b"GET /v1/me HTTP/1.1\r\nHost: rota\r\n")
+    assert second.startswith(b"GET /v1/jobs?state=a&state=b&x=true HTTP/1.1\r\n")
+
+
+def test_a_question_is_asked_again_if_the_daemon_hung_up_meanwhile(server: Server):
+    with closing(server.answers([answer(ME)], [answer(b"[]")])) as http:
+        http.ask("GET", "/me")
+        assert http.ask("GET", "/jobs") == []
+
+
+def test_a_deed_is_not_done_twice(server: Server):
+    with closing(server.answers([answer(ME)], [answer(b"[]")])) as http:
+        http.ask("GET", "/me")
+        with pytest.raises(UnavailableError, match=r"^the connection to .* broke: "):
+            http.ask("POST", "/jobs/x/cancel")
+        assert http.ask("GET", "/jobs") == []
+
+
+def test_a_refusal_has_the_daemons_words(server: Server):
+    body = b'{"code": "bad", "message": "no", "hint": "yes", "details": {"field": "gpus"}}'
+    with (
+        closing(server.answers([answer(body, status="422 X")])) as http,
+        pytest.raises(AnswerError) as error,
+    ):
+        http.ask("POST", "/jobs", body={"a": 1})
+    assert (error.value.code, error.value.field, str(error.value)) == ("bad", "gpus", "no; yes")
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"[]", b"{}", b'{"code": 1, "message": 2, "details": 3}']
+)
+def test_a_stranger_who_answers_is_told_as_one(server: Server, body: bytes):
+    with (
+        closing(server.answers([answer(body, status="404 Not Found")])) as http,
+        pytest.raises(RotaError, match="the daemon answered 404; is it a rota daemon"),
+    ):
+        http.ask("GET", "/me")
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"]
+)
+def test_a_broken_answer(server: Server, text: bytes):
+    with (
+        closing(server.answers([text])) as http,
+        pytest.raises(UnavailableError, match=r"^the connection to .* broke: "),
+    ):
+        http.ask("GET", "/me")
+
+
+def test_a_success_that_is_no_json(server: Server):
+    with (
+        closing(server.answers([answer(b"hello")])) as http,
+        pytest.raises(RotaError, match="is it a rota daemon"),
+    ):
+        http.ask("GET", "/me")
+
+
+def test_an_answer_that_does_not_come(server: Server):
+    with (
+        closing(server.answers([b"HTTP/1.1 200", answer(ME)])) as http,
+        pytest.raises(UnavailableError, match="did not answer in time"),
+    ):
+        http.ask("GET", "/me")
+
+
+def test_streams_come_as_they_are_sent(server: Server):
+    events = b'id: 1\nevent: state\ndata: {"a": 1}\n\n', b': still here\n\ndata: {"a":', b" 2}\n\n"
+    with closing(server.answers([chunks(b"one", b"two")], [chunks(*events)])) as http:
+        assert b"".join(http.bytes("/logs", {})) == b"onetwo"
+        assert list(http.events("/events", {})) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_stream_that_is_refused_has_the_daemons_words(server: Server):
+    body = b'{"code": "forbidden", "message": "not yours"}'
+    with (
+        closing(server.answers([answer(body, status="403 Forbidden")])) as http,
+        pytest.raises(AnswerError, match="not yours"),
+    ):
+        list(http.bytes("/logs", {}))
+
+
+def test_a_file_is_sent_with_its_size(server: Server, tmp_path: Path):
+    (tmp_path / "blob").write_bytes(b"content")
+    with closing(server.answers([answer(b"{}")])) as http, (tmp_path / "blob").open("rb") as file:
+        http.send("PUT", "/blobs/x", content=file)
+    assert b"Content-Length: 7\r\n" in server.requests[0]
+
+
+def test_the_token_goes_along(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ROTA_TOKEN", "rota_x")
+    with closing(server.answers([answer(ME)])) as http:
+        http.ask("GET", "/me")
+    assert b"Authorization: Bearer rota_x\r\n" in server.requests[0]
+
+
+def test_nobody_there(tmp_path: Path):
+    with pytest.raises(NoDaemonError, match="no daemon answers at"):
+        Http(Door(socket=str(tmp_path / "nowhere"))).ask("GET", "/me")
