@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36
 MARKER = "ROTA_WORKER"
+SESSION_MARKER = "ROTA_SESSION"
 Found = dict[int, int]
 """Process number -> start time in clock ticks since boot."""
 
@@ -50,6 +51,12 @@ def become_reaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
+def exit_code(status: int) -> int:
+    """As a shell has it: 128 + signal for what a signal ended."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
 def boot_id() -> str:
     return _slurp("/proc/sys/kernel/random/boot_id").decode().strip()
 
@@ -70,9 +77,9 @@ def descendants(ancestor: int) -> Found:
     return found
 
 
-def marked(marker: str) -> Found:
+def marked(marker: str, variable: str = MARKER) -> Found:
     """All living processes that carry this marker in their environment, and those below them."""
-    wanted = f"{MARKER}={marker}".encode()
+    wanted = f"{variable}={marker}".encode()
     found: Found = {}
     for pid in _pids():
         if wanted in _slurp(f"/proc/{pid}/environ").split(b"\0"):
