@@ -8,12 +8,13 @@ from typing import Any
 from fastapi import FastAPI
 
 import rota
-from rota.api import box, jobs, metrics, people, problems, streams
+from rota.api import box, jobs, metrics, people, problems, sessions, streams
 from rota.api.auth import Doorkeeper
 from rota.api.bounds import Bounded
 from rota.daemon.desk import Desk
 from rota.daemon.machine import Machine
 from rota.daemon.tokens import Tokens
+from rota.daemon.visits import Visits
 
 DESCRIPTION = "Shares a lab's GPUs between the people who train on them."
 STREAMS = "/v1/blobs/"
@@ -27,6 +28,7 @@ class House:
     machine: Machine
     tokens: Tokens
     doorkeeper: Doorkeeper
+    visits: Visits
 
 
 def create(house: House) -> Any:
@@ -39,7 +41,7 @@ def create(house: House) -> Any:
     )
     app.state.house = house
     app.state.doorkeeper = house.doorkeeper
-    for room in (jobs, streams, box, people, metrics):
+    for room in (jobs, streams, sessions, box, people, metrics):
         app.include_router(room.router)
     problems.install(app)
     return Bounded(app, streams=STREAMS)

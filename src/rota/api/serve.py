@@ -25,6 +25,7 @@ from rota.daemon.desk import Desk
 from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.tokens import Tokens, load_key
+from rota.daemon.visits import Visits
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Gpus
 from rota.errors import UnavailableError
@@ -83,7 +84,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     tokens = Tokens(shell, store, key=load_key(settings.folder), clock=clock)
     try:
         await shell.start(desk.program)
-        yield House(desk, machine, tokens, Doorkeeper(tokens, admins=settings.admins))
+        doorkeeper = Doorkeeper(tokens, admins=settings.admins)
+        yield House(desk, machine, tokens, doorkeeper, Visits(desk, engine))
     finally:
         await shell.close()
         await asyncio.to_thread(store.close)

@@ -12,6 +12,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rota.wire.sessions import FRAME_BYTES_MAX
+
 IDLE_S = 60
 REQUEST_S = 30.0
 """How long a client may take to send the head of a request."""
@@ -32,9 +34,12 @@ class PeerProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        peer = peer_of(transport.get_extra_info("socket"))
+        connection = transport.get_extra_info("socket")
+        peer = peer_of(connection)
         if peer is not None:
             self.app_state = {**self.app_state, "peer": peer}
+        elif connection is not None:
+            _keep_alive(connection)
         self._deadline = self.loop.call_later(REQUEST_S, self._hang_up)
 
     def on_message_begin(self) -> None:
@@ -62,6 +67,14 @@ def peer_of(connection: Any) -> Peer | None:
     return Peer(*_CREDENTIALS.unpack(raw))
 
 
+def _keep_alive(connection: Any) -> None:
+    """A machine that is gone without a word is noticed after two minutes."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+
+
 class Server(uvicorn.Server):
     """Leaves signals to the daemon, which has more than one server."""
 
@@ -83,6 +96,11 @@ def server(app: Any) -> Server:
             server_header=False,
             date_header=False,
             backlog=1024,
-            ws_max_size=1024 * 1024,
+            ws="websockets-sansio",
+            ws_max_size=FRAME_BYTES_MAX,
+            # Whoever reads slowly answers slowly, and may still be there: the kernel's own question
+            # whether the other end is alive needs no answer from the program.
+            ws_ping_interval=None,
+            ws_per_message_deflate=False,
         )
     )

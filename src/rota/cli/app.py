@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rota.cli import box, jobs, logs, policy, simulate, store, submit, up
+from rota.cli import box, enter, jobs, logs, policy, simulate, store, submit, up
 
 app = typer.Typer(
     name="rota",
@@ -14,7 +14,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for noun in (up, box, submit, jobs, logs):
+for noun in (up, box, submit, jobs, logs, enter):
     app.add_typer(noun.app)
 app.add_typer(box.nodes_app, name="nodes")
 app.add_typer(simulate.app)

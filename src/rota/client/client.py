@@ -37,6 +37,7 @@ class Client:
     def __init__(self, url: str = "", *, token: str = "") -> None:
         self.door: Door = parse(url) if url else find()
         self._http = Http(self.door, token)
+        self.token = self._http.token
 
     def __enter__(self) -> Self:
         return self
