@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from rota.core.commands import Command
 from rota.core.effects import Effects
@@ -114,11 +115,12 @@ class Lab:
         return self.tell(WorkersStarted(JobId(name), attempt, frozenset(numbers)))
 
     def exited(
-        self, name: str, code: int = 0, workers: Iterable[int] | None = None
+        self, name: str, code: int = 0, workers: Iterable[int] | None = None, **words: Any
     ) -> list[Command]:
+        """`words` are the event's own: `reason`, `finding`, `is_retriable`."""
         numbers = self.job(name).numbers if workers is None else workers
         codes = dict.fromkeys(numbers, code)
-        return self.tell(WorkersExited(JobId(name), self.job(name).attempt, codes))
+        return self.tell(WorkersExited(JobId(name), self.job(name).attempt, codes, **words))
 
     def progress(self, name: str, epochs: float, epoch_s: float | None = None) -> list[Command]:
         report = ProgressReported(JobId(name), self.job(name).attempt, epochs, epoch_s)

@@ -7,7 +7,18 @@ from rota.core.commands import ChangeMembership, Command, StartWorkers
 from rota.core.effects import Transition
 from rota.core.kernel import Kernel
 from rota.core.ledger import Ledger
-from rota.core.model import JobId, JobSpec, Node, NodeId, Running, Slot, Starting
+from rota.core.model import (
+    Allocation,
+    HoldsGpus,
+    Job,
+    JobId,
+    JobSpec,
+    Node,
+    NodeId,
+    Running,
+    Slot,
+    Starting,
+)
 from rota.core.states import State
 from rota.engines.fake_run import Fence
 
@@ -15,21 +26,44 @@ OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Nothing is booked beyond what there is or by nobody, and every job has its size."""
-    assert kernel.ledger.is_sound(kernel.nodes), "overbooked"
-    recount = Ledger()
+    """Nothing is held beyond what there is or booked by nobody, and every job has its size.
+
+    Workers that are gone stay booked until their whole attempt is, but hold nothing: their node
+    may have come back smaller.
+    """
+    recount, held = Ledger(), Ledger()
     for job in kernel.jobs.values():
         recount.book(job.members, job.spec)
+        held.book(_not_gone(job), job.spec)
         assert len(job.members) == len(job.numbers) == len(set(job.numbers)), job
         if isinstance(job.phase, Starting | Running):
             assert_fits(len(job.allocation), job.spec)
+    assert held.is_sound(kernel.nodes), "overbooked"
     assert recount.booked() == kernel.ledger.booked(), "booked by nobody"
 
 
-def check_command(command: Command, spec: JobSpec) -> None:
-    """All or nothing: an order to start names a slot for every worker of a legal size."""
-    if isinstance(command, StartWorkers | ChangeMembership):
-        assert_fits(len(command.allocation), spec)
+def _not_gone(job: Job) -> Allocation:
+    exits = job.phase.exits if isinstance(job.phase, HoldsGpus) else {}
+    workers = zip(job.numbers, job.members, strict=True)
+    return tuple(slot for number, slot in workers if number not in exits)
+
+
+class Orders:
+    """The orders that have left so far."""
+
+    def __init__(self) -> None:
+        self._newest: dict[JobId, StartWorkers] = {}
+
+    def check(self, command: Command, spec: JobSpec) -> None:
+        """All or nothing: an order to start names a slot for every worker of a legal size. It
+        begins a new attempt, or is the very order that was given before."""
+        if isinstance(command, StartWorkers | ChangeMembership):
+            assert_fits(len(command.allocation), spec)
+        if isinstance(command, StartWorkers):
+            before = self._newest.get(command.job_id)
+            is_next = before is None or before.attempt < command.attempt
+            assert is_next or before == command, f"{command} after {before}"
+            self._newest[command.job_id] = command
 
 
 def assert_fits(workers: int, spec: JobSpec) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rota.core.effects import Effects
 from rota.core.events import (
@@ -116,7 +117,10 @@ class Life:
         exits = tuple(
             Exit(job.id, job.attempt, number, code, self.now) for number, code in codes.items()
         )
-        return Batch(self._apply(WorkersExited(job.id, job.attempt, codes)), exits=exits)
+        told = WorkersExited(job.id, job.attempt, codes, is_retriable=how % 5 == 1)
+        if how % 2:
+            told = replace(told, reason="left 1 process behind, which was ended")
+        return Batch(self._apply(told), exits=exits)
 
     def _progressed(self, who: int, how: int) -> Batch:
         job = self._pick(who, is_active=True)

@@ -13,6 +13,7 @@ repeats of the user's words goes through `shown`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from json import JSONDecodeError
@@ -26,10 +27,22 @@ PATH = 200
 def shown(text: str, most: int = WORD) -> str:
     """A foreign text as a message repeats it: cut, and without a character that a terminal would
     obey instead of showing it."""
-    cut = text if len(text) <= most else f"{text[: most - 3]}..."
-    if cut.isprintable():
-        return cut
-    return "".join(each if each.isprintable() else _escaped(each) for each in cut)
+    return printable(text if len(text) <= most else f"{text[: most - 3]}...")
+
+
+def printable(text: str) -> str:
+    """All of a text, with nothing in it that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """The hint for a word that is not known but nearly is; else nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for mistakes only
+
+    close = get_close_matches(word.lower(), list(known), n=1)
+    return f"did you mean '{close[0]}'?" if close else ""
 
 
 def why_not_json(error: ValueError | RecursionError) -> str:

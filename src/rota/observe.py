@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from typing import TextIO, cast
 
 import structlog
+
+
+class _Stderr:
+    """A log that cannot be written, on a full disk say, is no reason to fail."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 def log_to_stderr() -> None:
@@ -18,6 +32,6 @@ def log_to_stderr() -> None:
             structlog.processors.format_exc_info,
             shown,
         ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )

@@ -58,22 +58,23 @@ from rota.store.base import Batch
 from rota.store.memory import MemoryStore
 from rota.store.records import Saved
 from tests.counts import count
-from tests.invariants import check_booked, check_command, check_engine, check_kernel, check_story
+from tests.invariants import Orders, check_booked, check_engine, check_kernel, check_story
 
 NODE_IDS = [NodeId(f"n{number}") for number in range(4)]
-TYPES = ["A100", "V100"]
+ELASTIC = ["elastic-fifo", "elastic-srjf", "elastic-tiresias", "ffdl", "afs-l"]
+POLICY = st.sampled_from([*POLICIES, *ELASTIC])
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> JobSpec:
     """All kinds of jobs: ranges, several GPUs a worker, shares, without GPUs, choosy ones."""
-    least = draw(st.integers(1, 3))
-    most = least + draw(st.integers(0, 3))
-    kind = draw(st.sampled_from(["gpu", "gpu", "gpu", "wide", "share", "cpu"]))
+    least = draw(st.sampled_from([1, 1, 2, 3]))
+    most = least + draw(st.integers(0, 4))
+    kind = draw(st.sampled_from(["gpu", "gpu", "gpu", "gpu", "wide", "share", "cpu"]))
     return JobSpec(
         name="job",
         priority=draw(st.sampled_from([0, 0, 1])),
-        mode=draw(st.sampled_from(Mode)),
+        mode=draw(st.sampled_from([*Mode, Mode.LIVE, Mode.LIVE])),
         min_workers=least,
         max_workers=most,
         requested_workers=draw(st.integers(least, most)),
@@ -91,8 +92,8 @@ def specs(draw: st.DrawFn) -> JobSpec:
 
 @st.composite
 def nodes(draw: st.DrawFn, node_id: NodeId) -> Node:
-    gpu_type = draw(st.sampled_from(TYPES))
-    gpus = tuple(Gpu(index, gpu_type) for index in range(draw(st.sampled_from([1, 2, 4]))))
+    gpu_type = draw(st.sampled_from(["A100", "A100", "A100", "V100"]))
+    gpus = tuple(Gpu(index, gpu_type) for index in range(draw(st.sampled_from([4, 1, 2]))))
     if draw(st.booleans()):
         return Node(node_id, gpus)
     return Node(node_id, gpus, cpus=4.0, memory_bytes=32.0 * GIB, max_workers=3)
@@ -110,6 +111,7 @@ class Lab(RuleBasedStateMachine):
         self.now = 0.0
         self.specs: dict[JobId, JobSpec] = {}
         self.nodes: dict[NodeId, Node] = {}
+        self.orders = Orders()
         self.store = MemoryStore()
         self.kernel = Kernel(Rules())
         self.engine = FakeEngine(work_of_all(100.0))
@@ -117,23 +119,35 @@ class Lab(RuleBasedStateMachine):
     @initialize(
         first=nodes(NODE_IDS[0]),
         second=nodes(NODE_IDS[1]),
-        delays=st.sampled_from([Delays(), Delays(5.0, 10.0, 3.0)]),
-        is_guarded=st.booleans(),
+        rules=st.builds(Rules, is_guarded=st.booleans(), min_runtime_s=st.just(10.0)),
+        delays=st.sampled_from([Delays(), Delays(5.0, 10.0, 20.0)]),
+        jobs=st.lists(specs(), min_size=2, max_size=4),
     )
-    def open(self, first: Node, second: Node, delays: Delays, is_guarded: bool) -> None:
-        self.kernel = Kernel(Rules(is_guarded=is_guarded))
+    def open(
+        self, first: Node, second: Node, rules: Rules, delays: Delays, jobs: list[JobSpec]
+    ) -> None:
+        """Some jobs are there already and run."""
+        self.kernel = Kernel(rules)
         self.engine.delays = delays
         self.see(first)
         self.see(second)
+        for spec in jobs:
+            self.add(spec)
+        self.round("elastic-fifo")
+        self.wait(10.0)
 
     # -- what happens ---------------------------------------------------------------------------
 
-    @rule(spec=specs(), is_held=st.sampled_from([False, False, True]), data=st.data())
+    @rule(spec=specs(), is_held=st.booleans(), data=st.data())
     def submit(self, spec: JobSpec, is_held: bool, data: st.DataObject) -> None:
-        job_id = JobId(f"job-{len(self.specs):02}")
-        earlier = st.sampled_from([(), (), *((each,) for each in self.specs)])
-        self.specs[job_id] = replace(spec, after=data.draw(earlier))
-        self.tell(JobSubmitted(job_id, self.specs[job_id], is_held=is_held))
+        earlier = st.sampled_from([(), *((each,) for each in self.specs)])
+        self.add(replace(spec, after=data.draw(earlier)), is_held=is_held)
+
+    @rule(spec=specs(), policy=POLICY)
+    def submit_and_decide(self, spec: JobSpec, policy: str) -> None:
+        """What happens most: somebody has to make room at once."""
+        self.add(replace(spec, priority=1))
+        self.round(policy)
 
     @precondition(lambda self: self.specs)
     @rule(data=st.data(), request=st.sampled_from([JobCancelled, JobHeld, JobReleased]))
@@ -176,7 +190,7 @@ class Lab(RuleBasedStateMachine):
                 self.tell(TimerFired())
         self.now = until_s
 
-    @rule(policy=st.sampled_from(sorted(POLICIES)))
+    @rule(policy=POLICY)
     def round(self, policy: str) -> None:
         view = self.kernel.view(self.now)
         plan = decide(view, parse(policy))
@@ -201,6 +215,21 @@ class Lab(RuleBasedStateMachine):
         assert self.kernel.ledger.booked() == before.ledger.booked()
         self.carry_out(effects)
 
+    @precondition(lambda self: self.kernel.jobs)
+    @rule(data=st.data(), policy=st.sampled_from(ELASTIC), is_crash=st.booleans())
+    def end_one_and_grow(self, data: st.DataObject, policy: str, is_crash: bool) -> None:
+        """Somebody leaves, and others are to take over what becomes free."""
+        self.tell(JobCancelled(data.draw(st.sampled_from(sorted(self.kernel.jobs)))))
+        self.wait(10.0)
+        self.round(policy)
+        if is_crash:
+            self.crash()
+
+    def add(self, spec: JobSpec, *, is_held: bool = False) -> None:
+        job_id = JobId(f"job-{len(self.specs):02}")
+        self.specs[job_id] = spec
+        self.tell(JobSubmitted(job_id, spec, is_held=is_held))
+
     def see(self, node: Node) -> None:
         self.nodes[node.id] = node
         self.engine.bring_back_node(node.id)
@@ -212,7 +241,7 @@ class Lab(RuleBasedStateMachine):
     def carry_out(self, effects: Effects) -> None:
         self.store.write(Batch(effects)).result()
         for command in effects.commands:
-            check_command(command, self.specs[command.job_id])
+            self.orders.check(command, self.specs[command.job_id])
             self.engine.apply(command, self.now)
 
     # -- what holds -----------------------------------------------------------------------------
@@ -239,7 +268,7 @@ class Lab(RuleBasedStateMachine):
 
 TestLab: Any = Lab.TestCase
 TestLab.settings = settings(
-    max_examples=count(1_000), stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=count(2_000), stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -112,4 +112,6 @@ class FaultyEngine:
         some = random.sample(alive, random.randint(1, len(alive)))
         code = random.choice(EXIT_CODES)
         self.exit_codes.append(code)
-        self.engine.end_workers(fence, dict.fromkeys(some, code), now=now)
+        is_retriable = code > 0 and code % 2 == 1
+        exits = dict.fromkeys(some, code)
+        self.engine.end_workers(fence, exits, now=now, is_retriable=is_retriable)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
-from rota.core.commands import Command, StartWorkers
 from rota.core.effects import Effects, Transition
 from rota.core.events import (
     Event,
@@ -32,8 +31,8 @@ from rota.policies.registry import POLICIES, parse
 from rota.store.base import Batch
 from rota.store.memory import MemoryStore
 from tests.invariants import (
+    Orders,
     check_booked,
-    check_command,
     check_engine,
     check_kernel,
     check_story,
@@ -75,7 +74,7 @@ class World:
         self._plan: tuple[float, Plan] | None = None
         """A decision that is under way, and when it will be there."""
         self._next_round_s = -math.inf
-        self._newest: dict[JobId, StartWorkers] = {}
+        self._orders = Orders()
 
     def run(self) -> None:
         for node in self.scenario.nodes.values():
@@ -153,7 +152,7 @@ class World:
         for place, command in enumerate(effects.commands):
             if place >= arrives:
                 raise CrashedError
-            self._check_order(command)
+            self._orders.check(command, self.scenario.specs[command.job_id])
             self.engine.apply(command, self.now)
         if is_doomed:
             raise CrashedError
@@ -224,16 +223,9 @@ class World:
 
     # -- what is checked ------------------------------------------------------------------------
 
-    def _check_order(self, command: Command) -> None:
-        check_command(command, self.scenario.specs[command.job_id])
-        if isinstance(command, StartWorkers):
-            before = self._newest.get(command.job_id)
-            is_next = before is None or before.attempt < command.attempt
-            assert is_next or before == command, f"{command} after {before}"
-            self._newest[command.job_id] = command
-
     def _check(self) -> None:
         check_kernel(self.kernel)
+        assert self.kernel.ledger.is_sound(self.kernel.nodes), "overbooked"
         running = self.engine.engine.running()
         check_engine(running, self.scenario.specs, self.scenario.nodes)
         check_booked(self.kernel, running)

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 
 import rota
-from rota.api import box, jobs, metrics, people, problems, sessions, streams
+from rota.api import box, jobs, metrics, people, problems, sessions, snapshots, streams
 from rota.api.auth import Doorkeeper
 from rota.api.bounds import Bounded
 from rota.daemon.desk import Desk
@@ -41,7 +41,7 @@ def create(house: House) -> Any:
     )
     app.state.house = house
     app.state.doorkeeper = house.doorkeeper
-    for room in (jobs, streams, sessions, box, people, metrics):
+    for room in (jobs, streams, sessions, snapshots, box, people, metrics):
         app.include_router(room.router)
     problems.install(app)
     return Bounded(app, streams=STREAMS)

@@ -49,13 +49,13 @@ async def nodes(house: Reaches, _: Asks) -> Response:
 
 
 @router.post("/v1/nodes/{word}/drain", response_model=list[NodeView], summary="No new work there")
-async def drain(word: Word, house: Reaches, caller: Asks) -> Response:
+async def drain(word: Word, *, house: Reaches, caller: Asks) -> Response:
     await house.machine.drain(caller, word)
     return answer(house.machine.nodes())
 
 
 @router.post("/v1/nodes/{word}/resume", response_model=list[NodeView], summary="Work again")
-async def resume(word: Word, house: Reaches, caller: Asks) -> Response:
+async def resume(word: Word, *, house: Reaches, caller: Asks) -> Response:
     await house.machine.resume(caller, word)
     return answer(house.machine.nodes())
 
@@ -66,12 +66,12 @@ async def policy(house: Reaches, _: Asks) -> Response:
 
 
 @router.put("/v1/policy", response_model=Chosen, summary="Let another policy decide")
-async def set_policy(body: Chosen, house: Reaches, caller: Asks) -> Response:
+async def set_policy(body: Chosen, *, house: Reaches, caller: Asks) -> Response:
     await house.machine.set_policy(caller, body.policy)
     return answer(Chosen(house.machine.policy))
 
 
 @router.post("/v1/stop", status_code=202, response_model=Health, summary="End the daemon")
 async def stop(house: Reaches, caller: Asks, *, stop_jobs: bool = False) -> Response:
-    await house.machine.stop(caller, stop_jobs=stop_jobs)
+    house.machine.stop(caller, stop_jobs=stop_jobs)
     return answer(Health("stopping"), status=202)

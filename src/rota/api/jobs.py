@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from rota.api.answers import ERRORS, Reaches, Word, answer
@@ -39,6 +40,17 @@ class Batched:
     jobs: list[JobRequest]
 
 
+class ListQuery(BaseModel):
+    """Which jobs; an empty field asks for nothing."""
+
+    state: list[State] = []
+    user: str = Field("", max_length=80)
+    project: str = Field("", max_length=128)
+    word: str = Field("", max_length=80)
+    before: int | None = Field(None, ge=0, le=BIGGEST)
+    limit: int = Field(100, ge=1, le=MOST_AT_ONCE)
+
+
 Key = Annotated[
     str,
     Header(
@@ -50,52 +62,44 @@ Key = Annotated[
 
 
 @router.post("", status_code=201, response_model=Submitted, summary="Submit a job, or an array")
-async def submit(body: JobRequest, house: Reaches, caller: Asks, key: Key = "") -> Response:
+async def submit(body: JobRequest, *, house: Reaches, caller: Asks, key: Key = "") -> Response:
     ids = await house.desk.submit(caller, [body], key=key)
     return answer(Submitted([str(each) for each in ids]), status=201)
 
 
 @router.post("/batch", status_code=201, response_model=Submitted, summary="Many jobs, or none")
-async def submit_many(body: Batched, house: Reaches, caller: Asks, key: Key = "") -> Response:
+async def submit_many(body: Batched, *, house: Reaches, caller: Asks, key: Key = "") -> Response:
     ids = await house.desk.submit(caller, body.jobs, key=key)
     return answer(Submitted([str(each) for each in ids]), status=201)
 
 
 @router.post("/check", response_model=list[JobView], summary="What a submit would queue")
-async def check(body: Batched, house: Reaches, caller: Asks) -> Response:
+async def check(body: Batched, *, house: Reaches, caller: Asks) -> Response:
     return answer(house.desk.dry_run(caller, body.jobs))
 
 
 @router.get("", response_model=Listed, summary="A page of jobs, the newest first")
 async def list_jobs(
-    house: Reaches,
-    caller: Asks,
-    *,
-    state: Annotated[list[State], Query()] = [],  # noqa: B006 - FastAPI copies it
-    user: Annotated[str, Query(max_length=80, description="Empty: everybody.")] = "",
-    project: Annotated[str, Query(max_length=128)] = "",
-    word: Annotated[str, Query(max_length=80)] = "",
-    before: Annotated[int | None, Query(ge=0, le=BIGGEST)] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE)] = 100,
+    query: Annotated[ListQuery, Query()], *, house: Reaches, caller: Asks
 ) -> Response:
-    wanted = JobFilter(frozenset(state), user, project, word)
+    wanted = JobFilter(frozenset(query.state), query.user, query.project, query.word)
     if caller.reach is Reach.JOB:
         wanted = JobFilter(word=str(caller.job_id))
-    page = house.desk.page(wanted, before=before, limit=limit)
+    page = house.desk.page(wanted, before=query.before, limit=query.limit)
     return answer(Listed(page.jobs, page.next))
 
 
 @router.get("/{word}", response_model=JobDetails, summary="All about a job")
-async def show(word: Word, house: Reaches, caller: Asks) -> Response:
+async def show(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(house.desk.details(caller, word))
 
 
 @router.get("/{word}/story", response_model=list[StoryEntry], summary="What happened to a job")
 async def story(
     word: Word,
+    *,
     house: Reaches,
     caller: Asks,
-    *,
     after: Annotated[int, Query(ge=0, le=BIGGEST)] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE)] = MOST_AT_ONCE,
 ) -> Response:
@@ -104,23 +108,23 @@ async def story(
 
 
 @router.post("/{word}/cancel", response_model=JobView, summary="End a job for good")
-async def cancel(word: Word, house: Reaches, caller: Asks) -> Response:
+async def cancel(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(await house.desk.cancel(caller, word))
 
 
 @router.post("/{word}/hold", response_model=JobView, summary="Keep a job from running")
-async def hold(word: Word, house: Reaches, caller: Asks) -> Response:
+async def hold(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(await house.desk.hold(caller, word))
 
 
 @router.post("/{word}/release", response_model=JobView, summary="Let a held job run")
-async def release(word: Word, house: Reaches, caller: Asks) -> Response:
+async def release(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(await house.desk.release(caller, word))
 
 
 @router.post(
     "/{word}/resubmit", status_code=201, response_model=Submitted, summary="The same again"
 )
-async def resubmit(word: Word, house: Reaches, caller: Asks) -> Response:
+async def resubmit(word: Word, *, house: Reaches, caller: Asks) -> Response:
     ids = await house.desk.resubmit(caller, word)
     return answer(Submitted([str(each) for each in ids]), status=201)

@@ -45,13 +45,13 @@ async def list_tokens(house: Reaches, caller: Asks) -> Response:
 
 
 @router.post("/tokens", status_code=201, response_model=TokenView, summary="Make a token")
-async def create_token(body: TokenRequest, house: Reaches, caller: Asks) -> Response:
+async def create_token(body: TokenRequest, *, house: Reaches, caller: Asks) -> Response:
     made = await house.tokens.create(caller, user=body.user, scope=body.scope, days=body.days)
     return answer(made, status=201)
 
 
 @router.post("/tokens/{token_id}/revoke", response_model=TokenView, summary="End a token")
 async def revoke_token(
-    token_id: Annotated[str, Path(pattern="^[0-9a-f]{1,16}$")], house: Reaches, caller: Asks
+    token_id: Annotated[str, Path(pattern="^[0-9a-f]{1,16}$")], *, house: Reaches, caller: Asks
 ) -> Response:
     return answer(await house.tokens.revoke(caller, token_id))

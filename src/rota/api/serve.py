@@ -19,11 +19,13 @@ from rota.api.app import House, create
 from rota.api.auth import Doorkeeper
 from rota.api.server import Server, server
 from rota.config import SOCKET_NAME
+from rota.core.model import Job
 from rota.core.view import Rules
 from rota.daemon.admission import Defaults
-from rota.daemon.desk import Desk
+from rota.daemon.desk import Desk, Site
 from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.shell import Parts, Shell
+from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
 from rota.daemon.visits import Visits
 from rota.engines.local.engine import LocalEngine
@@ -72,16 +74,23 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     engine = LocalEngine(settings.folder / "engine", settings.gpus)
     clock = time.time
     shell = Shell(Parts(store, engine, clock, settings.rules), parse(settings.policy))
-    desk = Desk(shell, store, clock=clock, defaults=settings.defaults)
+    tokens = Tokens(shell, store, key=load_key(settings.folder), clock=clock)
     tcp = "{}:{}".format(*settings.listen) if settings.listen else ""
     address = Address(str(settings.folder / SOCKET_NAME), tcp)
+
+    def env(job: Job) -> dict[str, str]:
+        """How a worker reaches us: through TCP, or the socket."""
+        url = f"http://{tcp}" if tcp else f"unix://{address.socket}"
+        return {"ROTA_URL": url, "ROTA_TOKEN": tokens.for_attempt(job.id, job.attempt)}
+
+    snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
+    desk = Desk(shell, store, site=Site(clock, settings.defaults, env, snapshots))
     machine = Machine(
         desk,
         engine,
         settings.gpus,
         setup=Setup(address, settings.policy, settings.policy_file),
     )
-    tokens = Tokens(shell, store, key=load_key(settings.folder), clock=clock)
     try:
         await shell.start(desk.program)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)

@@ -7,15 +7,16 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
 from rota.api.answers import ERRORS, Reaches, Word
 from rota.api.auth import Asks
 from rota.core.model import Ended, JobId
 from rota.daemon.desk import Desk
-from rota.daemon.logs import LogRequest, Piece, pieces
+from rota.daemon.logs import JobLogs, Piece
 from rota.daemon.people import Reach, require_owner
-from rota.wire.jobs import LogPiece, StoryEntry
+from rota.wire.jobs import LogPiece, LogRange, StoryEntry
 from rota.wire.json import dump
 
 router = APIRouter(prefix="/v1", tags=["streams"], responses=ERRORS)
@@ -74,24 +75,30 @@ def _is_over(desk: Desk, job_id: JobId) -> bool:
     return job is None or isinstance(job.phase, Ended)
 
 
+class LogQuery(BaseModel):
+    """Which output is wanted; the newest attempt of all workers if nothing is said."""
+
+    worker: int | None = Field(None, ge=0, le=100_000)
+    attempt: int | None = Field(None, ge=1, le=1_000_000)
+    tail: int | None = Field(None, ge=0, le=1_000_000)
+    since_s: float = Field(0.0, ge=0, le=1e12)
+    follow: bool = False
+
+
 @router.get("/jobs/{word}/logs", summary="What a job printed", response_class=StreamingResponse)
 async def logs(
     word: Word,
+    wanted: Annotated[LogQuery, Query()],
+    *,
     request: Request,
     house: Reaches,
     caller: Asks,
-    *,
-    worker: Annotated[int | None, Query(ge=0, le=100_000)] = None,
-    attempt: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
-    tail: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
-    since: Annotated[float, Query(ge=0, le=1e12)] = 0.0,
-    follow: bool = False,
 ) -> Response:
     """Plain bytes; or, for whoever accepts `text/event-stream`, pieces with their times."""
     job = house.desk.find(word, caller)
-    require_owner(caller, job.spec.user, job.id)
-    asked = LogRequest(job.id, worker, attempt, tail, since, follow)
-    found = pieces(house.desk, house.machine.engine, asked)
+    require_owner(caller, job)
+    log = JobLogs(house.desk, house.machine.engine, job.id, wanted=LogRange(**wanted.model_dump()))
+    found = log.pieces()
     first = await anext(found, None)
     if EVENT_STREAM in request.headers.get("accept", ""):
         return StreamingResponse(_log_events(first, found), media_type=EVENT_STREAM)

@@ -1,25 +1,50 @@
-"""Gathers the nouns of the command line. `rota.cli.main` loads it once Ctrl-C is in good hands."""
+"""Gathers the nouns of the command line. `rota.cli.main` loads it once Ctrl-C is in good hands.
+
+A module is loaded when one of its commands is called, so that each costs its own time only.
+"""
 
 from __future__ import annotations
 
 import typer
 
-from rota.cli import box, enter, jobs, logs, policy, simulate, store, submit, up
+from rota.cli.lazy import lazy_group
+
+VERBS = {
+    "submit": ("submit",),
+    "jobs": ("list", "show", "story", "cancel", "hold", "release", "resubmit", "wait"),
+    "logs": ("logs",),
+    "enter": ("exec", "shell", "port-forward"),
+    "report": ("report",),
+    "top": ("top",),
+    "up": ("up",),
+    "box": ("status", "down"),
+    "simulate": ("simulate",),
+    "completion": ("completion",),
+}
+"""Module -> commands without a noun, in the order of the help."""
+
+NOUNS = {
+    "nodes": "box:nodes_app",
+    "policy": "policy:app",
+    "token": "token:app",
+    "config": "config:app",
+    "store": "store:app",
+}
+"""Noun -> where its verbs are."""
 
 app = typer.Typer(
     name="rota",
+    cls=lazy_group("rota.cli", VERBS, nouns=NOUNS),
     help="Shares a lab's GPUs between the people who train on them.",
-    epilog="Exit codes: 0 done, 1 could not be done, 2 wrong input, 130 interrupted.",
+    epilog=(
+        "Exit codes: 0 done, 1 could not be done, 2 wrong input, 130 interrupted; "
+        "'wait' and 'submit --wait' exit as the job did, 'exec' as the command did."
+    ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     rich_markup_mode=None,
+    add_completion=False,
     pretty_exceptions_enable=False,
 )
-for noun in (up, box, submit, jobs, logs, enter):
-    app.add_typer(noun.app)
-app.add_typer(box.nodes_app, name="nodes")
-app.add_typer(simulate.app)
-app.add_typer(policy.app, name="policy")
-app.add_typer(store.app, name="store")
 
 
 @app.callback()

@@ -8,18 +8,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.cli import completing
 from rota.cli.options import AsJson
 from rota.cli.output.lines import say
 
 if TYPE_CHECKING:
+    from rota.client import Client
     from rota.wire.box import NodeView, Status
 
 app = typer.Typer()
 nodes_app = typer.Typer(help="Show the machines and their GPUs; drain them and open them again.")
 
 PAUSE_S = 0.05
+END_S = 10.0
+"""A daemon that does not answer any more has little left to do."""
 
-Node = Annotated[str, typer.Argument(metavar="NODE", show_default=False)]
+Node = Annotated[
+    str,
+    typer.Argument(
+        metavar="NODE",
+        help="As in 'rota nodes list'.",
+        show_default=False,
+        autocompletion=completing.nodes,
+    ),
+]
 
 
 @app.command()
@@ -46,18 +58,42 @@ def down(
     """End the daemon. Jobs run on and are found again by the next one, unless they are to stop:
     then they go back into the queue."""
     from rota.client import Client
-    from rota.client.find import NoDaemonError
 
     with Client() as rota:
         pid = rota.status().pid
         rota.stop(stop_jobs=not keeps_jobs)
-        while True:
-            try:
-                rota.status()
-            except NoDaemonError:
-                break
-            time.sleep(PAUSE_S)
+        _wait_for_silence(rota)
+        if rota.door.socket:
+            _wait_for_end(pid)
     say(f"rota is down (process {pid})")
+
+
+def _wait_for_silence(rota: Client) -> None:
+    from rota.client.find import NoDaemonError
+    from rota.errors import UnavailableError
+
+    while True:
+        try:
+            rota.status()
+        except NoDaemonError:
+            return
+        except UnavailableError:
+            # It went while it was asked.
+            continue
+        time.sleep(PAUSE_S)
+
+
+def _wait_for_end(pid: int) -> None:
+    """The last thing that a daemon lets go of is its folder, which the next one needs."""
+    import os
+    import select
+
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    with os.fdopen(pidfd):
+        select.select([pidfd], [], [], END_S)
 
 
 def _say_status(found: Status) -> None:

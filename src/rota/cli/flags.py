@@ -12,9 +12,13 @@ import typer
 T = TypeVar("T")
 
 
-def option(*names: str, metavar: str, words: str) -> Any:
+def option(
+    *names: str, metavar: str, words: str, complete: Callable[[str], Any] | None = None
+) -> Any:
     """An option with a value."""
-    return typer.Option(*names, metavar=metavar, help=words, show_default=False)
+    return typer.Option(
+        *names, metavar=metavar, help=words, show_default=False, autocompletion=complete
+    )
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
-from rota.errors import InputError, UserError, Where
+from rota.errors import InputError, UserError, Where, meant
 from rota.wire.jobs import JobRequest
 
 MOST_BYTES = 1024**2
@@ -51,38 +50,37 @@ def _checked(path: Path, job: Any) -> dict[str, Any]:
     for key, value in cast("dict[Any, Any]", job).items():
         name = str(key).replace("-", "_")
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
+            hint = meant(name, known) or f"there are {', '.join(known)}"
             raise InputError(Where(str(path), field=str(key)[:60]), "there is no such field", hint)
-        values[name] = _value(path, name, value)
+        values[name] = _value(Where(str(path), field=name), value)
     return values
 
 
-def _value(path: Path, name: str, value: Any) -> Any:
+def _value(where: Where, value: Any) -> Any:
     """Numbers where text is wanted are what YAML makes of `gpus: 2`."""
-    wanted = str(next(each.type for each in fields(JobRequest) if each.name == name))
+    wanted = str(next(each.type for each in fields(JobRequest) if each.name == where.field))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if wanted == "str":
-        return str(value) if is_number else _require(path, name, value, str)
+        return str(value) if is_number else _require(where, value, kind=str)
     if wanted == "list[str]":
-        items = value.split() if name == "command" and isinstance(value, str) else value
-        items = [items] if isinstance(items, str) else _require(path, name, items, list)
+        items = value.split() if where.field == "command" and isinstance(value, str) else value
+        items = [items] if isinstance(items, str) else _require(where, items, kind=list)
         return [str(item) for item in items]
     if wanted == "list[int]":
-        return [value] if is_number else _require(path, name, value, list)
+        return [value] if is_number else _require(where, value, kind=list)
     if wanted == "dict[str, str]":
-        return {str(k): str(v) for k, v in _require(path, name, value, dict).items()}
+        return {str(k): str(v) for k, v in _require(where, value, kind=dict).items()}
     if wanted == "bool":
-        return _require(path, name, value, bool)
+        return _require(where, value, kind=bool)
     if value is not None and not is_number:
-        raise InputError(Where(str(path), field=name), f"{str(value)[:40]!r} is not a number")
+        raise InputError(where, f"{str(value)[:40]!r} is not a number")
     return value
 
 
-def _require(path: Path, name: str, value: Any, kind: type) -> Any:
+def _require(where: Where, value: Any, *, kind: type) -> Any:
     if not isinstance(value, kind):
         words = {str: "text", list: "a list", dict: "a mapping", bool: "true or false"}[kind]
-        raise InputError(Where(str(path), field=name), f"{str(value)[:40]!r} is not {words}")
+        raise InputError(where, f"{str(value)[:40]!r} is not {words}")
     return value
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.cli import completing
 from rota.cli.flags import option
 from rota.cli.options import AsJson, JobWord, JobWords
 from rota.cli.output.lines import complain, say
+from rota.errors import UserError, meant, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-LIVE = ("held", "queued", "starting", "running", "stopping")
-
 
 @app.command(name="list")
 def list_jobs(
@@ -29,7 +30,13 @@ def list_jobs(
     user: Annotated[str, option("--user", "-u", metavar="NAME", words="That user's jobs.")] = "",
     states: Annotated[
         list[str] | None,
-        option("--state", "-s", metavar="STATE", words="Only in this state; repeatable."),
+        option(
+            "--state",
+            "-s",
+            metavar="STATE",
+            words="Only in this state; repeatable.",
+            complete=completing.states,
+        ),
     ] = None,
     project: Annotated[str, option("--project", metavar="NAME", words="Only for this one.")] = "",
     limit: Annotated[
@@ -42,6 +49,9 @@ def list_jobs(
     from rota.cli.output.jobs import say_jobs
     from rota.client import Client
 
+    if watches and as_json:
+        raise UserError("--watch draws a table", "leave out --watch or --json")
+    _check_states(states or [])
     with Client() as rota:
         owner = user or ("" if everybody else rota.me())
 
@@ -52,6 +62,15 @@ def list_jobs(
             _watch(rota, fetch)
         else:
             say_jobs(fetch(), as_json=as_json)
+
+
+def _check_states(words: list[str]) -> None:
+    from rota.wire.jobs import STATES
+
+    for word in words:
+        if word not in STATES:
+            hint = meant(word, STATES) or f"there are {', '.join(STATES)}"
+            raise UserError(f"no state '{shown(word)}'", hint)
 
 
 def _fetch(
@@ -75,9 +94,11 @@ def _fetch(
 
 
 def _watch(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
-    from rota.cli.output.live import live_table
+    from rota.cli.output.jobs import columns
+    from rota.cli.output.live import live
+    from rota.cli.output.table import draw
 
-    live_table(rota, fetch)
+    live(lambda: draw(columns(fetch(), now=time.time())), changes=rota.events())
 
 
 @app.command()
@@ -158,7 +179,6 @@ def _each(words: list[str], deed: str, *, as_json: bool) -> None:
     from rota.cli.output.jobs import say_jobs
     from rota.cli.output.json import say_json
     from rota.client import Client
-    from rota.errors import UserError
 
     done: list[JobView] = []
     failed = 0

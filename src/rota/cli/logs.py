@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -45,19 +45,15 @@ def logs(
 ) -> None:
     """Show what a job printed, of all its workers in the order of time."""
     from rota.client import Client
+    from rota.wire.jobs import LogRange
 
-    wanted: dict[str, Any] = {
-        "worker": worker,
-        "attempt": attempt,
-        "tail": tail,
-        "since_s": time.time() - _seconds(since) if since else 0.0,
-        "follow": follow,
-    }
+    since_s = time.time() - _seconds(since) if since else 0.0
+    wanted = LogRange(worker, attempt, tail, since_s, follow)
     with Client() as rota:
         if timestamps:
-            _copy_lines(rota.log_pieces(job, **wanted))
+            _copy_lines(rota.log_pieces(job, wanted))
         else:
-            copy(rota.log_bytes(job, **wanted))
+            copy(rota.log_bytes(job, wanted))
 
 
 def copy(chunks: Iterable[bytes]) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FAILED = 1
 INTERRUPTED = 130
+COMPLETION_VARIABLE = "_ROTA_COMPLETE"
+"""Set by the script of `rota completion`."""
 
 
 def main() -> None:
@@ -75,6 +77,12 @@ def _run(arguments: Sequence[str]) -> int:
     from rota.cli.app import app
     from rota.errors import RotaError
 
+    if COMPLETION_VARIABLE in os.environ:
+        from typer.completion import (
+            completion_init,  # pyright: ignore[reportPrivateImportUsage]
+        )
+
+        completion_init()
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="rota", standalone_mode=False)
     except RotaError as error:
@@ -90,6 +98,9 @@ def _usage(error: TyperException) -> str:
     """A complaint about the command line itself, in the manner of our own."""
     message = error.format_message().strip().removesuffix(".")
     sentence = message.replace(". Did you mean", ", did you mean")
+    nearly = cast("Sequence[str]", getattr(error, "possibilities", None) or ())
+    if nearly:
+        sentence = f"{error.message}, did you mean '{nearly[0]}'?"
     # Typer gives the class of errors that know their command no public name.
     context = cast("typer.Context | None", getattr(error, "ctx", None))
     command = context.command_path if context else "rota"

@@ -6,16 +6,24 @@ from typing import Annotated
 
 import typer
 
+from rota.cli import completing
+
 AsJson = Annotated[bool, typer.Option("--json", help="For programs; the fields are stable.")]
 JobWord = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="An id, its beginning or end, or a name.", show_default=False
+        metavar="JOB",
+        help="An id, its beginning or end, or a name.",
+        show_default=False,
+        autocompletion=completing.jobs,
     ),
 ]
 JobWords = Annotated[
     list[str],
     typer.Argument(
-        metavar="JOB...", help="Ids, their beginnings or ends, or names.", show_default=False
+        metavar="JOB...",
+        help="Ids, their beginnings or ends, or names.",
+        show_default=False,
+        autocompletion=completing.jobs,
     ),
 ]

@@ -11,38 +11,51 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from rota.cli.options import AsJson
 from rota.cli.output.lines import complain, say
-from rota.errors import PolicyError, UserError, shown, why_not_json
+from rota.errors import PolicyError, RotaError, UserError, shown, why_not_json
 
 if TYPE_CHECKING:
     from rota.core.policy import Policy
     from rota.policies.parameters import Parameter
 
-app = typer.Typer(help="List, explain and question policies.")
+app = typer.Typer(help="List, explain, question and choose policies.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+QUICKLY_S = 1.0
+"""What a daemon may take to say which policy it uses, where nothing depends on it."""
+
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Else the one in use.", show_default=False),
+]
 Spec = Annotated[str, typer.Argument(metavar="NAME[:PARAM=VALUE,...]", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 @app.command("list")
 def list_(*, as_json: AsJson = False) -> None:
-    """All policies, with their parameters. One that cannot be loaded is left out, and named."""
+    """All policies, with their parameters; the one in use, if a daemon answers, has a star.
+
+    One that cannot be loaded is left out, and named.
+    """
     from rota.cli.output.json import say_json
     from rota.cli.output.table import Column, say_table
     from rota.policies.parameters import parameters
 
     known = _loadable()
+    used = _name_in_use()
     if as_json:
-        say_json([_described(name, kind) for name, kind in known.items()])
+        say_json(
+            [{**_described(name, kind), "in_use": name == used} for name, kind in known.items()]
+        )
         return
+    names = tuple(f"{name} *" if name == used else name for name in known)
     summaries = tuple(_text(kind).partition("\n")[0] for kind in known.values())
     taken = tuple(
         ", ".join(each.name for each in parameters(kind)) or "none" for kind in known.values()
     )
     say_table(
         [
-            Column("policy", tuple(known), is_number=False),
+            Column("policy", names, is_number=False),
             Column("parameters", taken, is_number=False),
             Column("what it does", summaries, is_number=False),
         ]
@@ -50,19 +63,42 @@ def list_(*, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(name: Name, *, as_json: AsJson = False) -> None:
-    """What a policy does, and its parameters. NAME may be ./file.py:Class."""
+def show(name: Name = None, *, as_json: AsJson = False) -> None:
+    """What a policy does, and its parameters. NAME may be ./file.py:Class.
+
+    Without a NAME: the one that the daemon uses, with the parameters it was given.
+    """
     from rota.cli.output.json import say_json
     from rota.policies.parameters import parameters
-    from rota.policies.registry import find
+    from rota.policies.registry import find, parse
 
-    kind = find(name)
+    if name is None:
+        name = _in_use()
+        kind = type(parse(name))
+    else:
+        kind = find(name)
     if as_json:
         say_json(_described(name, kind))
         return
     say(f"{name}: {_text(kind)}")
     taken = [f"  {each}" for each in parameters(kind)]
     say("\n".join(["", "Parameters:", *taken] if taken else ["", "It takes no parameters."]))
+
+
+@app.command("set")
+def set_(name: Spec, *, as_json: AsJson = False) -> None:
+    """Let another policy decide from now on, also after a restart of the daemon."""
+    from rota.cli.output.json import say_json
+    from rota.client import Client
+    from rota.policies.registry import parse
+
+    parse(name)
+    with Client() as rota:
+        used = rota.set_policy(name)
+    if as_json:
+        say_json({"policy": used})
+    else:
+        say(f"{used} decides from now on")
 
 
 @app.command()
@@ -78,6 +114,24 @@ def decide(name: Spec) -> None:
         raise UserError("standard input is closed", "decide reads cases from it")
     for answer in _answers(parse(name), sys.stdin.buffer):
         say(answer)
+
+
+def _in_use() -> str:
+    from rota.client import Client
+
+    with Client() as rota:
+        return rota.policy()
+
+
+def _name_in_use() -> str:
+    """Without its parameters; nothing where no daemon answers."""
+    from rota.client import Client
+
+    try:
+        with Client(answer_s=QUICKLY_S) as rota:
+            return rota.policy().partition(":")[0]
+    except RotaError:
+        return ""
 
 
 def _loadable() -> dict[str, type[Policy]]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.options import AsJson
 from rota.cli.output.lines import say
 
 app = typer.Typer(help="Check, back up and upgrade the file that holds rota's state.")
@@ -20,7 +21,6 @@ File = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ def submit(flags: Flags) -> None:
     requests = _requests(flags)
     with Client() as rota:
         if flags.ship is not None:
-            requests = _shipped(rota, flags.ship, requests)
+            requests = _shipped(rota, flags.ship, requests=requests)
         if flags.is_dry:
             _dry_run(rota, requests, as_json=flags.as_json)
             return
@@ -60,16 +60,22 @@ def submit(flags: Flags) -> None:
 
 
 def _requests(flags: Flags) -> list[JobRequest]:
-    """What the file says, where the flags do not say otherwise."""
+    """What the flags say; where they do not, the file; then variables and the project's file."""
     from rota.cli.job_file import read, request
+    from rota.config.load import Sources, submit_settings
     from rota.wire.jobs import JobRequest
 
     known = {each.name for each in fields(JobRequest)}
     given = {each.name: getattr(flags, each.name) for each in fields(flags) if each.name in known}
     given = {name: value for name, value in given.items() if value not in (None, False)}
     env = _variables(given.pop("env", []))
+    usual = submit_settings(Sources(Path.cwd())).submit()
+    usual_env: dict[str, str] = usual.pop("env", {})
     jobs: list[dict[str, Any]] = read(flags.file) if flags.file else [{}]
-    return [request(_filled({**job, **given}, job.get("env", {}) | env)) for job in jobs]
+    return [
+        request(_filled({**usual, **job, **given}, usual_env | job.get("env", {}) | env))
+        for job in jobs
+    ]
 
 
 def _filled(job: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
@@ -95,8 +101,10 @@ def _variables(words: list[str]) -> dict[str, str]:
     return found
 
 
-def _shipped(rota: Client, folder: Path, requests: list[JobRequest]) -> list[JobRequest]:
-    raise NotImplementedError
+def _shipped(rota: Client, folder: Path, *, requests: list[JobRequest]) -> list[JobRequest]:
+    """With the folder's code, which is where they run."""
+    snapshot = rota.ship(folder)
+    return [replace(request, snapshot=snapshot, workdir="") for request in requests]
 
 
 def _dry_run(rota: Client, requests: list[JobRequest], *, as_json: bool) -> None:
@@ -134,10 +142,11 @@ def _watch(rota: Client, ids: list[str], *, follows: bool) -> int:
     """Until all are over; the first exit code that is not 0."""
     from rota.cli.ends import exit_code
     from rota.cli.logs import copy
+    from rota.wire.jobs import LogRange
 
     codes: list[int] = []
     for job_id in ids:
         if follows:
-            copy(rota.log_bytes(job_id, follow=True))
+            copy(rota.log_bytes(job_id, LogRange(follow=True)))
         codes.append(exit_code(rota, job_id))
     return next((code for code in codes if code), 0)

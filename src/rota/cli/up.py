@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,10 @@ from rota.errors import RotaError, UnavailableError, UserError
 
 if TYPE_CHECKING:
     from rota.api.serve import Settings
+    from rota.config.keys import Daemon
+    from rota.config.load import Found, Setting
+    from rota.core.view import Rules
+    from rota.daemon.admission import Defaults
 
 app = typer.Typer()
 
@@ -46,33 +51,75 @@ def up(
     from rota.config import make_state_dir
 
     folder = make_state_dir()
-    settings = _settings(folder, virtual_gpus, listen=listen, policy=policy)
+    flags = {"virtual_gpus": virtual_gpus, "listen": listen, "policy": policy}
+    settings = _settings(folder, flags)
     if is_detached:
         _detach(settings)
     else:
         _run(settings, lambda: complain(f"ready; state in {folder}, Ctrl-C ends it"))
 
 
-def _settings(folder: Path, virtual_gpus: str, *, listen: str, policy: str) -> Settings:
+def _settings(folder: Path, flags: dict[str, str]) -> Settings:
+    """From flags, variables and files; whatever is wrong with them stops the start."""
     from rota.api.serve import Settings
     from rota.config import store_file
-    from rota.core.view import Rules
-    from rota.daemon.admission import Defaults
+    from rota.config.load import POLICY_NAME, Sources, daemon_settings
     from rota.engines.local.gpus import find, parse_virtual
     from rota.policies.registry import parse
 
-    chosen = folder / "policy"
-    policy = policy or (chosen.read_text() if chosen.exists() else "") or "elastic-fifo"
-    parse(policy)
+    found = daemon_settings(Sources(folder, flags=flags))
+    chosen = found.daemon()
+    with _blamed(found.get("policy")):
+        parse(chosen.policy)
+    with _blamed(found.get("virtual_gpus")):
+        gpus = parse_virtual(chosen.virtual_gpus) if chosen.virtual_gpus else find()
+    with _blamed(found.get("listen")):
+        address = _address(chosen.listen) if chosen.listen else None
     return Settings(
         folder=folder,
         store_file=store_file(),
-        gpus=parse_virtual(virtual_gpus) if virtual_gpus else find(),
-        policy=policy,
-        policy_file=chosen,
-        rules=Rules(),
-        defaults=lambda _: Defaults(),
-        listen=_address(listen) if listen else None,
+        gpus=gpus,
+        policy=chosen.policy,
+        policy_file=folder / POLICY_NAME,
+        rules=_rules(chosen),
+        defaults=lambda project: _defaults(found, project),
+        admins=frozenset(chosen.admins),
+        listen=address,
+    )
+
+
+@contextmanager
+def _blamed(setting: Setting) -> Generator[None]:
+    """A mistake in a setting is told with the place that it came from."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{setting.origin}: {error.message}", error.hint) from error
+
+
+def _rules(chosen: Daemon) -> Rules:
+    from rota.core.view import Rules
+
+    return Rules(
+        round_interval_s=chosen.round_interval_s,
+        min_runtime_s=chosen.min_runtime_s,
+        restart_cost_s=chosen.restart_cost_s,
+        starvation_after_s=chosen.starvation_after_s,
+        backoff_s=chosen.backoff_s,
+    )
+
+
+def _defaults(found: Found, project: str) -> Defaults:
+    from rota.daemon.admission import Defaults
+    from rota.engines.base import LogLimits
+
+    daemon, job = found.daemon(), found.defaults(project)
+    return Defaults(
+        image=job.image,
+        env=job.env,
+        mounts=job.mounts,
+        grace_s=daemon.grace_s,
+        log=LogLimits(daemon.log_file_bytes, daemon.log_files),
     )
 
 

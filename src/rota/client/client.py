@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
-from uuid import uuid4
 
 from rota.client.find import Door, NoDaemonError, find, parse
-from rota.client.http import Http
+from rota.client.http import ANSWER_S, Http
 from rota.errors import UnavailableError
 from rota.wire.box import NodeView, Status, TokenView
-from rota.wire.jobs import JobDetails, JobRequest, JobView, LogPiece, StoryEntry
+from rota.wire.jobs import (
+    FINAL_STATES,
+    JobDetails,
+    JobRequest,
+    JobView,
+    LogPiece,
+    LogRange,
+    StoryEntry,
+)
 from rota.wire.json import load
 
 PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
-FINAL = ("succeeded", "failed", "cancelled")
+ALL = LogRange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +43,9 @@ class Page:
 class Client:
     """A connection to a daemon: the one that `ROTA_URL` names, else the one on this machine."""
 
-    def __init__(self, url: str = "", *, token: str = "") -> None:
+    def __init__(self, url: str = "", *, token: str = "", answer_s: float = ANSWER_S) -> None:
         self.door: Door = parse(url) if url else find()
-        self._http = Http(self.door, token)
+        self._http = Http(self.door, token, answer_s=answer_s)
         self.token = self._http.token
 
     def __enter__(self) -> Self:
@@ -62,7 +71,7 @@ class Client:
     def submit_many(self, jobs: Sequence[JobRequest], *, key: str = "") -> list[str]:
         """All or none. A connection that breaks is tried again: with its key, one submit is one
         job however often it arrives."""
-        headers = {"Idempotency-Key": key or uuid4().hex}
+        headers = {"Idempotency-Key": key or os.urandom(16).hex()}
         path, body = ("/jobs", jobs[0]) if len(jobs) == 1 else ("/jobs/batch", {"jobs": list(jobs)})
         for number in range(TRIES):
             try:
@@ -79,6 +88,14 @@ class Client:
         """What a submit would queue, without queueing it."""
         answer = self._http.ask("POST", "/jobs/check", body={"jobs": list(jobs)})
         return load(list[JobView], answer)
+
+    def ship(self, folder: Path) -> str:
+        """Send a folder's code, as far as the daemon does not have it; the id of its snapshot."""
+        # Most commands ship nothing, and have no time to load what it takes.
+        from rota.client.shipping import ship  # noqa: PLC0415
+        from rota.client.uploads import Uploads  # noqa: PLC0415
+
+        return ship(folder, Uploads(self._http))
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -114,7 +131,7 @@ class Client:
         """Returns when the job is over."""
         while True:
             found = self.show(job).job
-            if found.state in FINAL:
+            if found.state in FINAL_STATES:
                 return found
             try:
                 for _ in self.events(found.id, after=0):
@@ -123,34 +140,13 @@ class Client:
                 # A daemon that restarts is only a pause.
                 time.sleep(PAUSE_S)
 
-    def log_bytes(
-        self,
-        job: str,
-        *,
-        worker: int | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        since_s: float = 0.0,
-        follow: bool = False,
-    ) -> Iterator[bytes]:
+    def log_bytes(self, job: str, wanted: LogRange = ALL) -> Iterator[bytes]:
         """What the job printed, exactly."""
-        query = {"worker": worker, "attempt": attempt, "tail": tail, "since": since_s}
-        return self._http.bytes(f"/jobs/{_quoted(job)}/logs", {**query, "follow": follow})
+        return self._http.bytes(f"/jobs/{_quoted(job)}/logs", asdict(wanted))
 
-    def log_pieces(
-        self,
-        job: str,
-        *,
-        worker: int | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        since_s: float = 0.0,
-        follow: bool = False,
-    ) -> Iterator[LogPiece]:
+    def log_pieces(self, job: str, wanted: LogRange = ALL) -> Iterator[LogPiece]:
         """What the job printed, with times and worker numbers."""
-        query = {"worker": worker, "attempt": attempt, "tail": tail, "since": since_s}
-        path = f"/jobs/{_quoted(job)}/logs"
-        for event in self._http.events(path, {**query, "follow": follow}):
+        for event in self._http.events(f"/jobs/{_quoted(job)}/logs", asdict(wanted)):
             yield load(LogPiece, event)
 
     # -- deeds ----------------------------------------------------------------------------------

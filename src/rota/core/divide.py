@@ -126,13 +126,16 @@ class _TypeChooser:
 def wish(job: Job) -> str:
     spec = job.spec
     noun = gpu_noun(spec.gpu_types)
+    parts = [f"a share of one {noun}" if spec.share else plural(spec.gpus, noun)]
     if not spec.uses_gpus:
-        each = ""
-    elif spec.share:
-        each = f" with a share of one {noun} each"
-    else:
-        each = f" with {plural(spec.gpus, noun)} each"
-    if spec.cpus or spec.memory_bytes:
-        each += f", {spec.cpus:g} CPUs and {spec.memory_bytes / GIB:g} GiB"
+        parts = []
+    if spec.cpus:
+        parts.append(plural(spec.cpus, "CPU"))
+    if spec.memory_bytes:
+        parts.append(f"{spec.memory_bytes / GIB:g} GiB")
+    each = ", ".join(parts)
+    if spec.min_workers > 1 or not each:
+        workers = plural(spec.min_workers, "worker")
+        each = f"{workers} with {each} each" if each else workers
     labels = " and ".join(f"{key}={value}" for key, value in sorted(spec.node_labels))
-    return plural(spec.min_workers, "worker") + each + (f" on {labels}" if labels else "")
+    return each + (f" on {labels}" if labels else "")

@@ -46,20 +46,30 @@ class WorkersStarted:
 
 @dataclass(frozen=True, slots=True)
 class WorkersExited:
-    """Worker number -> exit code; a worker ended by signal s has the code 128 + s."""
+    """Worker number -> exit code; a worker ended by signal s has the code 128 + s.
+
+    What the code does not say comes in words: `reason` is the engine's (no such program, killed
+    after its grace period), `finding` names a failure that the log shows. A failure that
+    `is_retriable` is nobody's mistake and may well not come again.
+    """
 
     job_id: JobId
     attempt: int
     codes: Mapping[int, int]
+    reason: str = ""
+    finding: str = ""
+    is_retriable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WorkersLost:
-    """Workers that are gone without an exit of their own: their node died, or nobody knows them."""
+    """Workers that are gone without an exit of their own: their node died, or nobody knows them.
+    The engine may have a `reason` to give."""
 
     job_id: JobId
     attempt: int
     workers: frozenset[int]
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from functools import cached_property
+
 from rota.core.divide import wish
-from rota.core.model import Held, Job, Queued, Running
+from rota.core.model import Held, Job, JobId, Queued, Running
 from rota.core.plan import Plan
 from rota.core.reasons import (
     BacksOff,
@@ -16,38 +19,46 @@ from rota.core.reasons import (
 from rota.core.view import View
 
 
-def why_it_waits(job: Job, view: View, *, plan: Plan) -> Reason | None:
-    """The one dominant reason; None for a job that does not wait."""
-    match job.phase:
-        case Held():
-            return OnHold()
-        case Queued() if job.id in plan.allocations:
-            return None
-        case Queued(not_before_s=until_s) if until_s > view.now:
-            return BacksOff(until_s)
-        case Queued() if job.id in plan.waits:
-            return plan.waits[job.id]
-        case Queued() if all(other.id != job.id for other in view.jobs):
-            return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
-        case Queued():
-            return _waits_for_its_turn(job, view, plan=plan)
-        case _:
-            return None
+class Answers:
+    """What one round says about every job. Looks at the whole queue once, however many ask."""
+
+    def __init__(self, view: View, plan: Plan) -> None:
+        self._view = view
+        self._plan = plan
+
+    def why_it_waits(self, job: Job) -> Reason | None:
+        """The one dominant reason; None for a job that does not wait."""
+        match job.phase:
+            case Held():
+                return OnHold()
+            case Queued() if job.id in self._plan.allocations:
+                return None
+            case Queued(not_before_s=until_s) if until_s > self._view.now:
+                return BacksOff(until_s)
+            case Queued() if job.id in self._plan.waits:
+                return self._plan.waits[job.id]
+            case Queued() if job.id not in self._seen:
+                return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
+            case Queued():
+                n_ahead = bisect_left(self._line, _place(job))
+                return WaitsForItsTurn(wish(job), n_ahead=n_ahead, n_running=self._n_running)
+            case _:
+                return None
+
+    @cached_property
+    def _seen(self) -> frozenset[JobId]:
+        return frozenset(job.id for job in self._view.jobs)
+
+    @cached_property
+    def _line(self) -> list[tuple[int, float, JobId]]:
+        """The places of all who wait, in order."""
+        waiting = (job for job in self._view.jobs if job.id not in self._plan.allocations)
+        return sorted(_place(job) for job in waiting)
+
+    @cached_property
+    def _n_running(self) -> int:
+        return sum(isinstance(job.phase, Running) for job in self._view.jobs)
 
 
-def _waits_for_its_turn(job: Job, view: View, *, plan: Plan) -> WaitsForItsTurn:
-    ahead = [
-        other
-        for other in view.jobs
-        if other.id not in plan.allocations and _comes_before(other, job)
-    ]
-    n_running = sum(isinstance(other.phase, Running) for other in view.jobs)
-    return WaitsForItsTurn(wish(job), n_ahead=len(ahead), n_running=n_running)
-
-
-def _comes_before(other: Job, job: Job) -> bool:
-    return (-other.spec.priority, other.submitted_s, other.id) < (
-        -job.spec.priority,
-        job.submitted_s,
-        job.id,
-    )
+def _place(job: Job) -> tuple[int, float, JobId]:
+    return (-job.spec.priority, job.submitted_s, job.id)

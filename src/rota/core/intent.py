@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rota.core.capacity import Capacity
 from rota.core.demand import Demand, demand_of
@@ -18,31 +18,32 @@ class Intent:
         self.gpu_types: dict[JobId, str] = {}
         self._demands: dict[JobId, Demand] = {}
         self._free = self._empty = Capacity(())
-        self._grown_nodes: Mapping[NodeId, Node] | None = None
-        """Nodes among which there are new ones; capacities follow when somebody looks."""
+        self._nodes: tuple[Node, ...] = ()
+        """Those that the capacities know. A lost one stays here until `refit`."""
+        self._new_nodes: list[Node] = []
+        """Capacities follow when somebody looks."""
 
     @property
     def free(self) -> Capacity:
         """What the plan leaves."""
-        self.catch_up()
+        self._catch_up()
         return self._free
 
     @property
     def empty(self) -> Capacity:
         """What there is in all."""
-        self.catch_up()
+        self._catch_up()
         return self._empty
 
-    def nodes_grew(self, nodes: Mapping[NodeId, Node]) -> None:
-        """Some nodes are new; the others are as they were."""
-        self._grown_nodes = nodes
+    def add_node(self, node: Node) -> None:
+        """A new one; the others are as they were."""
+        self._new_nodes.append(node)
 
-    def catch_up(self) -> None:
-        """Once for however many new nodes: a cluster of thousands comes up node by node. Due
-        before one of the nodes goes."""
-        if self._grown_nodes is None:
+    def _catch_up(self) -> None:
+        """Once for however many new nodes: a cluster of thousands comes up node by node."""
+        if not self._new_nodes:
             return
-        self._set_nodes(self._grown_nodes)
+        self._set_nodes((*self._nodes, *self._new_nodes))
         for job_id, allocation in self.allocations.items():
             self._free.take_all(allocation, self._demands[job_id])
 
@@ -84,7 +85,7 @@ class Intent:
         them that could stay where it is should do that."""
         allocations, gpu_types = self.allocations, self.gpu_types
         self.allocations, self.gpu_types, self._demands = {}, {}, {}
-        self._set_nodes(nodes)
+        self._set_nodes(nodes.values())
         gone = [
             job_id
             for job_id, allocation in allocations.items()
@@ -98,16 +99,16 @@ class Intent:
 
     def rebuild(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> None:
         """After a crash: what runs should go on as it is."""
-        self._set_nodes(nodes)
+        self._set_nodes(nodes.values())
         for job in jobs.values():
             if isinstance(job.phase, Starting | Running):
                 joining = job.phase.joining if isinstance(job.phase, Running) else ()
                 allocation = joining or job.allocation
                 self._try_set(job, allocation, gpu_types={job.id: _gpu_type(allocation, nodes)})
 
-    def _set_nodes(self, nodes: Mapping[NodeId, Node]) -> None:
-        self._grown_nodes = None
-        self._empty = Capacity(nodes.values())
+    def _set_nodes(self, nodes: Iterable[Node]) -> None:
+        self._nodes, self._new_nodes = tuple(nodes), []
+        self._empty = Capacity(self._nodes)
         self._free = self._empty.copy()
 
     def _try_set(self, job: Job, allocation: Allocation, *, gpu_types: Mapping[JobId, str]) -> bool:

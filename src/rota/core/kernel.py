@@ -187,14 +187,12 @@ class Kernel:
         if known is not None:
             self._nodes_changed(effects)
             return
-        roster.intent.nodes_grew(roster.nodes)
+        roster.intent.add_node(node)
         roster.wants_round = True
 
     def _lose_node(self, node_id: NodeId, effects: Effects) -> None:
-        if node_id not in self.nodes:
+        if self._roster.nodes.pop(node_id, None) is None:
             return
-        self._roster.intent.catch_up()
-        del self._roster.nodes[node_id]
         effects.nodes[node_id] = None
         for job in list(self.jobs.values()):
             workers = zip(job.numbers, job.members, strict=True)

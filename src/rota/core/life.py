@@ -44,6 +44,8 @@ from rota.core.states import Trigger
 LOST = -1
 """Stands for the exit code of a worker that went with its node."""
 IDLE_ATTEMPTS_MAX = 3
+RETRIES_OF_NOBODYS_MISTAKE = 2
+"""A failure that is nobody's mistake is tried again this often, even if the job asks for less."""
 FIRST_SIGNAL_CODE = 128
 
 
@@ -90,9 +92,9 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
         case WorkersStarted():
             return _started(job, event)
         case WorkersExited():
-            return _gone(job, event.codes)
+            return _gone(job, event, codes=event.codes)
         case WorkersLost():
-            return _gone(job, dict.fromkeys(event.workers, LOST))
+            return _gone(job, event, codes=dict.fromkeys(event.workers, LOST))
         case MembershipChanged():
             return _switched(job, event)
         case ProgressReported():
@@ -138,7 +140,7 @@ def _switched(job: Job, event: MembershipChanged) -> Reaction:
     return Reaction(job, Trigger.RESIZED)
 
 
-def _gone(job: Job, codes: Mapping[int, int]) -> Reaction:
+def _gone(job: Job, event: WorkersExited | WorkersLost, *, codes: Mapping[int, int]) -> Reaction:
     """Some workers ended. The first word about each worker counts."""
     phase = job.phase
     assert isinstance(phase, HoldsGpus)
@@ -150,11 +152,13 @@ def _gone(job: Job, codes: Mapping[int, int]) -> Reaction:
     job = replace(job, phase=replace(phase, exits=exits))
     is_all = len(exits) == len(numbers)
     if isinstance(phase, Stopping):
-        return _stopped(job, phase) if is_all else Reaction(job, None)
+        return _stopped(job, phase, last=_said_by(news, event)) if is_all else Reaction(job, None)
     worst = _worst(exits)
     if worst == 0:
-        return Reaction(job, Trigger.FINISHED, _early(job)) if is_all else Reaction(job, None)
-    purpose, reason = _verdict(job, worst)
+        reason = _joined(_early(job), event.reason)
+        return Reaction(job, Trigger.FINISHED, reason) if is_all else Reaction(job, None)
+    # Until now all exits were 0, or the job would be stopping: these words are about the worst.
+    purpose, reason = _verdict(job, worst, event=event)
     if not is_all:
         return Reaction(job, Trigger.WORKER_LOST, reason, purpose)
     trigger = Trigger.GAVE_UP if purpose is Purpose.FAIL else Trigger.BROKE_DOWN
@@ -176,24 +180,41 @@ def _early(job: Job) -> str:
     return ""
 
 
-def _verdict(job: Job, code: int) -> tuple[Purpose, str]:
+def _verdict(job: Job, code: int, *, event: WorkersExited | WorkersLost) -> tuple[Purpose, str]:
     """Whether a broken attempt is tried again, and in which words."""
-    if code == LOST:
-        return Purpose.LOST, "lost with its node"
-    spec = job.spec
-    what = f"exit code {code}"
-    if code < FIRST_SIGNAL_CODE and code not in spec.retry_on:
+    if code == LOST or isinstance(event, WorkersLost):
+        return Purpose.LOST, f"lost: {event.reason}" if event.reason else "lost with its node"
+    spec, n_retries = job.spec, job.spec.retries
+    said = _joined(event.finding, event.reason)
+    what, comma = (f"exit code {code}: {said}", ";") if said else (f"exit code {code}", ",")
+    if event.is_retriable:
+        n_retries = max(n_retries, RETRIES_OF_NOBODYS_MISTAKE)
+    elif code < FIRST_SIGNAL_CODE and code not in spec.retry_on:
         return Purpose.FAIL, what
-    if job.failures >= spec.retries:
-        return Purpose.FAIL, f"{what}, no retries left" if spec.retries else what
+    if job.failures >= n_retries:
+        return Purpose.FAIL, f"{what}{comma} no retries left" if n_retries else what
     is_idle = job.epochs_done <= job.epochs_done_at_start
     if is_idle and job.idle_attempts + 1 >= IDLE_ATTEMPTS_MAX:
         return Purpose.FAIL, f"{what}; {IDLE_ATTEMPTS_MAX} attempts in a row made no progress"
-    return Purpose.RETRY, f"{what}, will be tried again"
+    return Purpose.RETRY, f"{what}{comma} will be tried again"
 
 
-def _stopped(job: Job, phase: Stopping) -> Reaction:
-    """All workers are gone after our request: what they said with their exit does not count."""
+def _joined(*words: str) -> str:
+    return "; ".join(each for each in words if each)
+
+
+def _said_by(news: Mapping[int, int], event: WorkersExited | WorkersLost) -> str:
+    """The engine's words about workers that ended last. What their log says does not count: to be
+    stopped looks like a failure there."""
+    if not event.reason:
+        return ""
+    who = "worker" if len(news) == 1 else "workers"
+    return f"{who} {', '.join(str(number) for number in sorted(news))}: {event.reason}"
+
+
+def _stopped(job: Job, phase: Stopping, *, last: str) -> Reaction:
+    """All workers are gone after our request: what they said with their exit does not count, but
+    the engine's words about the last of them (it had to be killed) belong into the story."""
     if job.epochs_done >= job.spec.epochs:
         return Reaction(job, Trigger.FINISHED)
     match phase.purpose:
@@ -205,7 +226,7 @@ def _stopped(job: Job, phase: Stopping) -> Reaction:
             trigger = Trigger.GAVE_UP
         case Purpose.RESIZE | Purpose.PREEMPT | Purpose.RETRY | Purpose.LOST:
             trigger = Trigger.STOPPED
-    return Reaction(job, trigger, phase.reason, phase.purpose)
+    return Reaction(job, trigger, _joined(phase.reason, last), phase.purpose)
 
 
 def _progressed(job: Job, event: ProgressReported, *, now: float) -> Reaction:

@@ -21,6 +21,7 @@ from rota.core.notation import (
 )
 from rota.daemon import fields
 from rota.daemon.fields import RefusedError
+from rota.engines.base import LogLimits
 from rota.wire.jobs import JobRequest
 
 T = TypeVar("T")
@@ -36,6 +37,8 @@ class Defaults:
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     mounts: tuple[str, ...] = ()
+    grace_s: float = GRACE_S
+    log: LogLimits = field(default_factory=LogLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,13 @@ def admit(
     """The jobs that a request stands for: one, or one for each index of its array."""
     request = _with_defaults(request, user=user, defaults=defaults)
     fields.check(request)
-    spec = _spec(request, user=user, after=after)
+    spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     found = misfit(spec, nodes) if nodes else None
     if found is not None:
         raise RefusedError(found.field, f"it can never run: {found.message}", found.hint)
     if not request.array:
         return [Admitted(spec, request)]
-    indices = _parsed("array", parse_array, request.array)
+    indices = _parsed("array", request.array, parse=parse_array)
     return [
         Admitted(replace(spec, name=f"{spec.name}[{index}]"), request, index) for index in indices
     ]
@@ -86,12 +89,12 @@ def _with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> Job
 def _name_of(command: Sequence[str]) -> str:
     """The script, else the program."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
-    word = scripts[0] if scripts else command[0] if command else "job"
+    word = PurePosixPath(scripts[0] if scripts else command[0] if command else "").name
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in word)
-    return PurePosixPath(kept.replace("--", "/")).name.lstrip("._-")[:40] or "job"
+    return kept.lstrip("._-")[:40] or "job"
 
 
-def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpec:
+def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: float) -> JobSpec:
     count = _gpus(request)
     per_worker = _per_worker(request, count)
     n_workers = [max(1, each // per_worker) for each in (count.least, count.most, count.requested)]
@@ -100,7 +103,9 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpe
         name=request.name,
         user=user,
         project=request.project,
-        priority=_bounded("priority", request.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+        priority=_bounded(
+            "priority", request.priority, low=-HIGHEST_PRIORITY, high=HIGHEST_PRIORITY
+        ),
         mode=_mode(request.mode),
         min_workers=n_workers[0],
         max_workers=n_workers[1],
@@ -110,20 +115,22 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...]) -> JobSpe
         gpu_types=tuple(request.gpu_types),
         node_labels=frozenset(request.node_labels.items()),
         cpus=_amount("cpus", request.cpus),
-        memory_bytes=_parsed("memory", parse_bytes, request.memory) if request.memory else 0,
+        memory_bytes=_parsed("memory", request.memory, parse=parse_bytes) if request.memory else 0,
         epochs=_positive("epochs", request.epochs) if request.epochs is not None else 1.0,
         estimate=_estimate(request, workers=n_workers[2]),
         category=request.category,
-        retries=_bounded("retries", request.retries, 0, MOST_RETRIES),
-        retry_on=frozenset(_bounded("retry_on", code, 1, 255) for code in request.retry_on),
+        retries=_bounded("retries", request.retries, low=0, high=MOST_RETRIES),
+        retry_on=frozenset(
+            _bounded("retry_on", code, low=1, high=255) for code in request.retry_on
+        ),
         time_limit_s=_time_limit(request.time_limit),
-        grace_s=_parsed("grace", parse_seconds, request.grace) if request.grace else GRACE_S,
+        grace_s=_parsed("grace", request.grace, parse=parse_seconds) if request.grace else grace_s,
         after=after,
     )
 
 
 def _gpus(request: JobRequest) -> GpuCount:
-    count = _parsed("gpus", parse_gpus, request.gpus, hint=GPUS_EXAMPLES)
+    count = _parsed("gpus", request.gpus, parse=parse_gpus, hint=GPUS_EXAMPLES)
     if not request.gpu_memory:
         return count
     if count.share is not None or count.most == 0:
@@ -132,13 +139,13 @@ def _gpus(request: JobRequest) -> GpuCount:
             f"it says how much of each GPU is used, and --gpus {request.gpus} says something else",
             "give one of the two",
         )
-    share = Share(memory_bytes=_parsed("gpu_memory", parse_bytes, request.gpu_memory))
+    share = Share(memory_bytes=_parsed("gpu_memory", request.gpu_memory, parse=parse_bytes))
     return replace(count, share=share)
 
 
 def _per_worker(request: JobRequest, count: GpuCount) -> int:
     """All GPUs of a job of one size go to one process, unless it says otherwise."""
-    wanted = _bounded("gpus_per_worker", request.gpus_per_worker, 0, 1024)
+    wanted = _bounded("gpus_per_worker", request.gpus_per_worker, low=0, high=1024)
     if count.share is not None or count.most == 0:
         if wanted > 1:
             raise RefusedError("gpus_per_worker", "a share of a GPU is for one process", "leave it")
@@ -169,17 +176,17 @@ def _estimate(request: JobRequest, *, workers: int) -> Estimate | None:
 def _time_limit(text: str) -> float:
     if not text:
         return math.inf
-    return _positive("time_limit", _parsed("time_limit", parse_seconds, text))
+    return _positive("time_limit", _parsed("time_limit", text, parse=parse_seconds))
 
 
-def _parsed(name: str, parse: Callable[[str], T], text: str, *, hint: str = "") -> T:
+def _parsed(name: str, text: str, *, parse: Callable[[str], T], hint: str = "") -> T:
     try:
         return parse(text)
     except ValueError as error:
         raise RefusedError(name, str(error), hint) from None
 
 
-def _bounded(name: str, value: int, low: int, high: int) -> int:
+def _bounded(name: str, value: int, *, low: int, high: int) -> int:
     if not low <= value <= high:
         raise RefusedError(name, f"{value} is out of bounds", f"use {low} to {high}")
     return value

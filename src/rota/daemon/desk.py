@@ -17,10 +17,12 @@ from rota.core.states import State
 from rota.daemon.admission import Admitted, Defaults, admit
 from rota.daemon.fields import RefusedError
 from rota.daemon.ids import Ids
-from rota.daemon.people import Caller, ForbiddenError, Reach, may_see, require_owner, require_write
+from rota.daemon.people import Caller, ForbiddenError, may_see, require_owner, require_write
 from rota.daemon.programs import Saved, account_of, pack, program, unpack
 from rota.daemon.shell import Shell
+from rota.daemon.snapshots import Snapshots
 from rota.daemon.views import attempt_view, job_view, story_entry, why
+from rota.daemon.words import NotFoundError, find_job
 from rota.engines.base import Program
 from rota.errors import UserError
 from rota.store.base import Store
@@ -33,20 +35,22 @@ HIDDEN = "(only its owner may see it)"
 FAILED = frozenset({State.FAILED, State.CANCELLED})
 
 
-class NotFoundError(UserError):
-    """There is no such thing, or none that this caller may know of."""
-
-    code = "not_found"
-
-
-class AmbiguousError(UserError):
-    code = "ambiguous"
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
     jobs: list[JobView]
     next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is particular to this place."""
+
+    clock: Callable[[], float]
+    defaults: Callable[[str], Defaults]
+    """What is added to the jobs of a project."""
+    env: Callable[[Job], dict[str, str]]
+    """What every worker of a job finds in its environment."""
+    snapshots: Snapshots
 
 
 class Desk:
@@ -55,14 +59,14 @@ class Desk:
         shell: Shell,
         store: Store,
         *,
-        clock: Callable[[], float],
-        defaults: Callable[[str], Defaults],
+        site: Site,
     ) -> None:
         self.shell = shell
         self.store = store
-        self.clock = clock
-        self._defaults = defaults
-        """What the site adds to the jobs of a project."""
+        self.clock = clock = site.clock
+        self.snapshots = site.snapshots
+        self._defaults = site.defaults
+        self._env = site.env
         newest = store.jobs(limit=1).jobs
         self._ids = Ids(clock, newest=newest[0].id if newest else None)
         self._under_way: dict[tuple[str, str], asyncio.Future[list[JobId]]] = {}
@@ -114,7 +118,7 @@ class Desk:
             raise UserError(f"{MOST_LIVE_JOBS} jobs are waiting or running", "try again later")
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
-        uid = self._uid(caller)
+        uid = self.uid(caller)
         for number, each in enumerate(admitted):
             job_id = self._ids.next()
             events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
@@ -126,7 +130,7 @@ class Desk:
         return [event.job_id for event in events]
 
     @staticmethod
-    def _uid(caller: Caller) -> int:
+    def uid(caller: Caller) -> int:
         """Whom the jobs run as. Only a daemon of root has a choice."""
         if caller.uid is not None:
             return caller.uid
@@ -146,11 +150,16 @@ class Desk:
                 nodes=nodes,
                 after=self._after(caller, request.after),
             )
+            self._require_snapshot(caller, request.snapshot)
             if len(admitted) > MOST_IN_A_BATCH:
                 raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs at once")
         if not admitted:
             raise RefusedError("jobs", "there are none", "send at least one")
         return admitted
+
+    def _require_snapshot(self, caller: Caller, snapshot_id: str) -> None:
+        if snapshot_id and not self.snapshots.has(snapshot_id, owner=self.uid(caller)):
+            raise RefusedError("snapshot", "you have shipped no such folder", "ship it with --ship")
 
     def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:
         found: list[JobId] = []
@@ -171,24 +180,7 @@ class Desk:
     # -- questions ------------------------------------------------------------------------------
 
     def find(self, word: str, caller: Caller) -> Job:
-        """A job by its id, its name, or the beginning or end of its id. One's own come first."""
-        if caller.reach is Reach.JOB and word != caller.job_id:
-            raise NotFoundError(f"no job {word[:40]!r}", "this token is for one job only")
-        exact = self.shell.kernel.job(JobId(word)) or self.store.job(JobId(word))
-        if exact is not None:
-            return exact
-        found: Sequence[Job] = self.store.jobs(JobFilter(user=caller.user, word=word)).jobs
-        if not found:
-            found = self.store.jobs(JobFilter(word=word)).jobs
-        if not found:
-            raise NotFoundError(f"no job {word[:40]!r}", "'rota list --all' shows every job")
-        if len(found) > 1:
-            live = [job for job in found if not isinstance(job.phase, Ended)]
-            found = live if len(live) == 1 else found
-        if len(found) != 1:
-            some = ", ".join(f"{job.id} ({job.spec.name}, {job.state})" for job in found[:5])
-            raise AmbiguousError(f"{word[:40]!r} could be {some}", "give more of the id")
-        return found[0]
+        return find_job(word, caller, kernel=self.shell.kernel, store=self.store)
 
     def page(self, wanted: JobFilter, *, before: int | None, limit: int) -> Page:
         page = self.store.jobs(wanted, before=before, limit=limit)
@@ -203,7 +195,7 @@ class Desk:
         job = self.find(word, caller)
         saved = self._saved(job.id)
         request = saved.request
-        if not may_see(caller, job.spec.user, job.id):
+        if not may_see(caller, job):
             request = replace(
                 request, command=[HIDDEN], env={}, workdir="", mounts=[], snapshot="", ports=[]
             )
@@ -234,19 +226,19 @@ class Desk:
     # -- deeds ----------------------------------------------------------------------------------
 
     async def cancel(self, caller: Caller, word: str) -> JobView:
-        return await self._ask(caller, word, JobCancelled)
+        return await self._ask(caller, word, deed=JobCancelled)
 
     async def hold(self, caller: Caller, word: str) -> JobView:
-        return await self._ask(caller, word, JobHeld)
+        return await self._ask(caller, word, deed=JobHeld)
 
     async def release(self, caller: Caller, word: str) -> JobView:
-        return await self._ask(caller, word, JobReleased)
+        return await self._ask(caller, word, deed=JobReleased)
 
     async def resubmit(self, caller: Caller, word: str) -> list[JobId]:
         """The same again, as a new job of the caller's."""
         require_write(caller)
         job = self.find(word, caller)
-        require_owner(caller, job.spec.user, job.id)
+        require_owner(caller, job)
         saved = self._saved(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
         request = replace(saved.request, after=[], hold=False, array=array)
@@ -261,27 +253,38 @@ class Desk:
         return job
 
     async def _ask(
-        self, caller: Caller, word: str, deed: Callable[[JobId, str], JobEvent]
+        self, caller: Caller, word: str, *, deed: Callable[[JobId, str], JobEvent]
     ) -> JobView:
         require_write(caller)
         self.shell.require_sound()
         job = self.find(word, caller)
-        require_owner(caller, job.spec.user, job.id)
+        require_owner(caller, job)
         if isinstance(job.phase, Ended):
             raise UserError(f"job {job.id} is over: it has {job.state}")
         await self.shell.durable(self.shell.tell(deed(job.id, caller.user), actor=caller.user))
-        return self.view(job)
+        return self.view(self.find(job.id, caller))
 
     # -- what runs ------------------------------------------------------------------------------
 
-    def program(self, job_id: JobId) -> Program:
+    async def program(self, job_id: JobId) -> Program:
         """For the engine, when the job starts."""
         job = self.shell.kernel.job(job_id)
         submission = self.store.submission(job_id)
         if job is None or submission is None:
             raise UserError(f"nobody knows what job {job_id} runs")
         account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
-        return program(unpack(submission.program), job.spec, account=account, env={})
+        saved = unpack(submission.program)
+        env = self._env(job)
+        if saved.request.snapshot:
+            folder = await asyncio.to_thread(
+                self.snapshots.unpack,
+                saved.request.snapshot,
+                owner=submission.uid,
+                gid=os.getgid() if account.gid is None else account.gid,
+            )
+            saved = replace(saved, request=replace(saved.request, workdir=str(folder)))
+        made = program(saved, job.spec, account=account, env=env)
+        return replace(made, log=self._defaults(job.spec.project).log)
 
     def _saved(self, job_id: JobId) -> Saved:
         submission = self.store.submission(job_id)

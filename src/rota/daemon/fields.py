@@ -11,6 +11,7 @@ from typing import Any, cast
 from rota.errors import UserError
 from rota.wire.jobs import JobRequest
 
+FIELDS = tuple(each.name for each in fields_of(JobRequest))
 MOST_WORDS = 4096
 MOST_BYTES = 128 * 1024
 LONGEST_PATH = 4096
@@ -42,22 +43,26 @@ def check(request: JobRequest) -> None:
     """Raises for the first field that holds what it may not."""
     _check_text(request)
     _check_command(request.command)
-    _match("name", _NAME, request.name, "letters, digits, '.', '_' and '-', at most 63")
+    _match(
+        "name", request.name, pattern=_NAME, hint="letters, digits, '.', '_' and '-', at most 63"
+    )
     for name in ("project", "category"):
         if value := getattr(request, name):
-            _match(name, _LABEL, value, "letters, digits, '.', '_', '/' and '-'")
+            _match(name, value, pattern=_LABEL, hint="letters, digits, '.', '_', '/' and '-'")
     for each in (*request.gpu_types, *request.node_labels, *request.node_labels.values()):
         if not 0 < len(each) <= 128:
             raise RefusedError("gpu_types", "a type or label has 1 to 128 characters")
     _check_env(request.env)
     if request.image:
-        _match("image", _IMAGE, request.image, "a name such as registry/name:tag")
+        _match("image", request.image, pattern=_IMAGE, hint="a name such as registry/name:tag")
     if request.workdir:
         check_path("workdir", request.workdir)
     if request.umask is not None and not 0 <= request.umask <= 0o777:
         raise RefusedError("umask", f"{request.umask} is out of bounds", "use 0 to 511 (0o777)")
     if request.snapshot:
-        _match("snapshot", _SNAPSHOT, request.snapshot, "what shipping a folder answered")
+        _match(
+            "snapshot", request.snapshot, pattern=_SNAPSHOT, hint="what shipping a folder answered"
+        )
     _check_mounts(request)
     for ports in request.ports:
         parse_ports(ports)
@@ -91,14 +96,20 @@ def check_path(name: str, text: str) -> None:
 
 
 def _check_text(request: JobRequest) -> None:
-    for each in fields_of(request):
-        for text in _texts(getattr(request, each.name)):
+    for name in FIELDS:
+        value = getattr(request, name)
+        for text in _texts(value) if value else ():
             if "\0" in text:
-                raise RefusedError(each.name, "it holds a NUL character", "leave it out")
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise RefusedError(each.name, "it is not valid text", "use UTF-8") from None
+                raise RefusedError(name, "it holds a NUL character", "leave it out")
+            if not text.isascii():
+                _require_utf8(name, text)
+
+
+def _require_utf8(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise RefusedError(name, "it is not valid text", "use UTF-8") from None
 
 
 def _texts(value: Any) -> Iterable[str]:
@@ -120,7 +131,7 @@ def _check_command(command: list[str]) -> None:
 
 def _check_env(env: dict[str, str]) -> None:
     for name in env:
-        _match("env", _VARIABLE, name, "a name of letters, digits and '_'")
+        _match("env", name, pattern=_VARIABLE, hint="a name of letters, digits and '_'")
         if _OURS.fullmatch(name):
             raise RefusedError("env", f"{name} is set by rota", "choose another name")
     if sum(len(name) + len(value) for name, value in env.items()) > MOST_BYTES:
@@ -136,6 +147,6 @@ def _check_mounts(request: JobRequest) -> None:
         parse_mount(mount)
 
 
-def _match(name: str, pattern: re.Pattern[str], value: str, hint: str) -> None:
+def _match(name: str, value: str, *, pattern: re.Pattern[str], hint: str) -> None:
     if not pattern.fullmatch(value):
         raise RefusedError(name, f"{value[:60]!r} is not allowed", f"use {hint}")

@@ -7,21 +7,11 @@ import heapq
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from rota.core.model import Ended, JobId
-from rota.daemon.desk import Desk, NotFoundError
+from rota.core.model import Ended, JobId, Starting
+from rota.daemon.desk import Desk
+from rota.daemon.words import NotFoundError
 from rota.engines.base import Engine, LogQuery, WorkerId
-
-
-@dataclass(frozen=True, slots=True)
-class LogRequest:
-    """`worker` None: all of them. `attempt` None: the newest, and with `follow` those to come."""
-
-    job_id: JobId
-    worker: int | None = None
-    attempt: int | None = None
-    tail: int | None = None
-    since_s: float = 0.0
-    follow: bool = False
+from rota.wire.jobs import LogRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,70 +22,82 @@ class Piece:
     output: bytes
 
 
-async def pieces(desk: Desk, engine: Engine, asked: LogRequest) -> AsyncIterator[Piece]:
-    attempt = asked.attempt or await _first_attempt(desk, asked)
-    while attempt is not None:
-        async for piece in _attempt(desk, engine, asked, attempt=attempt):
-            yield piece
-        attempt = await _attempt_after(desk, asked, attempt)
+class JobLogs:
+    """The output of one job. Without an attempt in `wanted`, the newest; with `follow`, also those
+    to come."""
 
+    def __init__(self, desk: Desk, engine: Engine, job_id: JobId, *, wanted: LogRange) -> None:
+        self._desk = desk
+        self._engine = engine
+        self._job_id = job_id
+        self._wanted = wanted
 
-async def _first_attempt(desk: Desk, asked: LogRequest) -> int | None:
-    """The newest; with `follow`, a job that waits is waited for."""
-    while True:
-        job = desk.shell.kernel.job(asked.job_id) or desk.store.job(asked.job_id)
-        if job is None or job.attempt or isinstance(job.phase, Ended) or not asked.follow:
-            return job.attempt or None if job else None
-        await desk.shell.changed()
+    async def pieces(self) -> AsyncIterator[Piece]:
+        attempt = self._wanted.attempt or await self._first_attempt()
+        while attempt is not None:
+            async for piece in self._attempt(attempt):
+                yield piece
+            attempt = await self._attempt_after(attempt)
 
+    async def _first_attempt(self) -> int | None:
+        """The newest; with `follow`, a job that waits is waited for."""
+        while True:
+            job = self._desk.shell.kernel.job(self._job_id) or self._desk.store.job(self._job_id)
+            if job is None or job.attempt or isinstance(job.phase, Ended):
+                return (job.attempt or None) if job else None
+            if not self._wanted.follow:
+                return None
+            await self._desk.shell.changed()
 
-async def _attempt_after(desk: Desk, asked: LogRequest, attempt: int) -> int | None:
-    if not asked.follow or asked.attempt is not None:
-        return None
-    while True:
-        job = desk.shell.kernel.job(asked.job_id)
-        if job is None:
+    async def _attempt_after(self, attempt: int) -> int | None:
+        if not self._wanted.follow or self._wanted.attempt is not None:
             return None
-        if job.attempt > attempt:
-            return attempt + 1
-        await desk.shell.changed()
+        while True:
+            job = self._desk.shell.kernel.job(self._job_id)
+            if job is None:
+                return None
+            if job.attempt > attempt:
+                return attempt + 1
+            await self._desk.shell.changed()
+
+    async def _attempt(self, attempt: int) -> AsyncIterator[Piece]:
+        wanted = self._wanted
+        query = LogQuery(tail=wanted.tail, since_s=wanted.since_s, follow=wanted.follow)
+        streams = [
+            _stream(self._engine, WorkerId(self._job_id, attempt, number), query=query)
+            for number in await self._workers(attempt)
+        ]
+        async for piece in _as_it_comes(streams) if wanted.follow else _by_time(streams):
+            yield piece
+
+    async def _workers(self, attempt: int) -> list[int]:
+        """Whoever was in this attempt, once they have begun."""
+        while self._is_about_to_be(attempt):
+            await self._desk.shell.changed()
+        found = self._known(attempt)
+        if found is None:
+            raise NotFoundError(f"job {self._job_id} has had no attempt {attempt}")
+        worker = self._wanted.worker
+        if worker is None:
+            return found
+        if worker not in found:
+            raise NotFoundError(f"attempt {attempt} of job {self._job_id} has no worker {worker}")
+        return [worker]
+
+    def _known(self, attempt: int) -> list[int] | None:
+        for each in self._desk.store.attempts(self._job_id):
+            if each.number == attempt:
+                return [worker.number for worker in each.workers]
+        return None
+
+    def _is_about_to_be(self, attempt: int) -> bool:
+        job = self._desk.shell.kernel.job(self._job_id)
+        if job is None or job.attempt != attempt:
+            return False
+        return isinstance(job.phase, Starting) or self._known(attempt) is None
 
 
-async def _attempt(
-    desk: Desk, engine: Engine, asked: LogRequest, *, attempt: int
-) -> AsyncIterator[Piece]:
-    numbers = await _workers(desk, asked, attempt)
-    query = LogQuery(tail=asked.tail, since_s=asked.since_s, follow=asked.follow)
-    streams = [
-        _stream(engine, WorkerId(asked.job_id, attempt, number), query) for number in numbers
-    ]
-    merged = _as_it_comes(streams) if asked.follow else _by_time(streams)
-    async for piece in merged:
-        yield piece
-
-
-async def _workers(desk: Desk, asked: LogRequest, attempt: int) -> list[int]:
-    """Whoever was in this attempt, once its start is on the disk."""
-    known = {each.number: each for each in desk.store.attempts(asked.job_id)}
-    while attempt not in known and _is_about_to_be(desk, asked.job_id, attempt):
-        await desk.shell.changed()
-        known = {each.number: each for each in desk.store.attempts(asked.job_id)}
-    if attempt not in known:
-        raise NotFoundError(f"job {asked.job_id} has had no attempt {attempt}")
-    numbers = [worker.number for worker in known[attempt].workers]
-    if asked.worker is None:
-        return numbers
-    if asked.worker not in numbers:
-        raise NotFoundError(f"attempt {attempt} of job {asked.job_id} has no worker {asked.worker}")
-    return [asked.worker]
-
-
-def _is_about_to_be(desk: Desk, job_id: JobId, attempt: int) -> bool:
-    job = desk.shell.kernel.job(job_id)
-    return job is not None and job.attempt >= attempt
-
-
-async def _stream(engine: Engine, worker: WorkerId, query: LogQuery) -> AsyncIterator[Piece]:
+async def _stream(engine: Engine, worker: WorkerId, *, query: LogQuery) -> AsyncIterator[Piece]:
     async for chunk in engine.logs(worker, query):
         yield Piece(chunk.at_s, worker.attempt, worker.worker, chunk.output)
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import rota
 from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeSeen
-from rota.core.model import Node, NodeId
-from rota.daemon.desk import Desk, NotFoundError
+from rota.core.model import Node, NodeId, Running, Starting
+from rota.daemon.desk import Desk
 from rota.daemon.files import replace_file
 from rota.daemon.people import Caller, require_admin
 from rota.daemon.views import node_view
+from rota.daemon.words import NotFoundError
 from rota.engines.base import Engine
 from rota.engines.local.gpus import Gpus, Reading
-from rota.errors import UserError
+from rota.errors import UserError, meant
 from rota.policies.registry import parse
 from rota.wire.box import NodeView, Status
 
@@ -48,6 +49,8 @@ class Machine:
         self.policy = setup.policy
         self._policy_file = setup.policy_file
         self.stopping = asyncio.Event()
+        self._farewell: asyncio.Future[None] | None = None
+        """The stop of all jobs, while it is under way."""
 
     def status(self) -> Status:
         nodes = self._desk.shell.kernel.nodes.values()
@@ -69,7 +72,10 @@ class Machine:
     def nodes(self) -> list[NodeView]:
         readings = self._readings()
         jobs = list(self._desk.shell.kernel.jobs.values())
-        return [node_view(node, jobs, readings) for node in self._desk.shell.kernel.nodes.values()]
+        return [
+            node_view(node, jobs, readings=readings)
+            for node in self._desk.shell.kernel.nodes.values()
+        ]
 
     async def drain(self, caller: Caller, word: str) -> None:
         require_admin(caller, "drain a node")
@@ -94,28 +100,40 @@ class Machine:
         self.policy = text
         await asyncio.to_thread(replace_file, self._policy_file, text)
 
-    async def stop(self, caller: Caller, *, stop_jobs: bool) -> None:
+    def stop(self, caller: Caller, *, stop_jobs: bool) -> None:
+        """Returns at once: jobs may take as long as their grace periods to stop."""
         require_admin(caller, "end the daemon")
         if stop_jobs:
-            await self._stop_all(caller)
-        self.stopping.set()
+            self._desk.shell.rounds.pause()
+            self._farewell = asyncio.ensure_future(self._stop_all(caller))
+        else:
+            self.stopping.set()
 
     async def _stop_all(self, caller: Caller) -> None:
         """Every running job back into the queue: it goes on when the daemon is back."""
         shell = self._desk.shell
-        shell.rounds.pause()
-        running = [job.id for job in shell.kernel.jobs.values() if job.is_active]
-        for job_id in running:
-            shell.tell(JobHeld(job_id, caller.user), actor=caller.user)
         while any(job.is_active for job in shell.kernel.jobs.values()):
+            # Whatever was planned already may start in the place of what stops; and after a
+            # failure of the store, what was told before may be forgotten.
+            if not shell.trouble:
+                self._send_back(caller)
             await shell.changed()
-        for job_id in running:
-            await shell.durable(shell.tell(JobReleased(job_id, caller.user), actor=caller.user))
+        self.stopping.set()
+
+    def _send_back(self, caller: Caller) -> None:
+        """A hold that is taken back before it has come about. Both are on the disk together, so
+        that no job is left held, whatever happens in between."""
+        shell = self._desk.shell
+        for job in list(shell.kernel.jobs.values()):
+            if isinstance(job.phase, Starting | Running):
+                deeds = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
+                shell.tell_all(deeds, (), actor=caller.user)
 
     def _node(self, word: str) -> Node:
         node = self._desk.shell.kernel.nodes.get(NodeId(word))
         if node is None:
-            raise NotFoundError(f"no node {word[:40]!r}", "'rota nodes list' shows them")
+            hint = meant(word, self._desk.shell.kernel.nodes)
+            raise NotFoundError(f"no node {word[:40]!r}", hint or "'rota nodes list' shows them")
         return node
 
     def _readings(self) -> Mapping[int, Reading]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rota.core.model import JobId
+from rota.core.model import Job, JobId
 from rota.errors import UserError
 
 
@@ -46,15 +46,16 @@ def require_admin(caller: Caller, deed: str) -> None:
         raise ForbiddenError(f"only an administrator may {deed}", "ask one of them")
 
 
-def may_see(caller: Caller, owner: str, job_id: JobId) -> bool:
+def may_see(caller: Caller, job: Job) -> bool:
     """Logs, environment and command of a job are its owner's and the administrators' business."""
     if caller.reach is Reach.JOB:
-        return job_id == caller.job_id
-    return caller.is_admin or caller.user == owner
+        return job.id == caller.job_id
+    return caller.is_admin or caller.user == job.spec.user
 
 
-def require_owner(caller: Caller, owner: str, job_id: JobId) -> None:
-    if not may_see(caller, owner, job_id):
+def require_owner(caller: Caller, job: Job) -> None:
+    if not may_see(caller, job):
         raise ForbiddenError(
-            f"job {job_id} belongs to {owner}", "only its owner or an administrator may do that"
+            f"job {job.id} belongs to {job.spec.user}",
+            "only its owner or an administrator may do that",
         )

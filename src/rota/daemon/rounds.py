@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from rota.core.explain import Answers
 from rota.core.kernel import Kernel
 from rota.core.plan import Plan
 from rota.core.policy import Policy
@@ -29,13 +30,13 @@ class Decides(Protocol):
 
 
 class Rounds:
-    """`newest` is what the last round saw and decided, for those who ask why."""
+    """`newest` is what the last round has to say, for those who ask why."""
 
     def __init__(self, shell: Decides, *, interval_s: float) -> None:
         self._shell = shell
         self._interval_s = interval_s
         self._wanted = asyncio.Event()
-        self.newest: tuple[View, Plan] | None = None
+        self.newest: Answers | None = None
         self.count = 0
         self.last_s = 0.0
         self._is_paused = False
@@ -71,6 +72,6 @@ class Rounds:
         if shell.kernel is not kernel or shell.trouble or self._is_paused:
             # The store failed meanwhile, and with it what this plan was made from.
             return
-        self.newest = (view, plan)
+        self.newest = Answers(view, plan)
         self.count += 1
         shell.commit(plan)

@@ -3,14 +3,15 @@
 Memory may be ahead of the disk only while a write is under way. When a write fails, what is in
 memory is worth nothing: the kernel is thrown away and made anew from the store, exactly as after a
 crash, as soon as the store can be written again. Until then nothing is accepted and no command
-leaves; whatever runs goes on.
+leaves; whatever runs goes on. The same goes for an engine whose own disk fails under a command:
+it is given again, as after a crash, until it arrives.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,7 @@ from rota.core.model import JobId, Node
 from rota.core.plan import Plan
 from rota.core.policy import Policy
 from rota.core.view import Rules, View
+from rota.daemon.findings import examined, needs_a_look
 from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
 from rota.errors import RotaError, StoreError, UnavailableError
@@ -32,6 +34,9 @@ from rota.store.records import Exit, Row, Submission
 
 log = structlog.get_logger()
 
+CANNOT_RUN = 126
+LOOK_S = 10.0
+"""How often the machine is asked whether its GPUs are still what they were."""
 RETRY_S = 1.0
 """How often a store that could not be written is tried again."""
 
@@ -39,7 +44,7 @@ NOTHING = Batch()
 DONE: Future[None] = Future()
 DONE.set_result(None)
 
-Programs = Callable[[JobId], Program]
+Programs = Callable[[JobId], Awaitable[Program]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class Shell:
         await self._recover()
         self._spawn(self._deliver())
         self._spawn(self._rounds.run())
+        self._spawn(self._watch_nodes())
 
     async def close(self) -> None:
         """Stop deciding; what runs goes on under its keepers."""
@@ -95,19 +101,17 @@ class Shell:
         self._epoch += 1
         now = parts.clock()
         self._record(self.kernel.recover(saved.jobs, saved.nodes, outcomes=saved.outcomes, now=now))
-        seen = {node.id: node for node in parts.engine.inventory()}
-        for node in saved.nodes:
-            if node.id not in seen:
-                self.tell(NodeLost(node.id))
-        for node in seen.values():
-            known = self.kernel.nodes.get(node.id)
-            self.tell(NodeSeen(node if known is None else _still_drained(node, known)))
+        seen = await asyncio.to_thread(parts.engine.inventory)
+        for node_id in {node.id for node in saved.nodes} - {node.id for node in seen}:
+            self.tell(NodeLost(node_id))
+        self._see(seen)
         await parts.engine.adopt()
 
     # -- facts ----------------------------------------------------------------------------------
 
     def tell(self, event: Event, *, actor: str = "") -> Future[None]:
         """Record a fact. The future is done when it is on the disk."""
+        self.require_sound()
         now = self._parts.clock()
         exits = _exits(event, now) if isinstance(event, WorkersExited) else ()
         return self._record(self.kernel.apply(event, now), Batch(exits=exits, actor=actor))
@@ -116,6 +120,7 @@ class Shell:
         self, events: Iterable[Event], submissions: Sequence[Submission], *, actor: str
     ) -> Future[None]:
         """Facts that are on the disk together or not at all."""
+        self.require_sound()
         now = self._parts.clock()
         together = Effects(now)
         for event in events:
@@ -128,6 +133,7 @@ class Shell:
 
     def put(self, *rows: Row) -> Future[None]:
         """Rows that are none of the kernel's business."""
+        self.require_sound()
         return self._write(Batch(rows=rows), [])
 
     async def durable(self, written: Future[None]) -> None:
@@ -149,8 +155,30 @@ class Shell:
 
     def _report(self, event: Event) -> None:
         """What the engine tells. After a failed write it is asked again, so nothing is missed."""
-        if not self.trouble:
+        if self.trouble:
+            return
+        if isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
+            self._spawn(self._examine(event))
+        else:
             self.tell(event)
+
+    async def _examine(self, event: WorkersExited) -> None:
+        found = await examined(event, self.kernel, engine=self._parts.engine)
+        if not self.trouble:
+            self.tell(found)
+
+    async def _watch_nodes(self) -> None:
+        """A GPU that fails is given to nobody; one that is mended is used again."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            seen = await asyncio.to_thread(self._parts.engine.inventory)
+            if not self.trouble:
+                self._see(seen)
+
+    def _see(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            known = self.kernel.nodes.get(node.id)
+            self.tell(NodeSeen(node if known is None else _still_drained(node, known)))
 
     # -- effects --------------------------------------------------------------------------------
 
@@ -188,14 +216,17 @@ class Shell:
 
     async def _send(self, command: Command) -> None:
         starts = isinstance(command, StartWorkers | ChangeMembership)
+        if starts and self.kernel.job(command.job_id) is None:
+            # Given again after a restart, when the engine had already told how it ended.
+            return
         try:
-            program = self._programs(command.job_id) if starts else None
+            program = await self._programs(command.job_id) if starts else None
             await self._parts.engine.apply(command, program)
         except (RotaError, OSError) as error:
             log.error("command failed", command=str(command), error=str(error))
             if isinstance(command, StartWorkers):
-                codes = dict.fromkeys(range(len(command.allocation)), 126)
-                self.tell(WorkersExited(command.job_id, command.attempt, codes))
+                codes = dict.fromkeys(range(len(command.allocation)), CANNOT_RUN)
+                self.tell(WorkersExited(command.job_id, command.attempt, codes, reason=str(error)))
 
     def _announce(self) -> None:
         self._changed.set()
@@ -234,13 +265,13 @@ class Shell:
         if not self.trouble:
             self.tell(TimerFired())
 
-    # -- failures of the store ------------------------------------------------------------------
+    # -- failures -------------------------------------------------------------------------------
 
-    def _fail(self, error: StoreError) -> None:
+    def _fail(self, error: UnavailableError) -> None:
         if self.trouble:
             return
         self.trouble = str(error)
-        log.error("store failed", error=str(error))
+        log.error("disk failed", error=str(error))
         self._spawn(self._mend())
 
     async def _mend(self) -> None:
@@ -250,20 +281,36 @@ class Shell:
             try:
                 await asyncio.wrap_future(self._parts.store.resume())
                 await self._recover()
-            except StoreError as error:
+            except UnavailableError as error:
                 self.trouble = str(error)
+            except OSError as error:
+                self.trouble = str(_explained(error))
             else:
-                log.info("store is back")
+                log.info("disk is back")
                 return
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Without one of its tasks a daemon would only seem to work."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("task died", exc_info=error)
+            self.trouble = f"a bug in rota: {type(error).__name__}; start it again, and report it"
 
 
-def _nothing_to_run(job_id: JobId) -> Program:
+async def _nothing_to_run(job_id: JobId) -> Program:
     raise RotaError(f"no program to start for job {job_id}")
+
+
+def _explained(error: OSError) -> UnavailableError:
+    reason = (error.strerror or str(error)).lower()
+    what = f"{error.filename}: {reason}" if error.filename else reason
+    return UnavailableError(what, "rota goes on by itself when it can")
 
 
 def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rota.core.effects import Transition
-from rota.core.explain import why_it_waits
+from rota.core.explain import Answers
 from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
-from rota.core.plan import Plan
-from rota.core.view import View
 from rota.engines.local.gpus import Reading
 from rota.store.records import Attempt, Entry
 from rota.wire.box import GpuView, NodeView
@@ -57,12 +55,9 @@ def gpus_text(job: Job) -> str:
     return str(least) if least == most else f"{least}..{most}"
 
 
-def why(job: Job, newest: tuple[View, Plan] | None) -> str:
+def why(job: Job, newest: Answers | None) -> str:
     """Why a job that is not over does not run."""
-    if newest is None or isinstance(job.phase, Ended):
-        return ""
-    view, plan = newest
-    reason = why_it_waits(job, view, plan=plan)
+    reason = newest.why_it_waits(job) if newest is not None else None
     return "" if reason is None else str(reason)
 
 
@@ -99,7 +94,7 @@ def story_entry(entry: Entry) -> StoryEntry:
     )
 
 
-def node_view(node: Node, jobs: Iterable[Job], readings: Mapping[int, Reading]) -> NodeView:
+def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading]) -> NodeView:
     here = [(job, slot) for job in jobs for slot in job.members if slot.node == node.id]
     on_gpu: dict[int, list[JobId]] = {}
     for job, slot in here:

@@ -84,12 +84,13 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """All output that is kept, or the last `tail` lines, or what came after `since_s`; then,
-    with `follow`, whatever comes until the worker has ended."""
+    """All output that is kept, or the last `tail` lines or `tail_bytes`, or what came after
+    `since_s`; then, with `follow`, whatever comes until the worker has ended."""
 
     tail: int | None = None
     since_s: float = 0.0
     follow: bool = False
+    tail_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

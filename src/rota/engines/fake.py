@@ -106,13 +106,15 @@ class FakeEngine:
     def bring_back_node(self, node_id: NodeId) -> None:
         self._dead_nodes.discard(node_id)
 
-    def end_workers(self, fence: Fence, codes: Mapping[int, int], *, now: float) -> None:
+    def end_workers(
+        self, fence: Fence, codes: Mapping[int, int], *, now: float, is_retriable: bool = False
+    ) -> None:
         """These workers exit of themselves; the others of their job stand still."""
         run = self._runs.get(fence)
         codes = {n: code for n, code in codes.items() if run and n in run.alive}
         if run is not None and codes:
             self._break(run, codes, now=now)
-            self._expect(None, now, WorkersExited(*fence, codes))
+            self._expect(None, now, WorkersExited(*fence, codes, is_retriable=is_retriable))
 
     def running(self) -> dict[Fence, dict[int, Slot]]:
         """The workers that really run now, or are about to, and their slots."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 VERSION = "v1"
+LIVE_STATES = ("held", "queued", "starting", "running", "stopping")
+FINAL_STATES = ("succeeded", "failed", "cancelled")
+STATES = LIVE_STATES + FINAL_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +129,15 @@ class LogPiece:
     attempt: int
     worker: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Which output: of one worker or of all, of one attempt or the newest, the last `tail` lines,
+    what came after `since_s`, and with `follow` what comes until the end."""
+
+    worker: int | None = None
+    attempt: int | None = None
+    tail: int | None = None
+    since_s: float = 0.0
+    follow: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -22,10 +22,14 @@ def load(kind: type[T], value: Any) -> T:
     return _load(kind, value)
 
 
-def _plain(value: object) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"{type(value).__name__} is no message")
+def _plain(value: object) -> dict[str, Any]:
+    """One level; the encoder comes back for the next. (`asdict` would copy everything first.)"""
+    return {name: getattr(value, name) for name in _names(type(value))}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def _load(kind: Any, value: Any) -> Any:

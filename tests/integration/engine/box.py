@@ -113,6 +113,13 @@ class Box:
         fact = await self.until(is_it)
         return fact.codes[worker] if isinstance(fact, WorkersExited) else -1
 
+    async def words_of(self, job_id: str) -> str:
+        """The reason that was reported with the end."""
+        kinds = (WorkersExited, WorkersLost)
+        fact = await self.until(lambda fact: isinstance(fact, kinds) and fact.job_id == job_id)
+        assert isinstance(fact, kinds)
+        return fact.reason
+
     async def start_of(self, job_id: str, *, worker: int = 0) -> None:
         await self.until(
             lambda fact: (

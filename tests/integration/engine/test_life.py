@@ -18,8 +18,29 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may run work
 @on_a_box
 async def test_the_exit_code_is_the_programs(box: Box, code: int) -> None:
     ending = await box.run("job", sh(f"exit {code}"))
-    assert (ending.code, ending.reason, ending.is_stopped) == (code, "", False)
+    assert (ending.code, ending.is_stopped) == (code, False)
     assert 0 < ending.started_s <= ending.ended_s
+    assert await box.words_of("job") == ending.reason
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("exit 0", ""),
+        ("exit 1", "exited within a second of its start and wrote nothing"),
+        ("echo no; exit 1", "exited within a second of its start"),
+        ("sleep 1; exit 1", ""),
+        ("exit 137", "exited within a second of its start and wrote nothing"),
+        ("kill -SEGV $$", "ended by SIGSEGV within a second of its start"),
+        ("sleep 1; kill -KILL $$", "ended by SIGKILL"),
+    ],
+)
+@on_a_box
+async def test_an_end_is_told_in_words(box: Box, script: str, words: str) -> None:
+    ending = await box.run("job", sh(script))
+    is_quick = ending.ended_s - ending.started_s < 1
+    # A busy machine may take longer over what is quick elsewhere.
+    assert ending.reason == words or ("within a second" in words and not is_quick)
 
 
 @on_a_box
@@ -128,7 +149,9 @@ async def test_a_missing_program_is_named(box: Box) -> None:
     ending = await box.run("job", Program(("no-such-program",), env={"PATH": "/bin:/usr/bin"}))
     expected = "program 'no-such-program' was not found in PATH (/bin:/usr/bin)"
     assert (ending.code, ending.reason) == (127, expected)
+    assert await box.words_of("job") == expected
     assert [type(fact).__name__ for fact in box.facts] == ["WorkersExited"]
+    assert not list(box.place("job").glob("*.reserved"))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ async def test_too_much_memory_is_named(box: Box, here: Hierarchies) -> None:
     need(here, "memory")
     ending = await box.run("job", Program(HOG, limits=Limits(memory_bytes=100 * MIB)))
     assert ending.code == 137
-    assert ending.reason == f"out of memory: the limit is {100 * MIB} bytes"
+    assert ending.reason == "out of host memory: the limit is 100 MiB"
     assert box.keeper_notes("job") == []
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.core.events import WorkersExited
 from rota.core.model import JobId
 from rota.engines.base import LogLimits, LogQuery, WorkerId
 from tests.counts import IS_LONG
@@ -34,6 +35,8 @@ async def test_a_line_without_end_is_bounded(box: Box) -> None:
     program = sh(f"head -c {n_bytes} /dev/zero | tr '\\0' x; echo; echo end", log=limits)
     ending = await box.run("job", program)
     assert (ending.code, ending.n_dropped_bytes) == (0, 0)
+    size = "1 GiB" if IS_LONG else "128 MiB"
+    assert ending.reason == f"wrote a line of {size}, which is longer than a log file"
     sizes = [path.stat().st_size for path in _log_files(box)]
     assert len(sizes) == 3
     assert max(sizes) <= 4 * MIB
@@ -59,6 +62,16 @@ async def test_tail(box: Box, tail: int) -> None:
     everything = (await box.output("job")).splitlines(keepends=True)
     expected = everything[-tail:] if tail else []
     assert (await box.output("job", LogQuery(tail=tail))).splitlines(keepends=True) == expected
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 10_000, 1_000_000])
+@on_a_box
+async def test_the_last_bytes(box: Box, n_bytes: int) -> None:
+    """However long the lines are."""
+    await box.run("job", sh("seq 3000 | tr '\\n' ' '", log=SMALL))
+    everything = await box.output("job")
+    expected = everything[-n_bytes:] if n_bytes else b""
+    assert await box.output("job", LogQuery(tail_bytes=n_bytes)) == expected
 
 
 @on_a_box
@@ -118,7 +131,27 @@ async def _fill_the_disk(root: Path) -> None:
         script = "head -c 2000000 /dev/zero | tr '\\0' x; echo end; exit 3"
         ending = await box.run("job", sh(script))
         assert ending.code == 3
+        assert not list(box.place("job").glob("*.reserved"))
         assert ending.n_dropped_bytes > 1_500_000
+        assert "MiB of output were dropped: no space left on device" in ending.reason
+
+
+@pytest.mark.parametrize("free_bytes", [4096, 8192, 12288])
+def test_a_disk_without_room_for_a_keeper_is_named(tmp_path: Path, free_bytes: int) -> None:
+    with _small_disk(tmp_path / "engine"):
+        asyncio.run(_start_on_a_full_disk(tmp_path / "engine", free_bytes))
+
+
+async def _start_on_a_full_disk(root: Path, free_bytes: int) -> None:
+    """It never ran, and its GPU is not held by nobody."""
+    async with Box(root) as box:
+        (root / "ballast").write_bytes(b"x" * (_free_bytes(root) - free_bytes))
+        await box.start("job", sh("exit 3"))
+        assert await box.end_of("job") == 126
+        (fact,) = box.facts
+        assert isinstance(fact, WorkersExited)
+        assert fact.reason == "could not be started: its keeper died: no space left on device"
+        assert fact.is_retriable
 
 
 def test_a_disk_with_room_again_says_what_was_dropped(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ async def test_an_end_that_was_reported_just_before_the_crash_is_reported_again(
 @on_a_box
 async def test_a_running_worker_without_a_trace_is_lost_and_never_started(box: Box) -> None:
     await box.report("gone")
-    assert box.facts == [WorkersLost(JobId("gone"), 1, frozenset({0}))]
+    lost = WorkersLost(JobId("gone"), 1, frozenset({0}), "nobody knows of it")
+    assert box.facts == [lost]
     await box.start("gone", FOREVER)
     assert await box.end_of("gone") == -1
     assert not box.processes("gone")
@@ -120,6 +121,7 @@ async def test_a_keeper_that_dies_takes_its_tree_along(box: Box) -> None:
     assert not box.processes("job")
     ending = box.engine.endings(JobId("job"), 1)[0]
     assert (ending.is_lost, ending.reason) == (True, "its keeper died")
+    assert await box.words_of("job") == "its keeper died"
     assert ending.n_left_behind >= 2
 
 

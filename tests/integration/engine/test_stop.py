@@ -23,7 +23,7 @@ async def test_a_stop_is_polite_first(box: Box) -> None:
     assert await box.end_of("job") == 9
     assert b"saving\n" in await box.output("job")
     ending = box.engine.endings(JobId("job"), 1)[0]
-    assert (ending.is_stopped, ending.is_killed) == (True, False)
+    assert (ending.is_stopped, ending.is_killed, ending.reason) == (True, False, "")
 
 
 @on_a_box
@@ -34,6 +34,7 @@ async def test_who_ignores_it_is_killed_after_the_grace_period(box: Box) -> None
     assert await box.end_of("job") == 137
     assert seconds_of(start) >= 0.5
     assert not box.processes("job")
+    assert await box.words_of("job") == "did not end within its grace period and was killed"
 
 
 @on_a_box
@@ -71,6 +72,8 @@ async def test_what_a_worker_leaves_behind_ends_with_it(box: Box) -> None:
     ending = await box.run("job", sh("setsid sh -c 'setsid sleep 1000 & sleep 1000' & exit 4"))
     assert ending.code == 4
     assert ending.n_left_behind >= 1
+    n = ending.n_left_behind
+    assert f"left {n} process{'es' if n > 1 else ''} behind, which w" in ending.reason
     assert not box.processes("job")
 
 
@@ -80,6 +83,8 @@ async def test_what_is_left_behind_and_stubborn_is_killed(box: Box) -> None:
     log = box.place("job") / "worker-0.log"
     ending = await box.run("job", Program(("/bin/sh", "-c", script, str(log)), grace_s=0.1))
     assert (ending.code, ending.is_killed) == (0, True)
+    assert ending.reason.startswith("left ")
+    assert ending.reason.endswith(" killed")
     assert not box.processes("job")
 
 

@@ -1,7 +1,7 @@
 """Why a job waits, in words."""
 
 from rota.core.events import JobHeld, JobSubmitted, NodeSeen
-from rota.core.explain import why_it_waits
+from rota.core.explain import Answers
 from rota.core.kernel import Kernel
 from rota.core.model import Gpu, Job, JobId, JobSpec, Node, NodeId
 from rota.core.plan import Plan
@@ -23,7 +23,7 @@ def one_round(*specs: JobSpec) -> tuple[Kernel, View, Plan]:
 
 def why(name: str, *specs: JobSpec) -> str | None:
     kernel, view, plan = one_round(*specs)
-    reason = why_it_waits(job(kernel, name), view, plan=plan)
+    reason = Answers(view, plan).why_it_waits(job(kernel, name))
     return None if reason is None else str(reason)
 
 
@@ -51,14 +51,12 @@ def test_a_job_behind_others_is_told_how_many():
 
 def test_a_higher_priority_is_ahead_although_it_came_later():
     jobs = (gang("a", 2, priority=2), gang("b", 1), gang("c", 1, priority=1))
-    assert why("b", *jobs) == (
-        "waits for 1 worker with 1 GPU each: 0 jobs running, 1 waiting job ahead of it"
-    )
+    assert why("b", *jobs) == ("waits for 1 GPU: 0 jobs running, 1 waiting job ahead of it")
 
 
 def test_a_gpu_type_that_no_node_has_is_named():
     assert why("a", gang("a", 1, gpu_types=("A100",))) == (
-        "could not run here even if all else were gone: it needs 1 worker with 1 A100 GPU each"
+        "could not run here even if all else were gone: it needs 1 A100 GPU"
     )
 
 
@@ -76,5 +74,5 @@ def test_a_job_that_waits_for_another_names_it():
 def test_a_held_job_says_so():
     kernel, view, plan = one_round(gang("a", 1))
     kernel.apply(JobHeld(JobId("a")), 11.0)
-    reason = why_it_waits(job(kernel, "a"), view, plan=plan)
+    reason = Answers(view, plan).why_it_waits(job(kernel, "a"))
     assert str(reason) == "is held until somebody releases it"

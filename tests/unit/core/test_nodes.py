@@ -161,10 +161,24 @@ def test_nodes_that_come_one_by_one_are_all_used():
     assert [lab.state(name) for name in "abc"] == [State.RUNNING, State.STARTING, State.STARTING]
 
 
-def test_a_node_is_lost_just_after_another_came():
-    one, two = cluster("2x4")
-    lab = Lab([one])
+def test_a_node_may_be_lost_before_anybody_has_looked_at_a_new_one() -> None:
+    one, two, three = cluster("3x2")
+    lab = Lab([one, two])
     lab.run(job("a", gpus=4))
-    lab.tell(NodeSeen(two))
-    assert lab.lose(1) == []
-    assert lab.round() == [StartWorkers(A, 2, 0, slots("2:0", "2:1", "2:2", "2:3"))]
+    lab.tell(NodeSeen(three))
+    assert lab.lose(2) == [StopWorkers(A, 1, (0, 1, 2, 3), 30.0)]
+    lab.exited("a", 143, workers=[0, 1])
+    assert lab.round() == [StartWorkers(A, 2, 0, slots("1:0", "1:1", "3:0", "3:1"))]
+
+
+def test_a_node_that_comes_back_smaller_waits_for_those_it_lost() -> None:
+    """Their slots stay booked until the rest of their attempt is gone."""
+    small = cluster("1x1")[0]
+    lab = Lab(cluster("2x2"))
+    lab.run(job("a", gpus=4))
+    lab.lose(1)
+    lab.tell(NodeSeen(small))
+    lab.submit(job("b"))
+    assert lab.round() == []
+    assert lab.exited("a", 143, workers=[2, 3]) == [StartWorkers(B, 1, 0, slots("1:0"))]
+    assert lab.kernel.ledger.is_sound(lab.kernel.nodes)

@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING
 
 from rota.cli.output.jobs import gpus
 from rota.cli.output.lines import say
-from rota.cli.output.table import Column, say_table
+from rota.cli.output.table import Column, draw, say_table
 from rota.cli.output.times import moment, span
+from rota.errors import printable
 
 if TYPE_CHECKING:
     from rota.wire.jobs import AttemptView, JobDetails, StoryEntry, WorkerView
 
 
 def say_details(details: JobDetails) -> None:
+    say("\n".join(lines(details)))
+
+
+def lines(details: JobDetails) -> list[str]:
     rows = [(name, value) for name, value in _rows(details) if value]
     width = max(len(name) for name, _ in rows)
-    say("\n".join(f"{name:<{width}}  {value}" for name, value in rows))
-    if details.attempts:
-        say("")
-        _say_attempts(details.attempts)
+    told = [f"{name:<{width}}  {printable(value)}" for name, value in rows]
+    return [*told, "", *draw(_attempts(details.attempts))] if details.attempts else told
 
 
 def _rows(details: JobDetails) -> list[tuple[str, str]]:
@@ -55,20 +58,18 @@ def _rows(details: JobDetails) -> list[tuple[str, str]]:
     ]
 
 
-def _say_attempts(attempts: Sequence[AttemptView]) -> None:
+def _attempts(attempts: Sequence[AttemptView]) -> list[Column]:
     rows = [(attempt, worker) for attempt in attempts for worker in attempt.workers]
-    say_table(
-        [
-            Column("attempt", tuple(str(each.attempt) for each, _ in rows)),
-            Column("worker", tuple(str(worker.worker) for _, worker in rows)),
-            Column("where", tuple(where(worker) for _, worker in rows), is_number=False),
-            Column("began", tuple(moment(each.started_s) for each, _ in rows), is_number=False),
-            Column("ended", tuple(moment(worker.ended_s) for _, worker in rows), is_number=False),
-            Column("exit", tuple(_code(worker) for _, worker in rows)),
-            Column("then", tuple(each.outcome for each, _ in rows), is_number=False),
-            Column("why", tuple(each.reason for each, _ in rows), is_number=False),
-        ]
-    )
+    return [
+        Column("attempt", tuple(str(each.attempt) for each, _ in rows)),
+        Column("worker", tuple(str(worker.worker) for _, worker in rows)),
+        Column("where", tuple(where(worker) for _, worker in rows), is_number=False),
+        Column("began", tuple(moment(each.started_s) for each, _ in rows), is_number=False),
+        Column("ended", tuple(moment(worker.ended_s) for _, worker in rows), is_number=False),
+        Column("exit", tuple(_code(worker) for _, worker in rows)),
+        Column("then", tuple(each.outcome for each, _ in rows), is_number=False),
+        Column("why", tuple(each.reason for each, _ in rows), is_number=False),
+    ]
 
 
 def where(worker: WorkerView) -> str:
@@ -81,14 +82,16 @@ def _code(worker: WorkerView) -> str:
 
 
 def say_story(entries: Sequence[StoryEntry]) -> None:
-    say_table(
-        [
-            Column("when", tuple(moment(each.at_s) for each in entries), is_number=False),
-            Column("attempt", tuple(str(each.attempt or "-") for each in entries)),
-            Column("became", tuple(each.after for each in entries), is_number=False),
-            Column("because", tuple(_because(each) for each in entries), is_number=False),
-        ]
-    )
+    say_table(story_columns(entries))
+
+
+def story_columns(entries: Sequence[StoryEntry]) -> list[Column]:
+    return [
+        Column("when", tuple(moment(each.at_s) for each in entries), is_number=False),
+        Column("attempt", tuple(str(each.attempt or "-") for each in entries)),
+        Column("became", tuple(each.after for each in entries), is_number=False),
+        Column("because", tuple(_because(each) for each in entries), is_number=False),
+    ]
 
 
 WORDS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -46,4 +47,7 @@ def gpus(job: JobView) -> str:
 
 
 def short(text: str) -> str:
-    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+    """For a terminal only: what is piped is whole."""
+    if len(text) <= LONGEST_REASON or not sys.stdout.isatty():
+        return text
+    return f"{text[: LONGEST_REASON - 1]}…"

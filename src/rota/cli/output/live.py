@@ -1,34 +1,53 @@
-"""A table that stays up to date until Ctrl-C."""
+"""A view that stays up to date until Ctrl-C."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 
-from rota.cli.output.jobs import columns, say_jobs
-from rota.cli.output.table import draw
-
-if TYPE_CHECKING:
-    from rota.client import Client
-    from rota.wire.jobs import JobView
+from rota.cli.output.lines import say
+from rota.cli.output.table import cell_width
 
 REFRESH_S = 0.5
+SCREEN_ON, SCREEN_OFF = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+Draw = Callable[[], Sequence[str]]
 
 
-def live_table(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
-    """On a terminal the table is drawn over itself; a pipe gets it again when it changed."""
+def live(draw: Draw, *, changes: Iterable[object] = ()) -> None:
+    """On a terminal the lines are drawn over themselves; a pipe gets them once, and again after
+    each change."""
     if not sys.stdout.isatty():
-        for _ in rota.events(after=None):
-            say_jobs(fetch(), as_json=False)
+        say("\n".join(draw()))
+        for _ in changes:
+            say("\n".join(["", *draw()]))
         return
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console()
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with _screen():
         while True:
-            jobs = fetch()[: max(1, console.height - 4)]
-            live.update(draw(columns(jobs, now=time.time())), refresh=True)
+            columns, rows = shutil.get_terminal_size()
+            lines = [_cut(line, columns) + CLEAR_LINE for line in draw()[:rows]]
+            sys.stdout.write(HOME + "\n".join(lines) + CLEAR_BELOW)
+            sys.stdout.flush()
             time.sleep(REFRESH_S)
+
+
+@contextmanager
+def _screen() -> Generator[None]:
+    sys.stdout.write(SCREEN_ON)
+    try:
+        yield
+    finally:
+        sys.stdout.write(SCREEN_OFF)
+        sys.stdout.flush()
+
+
+def _cut(line: str, width: int) -> str:
+    """What fits, counted in places on the terminal."""
+    line = line[:width]
+    while cell_width(line) > width:
+        line = line[:-1]
+    return line

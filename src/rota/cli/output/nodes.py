@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rota.cli.output.table import Column, say_table
@@ -13,21 +13,24 @@ if TYPE_CHECKING:
 
 
 def say_nodes(nodes: Sequence[NodeView]) -> None:
-    """One line for each GPU; a machine without any has one, too."""
+    say_table(columns(nodes))
+
+
+def columns(nodes: Sequence[NodeView], *, names: Mapping[str, str] | None = None) -> list[Column]:
+    """One line for each GPU; a machine without any has one, too. Jobs are called by `names`, where
+    they are in it."""
     rows: list[tuple[NodeView, GpuView | None]] = []
     for node in nodes:
         rows += [(node, gpu) for gpu in node.gpus] or [(node, None)]
-    say_table(
-        [
-            Column("node", tuple(node.id for node, _ in rows), is_number=False),
-            Column("gpu", tuple(str(gpu.index) if gpu else "-" for _, gpu in rows)),
-            Column("type", tuple(gpu.type if gpu else "-" for _, gpu in rows), is_number=False),
-            Column("memory", tuple(_memory(gpu) for _, gpu in rows)),
-            Column("busy", tuple(_busy(gpu) for _, gpu in rows)),
-            Column("jobs", tuple(_jobs(gpu) for _, gpu in rows), is_number=False),
-            Column("state", tuple(_state(*row) for row in rows), is_number=False),
-        ]
-    )
+    return [
+        Column("node", tuple(node.id for node, _ in rows), is_number=False),
+        Column("gpu", tuple(str(gpu.index) if gpu else "-" for _, gpu in rows)),
+        Column("type", tuple(gpu.type if gpu else "-" for _, gpu in rows), is_number=False),
+        Column("memory", tuple(_memory(gpu) for _, gpu in rows)),
+        Column("busy", tuple(_busy(gpu) for _, gpu in rows)),
+        Column("jobs", tuple(_jobs(gpu, names or {}) for _, gpu in rows), is_number=False),
+        Column("state", tuple(_state(*row) for row in rows), is_number=False),
+    ]
 
 
 def _memory(gpu: GpuView | None) -> str:
@@ -41,8 +44,8 @@ def _busy(gpu: GpuView | None) -> str:
     return f"{gpu.utilisation:.0%}" if gpu and gpu.utilisation else "-"
 
 
-def _jobs(gpu: GpuView | None) -> str:
-    return ", ".join(gpu.jobs) if gpu and gpu.jobs else "-"
+def _jobs(gpu: GpuView | None, names: Mapping[str, str]) -> str:
+    return ", ".join(names.get(job, job) for job in gpu.jobs) if gpu and gpu.jobs else "-"
 
 
 def _state(node: NodeView, gpu: GpuView | None) -> str:

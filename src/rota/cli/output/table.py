@@ -1,24 +1,28 @@
-"""Tables for people. Piped into a file they lose their colours, and never a character."""
+"""Tables for people. Piped into a file they lose their colours, and never a character.
+
+Drawn by hand: a library that can draw far more takes longer to load than a list takes to fetch.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from unicodedata import combining, east_asian_width
 
 from rota.cli.output.lines import say
+from rota.errors import printable
 
-BEST = "bold green"
+GAP = "   "
+BOLD = "\x1b[1m"
+BEST = "\x1b[1;32m"
+PLAIN = "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`best` are the rows whose cells stand out on a terminal."""
+    """`best` are the rows whose cells stand out on a terminal. A title may have several lines."""
 
     title: str
     cells: tuple[str, ...]
@@ -26,39 +30,55 @@ class Column:
     is_number: bool = True
 
 
-def draw(columns: Sequence[Column], title: str = "") -> Table:
-    table = Table(
-        box=SIMPLE_HEAD,
-        title=Text(title) if title else None,
-        title_justify="left",
-        title_style="bold",
-        show_edge=False,
-        pad_edge=False,
-        header_style="",
-    )
-    for column in columns:
-        justify = "right" if column.is_number else "left"
-        table.add_column(Text(column.title), justify=justify, no_wrap=True)
-    for row in range(len(columns[0].cells)):
-        # Text, not markup: names come from users and traces.
-        table.add_row(
-            *(
-                Text(column.cells[row], style=BEST if row in column.best else "")
-                for column in columns
-            )
-        )
-    return table
-
-
 def say_table(columns: Sequence[Column], title: str = "") -> None:
-    table = draw(columns, title)
-    console = _console()
-    needed = console.measure(table, options=console.options.update(max_width=10_000)).maximum
-    console.width = max(console.width, needed)
-    with console.capture() as drawn:
-        console.print(table)
-    say("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+    say("\n".join(draw(columns, title, is_coloured=is_coloured())))
 
 
-def _console() -> Console:
-    return Console(file=sys.stdout, highlight=False, emoji=False, markup=False)
+def draw(columns: Sequence[Column], title: str = "", *, is_coloured: bool = False) -> list[str]:
+    """The lines of a table."""
+    # Names come from users and traces: a terminal must show them, not obey them.
+    cells = [[printable(cell) for cell in column.cells] for column in columns]
+    titles = [column.title.split("\n") for column in columns]
+    widths = [
+        max(map(cell_width, [*head, *body])) for head, body in zip(titles, cells, strict=True)
+    ]
+    height = max(len(head) for head in titles)
+    heads = [[""] * (height - len(head)) + head for head in titles]
+    lines = [_line(row, columns, widths=widths) for row in zip(*heads, strict=True)]
+    lines.append("─" * (sum(widths) + len(GAP) * (len(widths) - 1)))
+    for number, row in enumerate(zip(*cells, strict=True)):
+        best = {place for place, column in enumerate(columns) if number in column.best}
+        lines.append(_line(row, columns, widths=widths, best=best if is_coloured else ()))
+    if title:
+        lines.insert(0, f"{BOLD}{title}{PLAIN}" if is_coloured else title)
+    return lines
+
+
+def _line(
+    row: Sequence[str],
+    columns: Sequence[Column],
+    *,
+    widths: Sequence[int],
+    best: Sequence[int] | set[int] = (),
+) -> str:
+    padded: list[str] = []
+    for place, (cell, column) in enumerate(zip(row, columns, strict=True)):
+        room = " " * (widths[place] - cell_width(cell))
+        shown = f"{BEST}{cell}{PLAIN}" if place in best else cell
+        padded.append(room + shown if column.is_number else shown + room)
+    return GAP.join(padded).rstrip()
+
+
+def cell_width(text: str) -> int:
+    """Places that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text
+    )
+
+
+def is_coloured() -> bool:
+    """See no-color.org."""
+    is_wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_wanted and sys.stdout.isatty()

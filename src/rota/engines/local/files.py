@@ -5,6 +5,7 @@ A reader sees a whole file or none: what is torn (after a power cut) counts as m
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import Any, cast
@@ -54,8 +55,8 @@ def write_json(path: str, value: dict[str, Any]) -> None:
 
 
 class Reserved:
-    """A file that will be written later, with its space taken now, so that a full disk cannot
-    keep a worker's end from being recorded."""
+    """A file that will be written later, with its space taken now, so that a full disk can
+    neither keep a worker's end from being recorded nor end its keeper."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -69,6 +70,11 @@ class Reserved:
         if is_durable:
             os.fsync(self._fd)
         os.rename(self._draft, self._path)
+
+    def drop(self) -> None:
+        """Give the space back, if nothing was written."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._draft)
 
 
 def _read_all(fd: int) -> bytes:

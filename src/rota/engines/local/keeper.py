@@ -14,9 +14,9 @@ import os
 import select
 import signal
 import time
-from typing import NamedTuple
+from typing import Any
 
-from rota.engines.local import cgroups, files, procs, signals, tree
+from rota.engines.local import cgroups, ends, files, procs, signals, tree
 from rota.engines.local.child import Stdio, become_worker
 from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
@@ -46,14 +46,6 @@ def keep(root: str, folder: str, *, daemon_fd: int) -> None:
     Keeper(place, Fence.of_folder(folder), order=Order.of_json(program), daemon_fd=daemon_fd).run()
 
 
-class _Main(NamedTuple):
-    """How the worker's first process ended."""
-
-    code: int
-    cpu_s: float
-    max_rss_bytes: int
-
-
 class Keeper:
     def __init__(self, place: str, fence: Fence, *, order: Order, daemon_fd: int) -> None:
         self._place = place
@@ -61,7 +53,7 @@ class Keeper:
         self._order = order
         self._daemon_fd = daemon_fd
         self._pid = 0
-        self._main: _Main | None = None
+        self._main: ends.Main | None = None
         self._complaint = b""
         self._started_s = 0.0
         self._is_stopped = False
@@ -74,6 +66,7 @@ class Keeper:
         self._poll.register(self._signals_fd, select.POLLIN)
         self._sessions = Sessions(place, order, poll=self._poll)
         self._exit_file = files.Reserved(f"{place}/{files.EXIT}")
+        self._second_record = files.Reserved(f"{place}/{files.KEEPER}")
         self._complaint_fd = -1
         log_path = f"{place}/{order.log_name}"
         log = LogFile(log_path, file_bytes=order.log_file_bytes, n_files=order.log_files)
@@ -81,7 +74,7 @@ class Keeper:
 
     def run(self) -> None:
         notes = cgroups.make(self._order)
-        self._record(notes)
+        files.write_json(f"{self._place}/{files.KEEPER}", self._record(notes))
         # After the record: a daemon that stops an attempt writes its wish first and looks for the
         # record second, so that one of the two sees the other.
         if self._stop_wish() is not None:
@@ -98,10 +91,10 @@ class Keeper:
 
     # -- the start ------------------------------------------------------------------------------
 
-    def _record(self, notes: list[str]) -> None:
+    def _record(self, notes: list[str]) -> dict[str, Any]:
         identity = procs.Identity.of_pid(os.getpid())
         assert identity is not None
-        record = {
+        return {
             **identity._asdict(),
             "marker": self._order.marker,
             "cgroups": self._order.cgroups,
@@ -109,7 +102,6 @@ class Keeper:
             "worker_pid": self._pid,
             "started_s": self._started_s,
         }
-        files.write_json(f"{self._place}/{files.KEEPER}", record)
 
     def _start(self) -> None:
         self._complaint_fd, complaint_fd = os.pipe2(os.O_CLOEXEC)
@@ -168,7 +160,7 @@ class Keeper:
         os.close(self._complaint_fd)
         if not self._complaint:
             self._started_s = time.time()
-            self._record([])
+            self._second_record.publish(self._record([]), is_durable=False)
             self._has_to_tell = True
 
     def _tell_started(self) -> None:
@@ -192,10 +184,10 @@ class Keeper:
                 return False
             if pid == 0:
                 return True
-            code = procs.exit_code(status)
-            self._sessions.reaped(pid, code)
+            end = ends.Main.of_wait(status, usage)
+            self._sessions.reaped(pid, end.code)
             if pid == self._pid:
-                self._main = _Main(code, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+                self._main = end
                 self._end_the_rest()
 
     def _end_the_rest(self) -> None:
@@ -267,15 +259,8 @@ class Keeper:
 
     def _ending(self) -> Ending:
         assert self._main is not None
-        code, reason = self._main.code, ""
-        if self._complaint:
-            words = self._complaint.decode(errors="replace").split(" ", maxsplit=1)
-            code, reason = int(words[0]), words[-1]
-        elif cgroups.ran_out_of_memory(self._order.cgroups):
-            reason = f"out of memory: the limit is {self._order.memory_bytes} bytes"
-        return Ending(
-            code=code,
-            reason=reason,
+        ending = Ending(
+            code=self._main.code,
             is_stopped=self._is_stopped,
             is_killed=self._is_killed,
             n_left_behind=self._n_left_behind,
@@ -285,12 +270,22 @@ class Keeper:
             cpu_s=self._main.cpu_s,
             max_rss_bytes=self._main.max_rss_bytes,
         )
+        if self._complaint:
+            return ends.never_ran(ending, self._complaint)
+        return ends.in_words(
+            ending,
+            self._order,
+            log=self._output.log,
+            is_signalled=self._main.is_signalled,
+            is_out_of_memory=cgroups.ran_out_of_memory(self._order.cgroups),
+        )
 
     def _finish(self, ending: Ending) -> None:
         """A daemon that watches writes the end into its own store, durably, at once. The disk is
         waited for only when there is none, because that takes longer than all the rest."""
         cgroups.remove(self._order.cgroups)
         self._sessions.close()
+        self._second_record.drop()
         self._exit_file.publish(ending._asdict(), is_durable=not self._is_watched())
         os._exit(0)
 

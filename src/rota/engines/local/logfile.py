@@ -17,13 +17,20 @@ FILE_BYTES_MIN = 4096
 
 class LogFile:
     def __init__(self, path: str, *, file_bytes: int, n_files: int) -> None:
+        self.file_bytes = max(file_bytes, FILE_BYTES_MIN)
+        self.n_bytes = 0
+        """All that was to be written so far."""
         self.n_dropped_bytes = 0
+        self.longest_line_bytes = 0
+        """Lines of less than what is written at once may count for less."""
+        self.problem = ""
+        """Why something was dropped, the last time."""
         self._path = path
-        self._file_bytes = max(file_bytes, FILE_BYTES_MIN)
         self._n_files = max(n_files, 1)
         self._n_unsaid_bytes = 0
         """Dropped since the last note that said so."""
-        self._problem = ""
+        self._line_bytes = 0
+        """How long the line is that has not ended yet."""
         self._fd = self._times_fd = -1
         self._size = 0
         self._stamped_s = 0.0
@@ -31,12 +38,13 @@ class LogFile:
     def write(self, output: bytes) -> None:
         """What does not fit on the disk is dropped and counted; a note says so once there is room
         again."""
+        self._measure(output)
         if self._fd < 0:
             self._open()
         if self._n_unsaid_bytes and self._put(self._note()):
             self._n_unsaid_bytes = 0
         while output:
-            room = self._file_bytes - self._size
+            room = self.file_bytes - self._size
             if room <= 0:
                 self._rotate()
                 continue
@@ -50,6 +58,14 @@ class LogFile:
             output = output[len(piece) :]
             if output:
                 self._rotate()
+
+    def _measure(self, output: bytes) -> None:
+        self.n_bytes += len(output)
+        first = output.find(b"\n")
+        self._line_bytes += len(output) if first < 0 else first
+        self.longest_line_bytes = max(self.longest_line_bytes, self._line_bytes)
+        if first >= 0:
+            self._line_bytes = len(output) - output.rfind(b"\n") - 1
 
     def close(self) -> None:
         if self._n_unsaid_bytes:
@@ -65,7 +81,7 @@ class LogFile:
             self._times_fd = os.open(self._path + ".times", flags, 0o600)
             self._size = os.fstat(self._fd).st_size
         except OSError as error:
-            self._problem = error.strerror or str(error)
+            self.problem = (error.strerror or str(error)).lower()
         self._stamped_s = 0.0
 
     def _rotate(self) -> None:
@@ -102,10 +118,10 @@ class LogFile:
             written = os.write(self._fd, output)
             if written < len(output):
                 os.ftruncate(self._fd, self._size)
-                self._problem = "no space left on device"
+                self.problem = "no space left on device"
                 return False
         except OSError as error:
-            self._problem = error.strerror or str(error)
+            self.problem = (error.strerror or str(error)).lower()
             return False
         self._size += written
         return True
@@ -115,8 +131,7 @@ class LogFile:
         self._n_unsaid_bytes += n_bytes
 
     def _note(self) -> bytes:
-        problem = self._problem.lower()
         return b"\n[rota] %d bytes of output were dropped here: %s\n" % (
             self._n_unsaid_bytes,
-            problem.encode(),
+            self.problem.encode(),
         )

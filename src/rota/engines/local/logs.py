@@ -127,6 +127,8 @@ def _skip(parts: list[_Part], query: LogQuery) -> None:
             part.skip_until(query.since_s)
     if query.tail is not None:
         _skip_to_tail(parts, query.tail)
+    if query.tail_bytes is not None:
+        _skip_to_last_bytes(parts, query.tail_bytes)
 
 
 def _skip_to_tail(parts: list[_Part], n_lines: int) -> None:
@@ -139,6 +141,15 @@ def _skip_to_tail(parts: list[_Part], n_lines: int) -> None:
         place, n_found = _line_start(part.output, left, start=start, end=end)
         part.output.seek(place)
         left -= n_found
+
+
+def _skip_to_last_bytes(parts: list[_Part], n_bytes: int) -> None:
+    """Move every part so that at most `n_bytes` are left to read in all."""
+    left = n_bytes
+    for part in reversed(parts):
+        start, end = part.output.tell(), part.output.seek(0, os.SEEK_END)
+        place = part.output.seek(max(start, end - left))
+        left -= end - place
 
 
 def _line_start(output: BinaryIO, n_lines: int, *, start: int, end: int) -> tuple[int, int]:

@@ -89,6 +89,8 @@ class Ending(NamedTuple):
     ended_s: float = 0.0
     cpu_s: float = 0.0
     max_rss_bytes: int = 0
+    is_retriable: bool = False
+    """It never ran, through no fault of its own."""
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Ending:

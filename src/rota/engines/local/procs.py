@@ -51,12 +51,6 @@ def become_reaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def exit_code(status: int) -> int:
-    """As a shell has it: 128 + signal for what a signal ended."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
-
-
 def boot_id() -> str:
     return _slurp("/proc/sys/kernel/random/boot_id").decode().strip()
 
@@ -77,9 +71,14 @@ def descendants(ancestor: int) -> Found:
     return found
 
 
-def marked(marker: str, variable: str = MARKER) -> Found:
+def marked(marker: str) -> Found:
     """All living processes that carry this marker in their environment, and those below them."""
-    wanted = f"{variable}={marker}".encode()
+    return carrying(f"{MARKER}={marker}")
+
+
+def carrying(variable: str) -> Found:
+    """The same for any variable, as NAME=VALUE."""
+    wanted = variable.encode()
     found: Found = {}
     for pid in _pids():
         if wanted in _slurp(f"/proc/{pid}/environ").split(b"\0"):

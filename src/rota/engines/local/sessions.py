@@ -46,7 +46,7 @@ class _Session:
 
     def members(self) -> procs.Found:
         """Those below the command, and those that lost it."""
-        found = procs.marked(self.marker, procs.SESSION_MARKER)
+        found = procs.carrying(f"{procs.SESSION_MARKER}={self.marker}")
         if not self.pid:
             return found
         command = procs.Identity.of_pid(self.pid)

@@ -173,8 +173,8 @@ async def connect(port: int) -> Session:
             await loop.sock_connect(ours, ("127.0.0.1", port))
     except (OSError, TimeoutError) as error:
         ours.close()
-        why = getattr(error, "strerror", None) or "it does not answer"
-        raise UnavailableError(f"nothing to connect to on port {port}: {why.lower()}") from None
+        why = os.strerror(error.errno).lower() if error.errno else "no answer"
+        raise UnavailableError(f"nothing to connect to on port {port}: {why}") from None
     return _Connection(ours)
 
 

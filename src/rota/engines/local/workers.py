@@ -18,6 +18,7 @@ from rota.core.events import Event, WorkersExited, WorkersFound, WorkersLost, Wo
 from rota.core.model import JobId
 from rota.engines.base import Facts
 from rota.engines.local import procs
+from rota.engines.local.child import CANNOT_RUN
 from rota.engines.local.cradle import Cradle
 from rota.engines.local.folders import Folders
 from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
@@ -158,11 +159,25 @@ class Workers:
             order, n_ended = self._folders.order(fence), 0
             if order is not None:
                 n_ended = await asyncio.to_thread(end_remains, order)
-            ending = self._folders.ending(fence) or Ending(
-                -1, reason, is_lost=True, n_left_behind=n_ended, ended_s=time.time()
-            )
-            self._folders.write_ending(fence, ending)
+            ending = self._folders.ending(fence) or self._lost(fence, reason)
+            ending = self._settle(fence, ending._replace(n_left_behind=n_ended))
         self._report_end(fence, ending)
+
+    def _lost(self, fence: Fence, reason: str) -> Ending:
+        """A keeper leaves its record before it starts anything."""
+        if self._folders.keeper(fence):
+            return Ending(-1, reason, is_lost=True, ended_s=time.time())
+        what = f"could not be started: {reason}"
+        return Ending(CANNOT_RUN, what, is_retriable=True, ended_s=time.time())
+
+    def _settle(self, fence: Fence, ending: Ending) -> Ending:
+        """Written down if the disk has room for it, and reported in any case: a worker of which
+        nothing is left must not hold its GPU."""
+        try:
+            self._folders.write_ending(fence, ending)
+        except OSError as error:
+            return ending._replace(reason=f"{ending.reason}: {(error.strerror or '').lower()}")
+        return ending
 
     def _stop_unborn(self, fence: Fence) -> None:
         if not self.end_unborn(fence, Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True)):
@@ -199,9 +214,11 @@ class Workers:
     def _report_end(self, fence: Fence, ending: Ending) -> None:
         job_id, attempt, worker = JobId(fence.job_id), fence.attempt, fence.worker
         if ending.is_lost:
-            self._facts(WorkersLost(job_id, attempt, frozenset({worker})))
+            self._facts(WorkersLost(job_id, attempt, frozenset({worker}), ending.reason))
         else:
-            self._facts(WorkersExited(job_id, attempt, {worker: ending.code}))
+            codes, is_retriable = {worker: ending.code}, ending.is_retriable
+            exited = WorkersExited(job_id, attempt, codes, ending.reason, is_retriable=is_retriable)
+            self._facts(exited)
         self._folders.close(fence)
 
 

@@ -18,9 +18,9 @@ from rota.config import SYSTEM_STATE, state_dir, store_file
         (0, {"ROTA_HOME": "/here"}, Path("/here")),
         (1000, {"ROTA_HOME": "/here", "XDG_DATA_HOME": "/data"}, Path("/here")),
         (1000, {"XDG_DATA_HOME": "/data"}, Path("/data/rota")),
-        (1000, {"XDG_DATA_HOME": "data"}, Path("/home/ann/.local/share/rota")),
-        (1000, {"XDG_DATA_HOME": ""}, Path("/home/ann/.local/share/rota")),
-        (1000, {"ROTA_HOME": ""}, Path("/home/ann/.local/share/rota")),
+        (1000, {"XDG_DATA_HOME": "data"}, Path("/home/user-1/.local/share/rota")),
+        (1000, {"XDG_DATA_HOME": ""}, Path("/home/user-1/.local/share/rota")),
+        (1000, {"ROTA_HOME": ""}, Path("/home/user-1/.local/share/rota")),
     ],
 )
 def test_state_dir(
@@ -28,7 +28,7 @@ def test_state_dir(
 ):
     for name in ("ROTA_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in {"HOME": "/home/ann", **environment}.items():
+    for name, value in {"HOME": "/home/user-1", **environment}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     assert state_dir() == expected

@@ -1,0 +1,123 @@
+"""rota itself, by the same protocol: its daemon on virtual GPUs, one for each slot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import rota
+from benchmarks.peers.base import NOTHING, Amounts, spread, wait_until
+from benchmarks.peers.stage import Stage, answers_at, children, stage
+from rota.client import Client, JobRequest
+from rota.config import SOCKET_NAME
+
+# What the installed command runs; a checkout that is not installed has no such command.
+ROTA = (sys.executable, "-c", "from rota.cli.main import main; main()")
+LIVE = ("queued", "starting", "running", "stopping")
+
+
+class RotaBox:
+    name = "rota"
+    needs = "nothing else"
+    remark = (
+        "rota is driven through its Python client over the Unix socket, and its list by the"
+        " command `rota list`. Slots are virtual GPUs, and each job asks for one."
+    )
+    is_durable = True
+    amounts = Amounts()
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._slots = 0
+        self._clients = threading.local()
+
+    @property
+    def version(self) -> str:
+        return rota.__version__
+
+    def available(self) -> bool:
+        return True
+
+    @contextmanager
+    def running(self, slots: int) -> Iterator[None]:
+        self._slots = slots
+        self._clients = threading.local()
+        with stage("rota") as self._stage:
+            self._stage.environment |= {
+                "ROTA_HOME": str(self._home),
+                "PYTHONPATH": str(Path(rota.__file__).parents[1]),
+                # Compiled once, as by an install, whatever the checkout has and may keep.
+                "PYTHONPYCACHEPREFIX": str(self._stage.folder / "compiled"),
+                "PYTHONDONTWRITEBYTECODE": "",
+            }
+            self._daemon = self._start(self._stage)
+            if slots == 0:
+                self.submit_one(("sleep", "infinity"))
+                wait_until(
+                    lambda: self._n(["running"]) == 1, what="full box", every_s=0.02, within_s=10.0
+                )
+            yield
+
+    def submit_one(self, argv: Sequence[str]) -> None:
+        self._client.submit(self._request(argv))
+
+    def submit_singles(self, n: int, n_clients: int) -> None:
+        spread(lambda: self.submit_one(NOTHING), n, n_clients=n_clients)
+
+    def submit_many(self, n: int) -> None:
+        self._client.submit_many([self._request(NOTHING)] * n)
+
+    def run_noops(self, n: int) -> None:
+        self.submit_many(n)
+        wait_until(lambda: self._n(LIVE) == 0, what="end of all jobs", every_s=0.05, within_s=600.0)
+        if n_failed := self._n(["failed"]):
+            raise RuntimeError(f"{n_failed} or more no-ops failed")
+
+    def list_once(self) -> None:
+        assert self._stage is not None
+        self._stage.run(*ROTA, "list")
+
+    def survivors(self, n: int) -> int:
+        assert self._stage is not None
+        assert self._daemon is not None
+        before = self._n(LIVE)
+        self.submit_singles(n, 1)
+        self._stage.kill(self._daemon)
+        self._clients = threading.local()
+        self._daemon = self._start(self._stage)
+        return self._n(LIVE) - before
+
+    def server_pids(self) -> Sequence[int]:
+        assert self._daemon is not None
+        return [self._daemon.pid, *children(self._daemon.pid)]
+
+    @property
+    def _home(self) -> Path:
+        assert self._stage is not None
+        return self._stage.folder / "state"
+
+    @property
+    def _client(self) -> Client:
+        """One for each thread, as each user has one."""
+        if not hasattr(self._clients, "own"):
+            self._clients.own = Client(f"unix://{self._home / SOCKET_NAME}")
+        return self._clients.own
+
+    def _start(self, place: Stage) -> subprocess.Popen[bytes]:
+        gpus = f"{max(self._slots, 1)}x16GiB"
+        socket = self._home / SOCKET_NAME
+        command = (*ROTA, "up", "--virtual-gpus", gpus)
+        return place.daemon(*command, is_ready=lambda: answers_at(socket))
+
+    def _request(self, argv: Sequence[str]) -> JobRequest:
+        assert self._stage is not None
+        return JobRequest(command=list(argv), gpus="1", workdir=str(self._stage.folder))
+
+    def _n(self, states: Sequence[str]) -> int:
+        """How many jobs are in these states, up to a page of them."""
+        return len(self._client.jobs(states=states).jobs)

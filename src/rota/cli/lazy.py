@@ -1,0 +1,143 @@
+"""A group of commands that are loaded when they are called, and parsed without a library for it.
+
+Typer builds every command of a program to run one of them, and checks plain words by pydantic. Both
+together take longer than anything that `rota list` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from rota.errors import shown
+
+WORDS = (str, bool, list[str])
+"""What a command line gives as it is."""
+INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+NUMBER = re.compile(
+    r"[+-]?(?:[0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})(?:e[+-]?[0-9]{1,3})?", re.ASCII
+)
+
+
+def lazy_group(
+    package: str, verbs: Mapping[str, tuple[str, ...]], *, nouns: Mapping[str, str]
+) -> type[TyperGroup]:
+    """`verbs`: module -> its commands; `nouns`: name -> `module:attribute` of a group."""
+    places = {verb: f"{package}.{module}:app" for module, each in verbs.items() for verb in each}
+    groups = {noun: f"{package}.{place}" for noun, place in nouns.items()}
+
+    class Group(TyperGroup):
+        def __init__(self, **attributes: Any) -> None:
+            super().__init__(**attributes)
+            self.commands = _Commands(places, groups)  # pyright: ignore[reportAttributeAccessIssue]
+
+    return Group
+
+
+class _Commands(Mapping[str, Any]):
+    """What Typer takes for a dictionary of finished commands."""
+
+    def __init__(self, verbs: Mapping[str, str], nouns: Mapping[str, str]) -> None:
+        self._verbs = verbs
+        self._nouns = nouns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._verbs, *self._nouns])
+
+    def __len__(self) -> int:
+        return len(self._verbs) + len(self._nouns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._verbs or name in self._nouns
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._nouns:
+            command: Any = get_command(_plainly(_found(self._nouns[name])))
+        else:
+            command = get_command(_only(_found(self._verbs[name]), name))
+        command.name = name
+        for each in (command, *getattr(command, "commands", {}).values()):
+            _ease(each)
+        return command
+
+
+def _found(place: str) -> typer.Typer:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _only(group: typer.Typer, name: str) -> typer.Typer:
+    """One command of a group, by itself."""
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.registered_commands = [
+        each
+        for each in group.registered_commands
+        if (each.name or getattr(each.callback, "__name__", "")) == name
+    ]
+    return single
+
+
+def _plainly(group: typer.Typer) -> typer.Typer:
+    outer = typer.Typer(add_completion=False, rich_markup_mode=None)
+    outer.registered_commands = group.registered_commands
+    outer.registered_groups = group.registered_groups
+    outer.registered_callback = group.registered_callback
+    outer.info = group.info
+    return outer
+
+
+def _ease(command: Any) -> None:
+    """Where a later Typer calls this otherwise, nothing is lost but the time."""
+    for parameter in command.params:
+        if getattr(parameter, "type_descriptor", None) and hasattr(parameter, "_runtime_param"):
+            parameter._runtime_param = _Easy()
+
+
+class _Easy:
+    """Reads words and numbers; all else is built and checked as ever."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        kind = param.type_descriptor.annotation
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if kind in WORDS:
+            return value
+        if kind in (int, float, list[int]):
+            try:
+                return _number(value, param.type_descriptor)
+            except ValueError as error:
+                raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+        from typer._coercion import build_runtime_param  # pyright: ignore[reportPrivateUsage]
+
+        return build_runtime_param(param.type_descriptor).coerce(value, param=param, ctx=ctx)
+
+
+def _number(value: Any, descriptor: Any) -> Any:
+    kind = descriptor.annotation
+    if kind == list[int]:
+        return [_int(str(each)) for each in value]
+    number = _int(str(value)) if kind is int else _float(str(value))
+    least, most = descriptor.parameter_info.min, descriptor.parameter_info.max
+    if least is not None and number < least:
+        raise ValueError(f"{shown(str(value))} is less than {least:g}")
+    if most is not None and number > most:
+        raise ValueError(f"{shown(str(value))} is more than {most:g}")
+    return number
+
+
+def _int(word: str) -> int:
+    if not INTEGER.fullmatch(word):
+        raise ValueError(f"'{shown(word)}' is not a whole number")
+    return int(word)
+
+
+def _float(word: str) -> float:
+    if not NUMBER.fullmatch(word):
+        raise ValueError(f"'{shown(word)}' is not a number")
+    return float(word)

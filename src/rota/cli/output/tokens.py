@@ -1,0 +1,40 @@
+"""Tokens as a table, or as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rota.cli.output.json import say_json
+from rota.cli.output.table import Column, say_table
+from rota.cli.output.times import moment
+
+if TYPE_CHECKING:
+    from rota.wire.box import TokenView
+
+
+def say_tokens(tokens: Sequence[TokenView], *, as_json: bool) -> None:
+    if as_json:
+        say_json([asdict(token) for token in tokens])
+    else:
+        say_table(columns(tokens, now=time.time()))
+
+
+def columns(tokens: Sequence[TokenView], *, now: float) -> list[Column]:
+    cells = {
+        "id": [token.id for token in tokens],
+        "user": [token.user for token in tokens],
+        "scope": [token.scope for token in tokens],
+        "made": [moment(token.created_s) for token in tokens],
+        "until": [moment(token.expires_s) for token in tokens],
+        "state": [_state(token, now) for token in tokens],
+    }
+    return [Column(title, tuple(each), is_number=False) for title, each in cells.items()]
+
+
+def _state(token: TokenView, now: float) -> str:
+    if token.revoked_s is not None:
+        return "revoked"
+    return "expired" if token.expires_s is not None and token.expires_s <= now else "valid"

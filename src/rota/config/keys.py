@@ -1,0 +1,137 @@
+"""Every key of the configuration: its type, its default, and what it is for.
+
+A key is a field of one of the classes below. `docs/reference/config.md` lists them, and a test
+keeps it in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
+
+from rota.config.values import Reader, seconds, size, text, texts, variables, whole
+
+MIB = 2**20
+VARIABLE_PREFIX = "ROTA_"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`name` is what the file calls it, where that is not the name of the field."""
+
+    read: Reader
+    form: str
+    words: str
+    name: str = ""
+    field: str = ""
+    default: Any = None
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it, if one can."""
+        return "" if self.read is variables else f"{VARIABLE_PREFIX}{self.name.upper()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """How the daemon runs. Read from the site's file, the state folder's, variables and flags."""
+
+    listen: Annotated[str, Key(text, "HOST:PORT", "Answer on TCP, too, to those with a token.")] = (
+        ""
+    )
+    policy: Annotated[str, Key(text, "POLICY", "Who gets what; see `rota policy list`.")] = (
+        "elastic-fifo"
+    )
+    virtual_gpus: Annotated[
+        str, Key(text, "NxMEMORY", "Pretend to have GPUs: `4x16GiB` are four of 16 GiB.")
+    ] = ""
+    admins: Annotated[
+        tuple[str, ...], Key(texts, "USERS", "Who may touch everybody's jobs, besides root.")
+    ] = ()
+    round_interval_s: Annotated[
+        float,
+        Key(seconds, "TIME", "The least time between two decisions.", name="round_interval"),
+    ] = 0.0
+    min_runtime_s: Annotated[
+        float,
+        Key(seconds, "TIME", "A job that started is left alone so long.", name="min_runtime"),
+    ] = 60.0
+    restart_cost_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "What a stop and a start cost, until a job's own were measured.",
+            name="restart_cost",
+        ),
+    ] = 30.0
+    starvation_after_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "A job that waited so long gets a turn, where the policy leaves room for that.",
+            name="starvation_after",
+        ),
+    ] = 3600.0
+    backoff_s: Annotated[
+        float,
+        Key(seconds, "TIME", "The wait before a retry; it doubles each time.", name="backoff"),
+    ] = 10.0
+    grace_s: Annotated[
+        float,
+        Key(seconds, "TIME", "From SIGTERM to SIGKILL, for jobs that do not say.", name="grace"),
+    ] = 30.0
+    log_file_bytes: Annotated[
+        int, Key(size, "SIZE", "A worker's log begins a new file at this size.", name="log_size")
+    ] = 64 * MIB
+    log_files: Annotated[
+        int, Key(whole(1, 1000), "N", "How many files of a worker's log are kept.")
+    ] = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefaults:
+    """What a site, or a project of it, adds to every job: `[defaults]`,
+    `[projects.NAME.defaults]`."""
+
+    image: Annotated[str, Key(text, "IMAGE", "For jobs that name no image.")] = ""
+    env: Annotated[
+        Mapping[str, str], Key(variables, "TABLE", "Variables; what a job sets itself wins.")
+    ] = field(default_factory=dict[str, str])
+    mounts: Annotated[
+        tuple[str, ...],
+        Key(texts, "SRC:DST[:rw]", "Into every container; `{user}` is the submitter."),
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """What `rota submit` fills in where neither a flag nor the job file says it: `.rota.toml`."""
+
+    project: Annotated[str, Key(text, "NAME", "Whom the job is for.")] = ""
+    image: Annotated[str, Key(text, "IMAGE", "Run in a container.")] = ""
+    env: Annotated[
+        Mapping[str, str], Key(variables, "TABLE", "Variables; those of the job win.")
+    ] = field(default_factory=dict[str, str])
+    mounts: Annotated[tuple[str, ...], Key(texts, "SRC:DST[:rw]", "Into the container.")] = ()
+    priority: Annotated[int, Key(whole(-1000, 1000), "N", "Higher goes first.")] = 0
+    gpus: Annotated[str, Key(text, "N", "`2`, `1..4`, a share as `0.5`, or `0`.")] = ""
+    gpu_types: Annotated[tuple[str, ...], Key(texts, "TYPES", "Only on these types.")] = ()
+    time_limit: Annotated[str, Key(text, "TIME", "Stop it after `90m`, `2h`, `1d`.")] = ""
+    retries: Annotated[int, Key(whole(0, 1000), "N", "Try again after a crash.")] = 0
+
+
+@cache
+def keys_of(kind: type) -> dict[str, Key]:
+    """The keys of one of the classes above, by the name that a file gives them."""
+    hints = get_type_hints(kind, include_extras=True)
+    found: dict[str, Key] = {}
+    for each in fields(kind):
+        key: Key = get_args(hints[each.name])[1]
+        default = getattr(kind(), each.name)
+        name = key.name or each.name
+        found[name] = Key(key.read, key.form, key.words, name, each.name, default)
+    return found

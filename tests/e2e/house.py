@@ -1,0 +1,277 @@
+"""A daemon in a process of its own, on a state folder of its own, and all that it runs.
+
+Jobs are shell scripts that speak through a file: `say WORD` appends a line to it, and
+`await NAME` waits until the test has said `allow(NAME)`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import httpx2
+
+from rota.client import Client
+from rota.client.client import FINAL
+from rota.engines.local import hierarchies, procs
+from rota.engines.local.folders import Folders
+from rota.engines.local.order import Fence
+from rota.engines.local.remains import end_remains
+from rota.wire.jobs import JobRequest, JobView, StoryEntry
+from tests.tidy.tree import ROOT
+
+PATIENCE_S = 60.0
+"""How long a busy machine may take for anything; nothing is ever waited for that long."""
+LOOK_AGAIN_S = 0.02
+ROTA = (sys.executable, "-m", "rota.cli.main")
+PRELUDE = """
+say() { echo "$ROTA_JOB $ROTA_ATTEMPT $*" >> "$HERE/journal"; }
+await() { until [ -e "$HERE/$1" ]; do sleep 0.02; done; }
+"""
+
+T = TypeVar("T")
+
+
+class Line(NamedTuple):
+    """What a job said."""
+
+    job_id: str
+    attempt: int
+    words: str
+
+
+class House:
+    def __init__(self, home: Path, *, gpus: str = "4x16GiB", runner: Sequence[str] = ()) -> None:
+        """`runner` goes before the daemon's command, to run it somewhere else."""
+        self.home = home
+        self.place = home / "jobs"
+        self.state = home / "rota"
+        for folder in (self.place, self.state):
+            folder.mkdir()
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.door = f"unix://{self.state}/rota.sock"
+        self.client = Client(self.door)
+        self._command = [*runner, *ROTA, "up", "--virtual-gpus", gpus]
+        self._entry: list[str] = []
+        """How another program gets to see what the daemon sees."""
+        self._env = {**os.environ, "ROTA_HOME": str(self.state), "PYTHONPATH": str(ROOT / "src")}
+
+    # -- the daemon -----------------------------------------------------------------------------
+
+    def launch(self, *flags: str) -> None:
+        """Without waiting for it to be ready."""
+        with (self.home / "log").open("ab") as log:
+            command = [*self._command, *flags]
+            self.daemon = subprocess.Popen(command, stderr=log, env=self._env, cwd=ROOT)
+
+    def look_through_its_eyes(self) -> None:
+        """At its files: it may have mounted something where we see nothing."""
+        assert self.daemon is not None
+        self.state = Path(f"/proc/{self.daemon.pid}/root{self.home}/rota")
+        self._entry = ["nsenter", "--target", str(self.daemon.pid), "--mount"]
+        if os.geteuid() != 0:
+            self._entry += ["--user", "--preserve-credentials"]
+        self.client.close()
+        self.client = Client(f"unix://{self.state}/rota.sock")
+
+    def up(self, *flags: str) -> None:
+        self.launch(*flags)
+        self.ready()
+
+    def ready(self) -> None:
+        wait_until(self._is_ready, "the daemon to be ready")
+
+    def kill(self) -> None:
+        """kill -9: no word of farewell."""
+        assert self.daemon is not None
+        self.daemon.kill()
+        self.daemon.wait()
+
+    def down(self, *flags: str) -> None:
+        done = self.rota("down", *flags)
+        assert (done.returncode, done.stderr) == (0, "")
+        # At once: whoever takes it down may want to start the next one.
+        assert self.daemon is not None
+        assert self.daemon.wait(0) == 0
+
+    def has_ended(self) -> bool:
+        """By itself: waits for it."""
+        assert self.daemon is not None
+        return self.daemon.wait(PATIENCE_S) == 0
+
+    def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command line."""
+        command = [*self._entry, *ROTA, *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, env=self._env, cwd=ROOT, check=False
+        )
+
+    def log(self) -> str:
+        return (self.home / "log").read_text(errors="replace")
+
+    def _is_ready(self) -> bool:
+        assert self.daemon is not None
+        assert self.daemon.poll() is None, f"the daemon ended: {self.log()[-2000:]}"
+        return self.answers() and not self.client.status().trouble
+
+    def readiness(self) -> int:
+        """The status of the answer to whoever asks whether it takes work."""
+        transport = httpx2.HTTPTransport(uds=self.client.door.socket)
+        with httpx2.Client(transport=transport) as client:
+            return client.get("http://rota/readyz").status_code
+
+    def answers(self) -> bool:
+        """Somebody is at the door. Asked without the client, which would not close a socket that
+        leads nowhere."""
+        with socket.socket(socket.AF_UNIX) as door:
+            return door.connect_ex(self.client.door.socket) == 0
+
+    # -- jobs -----------------------------------------------------------------------------------
+
+    def request(self, script: str, **fields: Any) -> JobRequest:
+        env = {"HERE": str(self.place), **fields.pop("env", {})}
+        command = ["/bin/sh", "-c", PRELUDE + script]
+        return JobRequest(command, env=env, workdir=str(self.place), **{"name": "job", **fields})
+
+    def submit(self, script: str, **fields: Any) -> str:
+        return self.client.submit(self.request(script, **fields))
+
+    def allow(self, name: str) -> None:
+        (self.place / name).touch()
+
+    def heard(self, job: str = "") -> list[Line]:
+        """All that was said, or all that one job said."""
+        try:
+            text = (self.place / "journal").read_text()
+        except FileNotFoundError:
+            return []
+        split = [line.split(" ", maxsplit=2) for line in text.splitlines()]
+        lines = [Line(job_id, int(attempt), words) for job_id, attempt, words in split]
+        return [line for line in lines if job in ("", line.job_id)]
+
+    def says(self, job: str, words: str, *, attempt: int = 1) -> None:
+        wanted = Line(job, attempt, words)
+        wait_until(lambda: wanted in self.heard(), f"{wanted}; heard: {self.heard(job)}")
+
+    def says_like(self, job: str, beginning: str, *, attempt: int = 1) -> Line:
+        def line() -> Line | None:
+            fitting = (line for line in self.heard(job) if line.words.startswith(beginning))
+            return next((line for line in fitting if line.attempt == attempt), None)
+
+        return wait_until(line, f"job {job} to say {beginning!r}")
+
+    def reaches(self, job: str, state: str, *, attempt: int = 0) -> None:
+        """It may have left the state again by now."""
+
+        def has_reached() -> bool:
+            story = self.client.story(job)
+            return any(each.after == state and each.attempt >= attempt for each in story)
+
+        wait_until(has_reached, f"job {job} to be {state}")
+
+    def starts(self, job: str) -> list[StoryEntry]:
+        return [each for each in self.client.story(job) if each.after == "starting"]
+
+    def state_of(self, job: str) -> str:
+        return self.client.show(job).job.state
+
+    def ends(self, job: str) -> JobView:
+        def ended() -> JobView | None:
+            view = self.client.show(job).job
+            return view if view.state in FINAL else None
+
+        return wait_until(ended, f"job {job} to end")
+
+    def output(self, job: str, **query: Any) -> bytes:
+        return b"".join(self.client.log_bytes(job, **query))
+
+    @property
+    def folders(self) -> Folders:
+        return Folders(self.state / "engine")
+
+    def keeper(self, job: str, *, attempt: int = 1) -> int:
+        found = self.folders.keeper(Fence(job, attempt, 0))
+        assert found is not None
+        return found.pid
+
+    def processes(self, job: str, *, attempt: int = 1) -> procs.Found:
+        order = self.folders.order(Fence(job, attempt, 0))
+        return {} if order is None else procs.marked(order.marker)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """End all jobs."""
+        for job in self.client.jobs(states=["held", "queued", "starting", "running"]).jobs:
+            self.client.cancel(job.id)
+        wait_until(lambda: not self.client.status().jobs, "all jobs to end")
+        for path in self.place.iterdir():
+            path.unlink() if path.is_file() else shutil.rmtree(path)
+
+    def raze(self) -> None:
+        """End the daemon, then whatever still runs, then the folder."""
+        if self.daemon is not None and self.daemon.poll() is None:
+            self.kill()
+        self.client.close()
+        with suppress(FileNotFoundError):
+            for fence in self.folders.live():
+                self._end(fence)
+            name = f"rota-{(self.state / 'engine').stat().st_ino}"
+            hierarchies.remove(hierarchies.find(name))
+        while found := self.left():
+            for pid, start_ticks in found.items():
+                procs.send(pid, start_ticks, number=signal.SIGKILL)
+        shutil.rmtree(self.home)
+
+    def left(self) -> procs.Found:
+        """Processes of jobs, whoever keeps them."""
+        return procs.carrying(f"HERE={self.place}")
+
+    def _end(self, fence: Fence) -> None:
+        keeper = self.folders.keeper(fence)
+        if keeper is not None:
+            procs.send(keeper.pid, keeper.start_ticks, number=signal.SIGKILL)
+        order = self.folders.order(fence)
+        if order is not None:
+            end_remains(order)
+
+
+@contextmanager
+def a_house(**options: Any) -> Generator[House]:
+    """The daemon is not up yet. The path is short, because a socket's may not be long."""
+    home = Path(tempfile.mkdtemp(prefix="rota-"))
+    house = House(home, **options)
+    try:
+        yield house
+    finally:
+        house.raze()
+
+
+def wait_until(condition: Callable[[], T | None], what: str) -> T:
+    """What the condition gives, as soon as that is something."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < give_up_at, f"waited {PATIENCE_S:g} s for {what}"
+        time.sleep(LOOK_AGAIN_S)
+    return found
+
+
+def wait_for_end(pid: int) -> None:
+    """Until this process is gone."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    with os.fdopen(pidfd):
+        assert select.select([pidfd], [], [], PATIENCE_S)[0], f"process {pid} goes on"

@@ -1,0 +1,137 @@
+"""A day of kills: jobs are submitted while the daemon, keepers and workers are killed with -9.
+
+Every job takes two locks, one of its own and one of its GPU, and keeps them in all its processes:
+whoever starts while an earlier attempt, or another job on the same GPU, is still alive says so.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+
+from rota.client.client import FINAL
+from rota.client.find import NoDaemonError
+from rota.engines.local import procs
+from rota.engines.local.order import Fence
+from rota.errors import UnavailableError
+from rota.wire.jobs import JobRequest
+from tests.e2e.house import House, wait_until
+
+ROUNDS = 10
+JOBS_IN_A_ROUND = 3
+N_GPUS = 2
+LONGEST_S = 0.5
+SCRIPT = """
+exec 8> "$HERE/$ROTA_JOB.lock" 9> "$HERE/gpu-$CUDA_VISIBLE_DEVICES.lock"
+flock -n 8 || say twice
+flock -n 9 || say overbooked
+say start
+sleep "$LENGTH" & wait
+say end
+"""
+
+
+class Day:
+    """`seed` decides who is killed and when; how far the machine has come by then, it cannot."""
+
+    def __init__(self, house: House, seed: int) -> None:
+        self.house = house
+        self.random = random.Random(seed)
+        self.acknowledged: list[str] = []
+        self.keys: list[str] = []
+
+    def run(self) -> None:
+        self.house.up()
+        for number in range(ROUNDS):
+            submits = threading.Thread(target=self._submit, args=(number,))
+            submits.start()
+            # Not to wait for anything: this is the random moment.
+            time.sleep(self.random.uniform(0, LONGEST_S))
+            self.random.choice([self._kill_daemon, self._kill_keeper, self._kill_worker])()
+            submits.join()
+        wait_until(self._all_ended, "all jobs to end")
+
+    def _submit(self, number: int) -> None:
+        for place in range(JOBS_IN_A_ROUND):
+            key = f"{number}-{place}"
+            length = f"{(number * 7 + place * 3) % 10 / 20}"
+            request = self.house.request(SCRIPT, gpus="1", retries=1, env={"LENGTH": length})
+            self.acknowledged.append(self._insist(request, key))
+            self.keys.append(key)
+
+    def _insist(self, request: JobRequest, key: str) -> str:
+        """As a user would, until there is an answer."""
+
+        def answer() -> str:
+            try:
+                return self.house.client.submit(request, key=key) if self.house.answers() else ""
+            except (NoDaemonError, UnavailableError):
+                return ""
+
+        return wait_until(answer, "a submit to be answered")
+
+    def _kill_daemon(self) -> None:
+        self.house.kill()
+        while self.random.random() < 0.3:
+            self.house.launch()
+            time.sleep(self.random.uniform(0, LONGEST_S))
+            self.house.kill()
+        self.house.up()
+
+    def _kill_keeper(self) -> None:
+        for fence in self._some_live():
+            keeper = self.house.folders.keeper(fence)
+            if keeper is not None:
+                procs.send(keeper.pid, keeper.start_ticks, number=signal.SIGKILL)
+
+    def _kill_worker(self) -> None:
+        for fence in self._some_live():
+            order = self.house.folders.order(fence)
+            found = procs.marked(order.marker) if order else {}
+            if found:
+                pid = self.random.choice(sorted(found))
+                procs.send(pid, found[pid], number=signal.SIGKILL)
+
+    def _some_live(self) -> list[Fence]:
+        live = self.house.folders.live()
+        return self.random.sample(live, k=min(1, len(live)))
+
+    def _all_ended(self) -> bool:
+        states = [self.house.state_of(job) for job in self.acknowledged]
+        return all(state in FINAL for state in states)
+
+    # -- afterwards -----------------------------------------------------------------------------
+
+    def complaints(self) -> list[str]:
+        """What should not have happened."""
+        return [*self._lost(), *self._twice(), *self._left()]
+
+    def _lost(self) -> list[str]:
+        house, found = self.house, []
+        known = [job.id for job in house.client.jobs(limit=1000).jobs]
+        if sorted(known) != sorted(set(self.acknowledged)) or len(known) != len(self.keys):
+            found.append(f"{len(self.keys)} submits became {known}")
+        for job in self.acknowledged:
+            ended = house.client.show(job).job
+            said = [line.words for line in house.heard(job)]
+            if ended.state == "cancelled" or (ended.state == "succeeded" and "end" not in said):
+                found.append(f"job {job} {ended.state} ({ended.reason}), having said {said}")
+        return found
+
+    def _twice(self) -> list[str]:
+        lines = self.house.heard()
+        starts = [(line.job_id, line.attempt) for line in lines if line.words == "start"]
+        found = [f"{line}" for line in lines if line.words in ("twice", "overbooked")]
+        return found + [f"{each} started twice" for each in set(starts) if starts.count(each) > 1]
+
+    def _left(self) -> list[str]:
+        house, found = self.house, []
+        held = [gpu.jobs for node in house.client.nodes() for gpu in node.gpus]
+        if house.client.status().gpus_held or any(held):
+            found.append(f"GPUs are still held: {held}")
+        wait_until(lambda: not house.folders.live(), "the last end to be noted")
+        found += [f"process {pid} is left" for pid in house.left()]
+        checked = house.rota("store", "check")
+        return found if checked.returncode == 0 else [*found, checked.stdout]

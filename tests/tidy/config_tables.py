@@ -1,0 +1,33 @@
+"""The tables of `docs/reference/config.md`, out of the keys themselves."""
+
+from rota.config.keys import Daemon, JobDefaults, Key, Submit, keys_of
+
+HEADER = "| key | value | default | variable | meaning |\n|---|---|---|---|---|"
+
+
+def tables() -> list[str]:
+    return [table(kind) for kind in (Daemon, JobDefaults, Submit)]
+
+
+def table(kind: type) -> str:
+    # The defaults of jobs stand in sections, which no variable reaches.
+    has_variables = kind is not JobDefaults
+    return "\n".join(
+        [HEADER, *(row(key, has_variables=has_variables) for key in keys_of(kind).values())]
+    )
+
+
+def row(key: Key, *, has_variables: bool) -> str:
+    variable = f"`{key.variable}`" if key.variable and has_variables else ""
+    cells = (f"`{key.name}`", f"`{key.form}`", default(key), variable, key.words)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def default(key: Key) -> str:
+    if not key.default:
+        return "0" if key.default == 0 else ""
+    if isinstance(key.default, float):
+        return f"`{key.default:g}s`"
+    if key.form == "SIZE":
+        return f"`{key.default // 2**20}MiB`"
+    return f"`{key.default}`"

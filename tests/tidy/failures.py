@@ -1,0 +1,31 @@
+"""Draws the table of known failures for the reference: `python -m tests.tidy.failures`."""
+
+from rota.daemon.failures import FAILURES
+from tests.tidy.tree import ROOT
+
+REFERENCE = ROOT / "docs" / "reference" / "failures.md"
+BEGIN = "<!-- drawn from rota.daemon.failures by `python -m tests.tidy.failures`; do not edit -->"
+END = "<!-- end of the table -->"
+
+
+def with_table(text: str) -> str:
+    """The document with its drawn part as the table has it now."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+
+
+def table() -> str:
+    rows = [
+        "| name | what happened | what to do | tried again | signs in the log |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for each in FAILURES:
+        signs = "; or ".join(str(sign) for sign in each.evidence)
+        is_retried = "yes" if each.is_retriable else ""
+        rows.append(f"| **{each.name}** | {each.words} | {each.hint} | {is_retried} | {signs} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(with_table(REFERENCE.read_text()))

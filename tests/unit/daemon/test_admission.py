@@ -1,0 +1,147 @@
+"""What a request becomes, and how it is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rota.core.model import GIB, Estimate, JobSpec, Mode, Share
+from rota.daemon.admission import Admitted, Defaults, admit
+from rota.daemon.fields import RefusedError
+from rota.wire.jobs import JobRequest
+from tests.builders import cluster
+
+NODES = cluster("1x4")
+NOTHING = Defaults()
+
+
+def admitted(defaults: Defaults = NOTHING, **fields: Any) -> list[Admitted]:
+    request = JobRequest(**{"command": ["python", "train.py"], **fields})
+    return admit(request, user="user-1", defaults=defaults, nodes=NODES)
+
+
+def spec(**fields: Any) -> JobSpec:
+    (only,) = admitted(**fields)
+    return only.spec
+
+
+def refusal(**fields: Any) -> str:
+    with pytest.raises(RefusedError) as caught:
+        admitted(**fields)
+    return f"{caught.value.field}: {caught.value}"
+
+
+PLAIN = JobSpec(name="train.py", user="user-1", mode=Mode.FIXED, gpus=1)
+
+
+def test_a_bare_command_is_one_process_on_one_gpu():
+    assert spec() == PLAIN
+
+
+def test_several_gpus_go_to_one_process_unless_it_says_otherwise():
+    assert spec(gpus="2") == replace(PLAIN, gpus=2)
+    assert spec(gpus="4", gpus_per_worker=2) == replace(
+        PLAIN, gpus=2, min_workers=2, max_workers=2, requested_workers=2
+    )
+
+
+def test_a_range_is_a_number_of_processes():
+    assert spec(gpus="1..4@2") == replace(PLAIN, max_workers=4, requested_workers=2)
+
+
+def test_shares():
+    assert spec(gpus="0.5") == replace(PLAIN, gpus=0, share=Share(fraction=0.5))
+    assert spec(gpu_memory="6GiB") == replace(PLAIN, gpus=0, share=Share(memory_bytes=6 * GIB))
+
+
+def test_no_gpus():
+    assert spec(gpus="0") == replace(PLAIN, gpus=0)
+
+
+def test_times_and_estimates():
+    found = spec(time_limit="2h", grace="90s", hours=1.5, epochs=10)
+    assert found == replace(
+        PLAIN, time_limit_s=7200.0, grace_s=90.0, epochs=10, estimate=Estimate(5400.0, 1)
+    )
+
+
+def test_an_array_is_one_job_for_each_index():
+    found = admitted(array="0-1,5")
+    assert [(each.spec.name, each.array_index) for each in found] == [
+        ("train.py[0]", 0),
+        ("train.py[1]", 1),
+        ("train.py[5]", 5),
+    ]
+
+
+def test_the_site_s_defaults_are_filled_in():
+    site = Defaults(image="lab/torch", env={"A": "1", "B": "2"}, mounts=("/data/{user}:/data:rw",))
+    (only,) = admitted(site, env={"B": "3"})
+    assert only.request.image == "lab/torch"
+    assert only.request.env == {"A": "1", "B": "3"}
+    assert only.request.mounts == ["/data/user-1:/data:rw"]
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "a/b/train.py"], "train.py"),
+        (["/usr/bin/true"], "true"),
+        (["./run me.sh"], "run-me.sh"),
+        (["~~~"], "job"),
+    ],
+)
+def test_a_job_without_a_name_is_called_after_its_program(command: list[str], name: str):
+    assert spec(command=command).name == name
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"command": []}, "command"),
+        ({"command": ["a\0b"]}, "command"),
+        ({"command": ["x"] * 5000}, "command"),
+        ({"name": "../../etc"}, "name"),
+        ({"name": "a" * 64}, "name"),
+        ({"gpus": "two"}, "gpus"),
+        ({"gpus": "4..2"}, "gpus"),
+        ({"gpus": "1.5"}, "gpus"),
+        ({"gpus": "9"}, "gpus_per_worker"),
+        ({"gpus": "9..12"}, "gpus"),
+        ({"gpus": "0.5", "gpu_memory": "6GiB"}, "gpu_memory"),
+        ({"gpus": "3", "gpus_per_worker": 2}, "gpus_per_worker"),
+        ({"gpu_types": ["H100"]}, "gpu_types"),
+        ({"cpus": -1.0}, "cpus"),
+        ({"cpus": float("nan")}, "cpus"),
+        ({"memory": "lots"}, "memory"),
+        ({"priority": 10_000}, "priority"),
+        ({"mode": "magic"}, "mode"),
+        ({"epochs": 0.0}, "epochs"),
+        ({"hours": float("inf")}, "hours"),
+        ({"env": {"A-B": "x"}}, "env"),
+        ({"env": {"../../A": "x"}}, "env"),
+        ({"env": {"ROTA_TOKEN": "x"}}, "env"),
+        ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "env"),
+        ({"env": {"A": "x" * 200_000}}, "env"),
+        ({"workdir": "relative"}, "workdir"),
+        ({"workdir": "/a/../../etc"}, "workdir"),
+        ({"umask": 0o1000}, "umask"),
+        ({"mounts": ["/a:/b"]}, "mounts"),
+        ({"image": "lab/torch", "mounts": ["/a/../b:/c"]}, "mounts"),
+        ({"image": "lab/torch", "mounts": ["/a:/b:rwx"]}, "mounts"),
+        ({"image": "--privileged"}, "image"),
+        ({"ports": ["80"]}, "ports"),
+        ({"ports": ["0:80"]}, "ports"),
+        ({"snapshot": "../x"}, "snapshot"),
+        ({"time_limit": "soon"}, "time_limit"),
+        ({"time_limit": "0"}, "time_limit"),
+        ({"grace": "1y"}, "grace"),
+        ({"retries": -1}, "retries"),
+        ({"retry_on": [0]}, "retry_on"),
+        ({"array": "5-1"}, "array"),
+        ({"array": "0"}, "array"),
+        ({"array": "0-99999"}, "array"),
+    ],
+)
+def test_what_is_refused_names_its_field(fields: dict[str, Any], field: str):
+    assert refusal(**fields).startswith(f"{field}: {field}: ")

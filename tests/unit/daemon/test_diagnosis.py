@@ -1,0 +1,204 @@
+"""What the end of a log says about a failure. The messages are those of the libraries."""
+
+import time
+
+import pytest
+
+from rota.core.events import WorkersExited
+from rota.core.model import JobId
+from rota.daemon.diagnosis import TAIL_BYTES, Finding, diagnose, hint_for, with_finding
+from rota.daemon.failures import FAILURES
+from rota.engines.words import OUT_OF_MEMORY
+
+NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, "
+SAMPLE = "[{'mem_used': 9000, 'gpu_util': 100}, {'mem_used': 9100, 'gpu_util': %d}]\n"
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    go()\n'
+
+MESSAGES = {
+    "CodeNotAvail": "unzip:  cannot find or open /data/code.zip, /data/code.zip.zip.",
+    "mask compile": "AttributeError: module 'maskrcnn_benchmark._C' has no attribute 'nms'",
+    "RegNaN": "ValueError: regression_loss is NaN",
+    "NaN": "FloatingPointError: Loss became infinite or NaN at iteration=7!",
+    "InputSmall": "RuntimeError: Given input size: (256x1x1). Calculated output size: (256x0x0). "
+    "Output size is too small",
+    "copy_if": "RuntimeError: copy_if failed to synchronize: cudaErrorIllegalAddress: an illegal "
+    "memory access was encountered",
+    "ECC": "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "IBVModifyQP": "node-1:7:9 [0] misc/ibvwrap.cc:160 NCCL WARN Call to ibv_modify_qp failed with "
+    f"error Invalid argument\n{NCCL}unhandled system error\nncclSystemError: System call (e.g. "
+    "socket, malloc) or external library call failed or device error.",
+    "IBError": "transport/net_ib.cc:94 NCCL WARN NET/IB : Got async event : local catastrophic "
+    "error",
+    "init_access": "    torch.distributed.barrier()\nRuntimeError: CUDA error: an illegal memory "
+    "access was encountered",
+    "init": "RuntimeError: cuda runtime error (3) : initialization error at CUDAGeneral.cpp:50",
+    "Init": "    work = default_pg.barrier(opts=opts)\nRuntimeError: CUDA out of memory. Tried to "
+    "allocate 2.00 MiB",
+    "illegal_access": "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "OOM": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.",
+    "NoSpace": "OSError: [Errno 28] No space left on device: '/tmp/tmpabc'",
+    "TooMany": "OSError: [Errno 24] Too many open files: 'a.jpg'",
+    "BlobThrottle": "ErrorCode:BlockCountExceedsLimit",
+    "blobIO": "OSError: [Errno 5] Input/output error",
+    "ModuleErr": "ModuleNotFoundError: No module named 'apex'",
+    "FileNotFound": "python3: can't open file '/x/train.py': [Errno 2] No such file or directory",
+    "Loader": "RuntimeError: DataLoader worker (pid 42) is killed by signal: Bus error.",
+    "daemon": "docker: Error response from daemon: manifest for x:y not found",
+    "ORTE_comm": "ORTE has lost communication with a remote daemon.",
+    "before": "[node-1:7] Signal: Segmentation fault (11)\n[node-1:7] Signal code: Address not "
+    "mapped (1)",
+    "waiting": "10.0.0.4 has not done sshd setup wait\n" * 1001,
+    "NCCLTimeout": "[rank0]: [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(Seq"
+    "Num=1, OpType=ALLREDUCE) ran for 600029 milliseconds before timing out.",
+    "NCCLSocket": f"{NCCL}unhandled system error\nncclSystemError: System call (e.g. socket, "
+    "malloc) or external library call failed or device error.",
+    "cuda": "RuntimeError: CUDA error: device-side assert triggered",
+    "connect": "RuntimeError: connect() timed out.",
+    "Hang": SAMPLE % 100 * 129,
+}
+RETRIABLE = {
+    *("ECC", "init_access", "waiting", "Init", "before", "ORTE_comm", "init", "blobIO"),
+    *("NoSpace", "NCCLTimeout", "NCCLSocket", "IBVModifyQP"),
+}
+
+
+def name_of(tail: str, code: int = 1) -> str:
+    finding = diagnose(tail, code)
+    return finding.name if finding else ""
+
+
+def test_every_failure_has_an_example_here() -> None:
+    assert [each.name for each in FAILURES] == list(MESSAGES)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_is_known(name: str) -> None:
+    finding = diagnose(f"epoch 1\n{MESSAGES[name]}\nbye\n", 1)
+    assert finding is not None
+    assert (finding.name, finding.is_retriable) == (name, name in RETRIABLE)
+    assert finding.words
+    assert hint_for(f"exit code 1: {finding}; no retries left") == finding.hint != ""
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "",
+        "loss: 0.3\n",
+        "    ECC Errors\n        Volatile\n",
+        "WARNING: apex is not there: No module named 'apex'\n",
+        "10.0.0.4 has not done sshd setup wait\n" * 1000,
+        SAMPLE % 100 * 128 + SAMPLE % 99 + SAMPLE % 100 * 128,
+        SAMPLE % 1000 * 200,
+    ],
+)
+def test_what_is_no_failure_is_not_named(tail: str) -> None:
+    assert diagnose(tail, 1) is None
+
+
+def test_a_success_has_no_failure() -> None:
+    assert diagnose(MESSAGES["OOM"], 0) is None
+
+
+def test_a_barrier_long_before_has_nothing_to_do_with_it() -> None:
+    tail = "barrier()\n" + "step\n" * 100 + MESSAGES["illegal_access"]
+    assert name_of(tail) == "illegal_access"
+    assert name_of(tail.replace("step\n", "", 1)) == "init_access"
+
+
+@pytest.mark.parametrize(
+    ("cause", "effect"),
+    [
+        ("OOM", "NCCLTimeout"),
+        ("OOM", "connect"),
+        ("ECC", "cuda"),
+        ("NoSpace", "Loader"),
+        ("IBVModifyQP", "NCCLSocket"),
+        ("copy_if", "illegal_access"),
+        ("RegNaN", "NaN"),
+    ],
+)
+def test_the_cause_is_named_whatever_comes_after_it(cause: str, effect: str) -> None:
+    assert name_of(f"{MESSAGES[cause]}\n{MESSAGES[effect]}\n") == cause
+    assert name_of(f"{MESSAGES[effect]}\n{MESSAGES[cause]}\n") == cause
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        (f"{TRACEBACK}ValueError: no\n", "ValueError: no"),
+        (f"{TRACEBACK}MemoryError\nbye\n", "MemoryError"),
+        (
+            f"{TRACEBACK}KeyError: 'a'\n\nDuring handling\n\n{TRACEBACK}a.b.CError: x",
+            "a.b.CError: x",
+        ),
+        (f"{TRACEBACK}ValueError: no\n{TRACEBACK}torch.x.ChildFailedError: \n", "ValueError: no"),
+        ("[rank0]: Traceback (most recent call last):\n[rank0]:   File\n[rank0]: E: x", "E: x"),
+        ('  File "a.py", line 1\n    x = = 1\nSyntaxError: invalid syntax\n',) * 2,
+        (f"{TRACEBACK}\x1b[31mValueError\x1b[0m: \x1b[1mred\x07\u202e\x00", "ValueError: red"),
+        (f"{TRACEBACK}ValueError: {'x' * 999}", f"ValueError: {'x' * 105}..."),
+    ],
+)
+def test_otherwise_the_last_traceback_says_it(tail: str, words: str) -> None:
+    expected = words.splitlines()[-1]
+    assert diagnose(tail, 1) == Finding(expected)
+    assert len(expected) <= 120
+
+
+def test_a_shell_that_finds_no_program_says_so() -> None:
+    assert diagnose("sh: 1: pyton: not found\n", 127) == Finding("sh: 1: pyton: not found")
+    assert diagnose("sh: 1: pyton: not found\n", 1) is None
+
+
+def test_only_the_end_of_a_log_is_looked_at() -> None:
+    assert diagnose(MESSAGES["OOM"] + "\n" + "x" * TAIL_BYTES, 1) is None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "\x00", "\n", "\ud800", "barrier(", "barrier(\n", "'gpu_util': ", "'gpu_util': 100",
+        "[rank0]: ", "\x1b[", "\x1b[0;0", "Traceback (most recent call last):\n", "a.", "a" * 999,
+        f"{TRACEBACK}x" , "an illegal memory access was encountere\n",
+    ],
+)  # fmt: skip
+def test_no_log_takes_long(piece: str) -> None:
+    """4 MiB, of which a part is looked at. The bound is for a busy machine."""
+    start = time.process_time()
+    diagnose(piece * (4 * 1024**2 // len(piece)), 1)
+    assert time.process_time() - start < 2.0
+
+
+# -- the fact that workers exited ---------------------------------------------------------------
+
+
+def exited(*codes: int, reason: str = "") -> WorkersExited:
+    return WorkersExited(JobId("a"), 1, dict(enumerate(codes)), reason=reason)
+
+
+def test_a_fact_gets_its_finding() -> None:
+    fact = with_finding(exited(1), {0: MESSAGES["ECC"]})
+    assert fact == WorkersExited(
+        JobId("a"), 1, {0: 1}, "", "the GPU's memory is damaged (ECC)", is_retriable=True
+    )
+
+
+def test_another_workers_log_may_have_the_cause() -> None:
+    fact = with_finding(exited(1), {0: MESSAGES["connect"], 1: MESSAGES["OOM"]})
+    assert fact.finding == "the GPU ran out of memory (OOM)"
+
+
+@pytest.mark.parametrize(
+    "fact", [exited(0), exited(137, reason=f"{OUT_OF_MEMORY}: the limit is 1 GiB")]
+)
+def test_a_fact_that_needs_none_stays_as_it_is(fact: WorkersExited) -> None:
+    assert with_finding(fact, {0: MESSAGES["Loader"]}) is fact
+
+
+def test_the_log_of_a_worker_that_succeeded_is_not_looked_at() -> None:
+    assert with_finding(exited(0, 1), {0: MESSAGES["OOM"], 1: "no"}).finding == ""
+
+
+def test_a_memory_limit_has_its_hint() -> None:
+    assert "--memory" in hint_for(f"exit code 137: {OUT_OF_MEMORY}: the limit is 1 GiB")
+    assert hint_for("exit code 1: something (else)") == ""
