@@ -82,7 +82,11 @@ def test_crashes_and_chosen_exit_codes_are_retried(house: House) -> None:
     other = house.submit("say start; exit 4", retries=1, retry_on=[3])
     assert house.ends(crash).state == "succeeded"
     heard = house.heard(crash)
-    assert [(line.attempt, line.words) for line in heard] == [(1, "start"), (2, "start"), (2, "end")]
+    assert [(line.attempt, line.words) for line in heard] == [
+        (1, "start"),
+        (2, "start"),
+        (2, "end"),
+    ]
     first, second = house.client.show(crash).attempts
     assert [worker.exit_code for worker in first.workers + second.workers] == [137, 0]
     assert house.ends(chosen).reason == "exit code 3, no retries left"

@@ -36,8 +36,7 @@ def at_once(deeds: list[Callable[[], list[str]]]) -> list[list[str]]:
 def test_everybodys_jobs_keep_their_order(house: House) -> None:
     names = users()
     clients = [
-        Client(house.door, token=house.client.create_token(user=name).secret)
-        for name in names
+        Client(house.door, token=house.client.create_token(user=name).secret) for name in names
     ]
     request = JobRequest(["true"], workdir="/", gpus="1")
 
