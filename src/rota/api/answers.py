@@ -19,7 +19,7 @@ def answer(value: object, *, status: int = 200) -> Response:
     return Response(dump(value), status_code=status, media_type="application/json")
 
 
-def _house(connection: HTTPConnection) -> Any:
+async def _house(connection: HTTPConnection) -> Any:
     return connection.app.state.house
 
 
