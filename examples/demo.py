@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from rota.cli.output.jobs import columns
 from rota.cli.output.table import draw
@@ -129,7 +130,10 @@ def watch(urgent: Callable[[], None]) -> None:
                 is_sent = True
             jobs = rota.jobs().jobs[::-1]
             if console.is_terminal:
-                live.update(draw(columns(jobs, now=time.time())), refresh=True)
+                live.update(
+                    Text("\n".join(draw(columns(jobs, now=time.time()))), no_wrap=True),
+                    refresh=True,
+                )
             else:
                 tell_changes(jobs, seen)
             if is_sent and all(job.state in FINAL for job in jobs):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
@@ -11,6 +12,7 @@ import rota
 from rota.api import box, jobs, metrics, people, problems, snapshots, streams
 from rota.api.auth import Doorkeeper
 from rota.api.bounds import Bounded
+from rota.api.server import Patience
 from rota.daemon.desk import Desk
 from rota.daemon.machine import Machine
 from rota.daemon.tokens import Tokens
@@ -27,6 +29,9 @@ class House:
     machine: Machine
     tokens: Tokens
     doorkeeper: Doorkeeper
+    patience: Patience
+    n_streams: Counter[str] = field(default_factory=Counter[str])
+    """How many each user reads at the moment."""
 
 
 def create(house: House) -> Any:
@@ -42,4 +47,4 @@ def create(house: House) -> Any:
     for room in (jobs, streams, snapshots, box, people, metrics):
         app.include_router(room.router)
     problems.install(app)
-    return Bounded(app, streams=STREAMS)
+    return Bounded(app, doorkeeper=house.doorkeeper, patience=house.patience, streams=STREAMS)

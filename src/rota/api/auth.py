@@ -60,6 +60,10 @@ class Doorkeeper:
 
 
 def _caller(connection: HTTPConnection) -> Caller:
+    """Whoever sends a body has been asked already."""
+    known: Caller | None = getattr(connection.state, "caller", None)
+    if known is not None:
+        return known
     return connection.app.state.doorkeeper.identify(connection)
 
 

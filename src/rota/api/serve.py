@@ -10,14 +10,14 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
 from rota.api.app import House, create
 from rota.api.auth import Doorkeeper
-from rota.api.server import Server, server
+from rota.api.server import Patience, Server, server
 from rota.config import SOCKET_NAME
 from rota.core.model import Job
 from rota.core.view import Rules
@@ -29,12 +29,14 @@ from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Gpus
-from rota.errors import UnavailableError
+from rota.errors import RotaError, UnavailableError
 from rota.policies.registry import parse
 from rota.store.sqlite import SqliteStore
 
 log = structlog.get_logger()
 
+PRUNE_S = 3600.0
+"""How often shipped code that no job needs any more is removed."""
 SWITCH_S = 0.001
 """How soon a long decision lets the doors have the interpreter."""
 
@@ -52,6 +54,7 @@ class Settings:
     defaults: Callable[[str], Defaults]
     admins: frozenset[str] = frozenset()
     listen: tuple[str, int] | None = None
+    patience: Patience = field(default_factory=Patience)
 
 
 async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
@@ -61,10 +64,21 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, house.machine.stopping.set)
+        pruning = asyncio.ensure_future(_prune(house.desk))
         ready()
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
+        pruning.cancel()
+
+
+async def _prune(desk: Desk) -> None:
+    while True:
+        try:
+            await desk.prune_snapshots()
+        except RotaError as error:
+            log.warning("shipped code could not be pruned", error=str(error))
+        await asyncio.sleep(PRUNE_S)
 
 
 @asynccontextmanager
@@ -92,7 +106,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     )
     try:
         await shell.start(desk.program)
-        yield House(desk, machine, tokens, Doorkeeper(tokens, admins=settings.admins))
+        doorkeeper = Doorkeeper(tokens, admins=settings.admins)
+        yield House(desk, machine, tokens, doorkeeper, settings.patience)
     finally:
         await shell.close()
         await asyncio.to_thread(store.close)
@@ -105,7 +120,7 @@ async def _doors(settings: Settings, house: House) -> AsyncGenerator[None]:
     sockets = [_unix(path)]
     if settings.listen:
         sockets.append(_tcp(*settings.listen))
-    front = server(app)
+    front = server(app, patience=settings.patience)
     running = asyncio.ensure_future(front.serve(sockets=sockets))
     try:
         await _started(front, running)

@@ -60,8 +60,18 @@ def list_jobs(
 
         if watches:
             _watch(rota, fetch)
-        else:
-            say_jobs(fetch(), as_json=as_json)
+            return
+        found = fetch()
+        if not found and not as_json:
+            complain("no such jobs" if states or project or user else _nothing(everybody=everybody))
+            return
+        say_jobs(found, as_json=as_json)
+
+
+def _nothing(*, everybody: bool) -> str:
+    if everybody:
+        return "no jobs yet; 'rota submit -- COMMAND' makes one"
+    return "you have no jobs; 'rota list --all' shows everybody's"
 
 
 def _check_states(words: list[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rota.core.defragment import defragment
 from rota.core.divide import Division, divide
 from rota.core.guard import Guarded, guard
-from rota.core.model import Job, JobId
+from rota.core.model import Allocation, Job, JobId, Queued, Running, n_gpus
 from rota.core.placement import Placed, Wish, place, place_next_in_line
 from rota.core.plan import Plan, check
 from rota.core.policy import BadTargetsError, Policy, Requeues, Targets, blaming_it
@@ -37,7 +37,7 @@ def decide(view: View, policy: Policy) -> Plan:
         gpu_types={job_id: gpu_types[job_id] for job_id in guarded.allocations},
         queues=queues,
         waits={job_id: why for job_id, why in waits.items() if job_id not in guarded.allocations},
-        wake_at_s=min(wake_at_s, guarded.wake_at_s),
+        wake_at_s=min(wake_at_s, guarded.wake_at_s, _next_requeue_s(view, guarded, policy=policy)),
     )
     violations = check(plan, view)
     if not violations:
@@ -62,6 +62,33 @@ def _requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]
         # A policy that always wants to be asked again at once would never let time go on.
         wake_at_s = min(wake_at_s, max(due_s, view.now + REQUEUE_STEP_S))
     return replace(view, jobs=tuple(jobs)), queues, wake_at_s
+
+
+def _next_requeue_s(view: View, guarded: Guarded, *, policy: Policy) -> float:
+    """When the first of those who get something else than they hold changes its queue, as if it
+    had that already. By then it may be too early, which costs a look; without this, nobody would
+    look before something else happens."""
+    if not isinstance(policy, Requeues):
+        return math.inf
+    due_s = [
+        policy.requeues_at(_holding(wish.job, allocation, now=view.now), view.now)
+        for wish in guarded.wishes
+        if (allocation := guarded.allocations.get(wish.job.id))
+        and allocation != wish.job.allocation
+    ]
+    return max(min(due_s, default=math.inf), view.now + REQUEUE_STEP_S)
+
+
+def _holding(job: Job, allocation: Allocation, *, now: float) -> Job:
+    service, phase = job.service, job.phase
+    goes_on = job.is_active or (isinstance(phase, Queued) and phase.is_resizing)
+    used_gpu_s = n_gpus(job.allocation) * (now - service.as_of_s) if job.is_active else 0.0
+    last_gpu_s = service.last_gpu_s + used_gpu_s if goes_on else 0.0
+    return replace(
+        job,
+        phase=Running(now, allocation, tuple(range(len(allocation)))),
+        service=replace(service, as_of_s=now, last_gpu_s=last_gpu_s),
+    )
 
 
 def _settle(

@@ -3,8 +3,10 @@
 from rota.core.commands import StartWorkers, StopWorkers
 from rota.core.model import GIB, JobId, Share, Slot
 from rota.core.plan import apply_changes, diff
+from rota.core.round import decide
 from rota.core.states import State
 from rota.core.view import Rules
+from rota.policies.registry import parse
 from tests.builders import Lab, cluster, job, slots
 
 A, B = JobId("a"), JobId("b")
@@ -92,3 +94,10 @@ def test_changes_lead_from_one_plan_to_another() -> None:
     before = {A: slots("1:0"), B: slots("1:1")}
     after = {B: slots("1:1", "1:2"), JobId("c"): slots("1:0")}
     assert apply_changes(before, diff(before, after)) == after
+
+
+def test_a_start_is_looked_at_again_when_its_queue_is_due() -> None:
+    lab = Lab(cluster("1x2"))
+    lab.submit(job("a", gpus=2))
+    plan = decide(lab.kernel.view(10.0), parse("tiresias:threshold_gpu_s=1800"))
+    assert plan.wake_at_s == 10.0 + 1800 / 2
