@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -115,6 +116,9 @@ class Http:
         return self._exchange(method, path, body=body, headers=headers)
 
     def _connection(self) -> HTTPConnection:
+        known: HTTPConnection | None = self._own.__dict__.get("connection")
+        if known is not None and _is_over(known):
+            self.close()
         if "connection" not in self._own.__dict__:
             self._own.connection = connect(self.door, answer_s=self._answer_s)
         return self._own.connection
@@ -146,6 +150,16 @@ class Http:
         except (HTTPException, OSError) as error:
             what = f"the connection to {self.door} broke: {error or type(error).__name__}"
             raise UnavailableError(what, "'rota status' says whether it is up") from None
+
+
+def _is_over(connection: HTTPConnection) -> bool:
+    """Between two requests a daemon says nothing but farewell: when it ends, or when nobody has
+    asked it anything for long."""
+    if connection.sock is None:
+        return True
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def require_success(status: int, answer: bytes) -> None:
