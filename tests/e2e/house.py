@@ -23,12 +23,11 @@ from typing import Any, NamedTuple, TypeVar
 import httpx2
 
 from rota.client import Client
-from rota.client.client import FINAL
 from rota.engines.local import hierarchies, procs
 from rota.engines.local.folders import Folders
 from rota.engines.local.order import Fence
 from rota.engines.local.remains import end_remains
-from rota.wire.jobs import JobRequest, JobView, StoryEntry
+from rota.wire.jobs import FINAL_STATES, JobRequest, JobView, StoryEntry
 from tests.tidy.tree import ROOT
 
 PATIENCE_S = 60.0
@@ -189,7 +188,7 @@ class House:
     def ends(self, job: str) -> JobView:
         def ended() -> JobView | None:
             view = self.client.show(job).job
-            return view if view.state in FINAL else None
+            return view if view.state in FINAL_STATES else None
 
         return wait_until(ended, f"job {job} to end")
 

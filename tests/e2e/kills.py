@@ -11,12 +11,11 @@ import signal
 import threading
 import time
 
-from rota.client.client import FINAL
 from rota.client.find import NoDaemonError
 from rota.engines.local import procs
 from rota.engines.local.order import Fence
 from rota.errors import UnavailableError
-from rota.wire.jobs import JobRequest
+from rota.wire.jobs import FINAL_STATES, JobRequest
 from tests.e2e.house import House, wait_until
 
 ROUNDS = 10
@@ -60,6 +59,8 @@ class Day:
             request = self.house.request(SCRIPT, gpus="1", retries=1, env={"LENGTH": length})
             self.acknowledged.append(self._insist(request, key))
             self.keys.append(key)
+        # A thread has a connection of its own, and nobody else can close it.
+        self.house.client.close()
 
     def _insist(self, request: JobRequest, key: str) -> str:
         """As a user would, until there is an answer."""
@@ -100,7 +101,7 @@ class Day:
 
     def _all_ended(self) -> bool:
         states = [self.house.state_of(job) for job in self.acknowledged]
-        return all(state in FINAL for state in states)
+        return all(state in FINAL_STATES for state in states)
 
     # -- afterwards -----------------------------------------------------------------------------
 

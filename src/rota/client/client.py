@@ -47,6 +47,7 @@ class Client:
     def __init__(self, url: str = "", *, token: str = "", answer_s: float = ANSWER_S) -> None:
         self.door: Door = parse(url) if url else find()
         self._http = Http(self.door, token, answer_s=answer_s)
+        self.token = self._http.token
 
     def __enter__(self) -> Self:
         return self

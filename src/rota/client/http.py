@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
@@ -100,7 +101,11 @@ class Http:
         while True:
             connection, is_used = self._connection()
             try:
-                connection.request(method, path, body=body, headers={**self._headers(), **headers})
+                # A daemon that refuses a long body may hang up on it, and still have said why.
+                with suppress(BrokenPipeError):
+                    connection.request(
+                        method, path, body=body, headers={**self._headers(), **headers}
+                    )
                 response = connection.getresponse()
                 answer = response.read()
             except (HTTPException, OSError) as error:
@@ -113,10 +118,15 @@ class Http:
             return response.status, answer
 
     def _connection(self) -> tuple[HTTPConnection, bool]:
-        try:
-            return self._idle.pop(), True
-        except IndexError:
-            return connect(self.door, answer_s=self._answer_s), False
+        """With whether it was used before."""
+        while True:
+            try:
+                known = self._idle.pop()
+            except IndexError:
+                return connect(self.door, answer_s=self._answer_s), False
+            if not _is_over(known):
+                return known, True
+            known.close()
 
     def _headers(self, accept: str = "application/json") -> dict[str, str]:
         headers = {"Accept": accept, "Content-Type": "application/json"}
@@ -153,6 +163,16 @@ def _read(status: int, answer: bytes) -> Any:
         return json.loads(answer)
     except ValueError:
         raise RotaError(f"the daemon answered {status}", "is it a rota daemon?") from None
+
+
+def _is_over(connection: HTTPConnection) -> bool:
+    """Between two requests a daemon says nothing but farewell: when it ends, or when nobody has
+    asked it anything for long."""
+    if connection.sock is None:
+        return True
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def require_success(status: int, answer: bytes) -> None:

@@ -26,6 +26,9 @@ ASKING = {
     "resubmit": ["bert"],
     "wait": ["bert"],
     "logs": ["bert"],
+    "exec": ["bert", "--", "true"],
+    "shell": ["bert"],
+    "port-forward": ["bert", "8000:80"],
     "report": ["bert"],
     "top": [],
     "status": [],
@@ -71,11 +74,11 @@ def test_every_verb_is_in_the_module_that_is_said_to_have_it():
     assert groups() == list(NOUNS)
 
 
-@pytest.mark.parametrize("name", [*EVERY, *groups()])
+@pytest.mark.parametrize("name", ["", *EVERY, *groups()])
 def test_help(rota: Rota, name: str):
     result = rota(*name.split(), "--help")
     assert (result.code, result.err) == (0, "")
-    assert f"Usage: rota {name}" in result.out
+    assert f"Usage: rota {name}".rstrip() in result.out
     assert result.out == rota(*name.split(), "-h").out
     # Typer's words for what it makes of an argument, and what it had no room for.
     ugly = [words for words in ("<str>", "<list", "{JOB", "{NAME", "{TRACE") if words in result.out]
@@ -86,7 +89,18 @@ def test_help(rota: Rota, name: str):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_whatever_answers_has_json(name: str):
-    silent = {"wait", "logs", "report", "down", "up", "completion", "policy decide"}
+    silent = {
+        "wait",
+        "logs",
+        "report",
+        "exec",
+        "shell",
+        "port-forward",
+        "down",
+        "up",
+        "completion",
+        "policy decide",
+    }
     silent |= {"store backup", "store migrate"}
     options = {option for each in EVERY[name].params for option in each.opts}
     assert ("--json" in options) == (name not in silent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -48,13 +49,22 @@ class Server:
             # A client that lost patience is gone.
             with peer, suppress(OSError):
                 for text in each:
-                    self.requests.append(peer.recv(65536))
+                    self.requests.append(_request(peer))
                     peer.sendall(text)
 
     def close(self) -> None:
         self._door.close()
         if self._thread:
             self._thread.join(5)
+
+
+def _request(peer: socket.socket) -> bytes:
+    """The head, and as much of the body as it promises; but no more than is read at once."""
+    found = peer.recv(65536)
+    promised = re.search(rb"Content-Length: (\d+)", found)
+    while promised and len(found) < found.find(b"\r\n\r\n") + 4 + min(int(promised[1]), 1000):
+        found += peer.recv(65536)
+    return found
 
 
 @pytest.fixture
@@ -81,7 +91,7 @@ def test_a_question_is_asked_again_if_the_daemon_hung_up_meanwhile(server: Serve
 
 
 def test_a_deed_is_not_done_twice(server: Server):
-    with closing(server.answers([answer(ME)], [answer(b"[]")])) as http:
+    with closing(server.answers([answer(ME), b""], [answer(b"[]")])) as http:
         http.ask("GET", "/me")
         with pytest.raises(UnavailableError, match=r"^the connection to .* broke: "):
             http.ask("POST", "/jobs/x/cancel")
@@ -158,6 +168,20 @@ def test_a_file_is_sent_with_its_size(server: Server, tmp_path: Path):
     with closing(server.answers([answer(b"{}")])) as http, (tmp_path / "blob").open("rb") as file:
         http.send("PUT", "/blobs/x", content=file)
     assert b"Content-Length: 7\r\n" in server.requests[0]
+
+
+def test_why_a_long_body_is_refused_is_heard(server: Server, tmp_path: Path):
+    (tmp_path / "blob").write_bytes(bytes(10**7))
+    body = b'{"code": "too_large", "message": "it is too large"}'
+    refusal = answer(body, status="413 Too Large").replace(
+        b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"
+    )
+    with (
+        closing(server.answers([refusal])) as http,
+        (tmp_path / "blob").open("rb") as file,
+        pytest.raises(AnswerError, match="it is too large"),
+    ):
+        http.send("PUT", "/blobs/x", content=file)
 
 
 def test_the_token_goes_along(server: Server, monkeypatch: pytest.MonkeyPatch):
