@@ -51,7 +51,7 @@ class Sources:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
     """By the name of their key; an empty one was not given."""
-    site: Path = SITE_FILE
+    site: Path = field(default_factory=lambda: SITE_FILE)
 
 
 class Found:

@@ -1,0 +1,98 @@
+"""Live views and colours are for terminals, and a terminal is left as it was."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+
+import pytest
+
+from rota.cli.output.live import SCREEN_OFF, SCREEN_ON, live
+from rota.cli.output.table import Column, draw, is_coloured, say_table
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """For `with on(terminal)`: pytest takes stdout back between a fixture and its test."""
+    made = Terminal()
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((10, 3)))
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return made
+
+
+def on(terminal: Terminal) -> redirect_stdout[Terminal]:
+    return redirect_stdout(terminal)
+
+
+def interrupted(*views: list[str]) -> Iterator[list[str]]:
+    yield from views
+    raise KeyboardInterrupt
+
+
+def test_a_terminal_is_drawn_over_and_given_back(terminal: Terminal):
+    views = interrupted(["a", "b", "c", "d"], ["漢字漢字漢字", "x" * 99])
+    with on(terminal), pytest.raises(KeyboardInterrupt):
+        live(lambda: next(views))
+    out = terminal.getvalue()
+    assert out.startswith(SCREEN_ON)
+    assert out.endswith(SCREEN_OFF)
+    assert "c\x1b[K" in out
+    assert "d" not in out
+    assert "漢字漢字漢\x1b[K\n" + "x" * 10 + "\x1b[K\x1b[J" in out
+
+
+def test_a_pipe_gets_the_view_again_for_each_change(capsys: pytest.CaptureFixture[str]):
+    views = iter([["a"], ["b"], ["c"]])
+    live(lambda: next(views), changes=[1, 2])
+    assert capsys.readouterr().out == "a\n\nb\n\nc\n"
+
+
+BEST = [
+    Column("policy", ("fifo", "srjf"), is_number=False),
+    Column("h", ("1", "2"), frozenset([0])),
+]
+
+
+def test_colours_are_for_terminals(terminal: Terminal):
+    with on(terminal):
+        say_table(BEST, "Title")
+    assert "\x1b[1mTitle\x1b[0m\n" in terminal.getvalue()
+    assert "fifo     \x1b[1;32m1\x1b[0m\n" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_can_be_refused(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+):
+    with on(terminal):
+        assert is_coloured()
+        monkeypatch.setenv(name, value)
+        say_table(BEST, "Title")
+    assert "\x1b" not in terminal.getvalue()
+
+
+def test_a_cell_cannot_speak_to_the_terminal():
+    hostile = "\x1b]0;owned\x07\nnext"
+    lines = draw([Column("name", (hostile, "plain"), is_number=False)])
+    assert lines == ["name", "─" * 22, r"\x1b]0;owned\x07\nnext", "plain"]
+
+
+def test_wide_characters_and_accents_stay_in_their_columns():
+    names = Column("name", ("漢字", "e\u0301", "abc"), is_number=False)
+    lines = draw([names, Column("n", ("1", "22", "3"))])
+    assert lines == ["name    n", "─" * 9, "漢字    1", "e\u0301      22", "abc     3"]
+
+
+def test_a_table_without_rows_is_its_head():
+    assert draw([Column("a", ()), Column("bc", ())]) == ["a   bc", "──────"]

@@ -1,0 +1,111 @@
+"""What a submit takes from a project's file and from variables; `rota config show`; reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rota.cli import completing
+from rota.wire.jobs import JobRequest
+from tests.golden.stand_in import StandIn
+from tests.unit.cli.conftest import Rota
+
+PROJECT = """
+project = "vision"
+image = "usual"
+mounts = ["/data:/data"]
+priority = 3
+env = { A = "project", B = "project", C = "project" }
+"""
+
+
+class Recorder(StandIn):
+    """Keeps what is submitted."""
+
+    requests: list[JobRequest]
+
+    def submit_many(self, jobs: list[JobRequest]) -> list[str]:
+        type(self).requests = list(jobs)
+        return super().submit_many(jobs)
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr("rota.client.Client", Recorder)
+    monkeypatch.setattr("rota.config.load.SITE_FILE", tmp_path / "site.toml")
+    monkeypatch.setenv("ROTA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def submitted(rota: Rota, *arguments: str) -> JobRequest:
+    assert rota("submit", *arguments).code == 0
+    return Recorder.requests[0]
+
+
+def test_the_project_says_what_is_usual(rota: Rota, folder: Path):
+    (folder / ".rota.toml").write_text(PROJECT)
+    job = submitted(rota, "--", "true")
+    assert (job.project, job.image, job.priority) == ("vision", "usual", 3)
+    assert job.mounts == ["/data:/data"]
+    assert job.env == {"A": "project", "B": "project", "C": "project"}
+
+
+def test_job_file_and_flags_go_over_it(rota: Rota, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    (folder / ".rota.toml").write_text(PROJECT)
+    (folder / "job.yaml").write_text("command: [true]\npriority: 5\nenv: {B: file, C: file}\n")
+    monkeypatch.setenv("ROTA_PROJECT", "speech")
+    monkeypatch.setenv("ROTA_PRIORITY", "4")
+    job = submitted(rota, "-f", "job.yaml", "--image", "mine", "--env", "C=flag")
+    assert (job.project, job.image, job.priority) == ("speech", "mine", 5)
+    assert job.env == {"A": "project", "B": "file", "C": "flag"}
+
+
+def test_a_mistake_in_the_project_file_stops_the_submit(rota: Rota, folder: Path):
+    (folder / ".rota.toml").write_text("imag = 'x'")
+    result = rota("submit", "--", "true")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        f"rota: {folder}/.rota.toml, field 'imag': there is no such key; did you mean 'image'?\n"
+    )
+
+
+def test_config_show(rota: Rota, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    (folder / "config.toml").write_text('min_runtime = "2m"\n[defaults.env]\nA = "1"\n')
+    (folder / ".rota.toml").write_text("priority = 3")
+    monkeypatch.setenv("ROTA_GRACE", "45s")
+    shown = json.loads(rota("config", "show", "--origin", "--json").out)
+    found = {each["name"]: (each["value"], each["origin"]) for each in shown}
+    assert found["home"] == (str(folder), "ROTA_HOME")
+    assert found["policy"] == ("elastic-fifo", "default")
+    assert found["min_runtime"] == (120.0, f"{folder}/config.toml")
+    assert found["grace"] == (45.0, "ROTA_GRACE")
+    assert found["defaults.env.A"] == ("1", f"{folder}/config.toml")
+    assert found["submit.priority"] == (3, f"{folder}/.rota.toml")
+    plain = json.loads(rota("config", "show", "--json").out)
+    assert [set(each) for each in plain] == [{"name", "value"}] * len(plain)
+    table = rota("config", "show").out
+    assert ["log_size", "64", "MiB"] in [line.split() for line in table.splitlines()]
+    assert "ROTA_GRACE" not in table
+
+
+def test_a_report_is_for_its_owner_and_overwrites_nothing(rota: Rota, folder: Path):
+    path = folder / "rota-report-1q1ghcmf.md"
+    assert rota("report", "bert").out.startswith(f"{path.name}: ")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text().startswith("# rota report: job 1q1ghcmf (bert)\n")
+    result = rota("report", "bert")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"rota: {path.name} is there already; name another file by --output\n"
+    assert rota("report", "bert", "-o", "/nowhere/x").code == 1
+
+
+def test_jobs_are_offered_by_name_and_id():
+    assert completing.jobs("b") == [
+        ("bert", "1q1ghcmf running"),
+        ("broken", "1q1gxzs9 failed"),
+    ]
+    assert completing.jobs("1q1gx") == [("1q1gxzs9", "broken failed")]
+    assert completing.nodes("o") == [("old-box", "")]
