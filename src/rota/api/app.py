@@ -37,6 +37,18 @@ class House:
 
 
 def create(house: House) -> Any:
+    app = _app()
+    app.state.house = house
+    app.state.doorkeeper = house.doorkeeper
+    return Bounded(app, doorkeeper=house.doorkeeper, patience=house.patience, streams=STREAMS)
+
+
+def description() -> dict[str, Any]:
+    """What can be asked, as OpenAPI."""
+    return _app().openapi()
+
+
+def _app() -> FastAPI:
     app = FastAPI(
         title="rota",
         version=rota.__version__,
@@ -44,9 +56,7 @@ def create(house: House) -> Any:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.house = house
-    app.state.doorkeeper = house.doorkeeper
     for room in (jobs, streams, sessions, snapshots, box, people, metrics):
         app.include_router(room.router)
     problems.install(app)
-    return Bounded(app, doorkeeper=house.doorkeeper, patience=house.patience, streams=STREAMS)
+    return app

@@ -118,7 +118,7 @@ class Http:
             return response.status, answer
 
     def _connection(self) -> tuple[HTTPConnection, bool]:
-        """With whether it was used before."""
+        """One that was used before, if the daemon still listens on it; else a new one."""
         while True:
             try:
                 known = self._idle.pop()

@@ -158,6 +158,8 @@ class Keeper:
             return
         self._poll.unregister(self._complaint_fd)
         os.close(self._complaint_fd)
+        # Its number is soon another file's.
+        self._complaint_fd = -1
         if not self._complaint:
             self._started_s = time.time()
             self._second_record.publish(self._record([]), is_durable=False)
@@ -213,9 +215,10 @@ class Keeper:
         return procs.descendants(os.getpid())
 
     def _own_members(self) -> procs.Found:
-        """Without what was run beside the worker."""
-        others = self._sessions.members()
-        return {pid: at for pid, at in self._members().items() if pid not in others}
+        """Without what was run beside the worker: that is looked up in between, so that what
+        comes and goes meanwhile is not taken for the worker's."""
+        before, others = self._members(), self._sessions.members()
+        return dict((before.items() & self._members().items()) - others.items())
 
     def _stop_wish(self) -> float | None:
         wish = files.read_json(f"{os.path.dirname(self._place)}/{files.STOP}")
