@@ -81,7 +81,7 @@ FAILED = JobView(
     epochs_done=0,
 )
 REQUEST = JobRequest(
-    command=["python", "train.py", "--lr", "1e-3", "--name=a b"],
+    command=["python", "train.py", "--lr", "1e-3", "--name=a b", "--api-key", "k123456"],
     name="bert",
     project="vision",
     gpus="1..4",
@@ -215,7 +215,14 @@ class StandIn:
         return [QUEUED]
 
     def log_bytes(self, job: str, wanted: LogRange) -> Iterator[bytes]:
-        return iter([b"epoch 1\n", f"logged in with {SECRET}\n".encode(), b"tokens: 12345\n"])
+        return iter(
+            [
+                b"epoch 1\n",
+                f"logged in with {SECRET}\n".encode(),
+                b"tokens: 12345\n",
+                b"used k123456\n",
+            ]
+        )
 
     def log_pieces(self, job: str, wanted: LogRange) -> Iterator[LogPiece]:
         return iter([LogPiece(NOW, 1, 0, "epoch 1\nepo"), LogPiece(NOW + 1, 1, 0, "ch 2\nend")])

@@ -176,7 +176,9 @@ def test_show_as_json(rota: Rota):
       "train.py",
       "--lr",
       "1e-3",
-      "--name=a b"
+      "--name=a b",
+      "--api-key",
+      "k123456"
     ],
     "name": "bert",
     "project": "vision",

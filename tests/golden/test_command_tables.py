@@ -42,7 +42,7 @@ name        bert
 user        user-1
 project     vision
 state       running
-command     python train.py --lr 1e-3 '--name=a b'
+command     python train.py --lr 1e-3 '--name=a b' --api-key k123456
 folder      /home/user-1/bert
 gpus        2 of 1..4
 cpus        2
@@ -180,6 +180,7 @@ def test_logs(rota: Rota):
 epoch 1
 logged in with hf_abcdefghijklmnopqrstuvwxyz
 tokens: 12345
+used k123456
 """)
 
 
@@ -205,7 +206,7 @@ name        bert
 user        user-1
 project     vision
 state       running
-command     python train.py --lr 1e-3 '--name=a b'
+command     python train.py --lr 1e-3 '--name=a b' --api-key [removed]
 folder      /home/user-1/bert
 gpus        2 of 1..4
 cpus        2
@@ -237,6 +238,8 @@ command:
 - --lr
 - 1e-3
 - --name=a b
+- --api-key
+- '[removed]'
 name: bert
 project: vision
 gpus: 1..4
@@ -269,6 +272,7 @@ when                  attempt   became     because
 epoch 1
 logged in with [removed]
 tokens: 12345
+used [removed]
 ~~~~
 
 ## Output of attempt 1, worker 1: its end
@@ -277,6 +281,7 @@ tokens: 12345
 epoch 1
 logged in with [removed]
 tokens: 12345
+used [removed]
 ~~~~
 
 ## Output of attempt 2, worker 0: its end
@@ -285,6 +290,7 @@ tokens: 12345
 epoch 1
 logged in with [removed]
 tokens: 12345
+used [removed]
 ~~~~
 
 ## Versions

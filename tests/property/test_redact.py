@@ -7,7 +7,14 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.client.redact import HIDDEN, redact, redact_env, secrets_of
+from rota.client.redact import (
+    HIDDEN,
+    redact,
+    redact_command,
+    redact_env,
+    secrets_of,
+    secrets_of_command,
+)
 
 WORDS = st.text(string.ascii_letters + string.digits, min_size=1, max_size=12)
 TEXTS = st.text(max_size=60)
@@ -92,6 +99,23 @@ def test_what_is_assigned_to_a_secret_name_is_hidden(name: str, sign: str, value
 @given(flag=st.sampled_from(["--password", "--api-key", "--hf-token"]), value=WORDS)
 def test_what_follows_a_secret_flag_is_hidden(flag: str, value: str):
     assert redact(f"run {flag} {value} now") == f"run {flag} {HIDDEN} now"
+
+
+@given(
+    flag=st.sampled_from(["--password", "--api-key", "--hf-token", "-token"]),
+    value=SECRETS.filter(lambda value: not value.startswith("-")),
+)
+def test_a_command_hides_what_follows_a_secret_flag(flag: str, value: str):
+    command = ["python", "train.py", flag, value, "--lr", "0.1"]
+    assert redact_command(command) == ["python", "train.py", flag, HIDDEN, "--lr", "0.1"]
+    if value.lower() not in ("disabled", "enabled", "default"):
+        assert secrets_of_command(command) == [value]
+
+
+def test_a_command_keeps_its_other_words():
+    command = ["train", "--tokenizer-auth", "--verbose", "--epochs", "3", "API_KEY=abcdef", "a b"]
+    kept = ["train", "--tokenizer-auth", "--verbose", "--epochs", "3", f"API_KEY={HIDDEN}", "a b"]
+    assert redact_command(command) == kept
 
 
 @given(text=PLAIN)

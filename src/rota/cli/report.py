@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,10 +92,23 @@ def _logs(rota: Client, details: JobDetails) -> list[Log]:
 def _tail(rota: Client, job_id: str, *, wanted: LogRange) -> str:
     """What cannot be had is said in its place: the rest of the report is worth having."""
     try:
-        output = b"".join(rota.log_bytes(job_id, wanted))
+        return end_of(rota.log_bytes(job_id, wanted)).decode(errors="replace")
     except RotaError as error:
         return f"(it cannot be read: {error})"
-    return output[-MOST_BYTES:].decode(errors="replace")
+
+
+def end_of(chunks: Iterable[bytes], most: int = MOST_BYTES) -> bytes:
+    """The last so many bytes, from the beginning of a line, or at least of a word: half a secret
+    would not be known as one."""
+    kept, is_cut = b"", False
+    for chunk in chunks:
+        kept += chunk
+        if len(kept) > most:
+            kept, is_cut = kept[-most:], True
+    if not is_cut:
+        return kept
+    line = kept.partition(b"\n")[2]
+    return line or b"".join(kept.split(maxsplit=1)[1:])
 
 
 def _write(path: Path, text: str) -> None:

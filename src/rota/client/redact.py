@@ -7,7 +7,8 @@ says so; words in the form of known tokens; passwords within URLs. It would rath
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 HIDDEN = "[removed]"
 SHORTEST = 6
@@ -54,6 +55,8 @@ _TOKEN_ASSIGNED = re.compile(rf"""(token["']?\s*[=:]\s*)(?!-?[\d.]+\b)({_VALUE})
 """Numbers are spared: logs of training count tokens."""
 _FLAG = re.compile(rf"(--[\w-]*(?:{_KEYWORD}|token|auth)[\w-]*[ ]+)({_VALUE})", re.I)
 
+_SECRET_FLAG = re.compile(rf"--?[\w-]*(?:{_KEYWORD}|token|auth)[\w-]*", re.I)
+
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """The text without secrets; `secrets` are values to be hidden wherever they occur."""
@@ -79,6 +82,26 @@ def secrets_of(env: Mapping[str, str]) -> list[str]:
         for name, value in env.items()
         if is_secret(name, value) and len(value) >= SHORTEST and value.lower() not in COMMONPLACE
     ]
+
+
+def redact_command(command: Sequence[str]) -> list[str]:
+    """The words of a command; one that follows a flag such as `--api-key` is hidden, too."""
+    followed = _after_secret_flags(command)
+    return [HIDDEN if place in followed else redact(word) for place, word in enumerate(command)]
+
+
+def secrets_of_command(command: Sequence[str]) -> list[str]:
+    """As `secrets_of`."""
+    words = [command[place] for place in _after_secret_flags(command)]
+    return [word for word in words if len(word) >= SHORTEST and word.lower() not in COMMONPLACE]
+
+
+def _after_secret_flags(command: Sequence[str]) -> set[int]:
+    return {
+        place
+        for place, (flag, word) in enumerate(pairwise(command), start=1)
+        if _SECRET_FLAG.fullmatch(flag) and not word.startswith("-")
+    }
 
 
 def is_secret(name: str, value: str) -> bool:

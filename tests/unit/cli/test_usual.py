@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli import completing
+from rota.cli.report import end_of
 from rota.wire.jobs import JobRequest
 from tests.golden.stand_in import StandIn
 from tests.unit.cli.conftest import Rota
@@ -100,6 +101,21 @@ def test_a_report_is_for_its_owner_and_overwrites_nothing(rota: Rota, folder: Pa
     assert (result.code, result.out) == (2, "")
     assert result.err == f"rota: {path.name} is there already; name another file by --output\n"
     assert rota("report", "bert", "-o", "/nowhere/x").code == 1
+
+
+@pytest.mark.parametrize(
+    ("chunks", "end"),
+    [
+        ([], b""),
+        ([b"ab\n", b"cd\n"], b"ab\ncd\n"),
+        ([b"secret\n", b"abc\n", b"def\n"], b"abc\ndef\n"),
+        ([b"0123456789 secret word"], b"word"),
+        ([b"x" * 100], b""),
+        ([b"x" * 100, b"\nend"], b"end"),
+    ],
+)
+def test_the_end_of_a_log_begins_with_a_whole_line(chunks: list[bytes], end: bytes):
+    assert end_of(chunks, 10) == end
 
 
 def test_jobs_are_offered_by_name_and_id():

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from rota.cli.output import details, nodes
 from rota.cli.output.table import Column, draw
 from rota.cli.output.times import moment
-from rota.client.redact import redact, redact_env, secrets_of
+from rota.client.redact import (
+    redact,
+    redact_command,
+    redact_env,
+    secrets_of,
+    secrets_of_command,
+)
 from rota.errors import printable
 
 if TYPE_CHECKING:
@@ -42,7 +48,9 @@ class Report:
 
 def text_of(report: Report) -> str:
     job = report.details.job
-    request = replace(report.details.request, env=redact_env(report.details.request.env))
+    asked = report.details.request
+    request = replace(asked, env=redact_env(asked.env), command=redact_command(asked.command))
+    secrets = [*secrets_of(asked.env), *secrets_of_command(asked.command)]
     parts = [
         f"# rota report: job {job.id} ({job.name})",
         f"Made {moment(report.made_s)}. Secrets are removed as far as they can be told.",
@@ -58,7 +66,7 @@ def text_of(report: Report) -> str:
         "## Machines",
         _block(draw(nodes.columns(report.nodes))),
     ]
-    return redact("\n\n".join(parts), secrets_of(report.details.request.env))
+    return redact("\n\n".join(parts), secrets)
 
 
 def _outputs(logs: Sequence[Log]) -> Iterable[str]:
