@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+NO_JOBS = "no such jobs; 'rota submit -- COMMAND' makes one"
+NO_JOBS_OF_YOURS = "you have no jobs; 'rota list --all' shows everybody's"
+
 MOST_JOBS = 100_000
 
 
@@ -65,15 +68,9 @@ def list_jobs(
             return
         found = fetch()
         if not found and not as_json:
-            complain("no such jobs" if states or project or user else _nothing(everybody=everybody))
-            return
-        say_jobs(found, as_json=as_json)
-
-
-def _nothing(*, everybody: bool) -> str:
-    if everybody:
-        return "no jobs yet; 'rota submit -- COMMAND' makes one"
-    return "you have no jobs; 'rota list --all' shows everybody's"
+            complain(NO_JOBS if everybody or user or states or project else NO_JOBS_OF_YOURS)
+        else:
+            say_jobs(found, as_json=as_json)
 
 
 def _check_states(words: list[str]) -> None:
