@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+StateWords = Annotated[
+    list[str] | None,
+    option(
+        "--state",
+        "-s",
+        metavar="STATE",
+        words="Only in this state; repeatable.",
+        complete=completing.states,
+    ),
+]
 NO_JOBS = "no such jobs; 'rota submit -- COMMAND' makes one"
 NO_JOBS_OF_YOURS = "you have no jobs; 'rota list --all' shows everybody's"
 
@@ -33,16 +43,7 @@ def list_jobs(
     *,
     everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's jobs.")] = False,
     user: Annotated[str, option("--user", "-u", metavar="NAME", words="That user's jobs.")] = "",
-    states: Annotated[
-        list[str] | None,
-        option(
-            "--state",
-            "-s",
-            metavar="STATE",
-            words="Only in this state; repeatable.",
-            complete=completing.states,
-        ),
-    ] = None,
+    states: StateWords = None,
     project: Annotated[str, option("--project", metavar="NAME", words="Only for this one.")] = "",
     limit: Annotated[int, option("--limit", metavar="N", words="At most so many; else 100.")] = 100,
     watches: Annotated[bool, typer.Option("--watch", help="Keep the table up to date.")] = False,
