@@ -249,7 +249,7 @@ class Desk:
         so that a token that only reads, or a job's own, does not do."""
         require_write(caller)
         job = self.find(word, caller)
-        require_owner(caller, job.spec.user, job.id)
+        require_owner(caller, job)
         return job
 
     async def _ask(
