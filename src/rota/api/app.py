@@ -9,13 +9,14 @@ from typing import Any
 from fastapi import FastAPI
 
 import rota
-from rota.api import box, jobs, metrics, people, problems, snapshots, streams
+from rota.api import box, jobs, metrics, people, problems, sessions, snapshots, streams
 from rota.api.auth import Doorkeeper
 from rota.api.bounds import Bounded
 from rota.api.server import Patience
 from rota.daemon.desk import Desk
 from rota.daemon.machine import Machine
 from rota.daemon.tokens import Tokens
+from rota.daemon.visits import Visits
 
 DESCRIPTION = "Shares a lab's GPUs between the people who train on them."
 STREAMS = "/v1/blobs/"
@@ -29,12 +30,25 @@ class House:
     machine: Machine
     tokens: Tokens
     doorkeeper: Doorkeeper
+    visits: Visits
     patience: Patience
     n_streams: Counter[str] = field(default_factory=Counter[str])
     """How many each user reads at the moment."""
 
 
 def create(house: House) -> Any:
+    app = _app()
+    app.state.house = house
+    app.state.doorkeeper = house.doorkeeper
+    return Bounded(app, doorkeeper=house.doorkeeper, patience=house.patience, streams=STREAMS)
+
+
+def description() -> dict[str, Any]:
+    """What can be asked, as OpenAPI."""
+    return _app().openapi()
+
+
+def _app() -> FastAPI:
     app = FastAPI(
         title="rota",
         version=rota.__version__,
@@ -42,9 +56,7 @@ def create(house: House) -> Any:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.house = house
-    app.state.doorkeeper = house.doorkeeper
-    for room in (jobs, streams, snapshots, box, people, metrics):
+    for room in (jobs, streams, sessions, snapshots, box, people, metrics):
         app.include_router(room.router)
     problems.install(app)
-    return Bounded(app, doorkeeper=house.doorkeeper, patience=house.patience, streams=STREAMS)
+    return app

@@ -27,6 +27,7 @@ from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
+from rota.daemon.visits import Visits
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Gpus
 from rota.errors import RotaError, UnavailableError
@@ -107,7 +108,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     try:
         await shell.start(desk.program)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
-        yield House(desk, machine, tokens, doorkeeper, settings.patience)
+        visits = Visits(desk, engine)
+        yield House(desk, machine, tokens, doorkeeper, visits, settings.patience)
     finally:
         await shell.close()
         await asyncio.to_thread(store.close)

@@ -57,8 +57,8 @@ class Kept:
     summary="Which contents of a folder are not here yet",
 )
 async def missing(request: Request, *, house: Reaches, caller: Asks) -> Response:
-    manifest = await _manifest(request)
     owner = house.desk.shipper(caller)
+    manifest = await _manifest(request)
     found = await asyncio.to_thread(house.desk.snapshots.missing, manifest, owner=owner)
     return answer(Missing(found))
 
@@ -87,8 +87,8 @@ async def put_blob(sha256: Hash, request: Request, *, house: Reaches, caller: As
     summary="Make a snapshot of contents that are all here",
 )
 async def finish(request: Request, *, house: Reaches, caller: Asks) -> Response:
-    manifest = await _manifest(request)
     owner = house.desk.shipper(caller)
+    manifest = await _manifest(request)
     made = await asyncio.to_thread(house.desk.snapshots.finish, manifest, owner=owner)
     return answer(Kept(made), status=201)
 

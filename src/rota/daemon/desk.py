@@ -259,6 +259,14 @@ class Desk:
         request = replace(saved.request, after=[], hold=False, array=array)
         return await self.submit(caller, [request])
 
+    def reach(self, caller: Caller, word: str) -> Job:
+        """A job whose processes this caller may reach into: with all the rights that they have,
+        so that a token that only reads, or a job's own, does not do."""
+        require_write(caller)
+        job = self.find(word, caller)
+        require_owner(caller, job)
+        return job
+
     async def _ask(
         self, caller: Caller, word: str, *, deed: Callable[[JobId, str], JobEvent]
     ) -> JobView:
@@ -295,12 +303,15 @@ class Desk:
 
     async def prune_snapshots(self) -> None:
         """Shipped code stays as long as a job that is not over needs it."""
-        keep: set[tuple[int, str]] = set()
-        for job_id in list(self.shell.kernel.jobs):
+        await asyncio.to_thread(self._prune, list(self.shell.kernel.jobs))
+
+    def _prune(self, job_ids: Sequence[JobId]) -> None:
+        needed: set[tuple[int, str]] = set()
+        for job_id in job_ids:
             submission = self.store.submission(job_id)
             if submission is not None and (snapshot := unpack(submission.program).request.snapshot):
-                keep.add((submission.uid, snapshot))
-        await asyncio.to_thread(self.snapshots.prune, keep)
+                needed.add((submission.uid, snapshot))
+        self.snapshots.prune(needed)
 
     def _saved(self, job_id: JobId) -> Saved:
         submission = self.store.submission(job_id)
