@@ -48,7 +48,8 @@ def main() -> None:
         for name, each in measured.items()
     ]
     print(table(["seconds to /readyz", "median", "most"], rows))
-    print(f"\naim: under {AIM_S:g} s; load before: {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
+    load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    print(f"\naim: under {AIM_S:g} s; load: {load}")
 
 
 def measure(folder: Path, *, n_jobs: int, rounds: int) -> dict[str, list[float]]:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 import httpx2
 
 from rota.client import Client
+from rota.client.http import AnswerError
 from rota.engines.local import hierarchies, procs
 from rota.engines.local.folders import Folders
 from rota.engines.local.order import Fence
@@ -111,10 +112,13 @@ class House:
 
     def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line."""
+        command = self.command(*arguments)
+        return subprocess.run(**command, capture_output=True, text=True, check=False)
+
+    def command(self, *arguments: str) -> dict[str, Any]:
+        """The same for whoever does not wait for its end."""
         command = [*self._entry, *ROTA, *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, env=self._env, cwd=ROOT, check=False
-        )
+        return {"args": command, "env": self._env, "cwd": ROOT}
 
     def log(self) -> str:
         return (self.home / "log").read_text(errors="replace")
@@ -213,7 +217,9 @@ class House:
     def clear(self) -> None:
         """End all jobs."""
         for job in self.client.jobs(states=["held", "queued", "starting", "running"]).jobs:
-            self.client.cancel(job.id)
+            # Unless it ends just now.
+            with suppress(AnswerError):
+                self.client.cancel(job.id)
         wait_until(lambda: not self.client.status().jobs, "all jobs to end")
         for path in self.place.iterdir():
             path.unlink() if path.is_file() else shutil.rmtree(path)
