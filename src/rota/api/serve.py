@@ -22,7 +22,8 @@ from rota.config import SOCKET_NAME
 from rota.core.model import Job
 from rota.core.view import Rules
 from rota.daemon.admission import Defaults
-from rota.daemon.desk import Desk, Site
+from rota.daemon.desk import Desk
+from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
@@ -65,21 +66,19 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, house.machine.stopping.set)
-        pruning = asyncio.ensure_future(_prune(house.desk))
         ready()
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
-        pruning.cancel()
 
 
-async def _prune(desk: Desk) -> None:
+async def _prune(launches: Launches) -> None:
     while True:
+        await asyncio.sleep(PRUNE_S)
         try:
-            await desk.prune_snapshots()
+            await launches.prune_snapshots()
         except RotaError as error:
             log.warning("shipped code could not be pruned", error=str(error))
-        await asyncio.sleep(PRUNE_S)
 
 
 @asynccontextmanager
@@ -98,19 +97,23 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         return {"ROTA_URL": url, "ROTA_TOKEN": tokens.for_attempt(job.id, job.attempt)}
 
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
-    desk = Desk(shell, store, site=Site(clock, settings.defaults, env, snapshots))
+    site = Site(clock, settings.defaults, env, snapshots)
+    desk = Desk(shell, store, site=site)
+    launches = Launches(shell, store, site=site)
     machine = Machine(
         desk,
         engine,
         settings.gpus,
         setup=Setup(address, settings.policy, settings.policy_file),
     )
+    pruning = asyncio.ensure_future(_prune(launches))
     try:
-        await shell.start(desk.program)
+        await shell.start(launches.program)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
         yield House(desk, machine, tokens, doorkeeper, visits, settings.patience)
     finally:
+        pruning.cancel()
         await shell.close()
         await asyncio.to_thread(store.close)
 

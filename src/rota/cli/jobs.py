@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+StateWords = Annotated[
+    list[str] | None,
+    option(
+        "--state",
+        "-s",
+        metavar="STATE",
+        words="Only in this state; repeatable.",
+        complete=completing.states,
+    ),
+]
+NO_JOBS = "no such jobs; 'rota submit -- COMMAND' makes one"
+NO_JOBS_OF_YOURS = "you have no jobs; 'rota list --all' shows everybody's"
+
 MOST_JOBS = 100_000
 
 
@@ -30,16 +43,7 @@ def list_jobs(
     *,
     everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's jobs.")] = False,
     user: Annotated[str, option("--user", "-u", metavar="NAME", words="That user's jobs.")] = "",
-    states: Annotated[
-        list[str] | None,
-        option(
-            "--state",
-            "-s",
-            metavar="STATE",
-            words="Only in this state; repeatable.",
-            complete=completing.states,
-        ),
-    ] = None,
+    states: StateWords = None,
     project: Annotated[str, option("--project", metavar="NAME", words="Only for this one.")] = "",
     limit: Annotated[int, option("--limit", metavar="N", words="At most so many; else 100.")] = 100,
     watches: Annotated[bool, typer.Option("--watch", help="Keep the table up to date.")] = False,
@@ -65,15 +69,9 @@ def list_jobs(
             return
         found = fetch()
         if not found and not as_json:
-            complain("no such jobs" if states or project or user else _nothing(everybody=everybody))
-            return
-        say_jobs(found, as_json=as_json)
-
-
-def _nothing(*, everybody: bool) -> str:
-    if everybody:
-        return "no jobs yet; 'rota submit -- COMMAND' makes one"
-    return "you have no jobs; 'rota list --all' shows everybody's"
+            complain(NO_JOBS if everybody or user or states or project else NO_JOBS_OF_YOURS)
+        else:
+            say_jobs(found, as_json=as_json)
 
 
 def _check_states(words: list[str]) -> None:
