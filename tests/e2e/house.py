@@ -34,6 +34,8 @@ from tests.tidy.tree import ROOT
 PATIENCE_S = 60.0
 """How long a busy machine may take for anything; nothing is ever waited for that long."""
 LOOK_AGAIN_S = 0.02
+BACKOFF = "0.2s"
+"""Before the first retry."""
 ROTA = (sys.executable, "-m", "rota.cli.main")
 PRELUDE = """
 say() { echo "$ROTA_JOB $ROTA_ATTEMPT $*" >> "$HERE/journal"; }
@@ -65,7 +67,12 @@ class House:
         self._command = [*runner, *ROTA, "up", "--virtual-gpus", gpus]
         self._entry: list[str] = []
         """How another program gets to see what the daemon sees."""
-        self._env = {**os.environ, "ROTA_HOME": str(self.state), "PYTHONPATH": str(ROOT / "src")}
+        self._env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("ROTA_")},
+            "ROTA_HOME": str(self.state),
+            "ROTA_BACKOFF": BACKOFF,
+            "PYTHONPATH": str(ROOT / "src"),
+        }
 
     # -- the daemon -----------------------------------------------------------------------------
 

@@ -76,7 +76,6 @@ def test_a_job_that_takes_too_long_is_ended(house: House) -> None:
 
 
 def test_crashes_and_chosen_exit_codes_are_retried(house: House) -> None:
-    """Together, because the wait before a retry is long."""
     crash = house.submit('say start; [ "$ROTA_ATTEMPT" = 2 ] || kill -9 $$; say end', retries=2)
     chosen = house.submit("say start; exit 3", retries=1, retry_on=[3])
     other = house.submit("say start; exit 4", retries=1, retry_on=[3])
