@@ -32,8 +32,8 @@ FIRST_WORD_S = 30.0
 async def _place(
     word: Word,
     house: Reaches,
-    caller: Asks,
     *,
+    caller: Asks,
     worker: Annotated[int | None, Query(ge=0, le=100_000)] = None,
 ) -> Place:
     return house.visits.place(caller, word, worker=worker)

@@ -54,7 +54,7 @@ def submit(flags: Flags) -> None:
             ids = rota.submit_many(requests)
             _tell(ids, as_json=flags.as_json)
             if forward is not None:
-                _serve(rota, ids, forward)
+                _serve(rota, ids, forward=forward)
             if stays:
                 raise typer.Exit(_watch(rota, ids, follows=flags.follows))
 
@@ -130,7 +130,7 @@ def _listening(requests: list[JobRequest]) -> AbstractContextManager[Forwarder |
     return forwarder(ports) if ports else nullcontext()
 
 
-def _serve(rota: Client, ids: list[str], forward: Forwarder) -> None:
+def _serve(rota: Client, ids: list[str], *, forward: Forwarder) -> None:
     from rota.client.forward import Target
 
     if len(ids) > 1:

@@ -4,7 +4,7 @@ from rota.client import Client
 from rota.client.sessions import run
 
 with Client() as rota:
-    print(run(rota, "bert", ["nvidia-smi"]).output.decode())
+    print(run(rota, "bert", command=["nvidia-smi"]).output.decode())
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ class Done:
 def run(
     rota: Client,
     job: str,
-    command: Sequence[str],
     *,
+    command: Sequence[str],
     written: bytes = b"",
     worker: int | None = None,
 ) -> Done:

@@ -1,6 +1,8 @@
 """`rota exec` and `rota shell` on real processes."""
 
 import fcntl
+import hashlib
+import hmac
 import os
 import signal
 import struct
@@ -14,6 +16,7 @@ import pytest
 from rota.client import Client
 from rota.client.http import AnswerError
 from rota.client.sessions import Session, enter, run
+from rota.daemon.tokens import JOB_PREFIX, KEY_NAME
 from rota.errors import UnavailableError
 from rota.wire.json import dump
 from rota.wire.sessions import WINDOW_BYTES, Entry
@@ -56,7 +59,7 @@ def test_input_comes_back(daemon: Daemon, rota: Client, n_bytes: int) -> None:
 
 def test_input_that_nobody_reads(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
-    done = run(rota, job_id, ["true"], written=bytes(4 * WINDOW_BYTES))
+    done = run(rota, job_id, command=["true"], written=bytes(4 * WINDOW_BYTES))
     assert (done.exit_code, done.output) == (0, b"")
 
 
@@ -80,9 +83,9 @@ def test_a_program_that_is_not_there(daemon: Daemon, rota: Client) -> None:
 
 def test_which_worker(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
-    assert run(rota, job_id, ["true"], worker=0).exit_code == 0
+    assert run(rota, job_id, command=["true"], worker=0).exit_code == 0
     with pytest.raises(AnswerError, match="has no worker 3") as refused:
-        run(rota, job_id, ["true"], worker=3)
+        run(rota, job_id, command=["true"], worker=3)
     assert refused.value.code == "not_found"
 
 
@@ -137,7 +140,7 @@ def test_a_daemon_that_is_killed_leaves_no_command_behind(daemon: Daemon, rota: 
     daemon.start()
     with daemon.client() as again:
         until(lambda: again.show(job_id).job.state == "running")
-        assert run(again, job_id, ["echo", "on"]).output == b"on\n"
+        assert run(again, job_id, command=["echo", "on"]).output == b"on\n"
 
 
 def test_no_more_than_so_many(daemon: Daemon, rota: Client) -> None:
@@ -147,7 +150,7 @@ def test_no_more_than_so_many(daemon: Daemon, rota: Client) -> None:
     for each in sessions:
         _say_and_hear(each)
     with pytest.raises(AnswerError, match="has 32 commands open"):
-        run(rota, job_id, ["true"])
+        run(rota, job_id, command=["true"])
     for each in open_ones:
         each.__exit__(None, None, None)
     until(lambda: _is_let_in(rota, job_id))
@@ -160,7 +163,7 @@ def _say_and_hear(session: Session) -> None:
 
 def _is_let_in(rota: Client, job_id: str) -> bool:
     try:
-        return run(rota, job_id, ["true"]).exit_code == 0
+        return run(rota, job_id, command=["true"]).exit_code == 0
     except AnswerError:
         return False
 
@@ -174,15 +177,26 @@ def test_a_token_that_only_reads_may_not(daemon: Daemon, rota: Client) -> None:
     with daemon.client(token) as reader:
         assert reader.show(job_id).job.state == "running"
         with pytest.raises(AnswerError, match="may only read") as refused:
-            run(reader, job_id, ["true"])
+            run(reader, job_id, command=["true"])
     assert refused.value.code == "forbidden"
+
+
+def test_a_jobs_own_token_may_not(daemon: Daemon, rota: Client) -> None:
+    """Made as the daemon makes it, whether or not the job was handed it."""
+    job_id = daemon.run(rota)
+    key = (daemon.home / KEY_NAME).read_bytes()
+    signature = hmac.new(key, f"{job_id}/1".encode(), hashlib.sha256).hexdigest()
+    with daemon.client(f"{JOB_PREFIX}{job_id}_1_{signature}") as own:
+        assert own.show(job_id).job.state == "running"
+        with pytest.raises(AnswerError, match="may only read"):
+            run(own, job_id, command=["true"])
 
 
 def test_an_unknown_token_may_not(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     stranger = daemon.client("rota_nonsense")
     with pytest.raises(AnswerError, match="unknown, expired or revoked token") as refused:
-        run(stranger, job_id, ["true"])
+        run(stranger, job_id, command=["true"])
     stranger.close()
     assert refused.value.code == "unauthorized"
 
@@ -192,11 +206,11 @@ def test_only_the_owner_and_an_administrator_may(daemon: Daemon, rota: Client) -
     token = rota.create_token(user="nobody").secret
     with daemon.client(token) as nobody:
         theirs = daemon.run(nobody, workdir="/")
-        assert run(nobody, theirs, ["id", "-u"]).output == f"{NOBODY}\n".encode()
-        assert run(rota, theirs, ["id", "-u"]).output == f"{NOBODY}\n".encode()
+        assert run(nobody, theirs, command=["id", "-u"]).output == f"{NOBODY}\n".encode()
+        assert run(rota, theirs, command=["id", "-u"]).output == f"{NOBODY}\n".encode()
         ours = daemon.run(rota)
         with pytest.raises(AnswerError, match="belongs to root") as refused:
-            run(nobody, ours, ["true"])
+            run(nobody, ours, command=["true"])
     assert refused.value.code == "forbidden"
 
 
@@ -207,7 +221,7 @@ def test_the_kernel_says_who_asks(daemon: Daemon, rota: Client) -> None:
     script = (
         "import os, sys; from rota.client import Client; from rota.client.sessions import run\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
-        "print(run(Client(sys.argv[1]), sys.argv[2], ['true']))"
+        "print(run(Client(sys.argv[1]), sys.argv[2], command=['true']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, daemon.url, job_id],
@@ -222,17 +236,17 @@ def test_the_kernel_says_who_asks(daemon: Daemon, rota: Client) -> None:
 def test_what_is_not_understood_is_refused(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     with pytest.raises(AnswerError, match="that is no entry"):
-        run(rota, job_id, [1])  # type: ignore[list-item]
+        run(rota, job_id, command=[1])  # type: ignore[list-item]
     with pytest.raises(AnswerError, match="zero byte"):
-        run(rota, job_id, ["a\0b"])
+        run(rota, job_id, command=["a\0b"])
     with pytest.raises(AnswerError, match="more than 65536 bytes"):
-        run(rota, job_id, ["x" * 70_000])
+        run(rota, job_id, command=["x" * 70_000])
     with enter(rota, job_id, entry=Entry(["sleep", "1000"])) as session:
         session._connection.send(dump({"rows": "many"}))
         with pytest.raises(AnswerError, match="that is no size"):
             list(session.frames())
     with enter(rota, job_id, entry=Entry(["sleep", "1000"])) as session:
-        for _ in range(5):
+        for _ in range(8):
             session._send(bytes(1 + WINDOW_BYTES // 4))
         with pytest.raises((AnswerError, UnavailableError)):
             list(session.frames())
@@ -260,9 +274,9 @@ def test_a_shell(daemon: Daemon, rota: Client) -> None:
 
 
 def _size(shell: OnTerminal) -> bytes:
-    shell.types(b"echo [$(stty size)]\n")
-    shell.says(b"\r\n[")
-    return shell.says(b"]")[:-1]
+    shell.types(b"echo si''ze $(stty size) o''k\n")
+    shell.says(b"size ")
+    return shell.says(b" ok")[:-3]
 
 
 @pytest.mark.parametrize("how", ["exit", "SIGTERM", "cancel"])
