@@ -155,8 +155,9 @@ class PeerProtocol(HttpToolsProtocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.hang_up)
 
     def _refuse(self, problem: Problem, *, status: bytes) -> None:
-        """An answer to what never became a request. In the middle of another, there is none."""
-        if self.cycle and not self.cycle.response_complete:
+        """An answer to what is no request. While another is owed, there is none: whoever gets this
+        one would take it for that."""
+        if self.cycle and not self.cycle.response_complete and not self._is_reading_only_body():
             self.hang_up()
             return
         body = dump(problem).encode()
@@ -164,6 +165,9 @@ class PeerProtocol(HttpToolsProtocol):
         kind = b"content-type: application/json\r\nconnection: close\r\n"
         self.transport.write(b"HTTP/1.1 %s\r\n%s%s\r\n%s" % (status, kind, length, body))
         self.transport.close()
+
+    def _is_reading_only_body(self) -> bool:
+        return self.cycle.more_body and not self.cycle.response_started and not self.pipeline
 
 
 def peer_of(connection: Any) -> Peer | None:

@@ -137,6 +137,7 @@ def running(
 def _process(
     folder: Path, port: int, *, patience: tuple[float, ...], uid: int | None
 ) -> Iterator[House]:
+    python = sys.executable if uid is None else interpreter_for_all()
     words = [str(folder), str(port), ",".join(map(str, patience))]
     with (folder / "daemon.log").open("wb") as log:
         process = subprocess.Popen(
