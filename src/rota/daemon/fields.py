@@ -23,9 +23,8 @@ MOST_IN_A_LIST = 1000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
-_LABEL = re.compile(
-    r"(?=.{1,128}\Z)[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII
-)
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_LABEL = re.compile(rf"(?=.{{1,128}}\Z){_PART}(/{_PART})*", re.ASCII)
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
