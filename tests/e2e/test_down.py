@@ -55,7 +55,7 @@ def test_jobs_go_back_to_the_queue_whatever_else_is_planned(own_house: House) ->
     house.says(low, "start")
     house.says(held, "start")
     house.client.hold(held)
-    high = house.submit('say start; await never', gpus="1", priority=5)
+    high = house.submit("say start; await never", gpus="1", priority=5)
     house.says(low, "term")
     house.says(held, "term")
     house.client.stop(stop_jobs=True)

@@ -42,8 +42,14 @@ until [ -s "$HERE/daemon" ]; do sleep 0.02; done
 say away
 """
 )
-FORGETFUL = MARKED + 'setsid env -i sh -c "trap \\"\\" TERM; until false; do sleep 1; done" & say start; wait'
-BOMB = MARKED + "trap '' TERM; bomb() { bomb | bomb & }; say start; await go; bomb; bomb; wait; await never"
+FORGETFUL = (
+    MARKED
+    + 'setsid env -i sh -c "trap \\"\\" TERM; until false; do sleep 1; done" & say start; wait'
+)
+BOMB = (
+    MARKED
+    + "trap '' TERM; bomb() { bomb | bomb & }; say start; await go; bomb; bomb; wait; await never"
+)
 RUNNERS = """
 run() { trap '' TERM; ( run ) & exit 0; }
 for each in 0 1 2 3 4 5 6 7; do ( run ) & done

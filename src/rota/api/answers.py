@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from rota.wire.box import Problem
@@ -18,8 +19,8 @@ def answer(value: object, *, status: int = 200) -> Response:
     return Response(dump(value), status_code=status, media_type="application/json")
 
 
-def _house(request: Request) -> Any:
-    return request.app.state.house
+async def _house(connection: HTTPConnection) -> Any:
+    return connection.app.state.house
 
 
 Reaches = Annotated["House", Depends(_house)]

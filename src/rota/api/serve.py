@@ -22,19 +22,23 @@ from rota.config import SOCKET_NAME
 from rota.core.model import Job
 from rota.core.view import Rules
 from rota.daemon.admission import Defaults
-from rota.daemon.desk import Desk, Site
+from rota.daemon.desk import Desk
+from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
+from rota.daemon.visits import Visits
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Gpus
-from rota.errors import UnavailableError
+from rota.errors import RotaError, UnavailableError
 from rota.policies.registry import parse
 from rota.store.sqlite import SqliteStore
 
 log = structlog.get_logger()
 
+PRUNE_S = 3600.0
+"""How often shipped code that no job needs any more is removed."""
 SWITCH_S = 0.001
 """How soon a long decision lets the doors have the interpreter."""
 
@@ -68,6 +72,15 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         log.info("stopping")
 
 
+async def _prune(launches: Launches) -> None:
+    while True:
+        await asyncio.sleep(PRUNE_S)
+        try:
+            await launches.prune_snapshots()
+        except RotaError as error:
+            log.warning("shipped code could not be pruned", error=str(error))
+
+
 @asynccontextmanager
 async def _house(settings: Settings) -> AsyncGenerator[House]:
     store = await asyncio.to_thread(SqliteStore, settings.store_file)
@@ -84,18 +97,23 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         return {"ROTA_URL": url, "ROTA_TOKEN": tokens.for_attempt(job.id, job.attempt)}
 
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
-    desk = Desk(shell, store, site=Site(clock, settings.defaults, env, snapshots))
+    site = Site(clock, settings.defaults, env, snapshots)
+    desk = Desk(shell, store, site=site)
+    launches = Launches(shell, store, site=site)
     machine = Machine(
         desk,
         engine,
         settings.gpus,
         setup=Setup(address, settings.policy, settings.policy_file),
     )
+    pruning = asyncio.ensure_future(_prune(launches))
     try:
-        await shell.start(desk.program)
+        await shell.start(launches.program)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
-        yield House(desk, machine, tokens, doorkeeper, settings.patience)
+        visits = Visits(desk, engine)
+        yield House(desk, machine, tokens, doorkeeper, visits, settings.patience)
     finally:
+        pruning.cancel()
         await shell.close()
         await asyncio.to_thread(store.close)
 

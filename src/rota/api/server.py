@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from rota.wire.box import Problem
 from rota.wire.json import dump
+from rota.wire.sessions import FRAME_BYTES_MAX
 
 HEAD_BYTES_MAX = 64 * 1024
 """Of a head, of trailers, of anything that is not the body."""
@@ -98,9 +99,12 @@ class PeerProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        peer = peer_of(transport.get_extra_info("socket"))
+        connection = transport.get_extra_info("socket")
+        peer = peer_of(connection)
         if peer is not None:
             self.app_state = {**self.app_state, "peer": peer}
+        elif connection is not None:
+            _keep_alive(connection)
         self._allow(self._patience.head_s)
         self._crowd.enter(self)
 
@@ -200,6 +204,14 @@ def peer_of(connection: Any) -> Peer | None:
     return Peer(*_CREDENTIALS.unpack(raw))
 
 
+def _keep_alive(connection: Any) -> None:
+    """A machine that is gone without a word is noticed after two minutes."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+
+
 class Server(uvicorn.Server):
     """Leaves signals to the daemon, which has more than one server."""
 
@@ -225,7 +237,12 @@ def server(app: Any, *, patience: Patience) -> Server:
             server_header=False,
             date_header=False,
             backlog=1024,
-            ws_max_size=1024 * 1024,
+            ws="websockets-sansio",
+            ws_max_size=FRAME_BYTES_MAX,
+            # Whoever reads slowly answers slowly, and may still be there: the kernel's own question
+            # whether the other end is alive needs no answer from the program.
+            ws_ping_interval=None,
+            ws_per_message_deflate=False,
         )
     )
 

@@ -58,7 +58,7 @@ async def events(
     if start is None:
         start = desk.store.newest_entry()
     found = _events(desk, caller, job_id=job_id, after=start)
-    return StreamingResponse(_counted(house, caller, found), media_type=EVENT_STREAM)
+    return StreamingResponse(_counted(found, house=house, caller=caller), media_type=EVENT_STREAM)
 
 
 async def _events(
@@ -116,9 +116,9 @@ async def logs(
     log.check()
     found = log.pieces()
     if EVENT_STREAM in request.headers.get("accept", ""):
-        events = _counted(house, caller, _log_events(found))
+        events = _counted(_log_events(found), house=house, caller=caller)
         return StreamingResponse(events, media_type=EVENT_STREAM)
-    output = _counted(house, caller, _log_bytes(found))
+    output = _counted(_log_bytes(found), house=house, caller=caller)
     return StreamingResponse(output, media_type="application/octet-stream")
 
 
@@ -133,7 +133,7 @@ async def _log_bytes(found: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
         yield piece.output
 
 
-def _counted(house: House, caller: Caller, pieces: AsyncIterator[T]) -> AsyncIterator[T]:
+def _counted(pieces: AsyncIterator[T], *, house: House, caller: Caller) -> AsyncIterator[T]:
     """A stream lasts as long as its reader likes, and nobody may have any number of them."""
     if house.n_streams[caller.user] >= STREAMS_MAX:
         what = f"you watch {STREAMS_MAX} streams already"

@@ -13,6 +13,7 @@ VERBS = {
     "submit": ("submit",),
     "jobs": ("list", "show", "story", "cancel", "hold", "release", "resubmit", "wait"),
     "logs": ("logs",),
+    "enter": ("exec", "shell", "port-forward"),
     "report": ("report",),
     "top": ("top",),
     "up": ("up",),
@@ -37,7 +38,7 @@ app = typer.Typer(
     help="Shares a lab's GPUs between the people who train on them.",
     epilog=(
         "Exit codes: 0 done, 1 could not be done, 2 wrong input, 130 interrupted; "
-        "'wait' and 'submit --wait' exit as the job did."
+        "'wait' and 'submit --wait' exit as the job did, 'exec' as the command did."
     ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     rich_markup_mode=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rota.cli.flags import takes
-from rota.cli.output.lines import say
+from rota.cli.output.lines import complain, say
 from rota.cli.submit_flags import Flags
 from rota.errors import UserError
 
 if TYPE_CHECKING:
     from rota.client import Client
+    from rota.client.forward import Forwarder
     from rota.wire.jobs import JobRequest
 
 app = typer.Typer()
@@ -47,10 +49,14 @@ def submit(flags: Flags) -> None:
         if flags.is_dry:
             _dry_run(rota, requests, as_json=flags.as_json)
             return
-        ids = rota.submit_many(requests)
-        _tell(ids, as_json=flags.as_json)
-        if flags.waits or flags.follows:
-            raise typer.Exit(_watch(rota, ids, follows=flags.follows))
+        stays = flags.waits or flags.follows
+        with _listening(requests if stays else []) as forward:
+            ids = rota.submit_many(requests)
+            _tell(ids, as_json=flags.as_json)
+            if forward is not None:
+                _serve(rota, ids, forward)
+            if stays:
+                raise typer.Exit(_watch(rota, ids, follows=flags.follows))
 
 
 def _requests(flags: Flags) -> list[JobRequest]:
@@ -114,6 +120,22 @@ def _tell(ids: list[str], *, as_json: bool) -> None:
         say_json({"ids": ids})
     else:
         say("\n".join(ids))
+
+
+def _listening(requests: list[JobRequest]) -> AbstractContextManager[Forwarder | None]:
+    """At the ports of the first job, before it is submitted: one that is taken is a mistake."""
+    from rota.cli.enter import forwarder
+
+    ports = requests[0].ports if requests else []
+    return forwarder(ports) if ports else nullcontext()
+
+
+def _serve(rota: Client, ids: list[str], forward: Forwarder) -> None:
+    from rota.client.forward import Target
+
+    if len(ids) > 1:
+        complain(f"of {len(ids)} jobs, ports lead to the first: {ids[0]}")
+    forward.serve(Target(rota, ids[0]))
 
 
 def _watch(rota: Client, ids: list[str], *, follows: bool) -> int:

@@ -30,6 +30,7 @@ PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
 ALL = LogRange()
+FINAL = FINAL_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Client:
     def __init__(self, url: str = "", *, token: str = "", answer_s: float = ANSWER_S) -> None:
         self.door: Door = parse(url) if url else find()
         self._http = Http(self.door, token, answer_s=answer_s)
+        self.token = self._http.token
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +132,7 @@ class Client:
         """Returns when the job is over."""
         while True:
             found = self.show(job).job
-            if found.state in FINAL_STATES:
+            if found.state in FINAL:
                 return found
             try:
                 for _ in self.events(found.id, after=0):

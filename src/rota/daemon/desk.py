@@ -5,7 +5,6 @@ Rights are checked here and nowhere else.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +13,11 @@ from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSu
 from rota.core.life import submitted
 from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.core.states import State
-from rota.daemon.admission import Admitted, Defaults, admit
+from rota.daemon.admission import Admitted, admit
 from rota.daemon.fields import RefusedError, check_shape
 from rota.daemon.ids import Ids
 from rota.daemon.keys import Keys, fingerprint, key_of
+from rota.daemon.launches import Site
 from rota.daemon.people import (
     Caller,
     ForbiddenError,
@@ -27,12 +27,10 @@ from rota.daemon.people import (
     require_person,
     require_write,
 )
-from rota.daemon.programs import Saved, account_of, pack, program, unpack
+from rota.daemon.programs import Saved, pack, unpack
 from rota.daemon.shell import Shell
-from rota.daemon.snapshots import Snapshots
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job
-from rota.engines.base import Program
 from rota.errors import UserError
 from rota.store.base import Store
 from rota.store.records import JobFilter, Submission
@@ -50,18 +48,6 @@ class Page:
     next: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What is particular to this place."""
-
-    clock: Callable[[], float]
-    defaults: Callable[[str], Defaults]
-    """What is added to the jobs of a project."""
-    env: Callable[[Job], dict[str, str]]
-    """What every worker of a job finds in its environment."""
-    snapshots: Snapshots
-
-
 class Desk:
     def __init__(
         self,
@@ -75,7 +61,6 @@ class Desk:
         self.clock = clock = site.clock
         self.snapshots = site.snapshots
         self._defaults = site.defaults
-        self._env = site.env
         newest = store.jobs(limit=1).jobs
         self._ids = Ids(clock, newest=newest[0].id if newest else None)
         self._keys = Keys(store)
@@ -259,6 +244,14 @@ class Desk:
         request = replace(saved.request, after=[], hold=False, array=array)
         return await self.submit(caller, [request])
 
+    def reach(self, caller: Caller, word: str) -> Job:
+        """A job whose processes this caller may reach into: with all the rights that they have,
+        so that a token that only reads, or a job's own, does not do."""
+        require_write(caller)
+        job = self.find(word, caller)
+        require_owner(caller, job)
+        return job
+
     async def _ask(
         self, caller: Caller, word: str, *, deed: Callable[[JobId, str], JobEvent]
     ) -> JobView:
@@ -270,28 +263,6 @@ class Desk:
             raise UserError(f"job {job.id} is over: it has {job.state}")
         await self.shell.durable(self.shell.tell(deed(job.id, caller.user), actor=caller.user))
         return self.view(caller, self.find(job.id, caller))
-
-    # -- what runs ------------------------------------------------------------------------------
-
-    async def program(self, job_id: JobId) -> Program:
-        """For the engine, when the job starts."""
-        job = self.shell.kernel.job(job_id)
-        submission = self.store.submission(job_id)
-        if job is None or submission is None:
-            raise UserError(f"nobody knows what job {job_id} runs")
-        account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
-        saved = unpack(submission.program)
-        env = self._env(job)
-        if saved.request.snapshot:
-            folder = await asyncio.to_thread(
-                self.snapshots.unpack,
-                saved.request.snapshot,
-                owner=submission.uid,
-                gid=os.getgid() if account.gid is None else account.gid,
-            )
-            saved = replace(saved, request=replace(saved.request, workdir=str(folder)))
-        made = program(saved, job.spec, account=account, env=env)
-        return replace(made, log=self._defaults(job.spec.project).log)
 
     def _saved(self, job_id: JobId) -> Saved:
         submission = self.store.submission(job_id)

@@ -93,6 +93,63 @@ class LogQuery:
     tail_bytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """What a command is shown on."""
+
+    rows: int
+    columns: int
+    kind: str = "xterm"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A command to run beside a worker, with its rights, in its folder, environment, limits and
+    container. Without words: the user's shell. Without a terminal: on pipes."""
+
+    argv: tuple[str, ...] = ()
+    terminal: Terminal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """How a visit ended. `code` is the command's own, or 128 + signal."""
+
+    code: int
+    reason: str = ""
+    """In words, when the exit code does not say it all."""
+
+
+class Session(Protocol):
+    """A command beside a worker, or a connection to one of its ports. Never reads ahead of who
+    asks, and never takes more than was taken on the other side."""
+
+    outputs: tuple[int, ...]
+    """What there is to read: 1, and for a command without a terminal 2 as well."""
+
+    async def read(self, output: int) -> bytes:
+        """What came, as soon as something came; empty at the end."""
+        ...
+
+    async def write(self, chunk: bytes) -> None:
+        """Returns when all of it was taken, or when nobody takes anything any more."""
+        ...
+
+    async def finish(self) -> None:
+        """There is nothing more to write."""
+        ...
+
+    def resize(self, rows: int, columns: int) -> None: ...
+
+    async def left(self) -> Left:
+        """Waits for the end. Output may still be there to read."""
+        ...
+
+    def close(self) -> None:
+        """Let go: a command that still runs is ended, with all that it started."""
+        ...
+
+
 class Engine(Protocol):
     """Runs workers somewhere, and says what became of them. It reports and never decides.
 
@@ -120,6 +177,14 @@ class Engine(Protocol):
     def inventory(self) -> tuple[Node, ...]: ...
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]: ...
+
+    async def visit(self, worker: WorkerId, visit: Visit) -> Session:
+        """Run a command beside a worker. It ends before the worker's end is reported."""
+        ...
+
+    async def connect(self, worker: WorkerId, port: int) -> Session:
+        """To what listens on this port of 127.0.0.1, as the worker sees it."""
+        ...
 
     async def close(self) -> None:
         """Stop watching. Workers go on."""

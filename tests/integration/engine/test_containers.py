@@ -1,14 +1,8 @@
 """Workers in containers, with the real podman where it is installed."""
 
-import hashlib
-import io
-import json
 import os
-import shutil
 import signal
 import subprocess
-import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -20,42 +14,10 @@ from rota.engines.local.order import Fence
 from rota.engines.local.render import Draw, Site, render
 from rota.errors import UserError
 from tests.integration.engine.box import Box, on_a_box
+from tests.integration.engine.conftest import IMAGE
 
-IMAGE = "localhost/rota-test:latest"
 HOST_PROGRAMS = tuple(Mount(path, path) for path in ("/usr", "/bin", "/lib", "/lib64"))
 POLITE = "trap 'sleep 0.1; echo saved; exit 9' TERM; echo ready; while :; do sleep 0.01; done"
-
-
-def image(path: Path) -> None:
-    """As `docker save` would write it: one layer of empty folders to mount on."""
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
-        for name in ("usr", "bin", "lib", "lib64", "etc", "tmp", "proc", "sys", "dev"):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(folder)
-    digest = hashlib.sha256(layer.getvalue()).hexdigest()
-    rootfs = {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
-    config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}
-    manifest = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]
-    contents = {"config.json": json.dumps(config), "manifest.json": json.dumps(manifest)}
-    files = {name: text.encode() for name, text in contents.items()}
-    with tarfile.open(path, "w") as tar:
-        for name, content in {**files, "layer.tar": layer.getvalue()}.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-
-
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = shutil.which("podman")
-    if path is None or os.getuid() != 0:
-        pytest.skip("podman is not installed, or we are not root")
-    archive = tmp_path_factory.mktemp("image") / "image.tar"
-    image(archive)
-    subprocess.run([path, "load", "--quiet", "--input", str(archive)], check=True)
-    return path
 
 
 def in_image(script: str, **program: object) -> Program:

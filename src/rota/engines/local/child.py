@@ -6,10 +6,12 @@ Nothing here returns: either the program runs, or the keeper is told in words wh
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import signal
-from typing import NoReturn
+import termios
+from typing import NamedTuple, NoReturn
 
 from rota.engines.local import cgroups
 from rota.engines.local.order import Order
@@ -31,10 +33,24 @@ class SetupError(Exception):
         self.code = code
 
 
-def become_worker(order: Order, *, output_fd: int, complaint_fd: int) -> NoReturn:
+class Stdio(NamedTuple):
+    """What becomes file 0, 1 and 2 of the program. A terminal becomes its own."""
+
+    input_fd: int
+    output_fd: int
+    error_fd: int
+    is_terminal: bool = False
+
+    @classmethod
+    def of_output(cls, output_fd: int) -> Stdio:
+        """With nothing to read."""
+        return cls(os.open(os.devnull, os.O_RDONLY), output_fd, output_fd)
+
+
+def become_worker(order: Order, *, stdio: Stdio, complaint_fd: int) -> NoReturn:
     """`complaint_fd` closes by itself when the program runs; before that, it takes the reason."""
     try:
-        _detach(output_fd)
+        _detach(stdio)
         cgroups.join(order)
         _limit(order)
         _take_identity(order)
@@ -53,12 +69,12 @@ def _complain(fd: int, code: int, *, reason: str) -> NoReturn:
     os._exit(code)
 
 
-def _detach(output_fd: int) -> None:
+def _detach(stdio: Stdio) -> None:
     os.setsid()
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(output_fd, 1)
-    os.dup2(output_fd, 2)
+    for number, fd in enumerate(stdio[:3]):
+        os.dup2(fd, number)
+    if stdio.is_terminal:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     for number in CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

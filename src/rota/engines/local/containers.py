@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import resource
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rota.engines.base import Program
-from rota.engines.local.procs import MARKER
+from rota.engines.local.procs import MARKER, SESSION_MARKER
 from rota.errors import UserError
 
 TOOLS = ("podman", "docker", "apptainer", "singularity")
 CAP_SYS_RESOURCE = 24
+INTERACTIVE = "--interactive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Tool:
 class Wrapped:
     argv: list[str]
     cleanup: list[str]
+    inside: tuple[str, ...] = ()
+    """The words that put another command beside the program."""
 
 
 def find() -> Tool | None:
@@ -75,7 +78,9 @@ def wrap(
         what = f"the job names the image {program.image!r}, and this machine cannot run images"
         raise UserError(what, "install podman, docker or apptainer, or leave the image out")
     if tool.name in ("apptainer", "singularity"):
-        return Wrapped(_apptainer(tool, program, gpus=gpus), [])
+        around = _apptainer(tool, program, gpus=gpus)
+        # It cannot enter what runs: the same image is opened once more, with the same folders.
+        return Wrapped([*around, *program.argv], [], tuple(around))
     # With its nonce: another daemon on this machine may have a job of the same id.
     name = f"rota-{env[MARKER].replace('/', '-')}"
     words = [tool.path, "run", "--rm", f"--name={name}", "--network=host", "--pid=host"]
@@ -85,7 +90,23 @@ def wrap(
     if tool.name == "podman" and program.account.uid:
         words.append("--userns=keep-id")
     words += [f"--workdir={program.workdir}", program.image, *program.argv]
-    return Wrapped(words, [tool.path, "rm", "--force", name])
+    return Wrapped(words, [tool.path, "rm", "--force", name], _exec(tool, program, name=name))
+
+
+def _exec(tool: Tool, program: Program, *, name: str) -> tuple[str, ...]:
+    """The container's environment is there already; a session adds its own."""
+    added = (f"--env={SESSION_MARKER}", "--env=TERM")
+    return (tool.path, "exec", INTERACTIVE, *added, f"--workdir={program.workdir}", name)
+
+
+def enter(inside: Sequence[str], argv: Sequence[str], *, is_terminal: bool) -> list[str]:
+    """The words that run a command inside of a worker's container, if it has one."""
+    words: list[str] = []
+    for word in inside:
+        words.append(word)
+        if word == INTERACTIVE and is_terminal:
+            words.append("--tty")
+    return [*words, *argv]
 
 
 def _limits(program: Program) -> list[str]:
@@ -127,4 +148,4 @@ def _apptainer(tool: Tool, program: Program, *, gpus: list[str]) -> list[str]:
     words = [tool.path, "exec", "--no-home", f"--pwd={program.workdir}"]
     words += ["--nv"] if gpus else []
     words += [f"--bind={_volume(mount)}" for mount in _mounts(program)]
-    return [*words, program.image, *program.argv]
+    return [*words, program.image]

@@ -15,8 +15,8 @@ from rota.core.commands import (
     StopWorkers,
 )
 from rota.core.model import JobId, Node
-from rota.engines.base import Facts, LogChunk, LogQuery, Program, WorkerId
-from rota.engines.local import containers, hierarchies, logs, ports
+from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
+from rota.engines.local import containers, hierarchies, logs, ports, visits
 from rota.engines.local.folders import Folders
 from rota.engines.local.gpus import Gpus, node_of
 from rota.engines.local.order import Ending, Fence, Order
@@ -88,6 +88,19 @@ class LocalEngine:
             raise UserError(f"{what} in attempt {worker.attempt}")
         path = folder / fence.log_name
         return logs.read(path, query, has_ended=lambda: self._folders.ending(fence) is not None)
+
+    async def visit(self, worker: WorkerId, visit: Visit) -> Session:
+        fence = Fence(worker.job_id, worker.attempt, worker.worker)
+        order = self._folders.order(fence)
+        line = visits.knock(self._folders.worker(fence))
+        if order is None or line is None:
+            raise visits.not_there(worker)
+        return visits.begin(line, order, visit=visit)
+
+    async def connect(self, worker: WorkerId, port: int) -> Session:
+        if not self._folders.has_started(Fence(worker.job_id, worker.attempt, worker.worker)):
+            raise visits.not_there(worker)
+        return await visits.connect(port)
 
     def endings(self, job_id: JobId, attempt: int) -> dict[int, Ending]:
         """How the workers of an attempt ended, as far as they have: exit codes with reasons."""

@@ -19,6 +19,8 @@ EXIT = "exit.json"
 """How the worker ended: an `order.Ending`. Its presence means that nothing of it is left."""
 LOCK = "lock"
 """Held (flock) by the keeper for life, and by a daemon that settles an unborn worker's fate."""
+DOOR = "door"
+"""A socket at which the keeper takes commands to run beside the worker (`sessions.py`)."""
 STOP = "stop.json"
 """In the attempt's folder: it is to stop, or never to start, with this much grace."""
 RESERVED_BYTES = 4096

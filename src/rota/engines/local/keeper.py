@@ -16,11 +16,12 @@ import signal
 import time
 from typing import Any
 
-from rota.engines.local import cgroups, ends, files, procs, tree
-from rota.engines.local.child import become_worker
+from rota.engines.local import cgroups, ends, files, procs, signals, tree
+from rota.engines.local.child import Stdio, become_worker
 from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.output import Output
+from rota.engines.local.sessions import Sessions
 
 LEFT_BEHIND_GRACE_S = 5.0
 """What a worker left behind when it ended gets to end by itself."""
@@ -45,10 +46,6 @@ def keep(root: str, folder: str, *, daemon_fd: int) -> None:
     Keeper(place, Fence.of_folder(folder), order=Order.of_json(program), daemon_fd=daemon_fd).run()
 
 
-def _only_wake(_number: int, _frame: object) -> None:
-    """The wake-up pipe says which signal it was, and the loop sees to it."""
-
-
 class Keeper:
     def __init__(self, place: str, fence: Fence, *, order: Order, daemon_fd: int) -> None:
         self._place = place
@@ -65,7 +62,9 @@ class Keeper:
         self._n_left_behind = 0
         self._has_to_tell = False
         self._poll = select.poll()
-        self._signals_fd = self._hear_signals()
+        self._signals_fd = signals.hear()
+        self._poll.register(self._signals_fd, select.POLLIN)
+        self._sessions = Sessions(place, order, poll=self._poll)
         self._exit_file = files.Reserved(f"{place}/{files.EXIT}")
         self._second_record = files.Reserved(f"{place}/{files.KEEPER}")
         self._complaint_fd = -1
@@ -81,6 +80,7 @@ class Keeper:
         if self._stop_wish() is not None:
             self._finish(Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True))
             return
+        self._sessions.open()
         self._start()
         while self._has_descendants():
             self._turn()
@@ -90,17 +90,6 @@ class Keeper:
         self._finish(self._ending())
 
     # -- the start ------------------------------------------------------------------------------
-
-    def _hear_signals(self) -> int:
-        read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGCHLD):
-            signal.signal(number, _only_wake)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        self._poll.register(read_fd, select.POLLIN)
-        return read_fd
 
     def _record(self, notes: list[str]) -> dict[str, Any]:
         identity = procs.Identity.of_pid(os.getpid())
@@ -120,8 +109,8 @@ class Keeper:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         self._pid = os.fork()
         if self._pid == 0:
-            output_fd = self._output.worker_fd
-            become_worker(self._order, output_fd=output_fd, complaint_fd=complaint_fd)
+            stdio = Stdio.of_output(self._output.worker_fd)
+            become_worker(self._order, stdio=stdio, complaint_fd=complaint_fd)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.close(self._output.worker_fd)
         os.close(complaint_fd)
@@ -140,13 +129,17 @@ class Keeper:
                     self._poll.unregister(fd)
             elif fd == self._complaint_fd:
                 self._read_complaint()
+            else:
+                self._sessions.heed(fd)
         if self._has_to_tell:
             self._tell_started()
-        if time.monotonic() >= self._kill_at:
+        now = time.monotonic()
+        self._sessions.kill_due(now)
+        if now >= self._kill_at:
             self._kill()
 
     def _wait_ms(self) -> float | None:
-        waits = [self._kill_at - time.monotonic()]
+        waits = [min(self._kill_at, self._sessions.next_s()) - time.monotonic()]
         if self._has_to_tell:
             waits.append(TELL_AGAIN_S)
         wait_s = min(waits)
@@ -165,6 +158,8 @@ class Keeper:
             return
         self._poll.unregister(self._complaint_fd)
         os.close(self._complaint_fd)
+        # Its number is soon another file's.
+        self._complaint_fd = -1
         if not self._complaint:
             self._started_s = time.time()
             self._second_record.publish(self._record([]), is_durable=False)
@@ -191,8 +186,10 @@ class Keeper:
                 return False
             if pid == 0:
                 return True
+            end = ends.Main.of_wait(status, usage)
+            self._sessions.reaped(pid, end.code)
             if pid == self._pid:
-                self._main = ends.Main.of_wait(status, usage)
+                self._main = end
                 self._end_the_rest()
 
     def _end_the_rest(self) -> None:
@@ -200,8 +197,9 @@ class Keeper:
         that was given: a shell may end at once while the program that it ran saves its work."""
         if not self._has_children():
             return
+        self._sessions.end_all()
         if self._order.cleanup or not self._is_stopped:
-            self._n_left_behind = tree.ask_to_end(self._members)
+            self._n_left_behind = tree.ask_to_end(self._own_members)
         if not self._is_stopped:
             grace_s = min(self._order.grace_s, LEFT_BEHIND_GRACE_S)
             self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
@@ -216,6 +214,12 @@ class Keeper:
     def _members(self) -> procs.Found:
         return procs.descendants(os.getpid())
 
+    def _own_members(self) -> procs.Found:
+        """Without what was run beside the worker: that is looked up in between, so that what
+        comes and goes meanwhile is not taken for the worker's."""
+        before, others = self._members(), self._sessions.members()
+        return dict((before.items() & self._members().items()) - others.items())
+
     def _stop_wish(self) -> float | None:
         wish = files.read_json(f"{os.path.dirname(self._place)}/{files.STOP}")
         return None if wish is None else float(wish["grace_s"])
@@ -223,10 +227,10 @@ class Keeper:
     def _stop(self) -> None:
         """Again with less grace is fine; with more, the first word stands."""
         wish = self._stop_wish()
-        now = time.monotonic()
         self._is_stopped = True
+        self._sessions.end_all()
         grace_s = self._order.grace_s if wish is None else wish
-        self._kill_at = min(self._kill_at, now + grace_s)
+        self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
         if self._order.cleanup and self._main is None:
             # A container's tool hands it on to the program, and is needed until that has ended.
             os.kill(self._pid, signal.SIGTERM)
@@ -245,7 +249,7 @@ class Keeper:
         if pid == 0:
             null = os.open(os.devnull, os.O_WRONLY)
             order = self._order._replace(argv=self._order.cleanup, workdir="/", cgroups={})
-            become_worker(order, output_fd=null, complaint_fd=null)
+            become_worker(order, stdio=Stdio.of_output(null), complaint_fd=null)
         os.waitpid(pid, 0)
         while self._has_descendants():
             self._kill()
@@ -283,6 +287,7 @@ class Keeper:
         """A daemon that watches writes the end into its own store, durably, at once. The disk is
         waited for only when there is none, because that takes longer than all the rest."""
         cgroups.remove(self._order.cgroups)
+        self._sessions.close()
         self._second_record.drop()
         self._exit_file.publish(ending._asdict(), is_durable=not self._is_watched())
         os._exit(0)

@@ -64,6 +64,8 @@ class Order(NamedTuple):
     cpus: float = 0.0
     memory_bytes: int = 0
     pids_max: int = 0
+    inside: tuple[str, ...] | list[str] = ()
+    """The words that put a command into the worker's container."""
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Order:

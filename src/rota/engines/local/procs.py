@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36
 MARKER = "ROTA_WORKER"
+SESSION_MARKER = "ROTA_SESSION"
 Found = dict[int, int]
 """Process number -> start time in clock ticks since boot."""
 

@@ -73,6 +73,7 @@ def _order(
         cpus=limits.cpus,
         memory_bytes=limits.memory_bytes,
         pids_max=limits.pids,
+        inside=wrapped.inside,
         cgroups=site.hierarchies.folders(
             fence.flat_name, wanted=frozenset(key for key, limit in wanted.items() if limit)
         ),

@@ -18,6 +18,11 @@ def ask_to_end(members: Members) -> int:
     return _reach_all(members, (signal.SIGTERM, signal.SIGCONT))
 
 
+def hang_up(members: Members) -> int:
+    """SIGHUP to every process of the tree, as when a terminal goes away."""
+    return _reach_all(members, (signal.SIGHUP, signal.SIGCONT))
+
+
 def end(members: Members) -> int:
     """SIGKILL to every process of the tree. They are all stopped first: a process that stands
     still starts no others, so that the walk ends although the tree was growing."""

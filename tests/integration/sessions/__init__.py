@@ -1,0 +1,1 @@
+"""Reaching into running jobs, through a real daemon."""

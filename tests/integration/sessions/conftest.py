@@ -1,0 +1,26 @@
+"""One daemon for all tests of a file: each has jobs of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from rota.client import Client
+from tests.integration.sessions.daemon import Daemon, running
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def rota(daemon: Daemon) -> Iterator[Client]:
+    """Every job is over afterwards, and its GPU free for the next test."""
+    with daemon.client() as client:
+        yield client
+        live = client.jobs(states=("held", "queued", "starting", "running", "stopping")).jobs
+        for job in live:
+            client.cancel(job.id)
+        for job in live:
+            client.wait(job.id)

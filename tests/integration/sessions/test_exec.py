@@ -1,0 +1,283 @@
+"""`rota exec` and `rota shell` on real processes."""
+
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from rota.client import Client
+from rota.client.http import AnswerError
+from rota.client.sessions import Session, enter, run
+from rota.errors import UnavailableError
+from rota.wire.json import dump
+from rota.wire.sessions import WINDOW_BYTES, Entry
+from tests.integration.sessions.daemon import (
+    STUBBORN,
+    Daemon,
+    OnTerminal,
+    processes,
+    until,
+)
+
+NOBODY = 65534
+only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may run as somebody else")
+
+
+def test_streams_and_exit_code(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    script = "cat; echo bad >&2; exit 7"
+    done = daemon.cli("exec", job_id, "--", "sh", "-c", script, stdin=None, input=b"good\n")
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"good\n", b"bad\n")
+
+
+def test_environment_and_folder(daemon: Daemon, rota: Client, tmp_path: Path) -> None:
+    job_id = daemon.run(rota, env={"MINE": "a"}, workdir=str(tmp_path), name="named")
+    script = 'pwd; echo $MINE $ROTA_JOB $ROTA_JOB_NAME; test -n "$CUDA_VISIBLE_DEVICES"'
+    done = daemon.cli("exec", "named", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode() == f"{tmp_path}\na {job_id} named\n"
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1024**2, 8 * 1024**2])
+def test_input_comes_back(daemon: Daemon, rota: Client, n_bytes: int) -> None:
+    """More than all buffers on the way hold, so that both directions are full at once."""
+    job_id = daemon.run(rota)
+    written = os.urandom(n_bytes)
+    done = daemon.cli("exec", job_id, "--", "cat", stdin=None, input=written)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == written
+
+
+def test_input_that_nobody_reads(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    done = run(rota, job_id, ["true"], written=bytes(4 * WINDOW_BYTES))
+    assert (done.exit_code, done.output) == (0, b"")
+
+
+def test_a_client_that_takes_nothing_is_waited_for(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    with enter(rota, job_id, entry=Entry(["sh", "-c", "head -c 30000000 /dev/zero"])) as session:
+        frames = session.frames()
+        next(frames)
+        found = daemon.cli("exec", job_id, "--", "pgrep", "-x", "head")
+        assert found.returncode == 0, "the command waits for its output to be taken"
+        assert sum(len(chunk) for _, chunk in frames) > 29_000_000
+    assert session.exit_code == 0
+
+
+def test_a_program_that_is_not_there(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    done = daemon.cli("exec", job_id, "--", "no-such-program")
+    assert done.returncode == 127
+    assert done.stderr.startswith(b"rota: program 'no-such-program' was not found in PATH")
+
+
+def test_which_worker(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    assert run(rota, job_id, ["true"], worker=0).exit_code == 0
+    with pytest.raises(AnswerError, match="has no worker 3") as refused:
+        run(rota, job_id, ["true"], worker=3)
+    assert refused.value.code == "not_found"
+
+
+def test_a_job_that_does_not_run(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    rota.cancel(job_id)
+    rota.wait(job_id)
+    done = daemon.cli("exec", job_id, "--", "true")
+    assert done.returncode == 2
+    assert b"does not run: it is cancelled" in done.stderr
+
+
+def test_a_cancelled_job_ends_its_commands(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    running = daemon.cli_in_background("exec", job_id, "--", "sh", "-c", STUBBORN)
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"here\n"
+    rota.cancel(job_id)
+    assert rota.wait(job_id).state == "cancelled"
+    assert not processes(job_id)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 137
+    assert errors == b"rota: its worker ended\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_client_that_goes_away_ends_its_command(
+    daemon: Daemon, rota: Client, number: signal.Signals
+) -> None:
+    job_id = daemon.run(rota)
+    running = daemon.cli_in_background("exec", job_id, "--", "sh", "-c", STUBBORN)
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"here\n"
+    n_before = len(processes(job_id))
+    running.send_signal(number)
+    running.communicate(timeout=60)
+    assert running.returncode == (130 if number == signal.SIGINT else -9)
+    until(lambda: len(processes(job_id)) <= n_before - 2)
+    assert rota.show(job_id).job.state == "running"
+
+
+def test_a_daemon_that_is_killed_leaves_no_command_behind(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    running = daemon.cli_in_background("exec", job_id, "--", "sh", "-c", STUBBORN)
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"here\n"
+    n_before = len(processes(job_id))
+    daemon.kill()
+    _, errors = running.communicate(timeout=60)
+    assert (running.returncode, errors[:29]) == (1, b"rota: the connection to the d")
+    until(lambda: len(processes(job_id)) <= n_before - 2)
+    daemon.start()
+    with daemon.client() as again:
+        until(lambda: again.show(job_id).job.state == "running")
+        assert run(again, job_id, ["echo", "on"]).output == b"on\n"
+
+
+def test_no_more_than_so_many(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    open_ones = [enter(rota, job_id, entry=Entry(["cat"])) for _ in range(32)]
+    sessions = [each.__enter__() for each in open_ones]
+    for each in sessions:
+        _say_and_hear(each)
+    with pytest.raises(AnswerError, match="has 32 commands open"):
+        run(rota, job_id, ["true"])
+    for each in open_ones:
+        each.__exit__(None, None, None)
+    until(lambda: _is_let_in(rota, job_id))
+
+
+def _say_and_hear(session: Session) -> None:
+    session.write(b"x")
+    assert next(session.frames()) == (1, b"x")
+
+
+def _is_let_in(rota: Client, job_id: str) -> bool:
+    try:
+        return run(rota, job_id, ["true"]).exit_code == 0
+    except AnswerError:
+        return False
+
+
+# -- who may --------------------------------------------------------------------------------------
+
+
+def test_a_token_that_only_reads_may_not(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    token = rota.create_token(scope="read_only").secret
+    with daemon.client(token) as reader:
+        assert reader.show(job_id).job.state == "running"
+        with pytest.raises(AnswerError, match="may only read") as refused:
+            run(reader, job_id, ["true"])
+    assert refused.value.code == "forbidden"
+
+
+def test_an_unknown_token_may_not(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    stranger = daemon.client("rota_nonsense")
+    with pytest.raises(AnswerError, match="unknown, expired or revoked token") as refused:
+        run(stranger, job_id, ["true"])
+    stranger.close()
+    assert refused.value.code == "unauthorized"
+
+
+@only_root
+def test_only_the_owner_and_an_administrator_may(daemon: Daemon, rota: Client) -> None:
+    token = rota.create_token(user="nobody").secret
+    with daemon.client(token) as nobody:
+        theirs = daemon.run(nobody, workdir="/")
+        assert run(nobody, theirs, ["id", "-u"]).output == f"{NOBODY}\n".encode()
+        assert run(rota, theirs, ["id", "-u"]).output == f"{NOBODY}\n".encode()
+        ours = daemon.run(rota)
+        with pytest.raises(AnswerError, match="belongs to root") as refused:
+            run(nobody, ours, ["true"])
+    assert refused.value.code == "forbidden"
+
+
+@only_root
+def test_the_kernel_says_who_asks(daemon: Daemon, rota: Client) -> None:
+    """Peer credentials arrive at a WebSocket as they do at a request."""
+    job_id = daemon.run(rota)
+    script = (
+        "import os, sys; from rota.client import Client; from rota.client.sessions import run\n"
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "print(run(Client(sys.argv[1]), sys.argv[2], ['true']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, daemon.url, job_id],
+        env=daemon.env,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert b"belongs to root" in done.stderr
+
+
+def test_what_is_not_understood_is_refused(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    with pytest.raises(AnswerError, match="that is no entry"):
+        run(rota, job_id, [1])  # type: ignore[list-item]
+    with pytest.raises(AnswerError, match="zero byte"):
+        run(rota, job_id, ["a\0b"])
+    with pytest.raises(AnswerError, match="more than 65536 bytes"):
+        run(rota, job_id, ["x" * 70_000])
+    with enter(rota, job_id, entry=Entry(["sleep", "1000"])) as session:
+        session._connection.send(dump({"rows": "many"}))
+        with pytest.raises(AnswerError, match="that is no size"):
+            list(session.frames())
+    with enter(rota, job_id, entry=Entry(["sleep", "1000"])) as session:
+        for _ in range(5):
+            session._send(bytes(1 + WINDOW_BYTES // 4))
+        with pytest.raises((AnswerError, UnavailableError)):
+            list(session.frames())
+    until(lambda: len(processes(job_id)) <= 2)
+
+
+# -- on a terminal --------------------------------------------------------------------------------
+
+
+def resize(terminal: OnTerminal, rows: int, columns: int) -> None:
+    fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+
+def test_a_shell(daemon: Daemon, rota: Client) -> None:
+    job_id = daemon.run(rota)
+    shell = OnTerminal(daemon, "shell", job_id)
+    shell.types(b"PS1='> '; stty size; echo $ROTA_JOB; echo go''od\n")
+    assert job_id.encode() in shell.says(b"good\r\n")
+    resize(shell, 40, 100)
+    until(lambda: _size(shell) == b"40 100")
+    shell.types(b"sleep 1000\n\x03echo interru''pted\n")
+    shell.says(b"interrupted\r\n")
+    shell.types(b"exit 5\n")
+    assert shell.exit_code() == 5
+
+
+def _size(shell: OnTerminal) -> bytes:
+    shell.types(b"echo [$(stty size)]\n")
+    shell.says(b"\r\n[")
+    return shell.says(b"]")[:-1]
+
+
+@pytest.mark.parametrize("how", ["exit", "SIGTERM", "cancel"])
+def test_the_terminal_is_left_as_it_was(daemon: Daemon, rota: Client, how: str) -> None:
+    job_id = daemon.run(rota)
+    shell = OnTerminal(daemon, "shell", job_id)
+    before = termios.tcgetattr(shell.fd)
+    shell.types(b"echo rea''dy\n")
+    shell.says(b"ready\r\n")
+    assert termios.tcgetattr(shell.fd) != before, "it is raw"
+    if how == "exit":
+        shell.types(b"exit\n")
+    elif how == "SIGTERM":
+        shell.signal(signal.SIGTERM)
+    else:
+        rota.cancel(job_id)
+    shell.exit_code()
+    assert termios.tcgetattr(shell.fd) == before
