@@ -122,7 +122,9 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: 
         node_labels=frozenset(request.node_labels.items()),
         cpus=_amount("cpus", request.cpus),
         memory_bytes=_parsed("memory", request.memory, parse=parse_bytes) if request.memory else 0,
-        epochs=_within("epochs", request.epochs, EPOCHS) if request.epochs is not None else 1.0,
+        epochs=_within("epochs", request.epochs, bounds=EPOCHS)
+        if request.epochs is not None
+        else 1.0,
         estimate=_estimate(request, workers=n_workers[2]),
         category=request.category,
         retries=_bounded("retries", request.retries, low=0, high=MOST_RETRIES),
@@ -178,13 +180,13 @@ def _mode(text: str) -> Mode:
 def _estimate(request: JobRequest, *, workers: int) -> Estimate | None:
     if request.hours is None:
         return None
-    return Estimate(_within("hours", request.hours, HOURS) * 3600, workers)
+    return Estimate(_within("hours", request.hours, bounds=HOURS) * 3600, workers)
 
 
 def _time_limit(text: str) -> float:
     if not text:
         return math.inf
-    return _within("time_limit", _parsed("time_limit", text, parse=parse_seconds), SECONDS)
+    return _within("time_limit", _parsed("time_limit", text, parse=parse_seconds), bounds=SECONDS)
 
 
 def _parsed(name: str, text: str, *, parse: Callable[[str], T], hint: str = "") -> T:
@@ -200,7 +202,7 @@ def _bounded(name: str, value: int, *, low: int, high: int) -> int:
     return value
 
 
-def _within(name: str, value: float, bounds: tuple[float, float]) -> float:
+def _within(name: str, value: float, *, bounds: tuple[float, float]) -> float:
     """Beyond them, sums and quotients are no longer numbers."""
     low, high = bounds
     if not low <= value <= high:
