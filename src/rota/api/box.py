@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from rota.api.answers import ERRORS, Reaches, Word, answer
 from rota.api.auth import Asks
+from rota.api.strict import StrictRoute
 from rota.daemon.people import require_person
 from rota.wire.box import NodeView, Status
 
-router = APIRouter(tags=["box"], responses=ERRORS)
+router = APIRouter(tags=["box"], responses=ERRORS, route_class=StrictRoute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from starlette.responses import Response
 
 from rota.api.answers import ERRORS, Reaches, Word, answer
 from rota.api.auth import Asks
+from rota.api.strict import StrictRoute
 from rota.core.states import State
 from rota.store.records import JobFilter
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS)
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
 
 MOST_AT_ONCE = 1000
 BIGGEST = 2**53

@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from rota.api.answers import ERRORS, Reaches, answer
 from rota.api.auth import Asks
+from rota.api.strict import StrictRoute
 from rota.store.records import Scope
 from rota.wire.box import TokenView
 
-router = APIRouter(prefix="/v1", tags=["people"], responses=ERRORS)
+router = APIRouter(prefix="/v1", tags=["people"], responses=ERRORS, route_class=StrictRoute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from rota.wire.box import Problem
 from rota.wire.json import dump
@@ -23,6 +23,7 @@ HEAD_BYTES_MAX = 64 * 1024
 """Of a head, of trailers, of anything that is not the body."""
 DRAIN_BYTES_MAX = 256 * 1024**2
 """What is read and thrown away of a body that was refused, so that its sender hears why."""
+LINGER_S = 2.0
 CONNECTIONS_MAX = 2000
 _CREDENTIALS = struct.Struct("3i")
 
@@ -93,6 +94,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._n_bytes_of_head = 0
         self._n_bytes_drained = 0
+        self._answering: RequestResponseCycle | None = None
+        self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -106,9 +109,11 @@ class PeerProtocol(HttpToolsProtocol):
         self._crowd.enter(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         self._n_bytes_of_head += len(data)
         super().data_received(data)
-        if self._n_bytes_of_head > HEAD_BYTES_MAX and not self.transport.is_closing():
+        if self._n_bytes_of_head > HEAD_BYTES_MAX and not self._is_refused:
             self._refuse(HEAD_TOO_LARGE, status=b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
@@ -144,6 +149,7 @@ class PeerProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._allow(None)
         self._crowd.leave(self)
+        self._abandon()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are no JSON
@@ -151,7 +157,19 @@ class PeerProtocol(HttpToolsProtocol):
 
     def hang_up(self) -> None:
         """At once: who does not read the rest of an answer is not waited for."""
+        self._abandon()
         self.transport.abort()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _abandon(self) -> None:
+        """Nobody hears the answer that is being made. (Of pipelined requests, uvicorn would tell
+        the newest only, which is not the one that is answered.)"""
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
 
     def _allow(self, seconds: float | None) -> None:
         if self._deadline is not None:
@@ -159,15 +177,24 @@ class PeerProtocol(HttpToolsProtocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.hang_up)
 
     def _refuse(self, problem: Problem, *, status: bytes) -> None:
-        """An answer to what never became a request. In the middle of another, there is none."""
-        if self.cycle and not self.cycle.response_complete:
+        """An answer to what is no request. While another is owed, there is none: whoever gets this
+        one would take it for that."""
+        if self.cycle and not self.cycle.response_complete and not self._is_reading_only_body():
             self.hang_up()
             return
         body = dump(problem).encode()
         length = b"content-length: %d\r\n" % len(body)
         kind = b"content-type: application/json\r\nconnection: close\r\n"
+        self._abandon()
         self.transport.write(b"HTTP/1.1 %s\r\n%s%s\r\n%s" % (status, kind, length, body))
-        self.transport.close()
+        # What is still on its way here is not read as a request, but it is read: a connection that
+        # is closed before that takes the answer with it.
+        self.transport.write_eof()
+        self._is_refused = True
+        self._allow(LINGER_S)
+
+    def _is_reading_only_body(self) -> bool:
+        return self.cycle.more_body and not self.cycle.response_started and not self.pipeline
 
 
 def peer_of(connection: Any) -> Peer | None:

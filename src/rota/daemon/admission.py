@@ -13,6 +13,7 @@ from rota.core.misfit import misfit
 from rota.core.model import Estimate, JobId, JobSpec, Mode, Node, Share
 from rota.core.notation import (
     GPUS_EXAMPLES,
+    MAX_SECONDS,
     GpuCount,
     parse_array,
     parse_bytes,
@@ -29,6 +30,9 @@ T = TypeVar("T")
 GRACE_S = 30.0
 MOST_RETRIES = 1000
 HIGHEST_PRIORITY = 1000
+EPOCHS = (1e-9, 1e12)
+SECONDS = (1e-3, MAX_SECONDS)
+HOURS = (1e-6, MAX_SECONDS / 3600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ def admit(
 ) -> list[Admitted]:
     """The jobs that a request stands for: one, or one for each index of its array."""
     request = _with_defaults(request, user=user, defaults=defaults)
-    fields.check_text(request)
+    fields.check_shape(request)
     fields.check(request)
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     found = misfit(spec, nodes) if nodes else None
@@ -118,7 +122,9 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: 
         node_labels=frozenset(request.node_labels.items()),
         cpus=_amount("cpus", request.cpus),
         memory_bytes=_parsed("memory", request.memory, parse=parse_bytes) if request.memory else 0,
-        epochs=_positive("epochs", request.epochs) if request.epochs is not None else 1.0,
+        epochs=_within("epochs", request.epochs, bounds=EPOCHS)
+        if request.epochs is not None
+        else 1.0,
         estimate=_estimate(request, workers=n_workers[2]),
         category=request.category,
         retries=_bounded("retries", request.retries, low=0, high=MOST_RETRIES),
@@ -174,13 +180,13 @@ def _mode(text: str) -> Mode:
 def _estimate(request: JobRequest, *, workers: int) -> Estimate | None:
     if request.hours is None:
         return None
-    return Estimate(_positive("hours", request.hours) * 3600, workers)
+    return Estimate(_within("hours", request.hours, bounds=HOURS) * 3600, workers)
 
 
 def _time_limit(text: str) -> float:
     if not text:
         return math.inf
-    return _positive("time_limit", _parsed("time_limit", text, parse=parse_seconds))
+    return _within("time_limit", _parsed("time_limit", text, parse=parse_seconds), bounds=SECONDS)
 
 
 def _parsed(name: str, text: str, *, parse: Callable[[str], T], hint: str = "") -> T:
@@ -196,9 +202,12 @@ def _bounded(name: str, value: int, *, low: int, high: int) -> int:
     return value
 
 
-def _positive(name: str, value: float) -> float:
-    if not 0 < value < math.inf:
-        raise RefusedError(name, f"{value:g} is not a positive number", "leave it out if unknown")
+def _within(name: str, value: float, *, bounds: tuple[float, float]) -> float:
+    """Beyond them, sums and quotients are no longer numbers."""
+    low, high = bounds
+    if not low <= value <= high:
+        hint = f"use {low:g} to {high:g}, or leave it out if unknown"
+        raise RefusedError(name, f"{value:g} is out of bounds", hint)
     return value
 
 

@@ -14,7 +14,7 @@ from rota.core.life import submitted
 from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.core.states import State
 from rota.daemon.admission import Admitted, admit
-from rota.daemon.fields import RefusedError, check_text
+from rota.daemon.fields import RefusedError, check_shape
 from rota.daemon.ids import Ids
 from rota.daemon.keys import Keys, fingerprint, key_of
 from rota.daemon.launches import Site
@@ -131,7 +131,7 @@ class Desk:
         nodes = list(self.shell.kernel.nodes.values())
         admitted: list[Admitted] = []
         for request in requests:
-            check_text(request)
+            check_shape(request)
             admitted += admit(
                 request,
                 user=caller.user,

@@ -17,12 +17,14 @@ MOST_BYTES = 128 * 1024
 LONGEST_PATH = 4096
 MOST_MOUNTS = 64
 LONGEST_LABEL = 128
+LONGEST_TEXT = 64 * 1024
 MOST_IN_A_LIST = 1000
 """Of anything else that is listed."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
-_LABEL = re.compile(r"[A-Za-z0-9._/-]{1,128}", re.ASCII)
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_LABEL = re.compile(rf"(?=.{{1,128}}\Z){_PART}(/{_PART})*", re.ASCII)
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -44,7 +46,6 @@ class RefusedError(UserError):
 
 def check(request: JobRequest) -> None:
     """Raises for the first field that holds what it may not."""
-    _check_lists(request)
     _check_command(request.command)
     _match(
         "name", request.name, pattern=_NAME, hint="letters, digits, '.', '_' and '-', at most 63"
@@ -104,11 +105,14 @@ def check_path(name: str, text: str) -> None:
         raise RefusedError(name, what, "begin with / and leave out ..")
 
 
-def check_text(request: JobRequest) -> None:
-    """Whether it is text at all, before anything looks at what it says."""
+def check_shape(request: JobRequest) -> None:
+    """Whether it is text at all, and not too much, before anything looks at what it says."""
+    _check_lists(request)
     for name in FIELDS:
         value = getattr(request, name)
         for text in _texts(value) if value else ():
+            if isinstance(value, str) and len(text) > LONGEST_TEXT:
+                raise RefusedError(name, f"it has more than {LONGEST_TEXT} characters", "cut it")
             if "\0" in text:
                 raise RefusedError(name, "it holds a NUL character", "leave it out")
             if not text.isascii():

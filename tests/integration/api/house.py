@@ -59,8 +59,13 @@ class House:
         """A connection for bytes that no client library would send."""
         made = socket.socket(socket.AF_INET if is_tcp else socket.AF_UNIX)
         made.settimeout(PATIENCE_S)
-        made.connect(("127.0.0.1", self.port) if is_tcp else self.socket)
-        return made
+        while True:
+            try:
+                made.connect(("127.0.0.1", self.port) if is_tcp else self.socket)
+            except BlockingIOError:  # so many came at once that they queue outside
+                time.sleep(0.01)
+            else:
+                return made
 
     def n_jobs(self) -> int:
         jobs = self.admin.get("/v1/jobs", params={"limit": 1000}).json()
@@ -137,15 +142,11 @@ def running(
 def _process(
     folder: Path, port: int, *, patience: tuple[float, ...], uid: int | None
 ) -> Iterator[House]:
+    python = sys.executable if uid is None else interpreter_for_all()
     words = [str(folder), str(port), ",".join(map(str, patience))]
     with (folder / "daemon.log").open("wb") as log:
         process = subprocess.Popen(
-            [
-                sys.executable if uid is None else interpreter_for_all(),
-                "-m",
-                "tests.integration.api.daemon",
-                *words,
-            ],
+            [python, "-m", "tests.integration.api.daemon", *words],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{LIBRARIES}"},
             stdout=log,

@@ -145,6 +145,38 @@ def test_a_jobs_token_reaches_its_job_and_no_other(house: House, job: str) -> No
         assert check.status_code == 403
 
 
+@pytest.mark.parametrize("who", ["bert", "reader", "worker", "revoked"])
+@pytest.mark.parametrize("path", ["exec?", "forward?port=22&"])
+def test_nobody_else_gets_into_a_job(house: House, job: str, who: str, path: str) -> None:
+    secrets = {"revoked": "rota_gone", "worker": token_of(house, job)}
+    scope = {"bert": (BERT, "user"), "reader": (ANNA, "read_only")}
+    secret = secrets.get(who) or house.token(*scope[who])
+    status = b"401" if who == "revoked" else b"403"
+    answer = upgrade(house, f"/v1/jobs/{job}/{path}worker=0", secret)
+    assert answer.startswith(b"HTTP/1.1 %s " % status)
+
+
+def test_the_owner_gets_into_a_job(house: House, job: str) -> None:
+    answer = upgrade(house, f"/v1/jobs/{job}/exec?worker=0", house.token(ANNA))
+    assert answer.startswith(b"HTTP/1.1 101 ")
+
+
+def upgrade(house: House, path: str, secret: str) -> bytes:
+    """How the answer to a WebSocket begins."""
+    lines = [
+        f"GET {path} HTTP/1.1",
+        "Host: rota",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        f"Authorization: Bearer {secret}",
+    ]
+    with house.raw(is_tcp=True) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        return connection.recv(65536)
+
+
 def test_a_jobs_token_dies_with_its_attempt(house: House, anna: httpx2.Client) -> None:
     short = submit(anna, command=["sh", "-c", "env; sleep 1000"], gpus="0")
     eventually(lambda: "ROTA_TOKEN=" in anna.get(f"/v1/jobs/{short}/logs").text)

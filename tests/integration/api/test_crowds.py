@@ -1,0 +1,322 @@
+"""Clients who send too much, too slowly or nothing at all: bounded, and others are served."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from tests.integration.api.house import (
+    House,
+    eventually,
+    problem_of,
+    read_all,
+    running,
+    submit,
+)
+
+MIB = 1024**2
+HEAD_S, BODY_S, IDLE_S = 1.0, 1.0, 1.5
+HURRY = (HEAD_S, BODY_S, IDLE_S)
+ME = b"GET /v1/me HTTP/1.1\r\nHost: rota\r\n\r\n"
+NEWS = b"GET /v1/events HTTP/1.1\r\nHost: rota\r\n\r\n"
+EVENTS = b"GET /v1/events?after=0 HTTP/1.1\r\nHost: rota\r\n\r\n"
+POST = b"POST /v1/jobs HTTP/1.1\r\nHost: rota\r\nContent-Type: application/json\r\n"
+HELD = json.dumps({"command": ["true"], "hold": True}).encode()
+
+
+@pytest.fixture(scope="module")
+def hurried() -> Iterator[House]:
+    """A daemon with little patience."""
+    with running(HURRY) as found:
+        yield found
+        assert found.is_well()
+        assert "Traceback" not in found.log(), found.log()
+
+
+# -- too much -------------------------------------------------------------------------------------
+
+
+def chunks(n_bytes: int) -> Iterator[bytes]:
+    for _ in range(n_bytes // MIB):
+        yield b" " * MIB
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/batch", "/v1/snapshots", "/v1/tokens"])
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_hundred_megabytes(house: House, path: str, is_declared: bool) -> None:
+    before, jobs = house.memory_bytes(), house.n_jobs()
+    headers = {"Content-Length": str(100 * MIB)} if is_declared else {}
+    answer = house.admin.post(path, content=chunks(100 * MIB), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert house.admin.get("/v1/me").status_code == 200, "the connection goes on"
+    assert house.memory_bytes() - before < 64 * MIB
+    assert house.n_jobs() == jobs
+
+
+def test_nothing_is_read_for_a_stranger(house: House) -> None:
+    before = house.memory_bytes()
+    with ExitStack() as stack:
+        for _ in range(20):
+            one = stack.enter_context(house.raw(is_tcp=True))
+            one.sendall(POST + b"Content-Length: %d\r\n\r\n" % (15 * MIB))
+            assert one.recv(65536).startswith(b"HTTP/1.1 401 ")
+            one.sendall(b" " * 14 * MIB)
+        assert house.memory_bytes() - before < 64 * MIB
+        assert house.is_well()
+
+
+def test_one_user_sends_only_so_much_at_once(house: House) -> None:
+    before = house.memory_bytes()
+    with ExitStack() as stack:
+        senders = [stack.enter_context(house.raw()) for _ in range(12)]
+        for one in senders:
+            one.sendall(POST + b"Content-Length: %d\r\n\r\n" % (15 * MIB))
+            one.sendall(b" " * 14 * MIB)
+        eventually(lambda: any(has_answer(one) for one in senders))
+        assert house.memory_bytes() - before < 160 * MIB
+        refused = next(one for one in senders if has_answer(one))
+        assert problem_of(refused.recv(65536))["code"] == "too_many"
+    eventually(lambda: house.admin.post("/v1/jobs", content=HELD, headers=JSON).status_code == 201)
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+def has_answer(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+    finally:
+        connection.settimeout(60)
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"GET /", b"GET /v1/me HTTP/1.1\r\nX: ", POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: "],
+    ids=["a path", "a header", "a trailer"],
+)
+def test_a_head_without_end(house: House, endless: bytes) -> None:
+    before = house.memory_bytes()
+    with house.raw() as one:
+        one.sendall(endless)
+        with suppress(ConnectionError):
+            for _ in range(200):
+                one.sendall(b"a" * MIB)
+        assert hangs_up(one)
+    assert house.memory_bytes() - before < 16 * MIB
+
+
+def test_a_head_that_is_too_large_is_told_so(house: House) -> None:
+    with house.raw() as one:
+        one.sendall(b"GET /v1/me HTTP/1.1\r\nX: ")
+        time.sleep(0.2)
+        one.sendall(b"a" * 70_000)
+        answer = read_all(one)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert problem_of(answer)["code"] == "too_large"
+
+
+# -- too slow -------------------------------------------------------------------------------------
+
+
+def hangs_up(connection: socket.socket) -> bool:
+    """In a few times what it allows; a busy machine may take its time."""
+    connection.settimeout(20)
+    try:
+        return read_all(connection) is not None
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.parametrize("is_tcp", [True, False])
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"\r\n", b"GET /v1", b"GET /v1/me HTTP/1.1\r\nHost:", ME, ME + b"\r\n", ME + b"GET /v1"],
+    ids=[
+        "nothing",
+        "a line",
+        "half a line",
+        "half a head",
+        "idle",
+        "idle line",
+        "second half head",
+    ],
+)
+def test_who_does_not_go_on_is_hung_up_on(hurried: House, sent: bytes, is_tcp: bool) -> None:
+    with hurried.raw(is_tcp=is_tcp) as one:
+        one.sendall(sent)
+        assert hangs_up(one)
+
+
+@pytest.mark.parametrize("first", [b"", ME], ids=["first request", "second request"])
+def test_a_head_that_trickles(hurried: House, first: bytes) -> None:
+    with hurried.raw() as one:
+        one.sendall(first)
+        if first:
+            one.recv(65536)
+        assert not trickles(one, ME[:-3] + b"\r\nX: " + b"x" * 200)
+
+
+def test_lines_between_requests_do_not_keep_a_connection(hurried: House) -> None:
+    with hurried.raw() as one:
+        one.sendall(ME)
+        assert not trickles(one, b"\n" * 200)
+
+
+def trickles(connection: socket.socket, sent: bytes) -> bool:
+    """Whether all of it is taken, one byte after the other, in many times what is allowed."""
+    try:
+        for each in sent:
+            connection.send(bytes([each]))
+            time.sleep(0.1)
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_a_body_that_trickles(hurried: House) -> None:
+    with hurried.raw() as one:
+        one.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
+        answer = read_all(one)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert problem_of(answer)["code"] == "too_slow"
+
+
+def test_a_content_that_trickles(hurried: House) -> None:
+    """Though each byte comes in time."""
+    with hurried.raw() as one:
+        one.sendall(b"PUT /v1/blobs/%s HTTP/1.1\r\nHost: rota\r\n" % (b"0" * 64))
+        one.sendall(b"Content-Length: 1000\r\n\r\n")
+        for _ in range(100):
+            one.send(b"x")
+            time.sleep(0.05)
+            if has_answer(one):
+                break
+        assert one.recv(65536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_streams_last_longer_than_any_patience(hurried: House) -> None:
+    with hurried.raw() as one, hurried.raw() as pipelined:
+        one.sendall(EVENTS)
+        pipelined.sendall(ME + EVENTS)
+        time.sleep(3 * max(HURRY))
+        job = submit(hurried.admin, hold=True).encode()
+        for each in (one, pipelined):
+            heard = b""
+            while job not in heard:
+                piece = each.recv(65536)
+                assert piece, "the stream was cut"
+                heard += piece
+
+
+def test_requests_in_one_go_are_all_answered_in_turn(hurried: House) -> None:
+    with hurried.raw() as one:
+        one.sendall(ME * 20)
+        heard = b""
+        while heard.count(b'"reach":"full"}') < 20:
+            piece = one.recv(65536)
+            assert piece
+            heard += piece
+        one.sendall(ME)
+        assert one.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_answers_that_nobody_reads_are_not_kept(hurried: House) -> None:
+    jobs = [{"command": ["true"], "hold": True}] * 1000
+    assert hurried.admin.post("/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
+    before = hurried.memory_bytes()
+    lists = b"GET /v1/jobs?limit=1000 HTTP/1.1\r\nHost: rota\r\n\r\n"
+    with ExitStack() as stack:
+        readers = [stack.enter_context(hurried.raw()) for _ in range(30)]
+        for one in readers:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.sendall(lists)
+        assert hurried.is_well()
+        eventually(lambda: not any(is_open(one) for one in readers))
+    assert hurried.memory_bytes() - before < 100 * MIB
+
+
+def is_open(connection: socket.socket) -> bool:
+    try:
+        connection.send(b"\r\n")
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_a_stream_that_nobody_reads(house: House) -> None:
+    with ExitStack() as stack:
+        for _ in range(50):
+            one = stack.enter_context(house.raw())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.sendall(EVENTS)
+        before = house.memory_bytes()
+        jobs = [{"command": ["true"], "hold": True}] * 1000
+        for _ in range(3):
+            assert house.admin.post("/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
+        assert house.is_well()
+        assert house.memory_bytes() - before < 100 * MIB
+
+
+# -- too many -------------------------------------------------------------------------------------
+
+
+def test_a_thousand_idle_connections(house: House) -> None:
+    before = house.memory_bytes()
+    with ExitStack() as stack:
+        for number in range(1000):
+            one = stack.enter_context(house.raw(is_tcp=number % 2 == 0))
+            if number % 3 == 0:
+                one.sendall(ME[:20])
+        assert house.is_well()
+        submit(house.admin, hold=True)
+        assert house.memory_bytes() - before < 64 * MIB
+
+
+def test_more_connections_than_there_may_be(house: House) -> None:
+    """Whoever has said nothing for longest makes room."""
+    with house.raw() as busy, ExitStack() as stack:
+        busy.sendall(EVENTS)
+        busy.recv(16)
+        idle = [stack.enter_context(house.raw()) for _ in range(2500)]
+        assert house.is_well()
+        assert not is_open(idle[0])
+        assert is_open(idle[-1])
+        assert is_open(busy)
+
+
+def test_a_user_watches_only_so_many_streams(house: House) -> None:
+    with ExitStack() as stack:
+        for number in range(201):
+            one = stack.enter_context(house.raw())
+            one.sendall(NEWS)
+            assert one.recv(16).startswith(b"HTTP/1.1 200 " if number < 200 else b"HTTP/1.1 429 ")
+    eventually(lambda: can_watch(house))
+
+
+def can_watch(house: House) -> bool:
+    with house.by_socket() as client, client.stream("GET", "/v1/events") as answer:
+        return answer.status_code == 200
+
+
+def test_a_follower_who_leaves_is_forgotten(house: House) -> None:
+    """Though the job that was followed never printed anything."""
+    job = submit(house.admin, hold=True)
+    for _ in range(250):
+        with house.raw() as one:
+            one.sendall(b"GET /v1/jobs/%s/logs?follow=true HTTP/1.1\r\n\r\n" % job.encode())
+            assert one.recv(16).startswith(b"HTTP/1.1 200 ")
+    eventually(lambda: can_watch(house))
+
+
+def test_websockets_find_nothing(house: House) -> None:
+    head = b"GET /v1/events HTTP/1.1\r\nHost: rota\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    with house.raw() as one:
+        one.sendall(head + key)
+        assert one.recv(65536).startswith(b"HTTP/1.1 403 ")

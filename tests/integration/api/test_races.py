@@ -1,0 +1,113 @@
+"""The same at the same time: one submit is one job, and whoever asks is answered."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import pytest
+
+from tests.counts import count
+from tests.integration.api.house import ANNA, BERT, House, submit
+
+HELD = {"command": ["true"], "hold": True}
+ARRAY = {**HELD, "array": "5"}
+
+
+def together(n_threads: int, work: Callable[[int], httpx2.Response]) -> list[httpx2.Response]:
+    gate = threading.Barrier(n_threads)
+
+    def one(number: int) -> httpx2.Response:
+        gate.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(one, range(n_threads)))
+
+
+def with_key(client: httpx2.Client, key: str, body: object) -> httpx2.Response:
+    return client.post("/v1/jobs", json=body, headers={"Idempotency-Key": key})
+
+
+@pytest.mark.parametrize("body", [HELD, ARRAY], ids=["a job", "an array"])
+def test_one_key_is_one_submit_however_often_it_is_sent(house: House, body: object) -> None:
+    before = house.n_jobs()
+    key = f"same-{before}"
+    answers = together(20, lambda _: with_key(house.admin, key, body))
+    ids = {tuple(answer.json()["ids"]) for answer in answers}
+    assert {answer.status_code for answer in answers} == {201}
+    assert len(ids) == 1
+    assert house.n_jobs() == before + len(ids.pop())
+    assert with_key(house.admin, key, body).json() == answers[0].json()
+
+
+def test_a_key_is_its_users_own(house: House) -> None:
+    with house.person(ANNA) as anna, house.person(BERT) as bert:
+        first, second = with_key(anna, "shared", HELD), with_key(bert, "shared", HELD)
+    assert first.json() != second.json()
+
+
+def test_a_key_with_another_body_is_refused(house: House) -> None:
+    first = with_key(house.admin, "reused", HELD)
+    before = house.n_jobs()
+    for other in ({**HELD, "name": "other"}, ARRAY):
+        answer = with_key(house.admin, "reused", other)
+        assert (answer.status_code, answer.json()["code"]) == (409, "key_reused")
+    assert house.n_jobs() == before
+    assert with_key(house.admin, "reused", HELD).json() == first.json()
+
+
+def test_a_key_with_another_body_at_the_same_time(house: House) -> None:
+    bodies = [HELD, {**HELD, "name": "other"}]
+    answers = together(10, lambda number: with_key(house.admin, "raced", bodies[number % 2]))
+    made = {answer.text for answer in answers if answer.status_code == 201}
+    assert len(made) == 1
+    assert {answer.status_code for answer in answers} == {201, 409}
+
+
+@pytest.mark.parametrize("key", ["a/1", "b\\n1", "é1", "a b1", "%0a", "x" * 200])
+def test_keys_that_look_like_those_of_arrays(house: House, key: str) -> None:
+    """No key is ever that of a job of another submit."""
+    stem = key.rpartition("/")[0] or key[:-1]
+    headers = {b"Idempotency-Key": key.encode("latin-1")}
+    single = house.admin.post("/v1/jobs", json=HELD, headers=headers)
+    array = house.admin.post(
+        "/v1/jobs", json=ARRAY, headers={b"Idempotency-Key": stem.encode("latin-1")}
+    )
+    assert (single.status_code, array.status_code) == (201, 201)
+    assert single.json()["ids"][0] not in array.json()["ids"]
+    assert house.is_well()
+
+
+def test_a_key_that_is_too_long(house: House) -> None:
+    answer = with_key(house.admin, "x" * 201, HELD)
+    assert (answer.status_code, answer.json()["details"]) == (422, {"field": "Idempotency-Key"})
+
+
+@pytest.mark.parametrize("number", range(count(50)))
+def test_cancelled_while_it_starts(house: House, number: int) -> None:
+    with house.person(ANNA) as anna:
+        job = submit(anna, gpus="1", name=f"short-{number}")
+        answers = together(3, lambda _: anna.post(f"/v1/jobs/{job}/cancel"))
+    assert 200 in {answer.status_code for answer in answers}
+    assert {answer.status_code for answer in answers} <= {200, 400}
+    assert house.reaches(job, "cancelled", "failed", "succeeded") == "cancelled"
+
+
+def test_two_hundred_submits_among_as_many_lists(house: House) -> None:
+    before = house.n_jobs()
+    n_each = 10
+    pool = [house.by_socket() for _ in range(20)]
+
+    def work(number: int) -> httpx2.Response:
+        client = pool[number % 20]
+        for _ in range(n_each - 1):
+            assert client.get("/v1/jobs", params={"limit": 50}).status_code == 200
+            assert client.post("/v1/jobs", json=HELD).status_code == 201
+        return client.post("/v1/jobs", json=HELD)
+
+    answers = together(20, work)
+    assert {answer.status_code for answer in answers} == {201}
+    assert house.n_jobs() == before + 20 * n_each
+    for client in pool:
+        client.close()
