@@ -130,7 +130,10 @@ def watch(urgent: Callable[[], None]) -> None:
                 is_sent = True
             jobs = rota.jobs().jobs[::-1]
             if console.is_terminal:
-                live.update(Text("\n".join(draw(columns(jobs, now=time.time())))), refresh=True)
+                live.update(
+                    Text("\n".join(draw(columns(jobs, now=time.time()))), no_wrap=True),
+                    refresh=True,
+                )
             else:
                 tell_changes(jobs, seen)
             if is_sent and all(job.state in FINAL for job in jobs):

@@ -23,7 +23,8 @@ class Gflow:
     remark = (
         "gflow is driven by `gbatch` and `gqueue`. It knows no slots without GPUs: its no-ops are"
         " one array that may run 8 tasks at once. Each job gets a tmux session with a login shell,"
-        " one after the other, and a second's pause in each. The state is saved in the background, after the answer."
+        " one after the other, and a second's pause in each. The state is saved in the"
+        " background, after the answer."
     )
     is_durable = False
     amounts = Amounts(n_noops=50)

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple, TypeVar
 import httpx2
 
 from rota.client import Client
-from rota.client.client import FINAL
+from rota.client.http import AnswerError
 from rota.engines.local import hierarchies, procs
 from rota.engines.local.folders import Folders
 from rota.engines.local.order import Fence
 from rota.engines.local.remains import end_remains
-from rota.wire.jobs import JobRequest, JobView, StoryEntry
+from rota.wire.jobs import FINAL_STATES, JobRequest, JobView, StoryEntry
 from tests.tidy.tree import ROOT
 
 PATIENCE_S = 60.0
@@ -112,10 +112,13 @@ class House:
 
     def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line."""
+        command = self.command(*arguments)
+        return subprocess.run(**command, capture_output=True, text=True, check=False)
+
+    def command(self, *arguments: str) -> dict[str, Any]:
+        """The same for whoever does not wait for its end."""
         command = [*self._entry, *ROTA, *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, env=self._env, cwd=ROOT, check=False
-        )
+        return {"args": command, "env": self._env, "cwd": ROOT}
 
     def log(self) -> str:
         return (self.home / "log").read_text(errors="replace")
@@ -189,7 +192,7 @@ class House:
     def ends(self, job: str) -> JobView:
         def ended() -> JobView | None:
             view = self.client.show(job).job
-            return view if view.state in FINAL else None
+            return view if view.state in FINAL_STATES else None
 
         return wait_until(ended, f"job {job} to end")
 
@@ -214,7 +217,9 @@ class House:
     def clear(self) -> None:
         """End all jobs."""
         for job in self.client.jobs(states=["held", "queued", "starting", "running"]).jobs:
-            self.client.cancel(job.id)
+            # Unless it ends just now.
+            with suppress(AnswerError):
+                self.client.cancel(job.id)
         wait_until(lambda: not self.client.status().jobs, "all jobs to end")
         for path in self.place.iterdir():
             path.unlink() if path.is_file() else shutil.rmtree(path)

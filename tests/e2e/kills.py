@@ -1,4 +1,5 @@
-"""A day of kills: jobs are submitted while the daemon, keepers and workers are killed with -9.
+"""A day of kills: jobs are submitted while the daemon, its nursery, keepers and workers are killed
+with -9. Some jobs are cancelled, held and released meanwhile, and some go before others.
 
 Every job takes two locks, one of its own and one of its GPU, and keeps them in all its processes:
 whoever starts while an earlier attempt, or another job on the same GPU, is still alive says so.
@@ -10,13 +11,16 @@ import random
 import signal
 import threading
 import time
+from contextlib import suppress
 
-from rota.client.client import FINAL
+import psutil
+
 from rota.client.find import NoDaemonError
+from rota.client.http import AnswerError
 from rota.engines.local import procs
 from rota.engines.local.order import Fence
 from rota.errors import UnavailableError
-from rota.wire.jobs import JobRequest
+from rota.wire.jobs import FINAL_STATES, JobRequest
 from tests.e2e.house import House, wait_until
 
 ROUNDS = 10
@@ -41,6 +45,7 @@ class Day:
         self.random = random.Random(seed)
         self.acknowledged: list[str] = []
         self.keys: list[str] = []
+        self.cancelled: set[str] = set()
 
     def run(self) -> None:
         self.house.up()
@@ -49,7 +54,10 @@ class Day:
             submits.start()
             # Not to wait for anything: this is the random moment.
             time.sleep(self.random.uniform(0, LONGEST_S))
-            self.random.choice([self._kill_daemon, self._kill_keeper, self._kill_worker])()
+            self._meddle()
+            self.random.choice(
+                [self._kill_daemon, self._kill_keeper, self._kill_worker, self._kill_nursery]
+            )()
             submits.join()
         wait_until(self._all_ended, "all jobs to end")
 
@@ -57,9 +65,13 @@ class Day:
         for place in range(JOBS_IN_A_ROUND):
             key = f"{number}-{place}"
             length = f"{(number * 7 + place * 3) % 10 / 20}"
-            request = self.house.request(SCRIPT, gpus="1", retries=1, env={"LENGTH": length})
+            request = self.house.request(
+                SCRIPT, gpus="1", priority=number % 2, retries=1, env={"LENGTH": length}
+            )
             self.acknowledged.append(self._insist(request, key))
             self.keys.append(key)
+        # A thread has a connection of its own, and nobody else can close it.
+        self.house.client.close()
 
     def _insist(self, request: JobRequest, key: str) -> str:
         """As a user would, until there is an answer."""
@@ -72,13 +84,38 @@ class Day:
 
         return wait_until(answer, "a submit to be answered")
 
+    def _meddle(self) -> None:
+        """As its owner may, at any time."""
+        deed = self.random.choice(["cancel", "hold", "nothing"])
+        chosen = self.random.random()
+        if deed == "nothing" or not self.acknowledged:
+            return
+        job = self.acknowledged[int(chosen * len(self.acknowledged))]
+        with suppress(AnswerError):
+            if deed == "cancel":
+                self.cancelled.add(job)
+                self.house.client.cancel(job)
+            else:
+                self.house.client.hold(job)
+                self.house.client.release(job)
+
     def _kill_daemon(self) -> None:
         self.house.kill()
         while self.random.random() < 0.3:
             self.house.launch()
-            time.sleep(self.random.uniform(0, LONGEST_S))
+            if self.random.random() < 0.5:
+                # In the middle of whatever it found to do.
+                wait_until(self.house.answers, "the daemon to open its door")
+                time.sleep(self.random.uniform(0, LONGEST_S / 10))
+            else:
+                time.sleep(self.random.uniform(0, LONGEST_S))
             self.house.kill()
         self.house.up()
+
+    def _kill_nursery(self) -> None:
+        assert self.house.daemon is not None
+        for child in psutil.Process(self.house.daemon.pid).children():
+            child.kill()
 
     def _kill_keeper(self) -> None:
         for fence in self._some_live():
@@ -100,7 +137,7 @@ class Day:
 
     def _all_ended(self) -> bool:
         states = [self.house.state_of(job) for job in self.acknowledged]
-        return all(state in FINAL for state in states)
+        return all(state in FINAL_STATES for state in states)
 
     # -- afterwards -----------------------------------------------------------------------------
 
@@ -116,7 +153,8 @@ class Day:
         for job in self.acknowledged:
             ended = house.client.show(job).job
             said = [line.words for line in house.heard(job)]
-            if ended.state == "cancelled" or (ended.state == "succeeded" and "end" not in said):
+            is_cancelled = ended.state == "cancelled" and job not in self.cancelled
+            if is_cancelled or (ended.state == "succeeded" and "end" not in said):
                 found.append(f"job {job} {ended.state} ({ended.reason}), having said {said}")
         return found
 

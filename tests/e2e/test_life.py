@@ -81,17 +81,16 @@ def test_crashes_and_chosen_exit_codes_are_retried(house: House) -> None:
     chosen = house.submit("say start; exit 3", retries=1, retry_on=[3])
     other = house.submit("say start; exit 4", retries=1, retry_on=[3])
     assert house.ends(crash).state == "succeeded"
-    heard = house.heard(crash)
-    assert [(line.attempt, line.words) for line in heard] == [
-        (1, "start"),
-        (2, "start"),
-        (2, "end"),
+    assert house.heard(crash) == [
+        Line(crash, 1, "start"),
+        Line(crash, 2, "start"),
+        Line(crash, 2, "end"),
     ]
     first, second = house.client.show(crash).attempts
     assert [worker.exit_code for worker in first.workers + second.workers] == [137, 0]
-    assert house.ends(chosen).reason == "exit code 3, no retries left"
+    assert house.ends(chosen).reason.endswith("no retries left")
     assert house.heard(chosen) == [Line(chosen, 1, "start"), Line(chosen, 2, "start")]
-    assert house.ends(other).reason == "exit code 4"
+    assert house.ends(other).reason.startswith("exit code 4")
     assert len(house.heard(other)) == 1
 
 

@@ -21,29 +21,31 @@ def users() -> list[str]:
     return [each.pw_name for each in pwd.getpwall() if each.pw_uid != 0][:N_USERS]
 
 
-def at_once(deeds: list[Callable[[], list[str]]]) -> list[list[str]]:
-    """All of them begin together."""
-    gate = threading.Barrier(len(deeds))
+Deed = Callable[[Client], list[str]]
 
-    def after_all(deed: Callable[[], list[str]]) -> list[str]:
-        gate.wait()
-        return deed()
 
-    with ThreadPoolExecutor(len(deeds)) as pool:
-        return list(pool.map(after_all, deeds))
+def at_once(house: House, deed: Deed, *, tokens: list[str]) -> list[list[str]]:
+    """Each with a connection of its own, and all of them begin together."""
+    gate = threading.Barrier(len(tokens))
+
+    def after_all(token: str) -> list[str]:
+        with Client(house.door, token=token) as client:
+            gate.wait()
+            return deed(client)
+
+    with ThreadPoolExecutor(len(tokens)) as pool:
+        return list(pool.map(after_all, tokens))
 
 
 def test_everybodys_jobs_keep_their_order(house: House) -> None:
     names = users()
-    clients = [
-        Client(house.door, token=house.client.create_token(user=name).secret) for name in names
-    ]
+    tokens = [house.client.create_token(user=name).secret for name in names]
     request = JobRequest(["true"], workdir="/", gpus="1")
 
-    def submits(client: Client) -> Callable[[], list[str]]:
-        return lambda: [client.submit(request) for _ in range(N_JOBS)]
+    def submit_some(client: Client) -> list[str]:
+        return [client.submit(request) for _ in range(N_JOBS)]
 
-    made = dict(zip(names, at_once([submits(each) for each in clients]), strict=True))
+    made = dict(zip(names, at_once(house, submit_some, tokens=tokens), strict=True))
     assert len({job for jobs in made.values() for job in jobs}) == len(names) * N_JOBS
     for name, jobs in made.items():
         listed = [job.id for job in house.client.jobs(user=name).jobs]
@@ -51,8 +53,6 @@ def test_everybodys_jobs_keep_their_order(house: House) -> None:
         assert [house.ends(job).state for job in jobs] == ["succeeded"] * N_JOBS
         starts = [each.number for job in jobs for each in house.starts(job)]
         assert starts == sorted(starts)
-    for client in clients:
-        client.close()
 
 
 def test_a_submit_that_is_sent_again_is_one_job(house: House) -> None:
@@ -66,14 +66,15 @@ def test_a_submit_that_is_sent_again_is_one_job(house: House) -> None:
 
 def test_a_submit_that_is_sent_many_times_at_once_is_one_job(house: House) -> None:
     request = house.request("say start", array="3")
-    clients = [Client(house.door) for _ in range(10)]
-    answers = at_once([lambda each=each: each.submit_many([request], key="k") for each in clients])
+
+    def submit(client: Client) -> list[str]:
+        return client.submit_many([request], key="at once")
+
+    answers = at_once(house, submit, tokens=[""] * 10)
     assert len(answers[0]) == 3
-    assert answers == [answers[0]] * len(clients)
+    assert answers == [answers[0]] * 10
     assert [house.ends(job).state for job in answers[0]] == ["succeeded"] * 3
     assert sorted(line.job_id for line in house.heard()) == sorted(answers[0])
-    for client in clients:
-        client.close()
 
 
 def test_a_second_daemon_on_the_same_folder_refuses(house: House) -> None:

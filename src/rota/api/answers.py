@@ -19,7 +19,7 @@ def answer(value: object, *, status: int = 200) -> Response:
     return Response(dump(value), status_code=status, media_type="application/json")
 
 
-def _house(connection: HTTPConnection) -> Any:
+async def _house(connection: HTTPConnection) -> Any:
     return connection.app.state.house
 
 
@@ -42,9 +42,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         403: "not yours",
         404: "no such thing",
         405: "not that way",
-        409: "more than one is meant",
+        408: "too slow",
+        409: "more than one is meant, or a key was used for something else",
         413: "too large",
         422: "a field is wrong",
+        429: "too much at once",
         503: "not now",
     }.items()
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
@@ -11,6 +12,7 @@ import rota
 from rota.api import box, jobs, metrics, people, problems, sessions, snapshots, streams
 from rota.api.auth import Doorkeeper
 from rota.api.bounds import Bounded
+from rota.api.server import Patience
 from rota.daemon.desk import Desk
 from rota.daemon.machine import Machine
 from rota.daemon.tokens import Tokens
@@ -29,9 +31,24 @@ class House:
     tokens: Tokens
     doorkeeper: Doorkeeper
     visits: Visits
+    patience: Patience
+    n_streams: Counter[str] = field(default_factory=Counter[str])
+    """How many each user reads at the moment."""
 
 
 def create(house: House) -> Any:
+    app = _app()
+    app.state.house = house
+    app.state.doorkeeper = house.doorkeeper
+    return Bounded(app, doorkeeper=house.doorkeeper, patience=house.patience, streams=STREAMS)
+
+
+def description() -> dict[str, Any]:
+    """What can be asked, as OpenAPI."""
+    return _app().openapi()
+
+
+def _app() -> FastAPI:
     app = FastAPI(
         title="rota",
         version=rota.__version__,
@@ -39,9 +56,7 @@ def create(house: House) -> Any:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.house = house
-    app.state.doorkeeper = house.doorkeeper
     for room in (jobs, streams, sessions, snapshots, box, people, metrics):
         app.include_router(room.router)
     problems.install(app)
-    return Bounded(app, streams=STREAMS)
+    return app

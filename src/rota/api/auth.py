@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from functools import lru_cache
 from typing import Annotated
 
 from fastapi import Depends
@@ -51,15 +52,25 @@ class Doorkeeper:
             raise UnauthorizedError(
                 "this daemon belongs to another user", "start your own with 'rota up'"
             )
-        try:
-            user = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            user = str(uid)
+        user = _name_of(uid)
         is_admin = uid in (ADMIN_UID, self._own_uid) or user in self._admins
         return Caller(user, uid, is_admin=is_admin)
 
 
-def _caller(connection: HTTPConnection) -> Caller:
+@lru_cache(maxsize=1024)
+def _name_of(uid: int) -> str:
+    """Looked up once: some machines ask a server for it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+async def _caller(connection: HTTPConnection) -> Caller:
+    """Whoever sends a body has been asked already."""
+    known: Caller | None = getattr(connection.state, "caller", None)
+    if known is not None:
+        return known
     return connection.app.state.doorkeeper.identify(connection)
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from rota.api.answers import ERRORS, Reaches, Word, answer
 from rota.api.auth import Asks
+from rota.daemon.people import require_person
 from rota.wire.box import NodeView, Status
 
 router = APIRouter(tags=["box"], responses=ERRORS)
@@ -44,7 +45,8 @@ async def status(house: Reaches, _: Asks) -> Response:
 
 
 @router.get("/v1/nodes", response_model=list[NodeView], summary="Machines and their GPUs")
-async def nodes(house: Reaches, _: Asks) -> Response:
+async def nodes(house: Reaches, caller: Asks) -> Response:
+    require_person(caller)
     return answer(house.machine.nodes())
 
 

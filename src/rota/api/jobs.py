@@ -12,7 +12,6 @@ from starlette.responses import Response
 from rota.api.answers import ERRORS, Reaches, Word, answer
 from rota.api.auth import Asks
 from rota.core.states import State
-from rota.daemon.people import Reach
 from rota.store.records import JobFilter
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 
@@ -83,9 +82,7 @@ async def list_jobs(
     query: Annotated[ListQuery, Query()], *, house: Reaches, caller: Asks
 ) -> Response:
     wanted = JobFilter(frozenset(query.state), query.user, query.project, query.word)
-    if caller.reach is Reach.JOB:
-        wanted = JobFilter(word=str(caller.job_id))
-    page = house.desk.page(wanted, before=query.before, limit=query.limit)
+    page = house.desk.page(caller, wanted, before=query.before, limit=query.limit)
     return answer(Listed(page.jobs, page.next))
 
 
@@ -104,7 +101,7 @@ async def story(
     limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE)] = MOST_AT_ONCE,
 ) -> Response:
     job = house.desk.find(word, caller)
-    return answer(house.desk.story(job.id, after=after, limit=limit))
+    return answer(house.desk.story(caller, job.id, after=after, limit=limit))
 
 
 @router.post("/{word}/cancel", response_model=JobView, summary="End a job for good")

@@ -15,8 +15,6 @@ from rota.wire.box import TokenView
 
 router = APIRouter(prefix="/v1", tags=["people"], responses=ERRORS)
 
-LONGEST_DAYS = 3650
-
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:

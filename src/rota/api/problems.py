@@ -21,13 +21,17 @@ STATUS = {
     "unauthorized": 401,
     "forbidden": 403,
     "too_large": 413,
+    "too_slow": 408,
+    "too_many": 429,
+    "key_reused": 409,
     "unavailable": 503,
 }
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
 CODES = {401: "unauthorized", 404: "not_found", 405: "bad_method"}
 
 
 def problem_response(problem: Problem, *, status: int) -> Response:
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    headers = HEADERS.get(status, {})
     return Response(
         dump(problem), status_code=status, media_type="application/json", headers=headers
     )
@@ -40,12 +44,16 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _our_fault)
 
 
-def _told(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RotaError)
+def told(error: RotaError) -> Response:
     fallback = 503 if isinstance(error, UnavailableError) else 400
     field = getattr(error, "field", "")
     problem = Problem(error.code, error.message, error.hint, {"field": field} if field else {})
     return problem_response(problem, status=STATUS.get(error.code, fallback))
+
+
+def _told(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RotaError)
+    return told(error)
 
 
 def _misshapen(_: Request, error: Exception) -> Response:

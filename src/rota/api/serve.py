@@ -10,19 +10,20 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
 from rota.api.app import House, create
 from rota.api.auth import Doorkeeper
-from rota.api.server import Server, server
+from rota.api.server import Patience, Server, server
 from rota.config import SOCKET_NAME
 from rota.core.model import Job
 from rota.core.view import Rules
 from rota.daemon.admission import Defaults
-from rota.daemon.desk import Desk, Site
+from rota.daemon.desk import Desk
+from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
@@ -30,12 +31,14 @@ from rota.daemon.tokens import Tokens, load_key
 from rota.daemon.visits import Visits
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Gpus
-from rota.errors import UnavailableError
+from rota.errors import RotaError, UnavailableError
 from rota.policies.registry import parse
 from rota.store.sqlite import SqliteStore
 
 log = structlog.get_logger()
 
+PRUNE_S = 3600.0
+"""How often shipped code that no job needs any more is removed."""
 SWITCH_S = 0.001
 """How soon a long decision lets the doors have the interpreter."""
 
@@ -53,6 +56,7 @@ class Settings:
     defaults: Callable[[str], Defaults]
     admins: frozenset[str] = frozenset()
     listen: tuple[str, int] | None = None
+    patience: Patience = field(default_factory=Patience)
 
 
 async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
@@ -66,6 +70,15 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
+
+
+async def _prune(launches: Launches) -> None:
+    while True:
+        await asyncio.sleep(PRUNE_S)
+        try:
+            await launches.prune_snapshots()
+        except RotaError as error:
+            log.warning("shipped code could not be pruned", error=str(error))
 
 
 @asynccontextmanager
@@ -84,18 +97,23 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         return {"ROTA_URL": url, "ROTA_TOKEN": tokens.for_attempt(job.id, job.attempt)}
 
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
-    desk = Desk(shell, store, site=Site(clock, settings.defaults, env, snapshots))
+    site = Site(clock, settings.defaults, env, snapshots)
+    desk = Desk(shell, store, site=site)
+    launches = Launches(shell, store, site=site)
     machine = Machine(
         desk,
         engine,
         settings.gpus,
         setup=Setup(address, settings.policy, settings.policy_file),
     )
+    pruning = asyncio.ensure_future(_prune(launches))
     try:
-        await shell.start(desk.program)
+        await shell.start(launches.program)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
-        yield House(desk, machine, tokens, doorkeeper, Visits(desk, engine))
+        visits = Visits(desk, engine)
+        yield House(desk, machine, tokens, doorkeeper, visits, settings.patience)
     finally:
+        pruning.cancel()
         await shell.close()
         await asyncio.to_thread(store.close)
 
@@ -107,7 +125,7 @@ async def _doors(settings: Settings, house: House) -> AsyncGenerator[None]:
     sockets = [_unix(path)]
     if settings.listen:
         sockets.append(_tcp(*settings.listen))
-    front = server(app)
+    front = server(app, patience=settings.patience)
     running = asyncio.ensure_future(front.serve(sockets=sockets))
     try:
         await _started(front, running)

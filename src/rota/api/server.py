@@ -1,8 +1,11 @@
-"""Connections: who is at the other end of a Unix socket, and how long nobody may say nothing."""
+"""Connections: who is at the other end of a Unix socket, how long nobody may say nothing, and how
+many may be there at once."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import resource
 import socket
 import struct
 from contextlib import nullcontext
@@ -12,12 +15,32 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rota.wire.box import Problem
+from rota.wire.json import dump
 from rota.wire.sessions import FRAME_BYTES_MAX
 
-IDLE_S = 60
-REQUEST_S = 30.0
-"""How long a client may take to send the head of a request."""
+HEAD_BYTES_MAX = 64 * 1024
+"""Of a head, of trailers, of anything that is not the body."""
+DRAIN_BYTES_MAX = 256 * 1024**2
+"""What is read and thrown away of a body that was refused, so that its sender hears why."""
+CONNECTIONS_MAX = 2000
 _CREDENTIALS = struct.Struct("3i")
+
+BROKEN = Problem("bad_request", "that is no HTTP request", "see /openapi.json for what there is")
+HEAD_TOO_LARGE = Problem(
+    "too_large", f"the head of the request is larger than {HEAD_BYTES_MAX // 1024} KiB", "cut it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a client may take, in seconds."""
+
+    head_s: float = 30.0
+    """For the head of a request, from its first byte; for the first byte of the first, too."""
+    body_s: float = 30.0
+    idle_s: float = 60.0
+    """Between two requests; and to read the last of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +52,47 @@ class Peer:
     gid: int
 
 
+class Crowd:
+    """All connections. When they are too many, the one that has asked for nothing for longest has
+    to go: whoever comes with a question is served however many come without one."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._waiting: dict[PeerProtocol, None] = {}
+
+    def enter(self, one: PeerProtocol) -> None:
+        self._count += 1
+        self._waiting[one] = None
+        if self._count > self._most:
+            next(iter(self._waiting)).hang_up()
+
+    def ask(self, one: PeerProtocol) -> None:
+        self._waiting.pop(one, None)
+
+    def wait(self, one: PeerProtocol) -> None:
+        self._waiting[one] = None
+
+    def leave(self, one: PeerProtocol) -> None:
+        self._count -= 1
+        self._waiting.pop(one, None)
+
+
 class PeerProtocol(HttpToolsProtocol):
-    """HTTP that knows its peer, and hangs up on those who connect and do not ask."""
+    """HTTP that knows its peer, and hangs up on those who connect and do not ask.
+
+    One deadline at a time: for a head while one is awaited, for the next request after an answer.
+    None while a request is answered, which may take as long as a stream does; the body of a
+    request is the app's to wait for.
+    """
+
+    def __init__(self, *args: Any, patience: Patience, crowd: Crowd, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._patience = patience
+        self._crowd = crowd
+        self._deadline: asyncio.TimerHandle | None = None
+        self._n_bytes_of_head = 0
+        self._n_bytes_drained = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -40,24 +102,72 @@ class PeerProtocol(HttpToolsProtocol):
             self.app_state = {**self.app_state, "peer": peer}
         elif connection is not None:
             _keep_alive(connection)
-        self._deadline = self.loop.call_later(REQUEST_S, self._hang_up)
+        self._allow(self._patience.head_s)
+        self._crowd.enter(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._n_bytes_of_head += len(data)
+        super().data_received(data)
+        if self._n_bytes_of_head > HEAD_BYTES_MAX and not self.transport.is_closing():
+            self._refuse(HEAD_TOO_LARGE, status=b"431 Request Header Fields Too Large")
 
     def on_message_begin(self) -> None:
-        self._deadline.cancel()
-        self._deadline = self.loop.call_later(REQUEST_S, self._hang_up)
+        self._n_bytes_of_head = self._n_bytes_drained = 0
+        self._allow(self._patience.head_s)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._deadline.cancel()
+        self._n_bytes_of_head = 0
+        self._allow(None)
+        self._crowd.ask(self)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._n_bytes_of_head = 0
+        if self.cycle.response_complete:
+            self._n_bytes_drained += len(body)
+            if self._n_bytes_drained > DRAIN_BYTES_MAX:
+                self.hang_up()
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        has_another = bool(self.pipeline)
+        super().on_response_complete()
+        if not has_another and not self.transport.is_closing():
+            self._allow(self._patience.idle_s)
+            self._crowd.wait(self)
+
+    def handle_websocket_upgrade(self) -> None:
+        self._crowd.leave(self)
+        super().handle_websocket_upgrade()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
+        self._allow(None)
+        self._crowd.leave(self)
         super().connection_lost(exc)
 
-    def _hang_up(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are no JSON
+        self._refuse(BROKEN, status=b"400 Bad Request")
+
+    def hang_up(self) -> None:
+        """At once: who does not read the rest of an answer is not waited for."""
+        self.transport.abort()
+
+    def _allow(self, seconds: float | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.hang_up)
+
+    def _refuse(self, problem: Problem, *, status: bytes) -> None:
+        """An answer to what never became a request. In the middle of another, there is none."""
+        if self.cycle and not self.cycle.response_complete:
+            self.hang_up()
+            return
+        body = dump(problem).encode()
+        length = b"content-length: %d\r\n" % len(body)
+        kind = b"content-type: application/json\r\nconnection: close\r\n"
+        self.transport.write(b"HTTP/1.1 %s\r\n%s%s\r\n%s" % (status, kind, length, body))
+        self.transport.close()
 
 
 def peer_of(connection: Any) -> Peer | None:
@@ -82,16 +192,20 @@ class Server(uvicorn.Server):
         return nullcontext()
 
 
-def server(app: Any) -> Server:
+def server(app: Any, *, patience: Patience) -> Server:
+    protocol: Any = functools.partial(
+        PeerProtocol, patience=patience, crowd=Crowd(_room_for_connections())
+    )
     return Server(
         uvicorn.Config(
             app,
-            http=PeerProtocol,
+            http=protocol,
             loop="none",
             lifespan="off",
             log_config=None,
             access_log=False,
-            timeout_keep_alive=IDLE_S,
+            proxy_headers=False,
+            timeout_keep_alive=round(patience.idle_s) + 1,
             timeout_graceful_shutdown=1,
             server_header=False,
             date_header=False,
@@ -104,3 +218,13 @@ def server(app: Any) -> Server:
             ws_per_message_deflate=False,
         )
     )
+
+
+def _room_for_connections() -> int:
+    """As many as are allowed; but half of all files that we may open are for everything else."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * CONNECTIONS_MAX
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, soft // 2)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from rota.api.answers import ERRORS, Reaches, answer
 from rota.api.auth import Asks
-from rota.api.bounds import BODY_S
 from rota.errors import UserError
 from rota.wire.manifest import MAX_JSON_BYTES, Manifest
 
@@ -30,6 +31,8 @@ CONTENT: dict[str, Any] = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
+SLOWEST_BYTES_S = 16 * 1024
+"""Whoever sends a content more slowly than this, beyond the time that any body has, is refused."""
 Hash = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
@@ -54,8 +57,8 @@ class Kept:
     summary="Which contents of a folder are not here yet",
 )
 async def missing(request: Request, *, house: Reaches, caller: Asks) -> Response:
+    owner = house.desk.shipper(caller)
     manifest = await _manifest(request)
-    owner = house.desk.uid(caller)
     found = await asyncio.to_thread(house.desk.snapshots.missing, manifest, owner=owner)
     return answer(Missing(found))
 
@@ -68,16 +71,9 @@ async def missing(request: Request, *, house: Reaches, caller: Asks) -> Response
     summary="Send one content",
 )
 async def put_blob(sha256: Hash, request: Request, *, house: Reaches, caller: Asks) -> Response:
-    owner = house.desk.uid(caller)
-    chunks = request.stream()
+    owner = house.desk.shipper(caller)
     with house.desk.snapshots.incoming(sha256, owner=owner) as content:
-        while True:
-            try:
-                chunk = await asyncio.wait_for(anext(chunks, b""), BODY_S)
-            except TimeoutError:
-                raise SlowError("the content stopped coming", "send it again") from None
-            if not chunk:
-                break
+        async for chunk in _chunks(request, allowed_s=house.patience.body_s):
             await asyncio.to_thread(content.write, chunk)
         await asyncio.to_thread(content.keep)
     return answer(Kept(sha256), status=201)
@@ -91,10 +87,28 @@ async def put_blob(sha256: Hash, request: Request, *, house: Reaches, caller: As
     summary="Make a snapshot of contents that are all here",
 )
 async def finish(request: Request, *, house: Reaches, caller: Asks) -> Response:
+    owner = house.desk.shipper(caller)
     manifest = await _manifest(request)
-    owner = house.desk.uid(caller)
     made = await asyncio.to_thread(house.desk.snapshots.finish, manifest, owner=owner)
     return answer(Kept(made), status=201)
+
+
+async def _chunks(request: Request, *, allowed_s: float) -> AsyncIterator[bytes]:
+    """What is sent, as it comes: no faster than it is taken, no slower than is bearable."""
+    chunks = request.stream()
+    deadline_s = asyncio.get_running_loop().time() + allowed_s
+    while True:
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                chunk = await anext(chunks, b"")
+        except TimeoutError:
+            raise SlowError("the content comes too slowly", "send it again") from None
+        except ClientDisconnect:
+            raise UserError("the content broke off", "send it again") from None
+        if not chunk:
+            return
+        yield chunk
+        deadline_s += len(chunk) / SLOWEST_BYTES_S
 
 
 async def _manifest(request: Request) -> Manifest:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, Field
@@ -15,17 +16,28 @@ from rota.api.auth import Asks
 from rota.core.model import Ended, JobId
 from rota.daemon.desk import Desk
 from rota.daemon.logs import JobLogs, Piece
-from rota.daemon.people import Reach, require_owner
+from rota.daemon.people import Caller, Reach, require_owner
+from rota.errors import UserError
 from rota.wire.jobs import LogPiece, LogRange, StoryEntry
 from rota.wire.json import dump
 
+if TYPE_CHECKING:
+    from rota.api.app import House
+
+T = TypeVar("T")
 router = APIRouter(prefix="/v1", tags=["streams"], responses=ERRORS)
 
+STREAMS_MAX = 200
+"""Of one user at a time."""
 BREATH_S = 0.05
 """Between two looks at the story, however much happens."""
 HEARTBEAT_S = 15.0
 BIGGEST = 2**53
 EVENT_STREAM = "text/event-stream"
+
+
+class TooManyError(UserError):
+    code = "too_many"
 
 
 @router.get("/events", summary="State changes as they happen", response_class=StreamingResponse)
@@ -35,23 +47,26 @@ async def events(
     *,
     job: Annotated[str, Query(max_length=80)] = "",
     after: Annotated[int | None, Query(ge=0, le=BIGGEST)] = None,
-    last_event_id: Annotated[str, Header(max_length=20)] = "",
+    last_event_id: Annotated[int | None, Header(ge=0, le=BIGGEST)] = None,
 ) -> Response:
     """Without `after`, from now on. With a `job`, the stream ends when the job is over."""
     desk = house.desk
     job_id = caller.job_id if caller.reach is Reach.JOB else None
     if job:
         job_id = desk.find(job, caller).id
-    start = int(last_event_id) if last_event_id.isdigit() else after
+    start = after if last_event_id is None else last_event_id
     if start is None:
         start = desk.store.newest_entry()
-    return StreamingResponse(_events(desk, job_id, after=start), media_type=EVENT_STREAM)
+    found = _events(desk, caller, job_id=job_id, after=start)
+    return StreamingResponse(_counted(found, house=house, caller=caller), media_type=EVENT_STREAM)
 
 
-async def _events(desk: Desk, job_id: JobId | None, *, after: int) -> AsyncIterator[str]:
+async def _events(
+    desk: Desk, caller: Caller, *, job_id: JobId | None, after: int
+) -> AsyncIterator[str]:
     while True:
         change = asyncio.ensure_future(desk.shell.changed())
-        entries = desk.story(job_id, after=after, limit=1000)
+        entries = desk.story(caller, job_id, after=after, limit=1000)
         for entry in entries:
             after = entry.number
             yield _event("state", entry, number=entry.number)
@@ -98,30 +113,43 @@ async def logs(
     job = house.desk.find(word, caller)
     require_owner(caller, job)
     log = JobLogs(house.desk, house.machine.engine, job.id, wanted=LogRange(**wanted.model_dump()))
+    log.check()
     found = log.pieces()
-    first = await anext(found, None)
     if EVENT_STREAM in request.headers.get("accept", ""):
-        return StreamingResponse(_log_events(first, found), media_type=EVENT_STREAM)
-    return StreamingResponse(_log_bytes(first, found), media_type="application/octet-stream")
+        events = _counted(_log_events(found), house=house, caller=caller)
+        return StreamingResponse(events, media_type=EVENT_STREAM)
+    output = _counted(_log_bytes(found), house=house, caller=caller)
+    return StreamingResponse(output, media_type="application/octet-stream")
 
 
-async def _log_events(first: Piece | None, rest: AsyncIterator[Piece]) -> AsyncIterator[str]:
-    async for piece in _chain(first, rest):
+async def _log_events(found: AsyncIterator[Piece]) -> AsyncIterator[str]:
+    async for piece in found:
         text = piece.output.decode(errors="replace")
         yield _event("log", LogPiece(piece.at_s, piece.attempt, piece.worker, text))
 
 
-async def _log_bytes(first: Piece | None, rest: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
-    async for piece in _chain(first, rest):
+async def _log_bytes(found: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
+    async for piece in found:
         yield piece.output
 
 
-async def _chain(first: Piece | None, rest: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
-    """The first piece was fetched before the answer began, so that an error is an answer."""
-    if first is not None:
-        yield first
-    async for piece in rest:
-        yield piece
+def _counted(pieces: AsyncIterator[T], *, house: House, caller: Caller) -> AsyncIterator[T]:
+    """A stream lasts as long as its reader likes, and nobody may have any number of them."""
+    if house.n_streams[caller.user] >= STREAMS_MAX:
+        what = f"you watch {STREAMS_MAX} streams already"
+        raise TooManyError(what, "end some of them")
+    return _while_counted(house.n_streams, caller.user, pieces=pieces)
+
+
+async def _while_counted(
+    counts: Counter[str], user: str, *, pieces: AsyncIterator[T]
+) -> AsyncIterator[T]:
+    counts[user] += 1
+    try:
+        async for piece in pieces:
+            yield piece
+    finally:
+        counts[user] -= 1
 
 
 def _event(kind: str, value: StoryEntry | LogPiece, *, number: int | None = None) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rota.wire.box import NodeView, Status
 
 app = typer.Typer()
-nodes_app = typer.Typer(help="Show the machines and their GPUs; drain them and open them again.")
+nodes_app = typer.Typer(help="Show machines and their GPUs; drain and resume machines.")
 
 PAUSE_S = 0.05
 END_S = 10.0

@@ -20,7 +20,7 @@ def completion(
         str, typer.Argument(metavar="bash|zsh|fish", help="The shell.", show_default=False)
     ],
 ) -> None:
-    """Print a script that lets your shell complete commands, flags, jobs and nodes."""
+    """Print a script for your shell. With it, Tab completes commands, flags, jobs and nodes."""
     from typer.completion import (
         get_completion_script,  # pyright: ignore[reportPrivateImportUsage]
     )

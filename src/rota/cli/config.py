@@ -31,9 +31,10 @@ def show(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show every setting: of a daemon that is started here, and of a submit from this folder.
+    """Show every setting and, if asked, its origin.
 
-    A daemon that runs already keeps what it was started with.
+    These are the settings of a daemon that is started here, and of a submit from this folder. A
+    daemon that runs already keeps what it was started with.
     """
     from rota.cli.output.settings import say_settings
 

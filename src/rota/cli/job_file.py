@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +34,9 @@ def read(path: Path) -> list[dict[str, Any]]:
 def request(values: dict[str, Any]) -> JobRequest:
     if not values.get("command"):
         raise UserError("there is nothing to run", "put the command after --")
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{name}: {value:g} is not a number", "leave it out if unknown")
     return JobRequest(**values)
 
 

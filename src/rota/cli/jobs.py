@@ -22,35 +22,41 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+StateWords = Annotated[
+    list[str] | None,
+    option(
+        "--state",
+        "-s",
+        metavar="STATE",
+        words="Only in this state; repeatable.",
+        complete=completing.states,
+    ),
+]
+NO_JOBS = "no such jobs; 'rota submit -- COMMAND' makes one"
+NO_JOBS_OF_YOURS = "you have no jobs; 'rota list --all' shows everybody's"
+
+MOST_JOBS = 100_000
+
 
 @app.command(name="list")
 def list_jobs(
     *,
     everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's jobs.")] = False,
     user: Annotated[str, option("--user", "-u", metavar="NAME", words="That user's jobs.")] = "",
-    states: Annotated[
-        list[str] | None,
-        option(
-            "--state",
-            "-s",
-            metavar="STATE",
-            words="Only in this state; repeatable.",
-            complete=completing.states,
-        ),
-    ] = None,
+    states: StateWords = None,
     project: Annotated[str, option("--project", metavar="NAME", words="Only for this one.")] = "",
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="At most so many.")
-    ] = 100,
+    limit: Annotated[int, option("--limit", metavar="N", words="At most so many; else 100.")] = 100,
     watches: Annotated[bool, typer.Option("--watch", help="Keep the table up to date.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show jobs, the newest first: your own, unless you ask for more."""
+    """Show jobs, the newest first. They are your own, unless you ask for more."""
     from rota.cli.output.jobs import say_jobs
     from rota.client import Client
 
     if watches and as_json:
         raise UserError("--watch draws a table", "leave out --watch or --json")
+    if not 1 <= limit <= MOST_JOBS:
+        raise UserError(f"--limit {limit} is out of bounds", f"use 1 to {MOST_JOBS}")
     _check_states(states or [])
     with Client() as rota:
         owner = user or ("" if everybody else rota.me())
@@ -60,8 +66,12 @@ def list_jobs(
 
         if watches:
             _watch(rota, fetch)
+            return
+        found = fetch()
+        if not found and not as_json:
+            complain(NO_JOBS if everybody or user or states or project else NO_JOBS_OF_YOURS)
         else:
-            say_jobs(fetch(), as_json=as_json)
+            say_jobs(found, as_json=as_json)
 
 
 def _check_states(words: list[str]) -> None:
@@ -103,7 +113,7 @@ def _watch(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
 
 @app.command()
 def show(job: JobWord, *, as_json: AsJson = False) -> None:
-    """Show all about a job: what it runs, where, its attempts, why it waits."""
+    """Show all about a job: what it runs, where, why it waits."""
     from rota.cli.output.details import say_details
     from rota.cli.output.json import say_json
     from rota.client import Client

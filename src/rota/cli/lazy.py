@@ -20,9 +20,8 @@ from rota.errors import shown
 WORDS = (str, bool, list[str])
 """What a command line gives as it is."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
-NUMBER = re.compile(
-    r"[+-]?(?:[0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})(?:e[+-]?[0-9]{1,3})?", re.ASCII
-)
+NUMBER = re.compile(r"[+-]?[0-9a-z.]{1,40}(?:e[+-]?[0-9]{1,3})?", re.ASCII)
+"""Less than Python takes for a number: no spaces, no underscores, no thousand digits."""
 
 
 def lazy_group(
@@ -36,6 +35,7 @@ def lazy_group(
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
             self.commands = _Commands(places, groups)  # pyright: ignore[reportAttributeAccessIssue]
+            _adapt(self)
 
     return Group
 
@@ -63,7 +63,7 @@ class _Commands(Mapping[str, Any]):
             command = get_command(_only(_found(self._verbs[name]), name))
         command.name = name
         for each in (command, *getattr(command, "commands", {}).values()):
-            _ease(each)
+            _adapt(each)
         return command
 
 
@@ -92,17 +92,45 @@ def _plainly(group: typer.Typer) -> typer.Typer:
     return outer
 
 
-def _ease(command: Any) -> None:
-    """Where a later Typer calls this otherwise, nothing is lost but the time."""
+def _adapt(command: Any) -> None:
+    original = command.get_help_option
+
+    def get_help_option(context: Any) -> Any:
+        option = original(context)
+        _ease(option)
+        return option
+
+    command.get_help_option = get_help_option
     for parameter in command.params:
-        if getattr(parameter, "type_descriptor", None) and hasattr(parameter, "_runtime_param"):
-            parameter._runtime_param = _Easy()
+        _ease(parameter)
+        if parameter.param_type_name == "argument":
+            _describe(parameter)
+
+
+def _ease(parameter: Any) -> None:
+    """Where a later Typer calls this otherwise, nothing is lost but the time."""
+    if getattr(parameter, "type_descriptor", None) and hasattr(parameter, "_runtime_param"):
+        parameter._runtime_param = _Easy()
+
+
+def _describe(argument: Any) -> None:
+    """In the help, an argument has its name and what it is, not the type that Python gives it."""
+    name = argument.metavar or argument.name.upper()
+
+    def get_usage_pieces(_: object) -> list[str]:
+        return [name if argument.required else f"[{name}]"]
+
+    def get_help_record(_: object) -> tuple[str, str]:
+        return name, argument.help or ""
+
+    argument.get_usage_pieces = get_usage_pieces
+    argument.get_help_record = get_help_record
 
 
 class _Easy:
     """Reads words and numbers; all else is built and checked as ever."""
 
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+    def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
         kind = param.type_descriptor.annotation
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
@@ -138,6 +166,9 @@ def _int(word: str) -> int:
 
 
 def _float(word: str) -> float:
-    if not NUMBER.fullmatch(word):
-        raise ValueError(f"'{shown(word)}' is not a number")
-    return float(word)
+    try:
+        if NUMBER.fullmatch(word):
+            return float(word)
+    except ValueError:
+        pass
+    raise ValueError(f"'{shown(word)}' is not a number")

@@ -43,7 +43,7 @@ def logs(
         int | None, option("--attempt", metavar="N", words="Not the newest attempt but this one.")
     ] = None,
 ) -> None:
-    """Show what a job printed, of all its workers in the order of time."""
+    """Show what a job printed. All its workers, in the order of time, unless you ask for one."""
     from rota.client import Client
     from rota.wire.jobs import LogRange
 

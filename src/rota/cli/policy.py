@@ -26,16 +26,22 @@ QUICKLY_S = 1.0
 
 Name = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="Else the one in use.", show_default=False),
+    typer.Argument(metavar="NAME", help="Else the one in use.", show_default=False),
 ]
-Spec = Annotated[str, typer.Argument(metavar="NAME[:PARAM=VALUE,...]", show_default=False)]
+Spec = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[:PARAM=VALUE,...]", help="As in 'rota policy list'.", show_default=False
+    ),
+]
 
 
 @app.command("list")
 def list_(*, as_json: AsJson = False) -> None:
-    """All policies, with their parameters; the one in use, if a daemon answers, has a star.
+    """Show all policies with their parameters.
 
-    One that cannot be loaded is left out, and named.
+    The one in use, if a daemon answers, has a star. One that cannot be loaded is left out, and
+    named.
     """
     from rota.cli.output.json import say_json
     from rota.cli.output.table import Column, say_table
@@ -64,7 +70,7 @@ def list_(*, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(name: Name = None, *, as_json: AsJson = False) -> None:
-    """What a policy does, and its parameters. NAME may be ./file.py:Class.
+    """Show what a policy does, and its parameters. NAME may be ./file.py:Class.
 
     Without a NAME: the one that the daemon uses, with the parameters it was given.
     """
@@ -87,7 +93,7 @@ def show(name: Name = None, *, as_json: AsJson = False) -> None:
 
 @app.command("set")
 def set_(name: Spec, *, as_json: AsJson = False) -> None:
-    """Let another policy decide from now on, also after a restart of the daemon."""
+    """Let another policy decide from now on. It stays after a restart of the daemon."""
     from rota.cli.output.json import say_json
     from rota.client import Client
     from rota.policies.registry import parse
@@ -103,7 +109,7 @@ def set_(name: Spec, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def decide(name: Spec) -> None:
-    """Answer every line of stdin, a case in JSON, with a line: the GPUs of each job.
+    """Answer each line of stdin, a case, with the GPUs of each job.
 
     elastic-fifo answers {"gpus": 8, "jobs": [{"name": "a", "min": 1, "max": 4}]} with {"a": 4}.
     0 means that the job waits.

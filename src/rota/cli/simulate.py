@@ -107,7 +107,7 @@ def simulate(
     html: Html = None,
     traces: Traces = None,
 ) -> None:
-    """Run a trace through the scheduler in virtual time and compare policies."""
+    """Compare policies on a trace, in virtual time."""
     from rota.policies.registry import parse_many
     from rota.simulator.cluster import parse_cluster
     from rota.simulator.report.write import check_target

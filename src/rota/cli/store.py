@@ -25,7 +25,7 @@ File = Annotated[
 
 @app.command()
 def check(*, file: File = None, as_json: AsJson = False) -> None:
-    """Look for damage and contradictions; exit code 1 if there are any. Changes nothing."""
+    """Look for damage and contradictions. Exit code 1 if there are any. Changes nothing."""
     from rota.cli.output.json import say_json
     from rota.store.check import check as find
 
@@ -41,7 +41,7 @@ def check(*, file: File = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="TARGET", show_default=False)],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The copy.", show_default=False)],
     *,
     file: File = None,
     is_forced: Annotated[bool, typer.Option("--force", help="Overwrite TARGET.")] = False,

@@ -15,7 +15,7 @@ from rota.errors import UserError, meant, shown
 if TYPE_CHECKING:
     from rota.wire.box import TokenView
 
-app = typer.Typer(help="Make, list and revoke tokens: for TCP, programs and other machines.")
+app = typer.Typer(help="Make, list and revoke tokens for programs and machines.")
 
 SCOPES = ("user", "read_only")
 
@@ -34,19 +34,19 @@ def create(
     ] = "user",
     days: Annotated[
         float | None,
-        typer.Option(
-            "--days", metavar="N", min=0.001, help="Until then; else until it is revoked."
-        ),
+        option("--days", metavar="N", words="Valid so long; else until it is revoked."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print its secret, this one time: put it into ROTA_TOKEN."""
+    """Make a token and print its secret, this one time. Put it into ROTA_TOKEN."""
     from rota.cli.output.json import say_json
     from rota.client import Client
 
     if scope not in SCOPES:
         hint = meant(scope, SCOPES) or f"there are {', '.join(SCOPES)}"
         raise UserError(f"no scope '{shown(scope)}'", hint)
+    if days is not None and not days > 0:
+        raise UserError(f"--days {days:g} is no time", "use a number above 0")
     with Client() as rota:
         made = rota.create_token(user=user, scope=scope, days=days)
     if as_json:
@@ -59,7 +59,7 @@ def create(
 
 @app.command(name="list")
 def list_tokens(*, as_json: AsJson = False) -> None:
-    """Show your tokens, an administrator everybody's; never their secrets."""
+    """Show your tokens. An administrator sees everybody's, nobody sees secrets."""
     from rota.client import Client
 
     with Client() as rota:

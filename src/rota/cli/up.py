@@ -47,7 +47,10 @@ def up(
         str, typer.Option("--policy", metavar="POLICY", help="Who gets what; 'rota policy list'.")
     ] = "",
 ) -> None:
-    """Start rota on this machine, and serve until 'rota down' or Ctrl-C."""
+    """Start rota on this machine. It serves until 'rota down' or Ctrl-C.
+
+    Files and variables may say the same as the flags, and more: see 'rota config show'.
+    """
     from rota.config import make_state_dir
 
     folder = make_state_dir()

@@ -30,6 +30,7 @@ PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
 ALL = LogRange()
+FINAL = FINAL_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class Client:
         """Returns when the job is over."""
         while True:
             found = self.show(job).job
-            if found.state in FINAL_STATES:
+            if found.state in FINAL:
                 return found
             try:
                 for _ in self.events(found.id, after=0):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import threading
+import select
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -38,13 +38,13 @@ class AnswerError(UserError):
 
 
 class Http:
-    """One daemon, as HTTP. Threads may share it: each has a connection of its own."""
+    """One daemon, as HTTP. Threads may share it: a connection is one request's at a time."""
 
     def __init__(self, door: Door, token: str = "", *, answer_s: float = ANSWER_S) -> None:
         self.door = door
         self.token = token or os.environ.get("ROTA_TOKEN", "")
         self._answer_s = answer_s
-        self._own = threading.local()
+        self._idle: list[HTTPConnection] = []
 
     def ask(
         self,
@@ -92,32 +92,39 @@ class Http:
                     yield json.loads(line[5:])
 
     def close(self) -> None:
-        """This thread's connection; those of others end with their threads."""
-        connection = self._own.__dict__.pop("connection", None)
-        if connection is not None:
-            connection.close()
+        while self._idle:
+            self._idle.pop().close()
 
     def _exchange(
         self, method: str, path: str, *, body: bytes | BinaryIO | None, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        """On the connection that is open. One that the daemon has closed meanwhile is replaced,
-        if it does no harm to ask twice."""
-        is_used = "connection" in self._own.__dict__
-        try:
-            connection = self._connection()
-            connection.request(method, path, body=body, headers={**self._headers(), **headers})
-            response = connection.getresponse()
-            return response.status, response.read()
-        except (HTTPException, OSError) as error:
-            self.close()
-            if not is_used or method != "GET" or isinstance(error, TimeoutError):
-                raise
-        return self._exchange(method, path, body=body, headers=headers)
+        """On a connection that was used before, if there is one. If the daemon has closed it
+        meanwhile, and it does no harm to ask twice, then on a new one."""
+        while True:
+            connection, is_used = self._connection()
+            try:
+                connection.request(method, path, body=body, headers={**self._headers(), **headers})
+                response = connection.getresponse()
+                answer = response.read()
+            except (HTTPException, OSError) as error:
+                connection.close()
+                if not is_used or method != "GET" or isinstance(error, TimeoutError):
+                    raise
+                continue
+            if not response.will_close:
+                self._idle.append(connection)
+            return response.status, answer
 
-    def _connection(self) -> HTTPConnection:
-        if "connection" not in self._own.__dict__:
-            self._own.connection = connect(self.door, answer_s=self._answer_s)
-        return self._own.connection
+    def _connection(self) -> tuple[HTTPConnection, bool]:
+        """One that was used before, if the daemon still listens on it; else a new one."""
+        while True:
+            try:
+                known = self._idle.pop()
+            except IndexError:
+                return connect(self.door, answer_s=self._answer_s), False
+            if not _is_over(known):
+                return known, True
+            known.close()
 
     def _headers(self, accept: str = "application/json") -> dict[str, str]:
         headers = {"Accept": accept, "Content-Type": "application/json"}
@@ -146,6 +153,16 @@ class Http:
         except (HTTPException, OSError) as error:
             what = f"the connection to {self.door} broke: {error or type(error).__name__}"
             raise UnavailableError(what, "'rota status' says whether it is up") from None
+
+
+def _is_over(connection: HTTPConnection) -> bool:
+    """Between two requests a daemon says nothing but farewell: when it ends, or when nobody has
+    asked it anything for long."""
+    if connection.sock is None:
+        return True
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def require_success(status: int, answer: bytes) -> None:

@@ -21,7 +21,8 @@ _KEYWORD = (
     r"|credentials?|cookies?"
 )
 _SECRET_NAME = re.compile(
-    rf"{_KEYWORD}|token(?!s|iz)|auth(?!or)|session|dsn|(?:^|[_-])(?:key|pat|pass|pwd)(?:$|[_-])",
+    rf"{_KEYWORD}|token(?!s|iz)|auth(?!or)|session|dsn"
+    r"|(?:^|[_-])(?:key|pat)(?:$|[_-])|(?:pass|pwd)(?:$|[_-])",
     re.I,
 )
 _HARMLESS_NAMES = frozenset({"PWD", "OLDPWD"})

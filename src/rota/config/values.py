@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from rota.core.notation import parse_bytes, parse_seconds
 from rota.errors import shown
 
 Value = str | int | float | tuple[str, ...] | dict[str, str]
@@ -21,11 +20,16 @@ def text(value: object) -> str:
 
 def seconds(value: object) -> float:
     """A number, or `90s`, `15m`, `2h`, `1d`."""
+    # It brings the kernel's numerics along, for which a submit has no time.
+    from rota.core.notation import parse_seconds  # noqa: PLC0415
+
     return parse_seconds(str(value) if _is_number(value) else text(value))
 
 
 def size(value: object) -> int:
     """A number of bytes, or `64MiB`."""
+    from rota.core.notation import parse_bytes  # noqa: PLC0415
+
     return parse_bytes(str(value) if _is_number(value) else text(value))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from rota.core.capacity import Capacity
 from rota.core.model import Allocation, JobId, NodeId
@@ -91,6 +91,10 @@ def _exchange(
             scores[kind][row, column] = worth
     exchange: dict[NodeId, NodeId] = {}
     for kind, group in alike.items():
-        rows, columns = linear_sum_assignment(scores[kind], maximize=True)
+        if len(group) == 1:
+            exchange[group[0]] = group[0]
+            continue
+        # By its long name, SciPy loads this part when it is first used: on one box, never.
+        rows, columns = scipy.optimize.linear_sum_assignment(scores[kind], maximize=True)
         exchange.update({group[row]: group[to] for row, to in zip(rows, columns, strict=True)})
     return exchange

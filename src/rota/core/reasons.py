@@ -16,10 +16,7 @@ class WaitsForItsTurn:
     n_running: int
 
     def __str__(self) -> str:
-        ahead = plural(self.n_ahead, "waiting job")
-        return (
-            f"waits for {self.wanted}: {plural(self.n_running, 'job')} running, {ahead} ahead of it"
-        )
+        return f"waits for {self.wanted}: {self.n_running} running, {self.n_ahead} ahead of it"
 
 
 @dataclass(frozen=True, slots=True)

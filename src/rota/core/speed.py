@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 PRIOR_SIZE = 513
 PRIOR_OVERHEAD = 0.05
@@ -163,7 +163,8 @@ def _fitted(model: SpeedModel, n_sizes: int, *, means: Mapping[int, float]) -> l
         [float(sample.count) for sample in measured.values()] + [ASSUMED_WEIGHT] * len(guesses)
     )
     times = np.array([*(sample.mean_s for sample in measured.values()), *guesses.values()])
-    (a, b, c), _ = nnls(np.array(rows) * weights[:, None], times * weights)
+    # By its long name, SciPy loads this part when it is first used: half a second of every start.
+    (a, b, c), _ = scipy.optimize.nnls(np.array(rows) * weights[:, None], times * weights)
     crossing = _sizes_that_cross(measured)
     return [math.inf] + [
         float(a / n + b * (n - 1) / n + (c if n >= crossing else 0.0)) for n in range(1, n_sizes)

@@ -22,6 +22,7 @@ from rota.core.notation import (
 from rota.daemon import fields
 from rota.daemon.fields import RefusedError
 from rota.engines.base import LogLimits
+from rota.errors import shown
 from rota.wire.jobs import JobRequest
 
 T = TypeVar("T")
@@ -60,6 +61,7 @@ def admit(
 ) -> list[Admitted]:
     """The jobs that a request stands for: one, or one for each index of its array."""
     request = _with_defaults(request, user=user, defaults=defaults)
+    fields.check_text(request)
     fields.check(request)
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     found = misfit(spec, nodes) if nodes else None
@@ -164,7 +166,9 @@ def _mode(text: str) -> Mode:
     try:
         return Mode(text)
     except ValueError:
-        raise RefusedError("mode", f"there is no mode '{text}'", f"use {', '.join(Mode)}") from None
+        raise RefusedError(
+            "mode", f"there is no mode '{shown(text)}'", f"use {', '.join(Mode)}"
+        ) from None
 
 
 def _estimate(request: JobRequest, *, workers: int) -> Estimate | None:
@@ -188,7 +192,7 @@ def _parsed(name: str, text: str, *, parse: Callable[[str], T], hint: str = "") 
 
 def _bounded(name: str, value: int, *, low: int, high: int) -> int:
     if not low <= value <= high:
-        raise RefusedError(name, f"{value} is out of bounds", f"use {low} to {high}")
+        raise RefusedError(name, f"{shown(str(value))} is out of bounds", f"use {low} to {high}")
     return value
 
 

@@ -5,7 +5,6 @@ Rights are checked here and nowhere else.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,16 +13,24 @@ from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSu
 from rota.core.life import submitted
 from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.core.states import State
-from rota.daemon.admission import Admitted, Defaults, admit
-from rota.daemon.fields import RefusedError
+from rota.daemon.admission import Admitted, admit
+from rota.daemon.fields import RefusedError, check_text
 from rota.daemon.ids import Ids
-from rota.daemon.people import Caller, ForbiddenError, may_see, require_owner, require_write
-from rota.daemon.programs import Saved, account_of, pack, program, unpack
+from rota.daemon.keys import Keys, fingerprint, key_of
+from rota.daemon.launches import Site
+from rota.daemon.people import (
+    Caller,
+    ForbiddenError,
+    Reach,
+    may_see,
+    require_owner,
+    require_person,
+    require_write,
+)
+from rota.daemon.programs import Saved, pack, unpack
 from rota.daemon.shell import Shell
-from rota.daemon.snapshots import Snapshots
-from rota.daemon.views import attempt_view, job_view, story_entry, why
+from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job
-from rota.engines.base import Program
 from rota.errors import UserError
 from rota.store.base import Store
 from rota.store.records import JobFilter, Submission
@@ -41,18 +48,6 @@ class Page:
     next: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What is particular to this place."""
-
-    clock: Callable[[], float]
-    defaults: Callable[[str], Defaults]
-    """What is added to the jobs of a project."""
-    env: Callable[[Job], dict[str, str]]
-    """What every worker of a job finds in its environment."""
-    snapshots: Snapshots
-
-
 class Desk:
     def __init__(
         self,
@@ -66,11 +61,9 @@ class Desk:
         self.clock = clock = site.clock
         self.snapshots = site.snapshots
         self._defaults = site.defaults
-        self._env = site.env
         newest = store.jobs(limit=1).jobs
         self._ids = Ids(clock, newest=newest[0].id if newest else None)
-        self._under_way: dict[tuple[str, str], asyncio.Future[list[JobId]]] = {}
-        """Submits with a key that are not yet on the disk."""
+        self._keys = Keys(store)
 
     # -- submits --------------------------------------------------------------------------------
 
@@ -81,28 +74,18 @@ class Desk:
         require_write(caller)
         self.shell.require_sound()
         if not key:
-            return await self._submit(caller, requests, key=key)
-        name = (caller.user, key)
-        if name in self._under_way:
-            return await asyncio.shield(self._under_way[name])
-        known = self.store.job_with_key(caller.user, key)
-        if known is not None:
-            return self._jobs_of_key(caller.user, key, first=known)
-        self._under_way[name] = asyncio.get_running_loop().create_future()
-        try:
-            made = await self._submit(caller, requests, key=key)
-        except BaseException as error:
-            self._under_way[name].set_exception(error)
-            self._under_way[name].exception()
-            raise
-        else:
-            self._under_way[name].set_result(made)
-            return made
-        finally:
-            del self._under_way[name]
+            return await self._submit(caller, requests)
+        mark = fingerprint(requests)
+        return await self._keys.once(
+            caller.user,
+            key,
+            fingerprint=mark,
+            submit=lambda: self._submit(caller, requests, key=key, mark=mark),
+        )
 
     def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
         """What would be queued, without queueing it."""
+        require_person(caller)
         now = self.clock()
         admitted = self._admit(caller, requests)
         return [
@@ -111,7 +94,7 @@ class Desk:
         ]
 
     async def _submit(
-        self, caller: Caller, requests: Sequence[JobRequest], *, key: str
+        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = "", mark: str = ""
     ) -> list[JobId]:
         admitted = self._admit(caller, requests)
         if len(self.shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
@@ -122,12 +105,17 @@ class Desk:
         for number, each in enumerate(admitted):
             job_id = self._ids.next()
             events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
-            saved = pack(Saved(each.request, each.array_index))
-            own_key = (key if not number else f"{key}/{number}") if key else None
+            saved = pack(Saved(each.request, each.array_index, "" if number else mark))
+            own_key = key_of(key, number) if key else None
             submissions.append(Submission(job_id, caller.user, uid, saved, own_key))
         written = self.shell.tell_all(events, submissions, actor=caller.user)
         await self.shell.durable(written)
         return [event.job_id for event in events]
+
+    def shipper(self, caller: Caller) -> int:
+        """Whose shelf this caller may put files on."""
+        require_write(caller)
+        return self.uid(caller)
 
     @staticmethod
     def uid(caller: Caller) -> int:
@@ -143,6 +131,7 @@ class Desk:
         nodes = list(self.shell.kernel.nodes.values())
         admitted: list[Admitted] = []
         for request in requests:
+            check_text(request)
             admitted += admit(
                 request,
                 user=caller.user,
@@ -170,40 +159,38 @@ class Desk:
             found.append(job.id)
         return tuple(dict.fromkeys(found))
 
-    def _jobs_of_key(self, user: str, key: str, *, first: JobId) -> list[JobId]:
-        found, number = [first], 1
-        while (job_id := self.store.job_with_key(user, f"{key}/{number}")) is not None:
-            found.append(job_id)
-            number += 1
-        return found
-
     # -- questions ------------------------------------------------------------------------------
 
     def find(self, word: str, caller: Caller) -> Job:
         return find_job(word, caller, kernel=self.shell.kernel, store=self.store)
 
-    def page(self, wanted: JobFilter, *, before: int | None, limit: int) -> Page:
+    def page(self, caller: Caller, wanted: JobFilter, *, before: int | None, limit: int) -> Page:
+        if caller.reach is Reach.JOB:
+            own = self.find(str(caller.job_id), caller)
+            return Page([self.view(caller, own)], None)
         page = self.store.jobs(wanted, before=before, limit=limit)
-        return Page([self.view(job) for job in page.jobs], page.next)
+        return Page([self.view(caller, job) for job in page.jobs], page.next)
 
-    def view(self, job: Job) -> JobView:
+    def view(self, caller: Caller, job: Job) -> JobView:
         """As it is by now, which may be ahead of the disk by a moment."""
         job = self.shell.kernel.job(job.id) or job
-        return job_view(job, now=self.clock(), reason=why(job, self.shell.rounds.newest))
+        view = job_view(job, now=self.clock(), reason=why(job, self.shell.rounds.newest))
+        return view if may_see(caller, job) else replace(view, reason=for_others(view.reason))
 
     def details(self, caller: Caller, word: str) -> JobDetails:
         job = self.find(word, caller)
         saved = self._saved(job.id)
         request = saved.request
+        attempts = [attempt_view(each) for each in self.store.attempts(job.id)]
         if not may_see(caller, job):
+            attempts = [replace(each, reason=for_others(each.reason)) for each in attempts]
             request = replace(
                 request, command=[HIDDEN], env={}, workdir="", mounts=[], snapshot="", ports=[]
             )
-        view = self.view(job)
         return JobDetails(
-            job=view,
+            job=self.view(caller, job),
             request=request,
-            attempts=[attempt_view(each) for each in self.store.attempts(job.id)],
+            attempts=attempts,
             failures=job.failures,
             gpu_s=job.service.gpu_s,
             queued_s=job.service.waiting_s,
@@ -211,8 +198,21 @@ class Desk:
             array_index=saved.array_index,
         )
 
-    def story(self, job_id: JobId | None, *, after: int, limit: int) -> list[StoryEntry]:
-        return [story_entry(each) for each in self.store.story(job_id, after=after, limit=limit)]
+    def story(
+        self, caller: Caller, job_id: JobId | None, *, after: int, limit: int
+    ) -> list[StoryEntry]:
+        found = self.store.story(job_id, after=after, limit=limit)
+        return [self._entry(caller, story_entry(each)) for each in found]
+
+    def _entry(self, caller: Caller, entry: StoryEntry) -> StoryEntry:
+        public = for_others(entry.reason)
+        if public == entry.reason or caller.is_admin:
+            return entry
+        job_id = JobId(entry.job_id)
+        job = self.shell.kernel.job(job_id) or self.store.job(job_id)
+        if job is not None and may_see(caller, job):
+            return entry
+        return replace(entry, reason=public)
 
     def n_gpus_held(self) -> float:
         return sum(n_gpus(job.members) for job in self.shell.kernel.jobs.values())
@@ -262,29 +262,7 @@ class Desk:
         if isinstance(job.phase, Ended):
             raise UserError(f"job {job.id} is over: it has {job.state}")
         await self.shell.durable(self.shell.tell(deed(job.id, caller.user), actor=caller.user))
-        return self.view(self.find(job.id, caller))
-
-    # -- what runs ------------------------------------------------------------------------------
-
-    async def program(self, job_id: JobId) -> Program:
-        """For the engine, when the job starts."""
-        job = self.shell.kernel.job(job_id)
-        submission = self.store.submission(job_id)
-        if job is None or submission is None:
-            raise UserError(f"nobody knows what job {job_id} runs")
-        account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
-        saved = unpack(submission.program)
-        env = self._env(job)
-        if saved.request.snapshot:
-            folder = await asyncio.to_thread(
-                self.snapshots.unpack,
-                saved.request.snapshot,
-                owner=submission.uid,
-                gid=os.getgid() if account.gid is None else account.gid,
-            )
-            saved = replace(saved, request=replace(saved.request, workdir=str(folder)))
-        made = program(saved, job.spec, account=account, env=env)
-        return replace(made, log=self._defaults(job.spec.project).log)
+        return self.view(caller, self.find(job.id, caller))
 
     def _saved(self, job_id: JobId) -> Saved:
         submission = self.store.submission(job_id)

@@ -16,6 +16,9 @@ MOST_WORDS = 4096
 MOST_BYTES = 128 * 1024
 LONGEST_PATH = 4096
 MOST_MOUNTS = 64
+LONGEST_LABEL = 128
+MOST_IN_A_LIST = 1000
+"""Of anything else that is listed."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
@@ -41,7 +44,7 @@ class RefusedError(UserError):
 
 def check(request: JobRequest) -> None:
     """Raises for the first field that holds what it may not."""
-    _check_text(request)
+    _check_lists(request)
     _check_command(request.command)
     _match(
         "name", request.name, pattern=_NAME, hint="letters, digits, '.', '_' and '-', at most 63"
@@ -49,9 +52,6 @@ def check(request: JobRequest) -> None:
     for name in ("project", "category"):
         if value := getattr(request, name):
             _match(name, value, pattern=_LABEL, hint="letters, digits, '.', '_', '/' and '-'")
-    for each in (*request.gpu_types, *request.node_labels, *request.node_labels.values()):
-        if not 0 < len(each) <= 128:
-            raise RefusedError("gpu_types", "a type or label has 1 to 128 characters")
     _check_env(request.env)
     if request.image:
         _match("image", request.image, pattern=_IMAGE, hint="a name such as registry/name:tag")
@@ -66,6 +66,15 @@ def check(request: JobRequest) -> None:
     _check_mounts(request)
     for ports in request.ports:
         parse_ports(ports)
+
+
+def _check_lists(request: JobRequest) -> None:
+    for name in ("gpu_types", "node_labels", "retry_on", "ports", "after"):
+        if len(getattr(request, name)) > MOST_IN_A_LIST:
+            raise RefusedError(name, f"it lists more than {MOST_IN_A_LIST}", "leave some out")
+    for name in ("gpu_types", "node_labels"):
+        if not all(0 < len(each) <= LONGEST_LABEL for each in _texts(getattr(request, name))):
+            raise RefusedError(name, f"each has 1 to {LONGEST_LABEL} characters", "shorten it")
 
 
 def parse_ports(text: str) -> tuple[int, int]:
@@ -95,7 +104,8 @@ def check_path(name: str, text: str) -> None:
         raise RefusedError(name, what, "begin with / and leave out ..")
 
 
-def _check_text(request: JobRequest) -> None:
+def check_text(request: JobRequest) -> None:
+    """Whether it is text at all, before anything looks at what it says."""
     for name in FIELDS:
         value = getattr(request, name)
         for text in _texts(value) if value else ():

@@ -11,6 +11,7 @@ from rota.core.model import Ended, JobId, Starting
 from rota.daemon.desk import Desk
 from rota.daemon.words import NotFoundError
 from rota.engines.base import Engine, LogQuery, WorkerId
+from rota.errors import UserError
 from rota.wire.jobs import LogRange
 
 
@@ -31,6 +32,13 @@ class JobLogs:
         self._engine = engine
         self._job_id = job_id
         self._wanted = wanted
+
+    def check(self) -> None:
+        """Raises for an attempt or a worker that there is not, before anything is read."""
+        job = self._desk.shell.kernel.job(self._job_id) or self._desk.store.job(self._job_id)
+        attempt = self._wanted.attempt or (job.attempt if job else 0)
+        if attempt and not self._is_about_to_be(attempt):
+            self._found(attempt)
 
     async def pieces(self) -> AsyncIterator[Piece]:
         attempt = self._wanted.attempt or await self._first_attempt()
@@ -74,6 +82,13 @@ class JobLogs:
         """Whoever was in this attempt, once they have begun."""
         while self._is_about_to_be(attempt):
             await self._desk.shell.changed()
+        try:
+            return self._found(attempt)
+        except NotFoundError:
+            # Others were in this one; an answer that has begun is no place to complain.
+            return []
+
+    def _found(self, attempt: int) -> list[int]:
         found = self._known(attempt)
         if found is None:
             raise NotFoundError(f"job {self._job_id} has had no attempt {attempt}")
@@ -98,7 +113,11 @@ class JobLogs:
 
 
 async def _stream(engine: Engine, worker: WorkerId, *, query: LogQuery) -> AsyncIterator[Piece]:
-    async for chunk in engine.logs(worker, query):
+    try:
+        chunks = engine.logs(worker, query)
+    except UserError:
+        return  # it never came so far as to print anything
+    async for chunk in chunks:
         yield Piece(chunk.at_s, worker.attempt, worker.worker, chunk.output)
 
 

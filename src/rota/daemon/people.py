@@ -40,6 +40,12 @@ def require_write(caller: Caller) -> None:
         raise ForbiddenError("this token may only read", "use a token of scope 'user'")
 
 
+def require_person(caller: Caller) -> None:
+    """What is nobody's in particular, and yet no job's business."""
+    if caller.reach is Reach.JOB:
+        raise ForbiddenError("this token is for one job only", "use a token of scope 'user'")
+
+
 def require_admin(caller: Caller, deed: str) -> None:
     require_write(caller)
     if not caller.is_admin:

@@ -24,6 +24,8 @@ class Saved:
 
     request: JobRequest
     array_index: int | None = None
+    fingerprint: str = ""
+    """Of the submit that a key came with, to tell whether another with the same key is the same."""
 
 
 def pack(saved: Saved) -> str:

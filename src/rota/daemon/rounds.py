@@ -22,7 +22,9 @@ class Decides(Protocol):
 
     policy: Policy
     kernel: Kernel
-    trouble: str
+
+    @property
+    def trouble(self) -> str: ...
 
     def view(self) -> View: ...
 

@@ -26,9 +26,10 @@ from rota.core.plan import Plan
 from rota.core.policy import Policy
 from rota.core.view import Rules, View
 from rota.daemon.findings import examined, needs_a_look
+from rota.daemon.health import Health
 from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
-from rota.errors import RotaError, StoreError, UnavailableError
+from rota.errors import RotaError, StoreError
 from rota.store.base import Batch, Store
 from rota.store.records import Exit, Row, Submission
 
@@ -37,8 +38,6 @@ log = structlog.get_logger()
 CANNOT_RUN = 126
 LOOK_S = 10.0
 """How often the machine is asked whether its GPUs are still what they were."""
-RETRY_S = 1.0
-"""How often a store that could not be written is tried again."""
 
 NOTHING = Batch()
 DONE: Future[None] = Future()
@@ -62,7 +61,7 @@ class Shell:
         self._parts = parts
         self.policy = policy
         self.kernel = Kernel(parts.rules)
-        self.trouble = ""
+        self._health = Health(parts.store, begin_anew=self._recover)
         self._outbox: asyncio.Queue[tuple[int, Future[None], list[Command]]] = asyncio.Queue()
         self._epoch = 0
         """Grows when the kernel is made anew: what an older one wanted does not count."""
@@ -86,6 +85,7 @@ class Shell:
 
     async def close(self) -> None:
         """Stop deciding; what runs goes on under its keepers."""
+        await self._health.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -97,11 +97,12 @@ class Shell:
         """Go on from what is written, and from what the engine finds."""
         parts = self._parts
         saved = await asyncio.to_thread(parts.store.load)
-        self.kernel, self.trouble = Kernel(parts.rules), ""
+        seen = await asyncio.to_thread(parts.engine.inventory)
+        self._health.trouble = ""
+        self.kernel = Kernel(parts.rules)
         self._epoch += 1
         now = parts.clock()
         self._record(self.kernel.recover(saved.jobs, saved.nodes, outcomes=saved.outcomes, now=now))
-        seen = await asyncio.to_thread(parts.engine.inventory)
         for node_id in {node.id for node in saved.nodes} - {node.id for node in seen}:
             self.tell(NodeLost(node_id))
         self._see(seen)
@@ -142,12 +143,16 @@ class Shell:
         try:
             await asyncio.wrap_future(written)
         except StoreError as error:
-            self._fail(error)
+            self._health.fail(error)
             raise
 
+    @property
+    def trouble(self) -> str:
+        """What keeps it from writing or acting, if something does."""
+        return self._health.trouble
+
     def require_sound(self) -> None:
-        if self.trouble:
-            raise UnavailableError(self.trouble, "running jobs go on; try again when it is mended")
+        self._health.require()
 
     async def changed(self) -> None:
         """Returns at the next change that is on the disk."""
@@ -207,7 +212,7 @@ class Shell:
                 written.result()
             except StoreError as error:
                 if epoch == self._epoch:
-                    self._fail(error)
+                    self._health.fail(error)
                 continue
             self._announce()
             for command in commands:
@@ -222,9 +227,11 @@ class Shell:
         try:
             program = await self._programs(command.job_id) if starts else None
             await self._parts.engine.apply(command, program)
-        except (RotaError, OSError) as error:
+        except (StoreError, OSError) as error:
+            self._health.fail(error)
+        except RotaError as error:
             log.error("command failed", command=str(command), error=str(error))
-            if isinstance(command, StartWorkers):
+            if isinstance(command, StartWorkers) and not self.trouble:
                 codes = dict.fromkeys(range(len(command.allocation)), CANNOT_RUN)
                 self.tell(WorkersExited(command.job_id, command.attempt, codes, reason=str(error)))
 
@@ -265,30 +272,6 @@ class Shell:
         if not self.trouble:
             self.tell(TimerFired())
 
-    # -- failures -------------------------------------------------------------------------------
-
-    def _fail(self, error: UnavailableError) -> None:
-        if self.trouble:
-            return
-        self.trouble = str(error)
-        log.error("disk failed", error=str(error))
-        self._spawn(self._mend())
-
-    async def _mend(self) -> None:
-        """Until the store takes a write again; then begin anew from what it holds."""
-        while True:
-            await asyncio.sleep(RETRY_S)
-            try:
-                await asyncio.wrap_future(self._parts.store.resume())
-                await self._recover()
-            except UnavailableError as error:
-                self.trouble = str(error)
-            except OSError as error:
-                self.trouble = str(_explained(error))
-            else:
-                log.info("disk is back")
-                return
-
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
@@ -299,18 +282,11 @@ class Shell:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("task died", exc_info=error)
-            self.trouble = f"a bug in rota: {type(error).__name__}; start it again, and report it"
+            self._health.break_down(error)
 
 
 async def _nothing_to_run(job_id: JobId) -> Program:
     raise RotaError(f"no program to start for job {job_id}")
-
-
-def _explained(error: OSError) -> UnavailableError:
-    reason = (error.strerror or str(error)).lower()
-    what = f"{error.filename}: {reason}" if error.filename else reason
-    return UnavailableError(what, "rota goes on by itself when it can")
 
 
 def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:

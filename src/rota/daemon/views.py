@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ from rota.engines.local.gpus import Reading
 from rota.store.records import Attempt, Entry
 from rota.wire.box import GpuView, NodeView
 from rota.wire.jobs import AttemptView, JobView, StoryEntry, WorkerView
+
+_FAILURE = re.compile(r"(exit code \d+): .*", re.DOTALL)
 
 
 def job_view(job: Job, *, now: float, reason: str = "") -> JobView:
@@ -92,6 +95,11 @@ def story_entry(entry: Entry) -> StoryEntry:
         reason=step.reason,
         actor=entry.actor,
     )
+
+
+def for_others(reason: str) -> str:
+    """Why a job failed, without what its log or its command line had to say about it."""
+    return _FAILURE.sub(r"\1", reason)
 
 
 def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading]) -> NodeView:

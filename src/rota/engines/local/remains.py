@@ -11,6 +11,9 @@ from rota.engines.local.order import Order
 
 AGAIN_S = 0.02
 AGAIN_S_MAX = 1.0
+QUIET_LOOKS = 2
+"""In a row: a process that is just becoming another program has no environment for a moment, so
+that one look can miss it."""
 
 
 def end_remains(order: Order) -> int:
@@ -25,11 +28,16 @@ def end_remains(order: Order) -> int:
         return found
 
     wait_s = AGAIN_S
-    while members():
-        cgroups.kill(folders)
-        tree.end(members)
+    n_quiet = 0
+    while n_quiet < QUIET_LOOKS:
+        if members():
+            cgroups.kill(folders)
+            tree.end(members)
+            n_quiet = 0
+        else:
+            n_quiet += 1
         time.sleep(wait_s)
-        wait_s = min(AGAIN_S_MAX, wait_s * 2)
+        wait_s = min(AGAIN_S_MAX, wait_s * 2) if n_quiet == 0 else AGAIN_S
     cgroups.remove(folders)
     if order.cleanup:
         _clean_up(order)

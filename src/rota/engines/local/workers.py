@@ -86,7 +86,8 @@ class Workers:
         if ending := self._folders.ending(fence):
             self._report_end(fence, ending)
         elif watched := self._watched.get(fence):
-            if watched.is_started:
+            # Its word may have overtaken the nursery's, before it was watched.
+            if watched.is_started or self._folders.has_started(fence):
                 self._report_started(fence)
         elif identity := self._folders.keeper(fence):
             self._watch(fence, identity)

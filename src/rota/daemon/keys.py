@@ -1,0 +1,91 @@
+"""Submits that are sent again: a key that a user has used before names what it made then."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from rota.core.model import JobId
+from rota.daemon.programs import unpack
+from rota.errors import UserError
+from rota.store.base import Store
+from rota.wire.jobs import JobRequest
+from rota.wire.json import dump
+
+
+class KeyReusedError(UserError):
+    """The same key with another request: one of the two would be lost without a word."""
+
+    code = "key_reused"
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A submit that is not yet on the disk."""
+
+    fingerprint: str
+    made: asyncio.Future[list[JobId]]
+
+
+class Keys:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._under_way: dict[tuple[str, str], _UnderWay] = {}
+
+    async def once(
+        self,
+        user: str,
+        key: str,
+        *,
+        fingerprint: str,
+        submit: Callable[[], Awaitable[list[JobId]]],
+    ) -> list[JobId]:
+        """What `submit` makes, or made when this user came with this key for the first time."""
+        name = (user, key)
+        if name in self._under_way:
+            earlier = self._under_way[name]
+            _require_same(key, fingerprint, before=earlier.fingerprint)
+            return await asyncio.shield(earlier.made)
+        first = self._store.job_with_key(user, key)
+        if first is not None:
+            submission = self._store.submission(first)
+            before = unpack(submission.program).fingerprint if submission else ""
+            _require_same(key, fingerprint, before=before)
+            return self._made_with(user, key, first=first)
+        made = asyncio.get_running_loop().create_future()
+        self._under_way[name] = _UnderWay(fingerprint, made)
+        try:
+            ids = await submit()
+        except BaseException as error:
+            made.set_exception(error)
+            made.exception()
+            raise
+        else:
+            made.set_result(ids)
+            return ids
+        finally:
+            del self._under_way[name]
+
+    def _made_with(self, user: str, key: str, *, first: JobId) -> list[JobId]:
+        found = [first]
+        while (job_id := self._store.job_with_key(user, key_of(key, len(found)))) is not None:
+            found.append(job_id)
+        return found
+
+
+def key_of(key: str, number: int) -> str:
+    """Of the jobs of one submit, each has its own. No header can hold a line feed, so that nobody
+    else's key is ever the same."""
+    return f"{key}\n{number}" if number else key
+
+
+def fingerprint(requests: Sequence[JobRequest]) -> str:
+    return hashlib.sha256(dump(list(requests)).encode()).hexdigest()
+
+
+def _require_same(key: str, fingerprint: str, *, before: str) -> None:
+    if before and before != fingerprint:
+        what = f"the key {key[:40]!r} was used for another submit"
+        raise KeyReusedError(what, "use a new key for each submit, the same only to try it again")

@@ -1,0 +1,68 @@
+"""What a job's workers run, when they start: the program with its account, code and environment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from rota.core.model import Job, JobId
+from rota.daemon.admission import Defaults
+from rota.daemon.programs import account_of, program, unpack
+from rota.daemon.shell import Shell
+from rota.daemon.snapshots import Snapshots
+from rota.engines.base import Program
+from rota.errors import UserError
+from rota.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is particular to this place."""
+
+    clock: Callable[[], float]
+    defaults: Callable[[str], Defaults]
+    """What is added to the jobs of a project."""
+    env: Callable[[Job], dict[str, str]]
+    """What every worker of a job finds in its environment."""
+    snapshots: Snapshots
+
+
+class Launches:
+    def __init__(self, shell: Shell, store: Store, *, site: Site) -> None:
+        self._shell = shell
+        self._store = store
+        self._site = site
+
+    async def program(self, job_id: JobId) -> Program:
+        """For the engine, when the job starts."""
+        job = self._shell.kernel.job(job_id)
+        submission = self._store.submission(job_id)
+        if job is None or submission is None:
+            raise UserError(f"nobody knows what job {job_id} runs")
+        account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
+        saved = unpack(submission.program)
+        env = self._site.env(job)
+        if saved.request.snapshot:
+            folder = await asyncio.to_thread(
+                self._site.snapshots.unpack,
+                saved.request.snapshot,
+                owner=submission.uid,
+                gid=os.getgid() if account.gid is None else account.gid,
+            )
+            saved = replace(saved, request=replace(saved.request, workdir=str(folder)))
+        made = program(saved, job.spec, account=account, env=env)
+        return replace(made, log=self._site.defaults(job.spec.project).log)
+
+    async def prune_snapshots(self) -> None:
+        """Shipped code stays as long as a job that is not over needs it."""
+        await asyncio.to_thread(self._prune, list(self._shell.kernel.jobs))
+
+    def _prune(self, job_ids: Sequence[JobId]) -> None:
+        needed: set[tuple[int, str]] = set()
+        for job_id in job_ids:
+            submission = self._store.submission(job_id)
+            if submission is not None and (snapshot := unpack(submission.program).request.snapshot):
+                needed.add((submission.uid, snapshot))
+        self._site.snapshots.prune(needed)

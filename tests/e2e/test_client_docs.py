@@ -1,0 +1,27 @@
+"""The examples of the client's page, as they stand there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.house import House
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "client.md"
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) == 4
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_does_what_it_says(house: House, example: str):
+    env = {**os.environ, "ROTA_URL": house.door}
+    done = subprocess.run(
+        [sys.executable, "-c", example], env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,88 @@
+"""Output that is followed while jobs wait, run, break, come back and end."""
+
+import subprocess
+import threading
+
+from rota.client import Client
+from rota.wire.jobs import LogRange
+from tests.e2e.house import PATIENCE_S, House, wait_until
+
+
+class Follower(threading.Thread):
+    """Somebody who reads all that a job writes, until there is no more."""
+
+    def __init__(self, house: House, job: str) -> None:
+        super().__init__(daemon=True)
+        self.output = b""
+        self.error: BaseException | None = None
+        self._door = house.door
+        self._job = job
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with Client(self._door) as client:
+                for chunk in client.log_bytes(self._job, LogRange(follow=True)):
+                    self.output += chunk
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def reads(self, word: bytes) -> None:
+        wait_until(lambda: word in self.output, f"{word!r}; so far: {self.output!r}")
+
+    def all(self) -> bytes:
+        self.join(PATIENCE_S)
+        assert not self.is_alive(), "it goes on reading"
+        assert self.error is None
+        return self.output
+
+
+def test_who_waits_for_a_job_reads_all_of_it(house: House) -> None:
+    """Several times, because it is a matter of moments."""
+    for _ in range(10):
+        job = house.submit("echo first; await go; echo second", hold=True)
+        follower = Follower(house, job)
+        house.client.release(job)
+        follower.reads(b"first\n")
+        house.allow("go")
+        assert follower.all() == b"first\nsecond\n"
+        (house.place / "go").unlink()
+
+
+def test_a_job_that_comes_back_is_read_on(house: House) -> None:
+    job = house.submit('echo "attempt $ROTA_ATTEMPT"; await "go-$ROTA_ATTEMPT"; echo end')
+    follower = Follower(house, job)
+    follower.reads(b"attempt 1\n")
+    house.client.hold(job)
+    house.reaches(job, "held")
+    house.client.release(job)
+    follower.reads(b"attempt 2\n")
+    house.allow("go-2")
+    assert follower.all() == b"attempt 1\nattempt 2\nend\n"
+
+
+def test_nobody_waits_for_output_that_never_comes(house: House) -> None:
+    job = house.submit("echo never", hold=True)
+    follower = Follower(house, job)
+    house.client.cancel(job)
+    assert follower.all() == b""
+
+
+def test_the_daemon_goes_down_while_somebody_reads(own_house: House) -> None:
+    house = own_house
+    house.up()
+    job = house.submit("echo first; await go; echo second")
+    command = house.command("logs", "--follow", job)
+    with subprocess.Popen(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"first\n"
+        house.kill()
+        assert reader.wait(PATIENCE_S) == 1
+        assert reader.stderr is not None
+        (line,) = reader.stderr.read().splitlines()
+        assert b"connection" in line
+    house.up()
+    house.allow("go")
+    assert house.ends(job).state == "succeeded"
+    assert house.output(job) == b"first\nsecond\n"

@@ -1,0 +1,247 @@
+"""A client that needs no daemon: it answers fixed values of the wire."""
+
+# ruff: noqa: ARG002 - whatever is asked, the answer is the same
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rota.client.client import Page
+from rota.wire.box import GpuView, NodeView, Status, TokenView
+from rota.wire.jobs import (
+    AttemptView,
+    JobDetails,
+    JobRequest,
+    JobView,
+    LogPiece,
+    LogRange,
+    StoryEntry,
+    WorkerView,
+)
+
+NOW = 1_790_000_000.0
+GIB = 2**30
+SECRET = "hf_abcdefghijklmnopqrstuvwxyz"
+
+RUNNING = JobView(
+    id="1q1ghcmf",
+    name="bert",
+    user="user-1",
+    project="vision",
+    state="running",
+    reason="",
+    priority=5,
+    gpus="1..4",
+    gpus_held=2,
+    nodes=["box"],
+    attempt=2,
+    submitted_s=NOW - 7384,
+    started_s=NOW - 7000,
+    ended_s=None,
+    running_s=3725.5,
+    epochs=10,
+    epochs_done=4.5,
+)
+QUEUED = JobView(
+    id="1q1gtmja",
+    name="größe-漢字",
+    user="user-2",
+    project="",
+    state="queued",
+    reason="it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends",
+    priority=0,
+    gpus="8",
+    gpus_held=0,
+    nodes=[],
+    attempt=0,
+    submitted_s=NOW - 42,
+    started_s=None,
+    ended_s=None,
+    running_s=0.0,
+    epochs=1,
+    epochs_done=0,
+)
+FAILED = JobView(
+    id="1q1gxzs9",
+    name="broken",
+    user="user-1",
+    project="",
+    state="failed",
+    reason="exit code 3",
+    priority=0,
+    gpus="0.5",
+    gpus_held=0,
+    nodes=[],
+    attempt=1,
+    submitted_s=NOW - 200_000,
+    started_s=NOW - 199_990,
+    ended_s=NOW - 199_000,
+    running_s=990.0,
+    epochs=1,
+    epochs_done=0,
+)
+REQUEST = JobRequest(
+    command=["python", "train.py", "--lr", "1e-3", "--name=a b"],
+    name="bert",
+    project="vision",
+    gpus="1..4",
+    cpus=2.0,
+    memory="32GiB",
+    priority=5,
+    epochs=10,
+    env={"HF_TOKEN": SECRET, "THREADS": "4", "DB": "postgres://user-1:hunter22@db/x"},
+    workdir="/home/user-1/bert",
+    time_limit="2d",
+)
+ATTEMPTS = [
+    AttemptView(
+        1,
+        NOW - 7000,
+        NOW - 6000,
+        "preempted",
+        "a job of higher priority needed its GPUs",
+        [
+            WorkerView(0, "box", [0], exit_code=143, ended_s=NOW - 6000),
+            WorkerView(1, "box", [1], exit_code=0, ended_s=NOW - 6001),
+        ],
+    ),
+    AttemptView(2, NOW - 2725, None, "", "", [WorkerView(0, "box", [0, 1])]),
+]
+DETAILS = JobDetails(
+    job=RUNNING,
+    request=REQUEST,
+    attempts=ATTEMPTS,
+    failures=0,
+    gpu_s=7451.0,
+    queued_s=384.0,
+    after=["1q1gaaaa"],
+)
+STORY = [
+    StoryEntry(1, NOW - 7384, "1q1ghcmf", 0, "", "queued", "JobSubmitted", "", "user-1"),
+    StoryEntry(2, NOW - 7000, "1q1ghcmf", 1, "queued", "starting", "Plan", "", ""),
+    StoryEntry(3, NOW - 6999, "1q1ghcmf", 1, "starting", "running", "WorkersStarted", "", ""),
+    StoryEntry(
+        4, NOW - 6000, "1q1ghcmf", 1, "running", "queued", "WorkersExited", "it gave way", ""
+    ),
+]
+NODES = [
+    NodeView(
+        "box",
+        is_draining=False,
+        cpus=64,
+        memory_bytes=256 * GIB,
+        cpus_used=2,
+        memory_used_bytes=32 * GIB,
+        gpus=[
+            GpuView(0, "A100", 80 * GIB, 60 * GIB, 0.97, jobs=["1q1ghcmf"]),
+            GpuView(1, "A100", 80 * GIB, 61 * GIB, 0.5, jobs=["1q1ghcmf"]),
+            GpuView(2, "A100", 80 * GIB),
+            GpuView(3, "A100", 80 * GIB, problem="2 uncorrectable memory errors"),
+        ],
+    ),
+    NodeView(
+        "old-box",
+        is_draining=True,
+        cpus=8,
+        memory_bytes=16 * GIB,
+        cpus_used=0,
+        memory_used_bytes=0,
+        gpus=[],
+    ),
+]
+STATUS = Status(
+    pid=4242,
+    version="0.1.0",
+    engine="local",
+    address="127.0.0.1:8800",
+    socket="/var/lib/rota/rota.sock",
+    started_s=NOW - 90_000,
+    policy="tiresias:knob=4",
+    nodes=2,
+    gpus=3,
+    gpus_held=2,
+    jobs={"running": 1, "queued": 1},
+)
+TOKENS = [
+    TokenView("0a1b2c3d", "user-1", "user", NOW - 86_400, NOW + 86_400),
+    TokenView("11223344", "user-1", "read_only", NOW - 86_400, NOW - 60),
+    TokenView("55667788", "user-2", "user", NOW - 86_400, revoked_s=NOW - 5),
+]
+
+
+class StandIn:
+    """Takes every call of `rota.client.Client` that a command makes."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> StandIn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def me(self) -> str:
+        return "user-1"
+
+    def jobs(self, *, user: str = "", states: Any = (), **_: object) -> Page:
+        found = [QUEUED, RUNNING, FAILED]
+        return Page(
+            [
+                job
+                for job in found
+                if user in ("", job.user) and (not list(states) or job.state in states)
+            ]
+        )
+
+    def show(self, job: str) -> JobDetails:
+        return DETAILS
+
+    def story(self, job: str) -> list[StoryEntry]:
+        return STORY
+
+    def cancel(self, job: str) -> JobView:
+        return RUNNING
+
+    hold = release = cancel
+
+    def resubmit(self, job: str) -> str:
+        return "1q1h0000"
+
+    def submit_many(self, jobs: list[JobRequest]) -> list[str]:
+        return [f"1q1h000{number}" for number, _ in enumerate(jobs)]
+
+    def check(self, jobs: list[JobRequest]) -> list[JobView]:
+        return [QUEUED]
+
+    def log_bytes(self, job: str, wanted: LogRange) -> Iterator[bytes]:
+        return iter([b"epoch 1\n", f"logged in with {SECRET}\n".encode(), b"tokens: 12345\n"])
+
+    def log_pieces(self, job: str, wanted: LogRange) -> Iterator[LogPiece]:
+        return iter([LogPiece(NOW, 1, 0, "epoch 1\nepo"), LogPiece(NOW + 1, 1, 0, "ch 2\nend")])
+
+    def status(self) -> Status:
+        return STATUS
+
+    def nodes(self) -> list[NodeView]:
+        return NODES
+
+    def drain(self, node: str) -> list[NodeView]:
+        return NODES
+
+    resume = drain
+
+    def policy(self) -> str:
+        return STATUS.policy
+
+    def set_policy(self, policy: str) -> str:
+        return policy
+
+    def tokens(self) -> list[TokenView]:
+        return TOKENS
+
+    def create_token(self, *, user: str, scope: str, days: float | None) -> TokenView:
+        return TokenView("99aabbcc", user or "user-1", scope, NOW, None, None, "rota_secret")
+
+    def revoke_token(self, token_id: str) -> TokenView:
+        return TOKENS[2]

@@ -1,0 +1,333 @@
+"""What every command that asks a daemon shows to people, to the character."""
+
+# ruff: noqa: E501 - a table is as wide as it is
+from __future__ import annotations
+
+from inline_snapshot import snapshot
+
+from tests.golden.conftest import Rota
+
+
+def test_list_of_one_own_jobs(rota: Rota):
+    assert rota("list") == snapshot("""\
+id         name     user     state          gpus     age      ran   why
+───────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert     user-1   running   2 of 1..4   2h03m    1h02m
+1q1gxzs9   broken   user-1   failed          0.5   2d07h   16m30s   exit code 3
+""")
+
+
+def test_list_of_everybody_jobs(rota: Rota):
+    assert rota("list", "--all") == snapshot("""\
+id         name         user     state          gpus     age      ran   why
+────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued            8     42s        -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+1q1ghcmf   bert         user-1   running   2 of 1..4   2h03m    1h02m
+1q1gxzs9   broken       user-1   failed          0.5   2d07h   16m30s   exit code 3
+""")
+
+
+def test_list_in_a_state(rota: Rota):
+    assert rota("list", "--all", "--state", "queued") == snapshot("""\
+id         name         user     state    gpus   age   ran   why
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued      8   42s     -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+""")
+
+
+def test_show(rota: Rota):
+    assert rota("show", "bert") == snapshot("""\
+id          1q1ghcmf
+name        bert
+user        user-1
+project     vision
+state       running
+command     python train.py --lr 1e-3 '--name=a b'
+folder      /home/user-1/bert
+gpus        2 of 1..4
+cpus        2
+memory      32GiB
+nodes       box
+priority    5
+after       1q1gaaaa
+submitted   2026-09-21 12:10:16
+started     2026-09-21 12:16:40
+ran         1h02m
+waited      6m24s
+GPU time    2h04m
+epochs      4.5 of 10
+time limit  2d
+
+attempt   worker   where     began                 ended                 exit   then        why
+────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
+      1        1   box:1     2026-09-21 12:16:40   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
+      2        0   box:0,1   2026-09-21 13:27:55   -                        -
+""")
+
+
+def test_story(rota: Rota):
+    assert rota("story", "bert") == snapshot("""\
+when                  attempt   became     because
+────────────────────────────────────────────────────────────────
+2026-09-21 12:10:16         -   queued     submitted (by user-1)
+2026-09-21 12:16:40         1   starting   its turn came
+2026-09-21 12:16:41         1   running    all workers are up
+2026-09-21 12:33:20         1   queued     it gave way
+""")
+
+
+def test_cancel(rota: Rota):
+    assert rota("cancel", "bert") == snapshot("""\
+id         name   user     state          gpus     age     ran   why
+────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m
+""")
+
+
+def test_status(rota: Rota):
+    assert rota("status") == snapshot("""\
+process  4242, for 1d01h
+version  0.1.0
+engine   local
+socket   /var/lib/rota/rota.sock
+address  127.0.0.1:8800
+policy   tiresias:knob=4
+GPUs     2 of 3 held
+jobs     1 queued, 1 running
+""")
+
+
+def test_nodes_list(rota: Rota):
+    assert rota("nodes", "list") == snapshot("""\
+node      gpu   type             memory   busy   jobs       state
+─────────────────────────────────────────────────────────────────────────────────────────
+box         0   A100   60 GiB of 80 GiB    97%   1q1ghcmf   ok
+box         1   A100   61 GiB of 80 GiB    50%   1q1ghcmf   ok
+box         2   A100             80 GiB      -   -          ok
+box         3   A100             80 GiB      -   -          2 uncorrectable memory errors
+old-box     -   -                     -      -   -          draining
+""")
+
+
+def test_top(rota: Rota):
+    assert rota("top") == snapshot("""\
+rota 0.1.0, up 1d01h; tiresias:knob=4; 2 of 3 GPUs held; jobs: 1 queued, 1 running
+box: 2 of 64 CPUs and 32 GiB of 256 GiB asked for
+old-box: 0 of 8 CPUs and 0 B of 16 GiB asked for, draining
+
+node      gpu   type             memory   busy   jobs            state
+──────────────────────────────────────────────────────────────────────────────────────────────
+box         0   A100   60 GiB of 80 GiB    97%   bert (user-1)   ok
+box         1   A100   61 GiB of 80 GiB    50%   bert (user-1)   ok
+box         2   A100             80 GiB      -   -               ok
+box         3   A100             80 GiB      -   -               2 uncorrectable memory errors
+old-box     -   -                     -      -   -               draining
+
+id         name   user     state          gpus     ran   done   why
+───────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   1h02m    45%
+""")
+
+
+def test_token_list(rota: Rota):
+    assert rota("token", "list") == snapshot("""\
+id         user     scope       made                  until                 state
+───────────────────────────────────────────────────────────────────────────────────
+0a1b2c3d   user-1   user        2026-09-20 14:13:20   2026-09-22 14:13:20   valid
+11223344   user-1   read_only   2026-09-20 14:13:20   2026-09-21 14:12:20   expired
+55667788   user-2   user        2026-09-20 14:13:20   -                     revoked
+""")
+
+
+def test_token_revoke(rota: Rota):
+    assert rota("token", "revoke", "55667788") == snapshot("""\
+id         user     scope   made                  until   state
+─────────────────────────────────────────────────────────────────
+55667788   user-2   user    2026-09-20 14:13:20   -       revoked
+""")
+
+
+def test_submit(rota: Rota):
+    assert rota("submit", "--gpus", "1", "--", "true") == snapshot("1q1h0000\n")
+
+
+def test_dry_run(rota: Rota):
+    assert rota("submit", "--dry-run", "--", "true") == snapshot("""\
+id         name         user     state    gpus   age   ran   why
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued      8   42s     -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+""")
+
+
+def test_resubmit(rota: Rota):
+    assert rota("resubmit", "bert", "broken") == snapshot("""\
+1q1h0000
+1q1h0000
+""")
+
+
+def test_policy_set(rota: Rota):
+    assert rota("policy", "set", "fifo") == snapshot("fifo decides from now on\n")
+
+
+def test_token_create(rota: Rota):
+    assert rota("token", "create") == snapshot("rota_secret\n")
+
+
+def test_logs(rota: Rota):
+    assert rota("logs", "bert") == snapshot("""\
+epoch 1
+logged in with hf_abcdefghijklmnopqrstuvwxyz
+tokens: 12345
+""")
+
+
+def test_logs_with_times(rota: Rota):
+    assert rota("logs", "--timestamps", "bert") == snapshot("""\
+2026-09-21 14:13:20.000 1/0 epoch 1
+2026-09-21 14:13:21.000 1/0 epoch 2
+                        1/0 end
+""")
+
+
+def test_report(rota: Rota):
+    assert rota("report", "bert", "--output", "-") == snapshot("""\
+# rota report: job 1q1ghcmf (bert)
+
+Made 2026-09-21 14:13:20. Secrets are removed as far as they can be told.
+
+## The job
+
+~~~~
+id          1q1ghcmf
+name        bert
+user        user-1
+project     vision
+state       running
+command     python train.py --lr 1e-3 '--name=a b'
+folder      /home/user-1/bert
+gpus        2 of 1..4
+cpus        2
+memory      32GiB
+nodes       box
+priority    5
+after       1q1gaaaa
+submitted   2026-09-21 12:10:16
+started     2026-09-21 12:16:40
+ran         1h02m
+waited      6m24s
+GPU time    2h04m
+epochs      4.5 of 10
+time limit  2d
+
+attempt   worker   where     began                 ended                 exit   then        why
+────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
+      1        1   box:1     2026-09-21 12:16:40   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
+      2        0   box:0,1   2026-09-21 13:27:55   -                        -
+~~~~
+
+## Its job file, with the defaults filled in
+
+~~~~
+command:
+- python
+- train.py
+- --lr
+- 1e-3
+- --name=a b
+name: bert
+project: vision
+gpus: 1..4
+cpus: 2.0
+memory: 32GiB
+priority: 5
+epochs: 10
+env:
+  HF_TOKEN: [removed]
+  THREADS: '4'
+  DB: '[removed]'
+workdir: /home/user-1/bert
+time_limit: 2d
+~~~~
+
+## Its story
+
+~~~~
+when                  attempt   became     because
+────────────────────────────────────────────────────────────────
+2026-09-21 12:10:16         -   queued     submitted (by user-1)
+2026-09-21 12:16:40         1   starting   its turn came
+2026-09-21 12:16:41         1   running    all workers are up
+2026-09-21 12:33:20         1   queued     it gave way
+~~~~
+
+## Output of attempt 1, worker 0: its end
+
+~~~~
+epoch 1
+logged in with [removed]
+tokens: 12345
+~~~~
+
+## Output of attempt 1, worker 1: its end
+
+~~~~
+epoch 1
+logged in with [removed]
+tokens: 12345
+~~~~
+
+## Output of attempt 2, worker 0: its end
+
+~~~~
+epoch 1
+logged in with [removed]
+tokens: 12345
+~~~~
+
+## Versions
+
+~~~~
+what              which
+─────────────────────────────────────────
+rota              0.1.0
+python            3.11.0
+kernel            Linux 6.1.0
+daemon version    0.1.0
+daemon engine     local
+daemon policy     tiresias:knob=4
+daemon pid        4242
+daemon socket     /var/lib/rota/rota.sock
+daemon address    127.0.0.1:8800
+daemon up since   2026-09-20 13:13:20
+~~~~
+
+## Machines
+
+~~~~
+node      gpu   type             memory   busy   jobs       state
+─────────────────────────────────────────────────────────────────────────────────────────
+box         0   A100   60 GiB of 80 GiB    97%   1q1ghcmf   ok
+box         1   A100   61 GiB of 80 GiB    50%   1q1ghcmf   ok
+box         2   A100             80 GiB      -   -          ok
+box         3   A100             80 GiB      -   -          2 uncorrectable memory errors
+old-box     -   -                     -      -   -          draining
+~~~~
+""")
+
+
+def test_policy_in_use(rota: Rota):
+    assert rota("policy", "show") == snapshot("""\
+tiresias:knob=4: Runs jobs at their requested size, those that have used little GPU time first.
+
+A job whose run used `threshold_gpu_s` GPU-seconds goes to the second queue; one that waited
+`knob` times as long as it last ran comes back to the first. Tiresias-L, the discretised
+two-dimensional least-attained-service policy of Gu et al., "Tiresias: A GPU Cluster Manager
+for Distributed Deep Learning", NSDI 2019; the defaults are Voda's.
+
+Parameters:
+  threshold_gpu_s=3600 (a number above 0)
+  knob=8 (a number above 0)
+""")

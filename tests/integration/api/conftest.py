@@ -1,0 +1,15 @@
+"""One daemon for all tests of a file: each of them has to leave it well."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.api.house import House, running
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    with running() as found:
+        yield found
+        assert found.is_well()
+        assert "Traceback" not in found.log(), found.log()

@@ -1,0 +1,267 @@
+"""Who may do what: nobody touches another's jobs, files, logs or tokens."""
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from rota.client import Client
+from rota.wire.manifest import File, Manifest
+from tests.integration.api.house import (
+    ANNA,
+    BERT,
+    House,
+    eventually,
+    interpreter_for_all,
+    running,
+    submit,
+)
+
+SECRET = "hunter2-in-the-open"
+FAILS = f"raise ValueError('{SECRET}')"
+
+
+@pytest.fixture(scope="module")
+def anna(house: House) -> Iterator[httpx2.Client]:
+    with house.person(ANNA) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def bert(house: House) -> Iterator[httpx2.Client]:
+    with house.person(BERT) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def job(house: House, anna: httpx2.Client) -> str:
+    """Anna's: it runs, and knows a secret."""
+    command = ["sh", "-c", f"echo {SECRET}; env; sleep 1000", SECRET]
+    made = submit(anna, name="annas", command=command, env={"PASSWORD": SECRET}, gpus="0")
+    house.reaches(made, "running")
+    eventually(lambda: SECRET in anna.get(f"/v1/jobs/{made}/logs").text)
+    return made
+
+
+def test_only_the_owner_reads_logs_command_and_environment(
+    anna: httpx2.Client, bert: httpx2.Client, job: str
+) -> None:
+    assert anna.get(f"/v1/jobs/{job}").json()["request"]["env"] == {"PASSWORD": SECRET}
+    for word in (job, "annas", job[-5:]):
+        assert bert.get(f"/v1/jobs/{word}/logs").status_code == 403
+        shown = bert.get(f"/v1/jobs/{word}")
+        assert shown.status_code == 200
+        assert SECRET not in shown.text
+        assert "PASSWORD" not in shown.text
+        assert SECRET not in bert.get(f"/v1/jobs/{word}/story").text
+    assert SECRET not in bert.get("/v1/jobs").text
+
+
+@pytest.mark.parametrize("deed", ["cancel", "hold", "release", "resubmit"])
+def test_only_the_owner_does_anything_to_a_job(
+    house: House, bert: httpx2.Client, job: str, deed: str
+) -> None:
+    before = house.n_jobs()
+    answer = bert.post(f"/v1/jobs/{job}/{deed}")
+    assert answer.status_code == 403
+    assert answer.json()["code"] == "forbidden"
+    assert (house.state(job), house.n_jobs()) == ("running", before)
+
+
+def test_what_a_log_says_is_not_in_others_reasons(
+    house: House, anna: httpx2.Client, bert: httpx2.Client
+) -> None:
+    failed = submit(anna, command=["python3", "-c", FAILS], gpus="0")
+    house.reaches(failed, "failed")
+    places = [f"/v1/jobs/{failed}", f"/v1/jobs/{failed}/story", f"/v1/events?after=0&job={failed}"]
+    for place in [*places, "/v1/jobs"]:
+        assert SECRET in anna.get(place).text
+        assert SECRET not in bert.get(place).text
+    reason = bert.get(f"/v1/jobs/{failed}").json()["job"]["reason"]
+    assert reason == "exit code 1"
+    with bert.stream("GET", "/v1/events", params={"after": 0}) as everything:
+        heard = ""
+        for line in everything.iter_lines():
+            heard += line
+            if f'"job_id":"{failed}"' in line and '"after":"failed"' in line:
+                break
+    assert SECRET not in heard
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/jobs", {"command": ["true"]}),
+        ("POST", "/v1/jobs/batch", {"jobs": [{"command": ["true"]}]}),
+        ("POST", "/v1/jobs/annas/cancel", None),
+        ("POST", "/v1/jobs/annas/hold", None),
+        ("POST", "/v1/jobs/annas/release", None),
+        ("POST", "/v1/jobs/annas/resubmit", None),
+        ("POST", "/v1/tokens", {}),
+        ("POST", "/v1/tokens/00/revoke", None),
+        ("POST", "/v1/snapshots/missing", {"version": 1, "entries": []}),
+        ("POST", "/v1/snapshots", {"version": 1, "entries": []}),
+        ("PUT", f"/v1/blobs/{'0' * 64}", None),
+        ("PUT", "/v1/policy", {"policy": "fifo"}),
+        ("POST", "/v1/nodes/any/drain", None),
+        ("POST", "/v1/nodes/any/resume", None),
+        ("POST", "/v1/stop", None),
+    ],
+)
+@pytest.mark.parametrize("scope", ["read_only", "job"])
+def test_whoever_may_only_read_changes_nothing(
+    house: House, job: str, method: str, path: str, body: object, scope: str
+) -> None:
+    before = house.n_jobs()
+    secret = house.token(ANNA, "read_only") if scope == "read_only" else token_of(house, job)
+    with house.by_tcp(secret) as reader:
+        answer = reader.request(method, path, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert (house.state(job), house.n_jobs()) == ("running", before)
+
+
+def token_of(house: House, job: str) -> str:
+    output = house.admin.get(f"/v1/jobs/{job}/logs").text
+    return next(line for line in output.splitlines() if line.startswith("ROTA_TOKEN="))[11:]
+
+
+def test_a_jobs_token_reaches_its_job_and_no_other(house: House, job: str) -> None:
+    with house.by_tcp(token_of(house, job)) as worker:
+        assert worker.get(f"/v1/jobs/{job}").status_code == 200
+        assert worker.get(f"/v1/jobs/{job}/logs").status_code == 200
+        other = submit(house.admin, name=job, hold=True)
+        for path in (f"/v1/jobs/{other}", f"/v1/jobs/{other}/logs", f"/v1/jobs/{other}/story"):
+            assert worker.get(path).status_code == 404
+        assert worker.get("/v1/events", params={"job": other}).status_code == 404
+        assert [each["id"] for each in worker.get("/v1/jobs").json()["jobs"]] == [job]
+        for path in ("/v1/tokens", "/v1/nodes"):
+            assert worker.get(path).status_code == 403
+        check = worker.post("/v1/jobs/check", json={"jobs": [{"command": ["true"]}]})
+        assert check.status_code == 403
+
+
+def test_a_jobs_token_dies_with_its_attempt(house: House, anna: httpx2.Client) -> None:
+    short = submit(anna, command=["sh", "-c", "env; sleep 1000"], gpus="0")
+    eventually(lambda: "ROTA_TOKEN=" in anna.get(f"/v1/jobs/{short}/logs").text)
+    secret = token_of(house, short)
+    with house.by_tcp(secret) as worker:
+        assert worker.get("/v1/me").json()["reach"] == "job"
+        anna.post(f"/v1/jobs/{short}/cancel")
+        house.reaches(short, "cancelled")
+        assert worker.get("/v1/me").status_code == 401
+    forged = secret[:-1] + ("0" if secret[-1] != "0" else "1")
+    with house.by_tcp(forged) as worker:
+        assert worker.get("/v1/me").status_code == 401
+
+
+def test_tokens_of_others_are_neither_seen_nor_revoked(
+    anna: httpx2.Client, bert: httpx2.Client
+) -> None:
+    mine = anna.get("/v1/tokens").json()
+    assert mine
+    assert {each["user"] for each in mine} == {ANNA}
+    assert not any(each["secret"] for each in mine)
+    answer = bert.post(f"/v1/tokens/{mine[0]['id']}/revoke")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert anna.get("/v1/me").status_code == 200
+    assert anna.post("/v1/tokens", json={"user": BERT}).status_code == 403
+
+
+def test_revoked_and_expired_tokens_open_nothing(house: House) -> None:
+    made = house.admin.post("/v1/tokens", json={"user": ANNA}).json()
+    with house.by_tcp(made["secret"]) as client:
+        assert client.get("/v1/me").status_code == 200
+        assert house.admin.post(f"/v1/tokens/{made['id']}/revoke").status_code == 200
+        assert client.get("/v1/me").status_code == 401
+        assert client.post("/v1/jobs", json={"command": ["true"]}).status_code == 401
+    with house.by_tcp(house.token(ANNA, days=0.2 / 86400)) as client:
+        time.sleep(0.3)
+        assert client.get("/v1/me").status_code == 401
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Basic YTpi", "Bearer x", "rota_x"])
+def test_tcp_needs_a_token(house: House, header: str) -> None:
+    with httpx2.Client(base_url=house.url) as client:
+        answer = client.get("/v1/jobs", headers={"Authorization": header} if header else {})
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_secrets_rest_nowhere_in_clear(house: House, job: str) -> None:
+    secrets = [house.token(ANNA), house.token(ANNA, "read_only"), token_of(house, job)]
+    with sqlite3.connect(house.folder / "rota.db") as database:
+        dump = "\n".join(database.iterdump())
+    database.close()
+    for secret in secrets:
+        assert secret not in dump
+        assert secret not in house.log()
+
+
+def test_snapshots_are_their_owners(
+    house: House, anna: httpx2.Client, bert: httpx2.Client, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(SECRET)
+    with Client(house.url, token=anna.headers["authorization"].partition(" ")[2]) as client:
+        shipped = client.ship(tmp_path)
+    wanted = {"jobs": [{"command": ["true"], "snapshot": shipped}]}
+    assert anna.post("/v1/jobs/check", json=wanted).status_code == 200
+    for other in (bert, house.admin):
+        refused = other.post("/v1/jobs/check", json=wanted)
+        assert (refused.status_code, refused.json()["details"]) == (422, {"field": "snapshot"})
+    manifest = Manifest.of([File("train.py", hash_of(SECRET), len(SECRET), False)])
+    missing = bert.post("/v1/snapshots/missing", content=manifest.to_json()).json()["missing"]
+    assert missing == [hash_of(SECRET)]
+    assert bert.post("/v1/snapshots", content=manifest.to_json()).status_code == 400
+
+
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_no_token_runs_jobs_as_root(house: House) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only a daemon of root could")
+    for user in ("root", "", "no-such-account"):
+        answer = house.admin.post("/v1/tokens", json={"user": user})
+        assert answer.status_code == 403, answer.text
+    with house.person("root", "read_only") as reader:
+        assert reader.post("/v1/jobs", json={"command": ["id"]}).status_code == 403
+
+
+def test_an_ordinary_users_daemon_is_theirs_alone() -> None:
+    """Its folder and socket are made open here: what refuses is the daemon itself."""
+    if os.geteuid() != 0:
+        pytest.skip("takes other uids")
+    if not interpreter_for_all():
+        pytest.skip("nobody else can run this program")
+    with running(uid=65534) as house:
+        assert house.admin.get("/v1/me").json() == {
+            "user": "root",
+            "is_admin": True,
+            "reach": "full",
+        }
+        Path(house.socket).chmod(0o666)
+        assert ask_as(65534, house.socket) == 200
+        assert ask_as(1, house.socket) == 401
+
+
+def ask_as(uid: int, path: str) -> int:
+    """The status that somebody else gets."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setresuid(uid, uid, uid)
+        transport = httpx2.HTTPTransport(uds=path)
+        answer = httpx2.Client(transport=transport).get("http://rota/v1/me")
+        os.write(writing, str(answer.status_code).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        found = int(pipe.read())
+    os.waitpid(child, 0)
+    return found

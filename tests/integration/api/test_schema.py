@@ -1,0 +1,90 @@
+"""Everything that the API's own description allows, and much that it does not: never a 5xx, and
+answers of the shapes that are described.
+
+Jobs that are sent here are held: what is made up as a command is not to be run.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from rota.api.app import description
+from tests.counts import count
+from tests.integration.api.house import ANNA, House
+
+STREAMS = ["/v1/events", "/v1/jobs/{word}/logs"]
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+
+
+described = schemathesis.openapi.from_dict(description()).exclude(path="/v1/stop")
+fetched, watched = described.exclude(path=STREAMS), described.include(path=STREAMS)
+some = settings(max_examples=count(80), suppress_health_check=list(HealthCheck))
+few = settings(some, max_examples=count(30))
+
+
+@pytest.fixture(scope="module")
+def anna(house: House) -> Iterator[httpx2.Client]:
+    with house.person(ANNA) as client:
+        yield client
+
+
+@fetched.parametrize()
+@some
+def test_an_administrator_on_the_socket(case: schemathesis.Case, house: House) -> None:
+    case.validate_response(send(case, house.admin), checks=CHECKS)
+
+
+@fetched.parametrize()
+@few
+def test_a_user_with_a_token(case: schemathesis.Case, anna: httpx2.Client) -> None:
+    case.validate_response(send(case, anna), checks=CHECKS)
+
+
+@watched.parametrize()
+@some
+def test_streams_begin_or_are_refused(case: schemathesis.Case, anna: httpx2.Client) -> None:
+    answer = anna.send(prepared(case, anna), stream=True)
+    try:
+        if answer.is_error:
+            answer.read()
+            case.validate_response(answer, checks=CHECKS)
+    finally:
+        answer.close()
+
+
+def send(case: schemathesis.Case, client: httpx2.Client) -> httpx2.Response:
+    return client.send(prepared(case, client))
+
+
+def prepared(case: schemathesis.Case, client: httpx2.Client) -> httpx2.Request:
+    """The bytes that schemathesis means, through whichever door."""
+    hold(case.body)
+    meant = requests.Request(**case.as_transport_kwargs(base_url="http://rota")).prepare()
+    assert meant.method is not None
+    # Who asks is not to be made up.
+    headers = {name: value for name, value in meant.headers.items() if name != "Authorization"}
+    body = meant.body.encode() if isinstance(meant.body, str) else meant.body
+    return client.build_request(meant.method, meant.path_url, headers=headers, content=body)
+
+
+def hold(body: Any) -> None:
+    jobs = body.get("jobs") if isinstance(body, dict) else None
+    for each in [body, *(jobs if isinstance(jobs, list) else [])]:
+        if isinstance(each, dict) and "command" in each:
+            each["hold"] = True

@@ -1,0 +1,24 @@
+"""The reference of the command line is in step with the commands."""
+
+from tests.tidy.tree import ROOT
+from tests.unit.cli.commands import commands
+
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+
+
+def rows() -> list[str]:
+    return [
+        f"| `rota {name}` | {each.get_short_help_str(limit=200).removesuffix('.')}. |"
+        for name, each in commands().items()
+    ]
+
+
+def test_every_command_is_in_the_reference() -> None:
+    text = PAGE.read_text() if PAGE.exists() else ""
+    missing = [row for row in rows() if row not in text]
+    assert not missing, f"put into {PAGE.name}:\n" + "\n".join(missing)
+
+
+def test_the_reference_has_no_other_commands() -> None:
+    listed = [line for line in PAGE.read_text().splitlines() if line.startswith("| `rota ")]
+    assert [line for line in listed if line not in rows()] == []
