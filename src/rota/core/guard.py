@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from rota.core.cost import loss_gpu_s, protected_until_s, resize_cost_s
 from rota.core.demand import demand_of
-from rota.core.model import Allocation, Job, JobId, Running, Starting, n_gpus
+from rota.core.model import Allocation, Job, JobId, Mode, Running, Starting, n_gpus
 from rota.core.placement import Placed, Wish, place
 from rota.core.plan import Change, Kind, diff
 from rota.core.policy import TOLERANCE
@@ -119,12 +119,15 @@ class _Case:
         return protected
 
     def unprofitable(self, changes: Iterable[Change]) -> set[JobId]:
-        """Jobs that would not end sooner by growing."""
+        """Jobs that would not end sooner by growing; nor does one that would begin anew."""
         now = self.view.now
         unprofitable: set[JobId] = set()
         for change in changes:
             job = self._disturbed(change) if change.kind is Kind.GROW else None
             if job is None:
+                continue
+            if job.spec.mode is Mode.FIXED:
+                unprofitable.add(job.id)
                 continue
             as_it_is_s = remaining_s(job, now, workers=len(change.before))
             grown_s = remaining_s(job, now, workers=len(change.after))

@@ -134,6 +134,11 @@ def test_a_job_of_unknown_length_grows() -> None:
     assert held(guarded(view(nodes("2"), a), wish(a, 2))) == {"a": "n1/0 n1/1"}
 
 
+def test_a_program_that_would_begin_anew_does_not_grow() -> None:
+    a = runs("a", "n1/0", "1..2", mode=Mode.FIXED)
+    assert held(guarded(view(nodes("2"), a), wish(a, 2))) == {"a": "n1/0"}
+
+
 def test_a_new_job_does_not_grow_even_with_a_higher_priority() -> None:
     a = fresh("a", "n1/0", "1..2", priority=1)
     after = guarded(view(nodes("2"), a), wish(a, 2))
