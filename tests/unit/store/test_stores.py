@@ -69,7 +69,7 @@ def test_an_attempt_and_its_workers(store: Store, life: Life):
     job = life.kernel.jobs[FIRST]
     assert (alive.number, alive.ended_s, alive.outcome) == (1, None, None)
     assert tuple(worker.slot for worker in alive.workers) == job.allocation
-    store.write(life.step((4, 0, 1))).result()
+    store.write(life.step((4, 0, 4))).result()
     (over,) = store.attempts(FIRST)
     assert over == Attempt(
         FIRST,
