@@ -180,7 +180,7 @@ made once; the script above does not repeat them.
   comes to 0.98 of the published mean (0.96 to 1.00 by workload). That the order is the difference
   is inferred from this, not read in the artifact's code. Noticing at full minutes alone is worth
   2 %; filling the emptiest node first, nothing.
-- *Growth.* With the artifact's parameters `elastic-tiresias` is 6 % faster than `tiresias` at
+- *Growth.* With the artifact's parameters `elastic-tiresias` is 2 % faster than `tiresias` at
   load 0.5, where GPUs would idle, and 7 % slower at load 1. Restarts are only part of that.
   Tried, with all speed-ups known and nothing learnt: 0.96 of the published Tiresias; with free
   restarts 0.93, where `tiresias` has 0.90. Neither forbidding sizes below the request (0.95) nor

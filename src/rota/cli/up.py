@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli.output.lines import complain, say
-from rota.errors import RotaError, UnavailableError, UserError
+from rota.errors import RotaError, UnavailableError, UserError, shown
 
 if TYPE_CHECKING:
     from rota.api.serve import Settings
@@ -128,9 +128,15 @@ def _defaults(found: Found, project: str) -> Defaults:
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) <= 65535:
-        raise UserError(f"'{text}' is no address to listen on", "write 127.0.0.1:8800")
-    return host.strip("[]"), int(port)
+    host = host.strip("[]")
+    if not host or not port.isdigit() or not 0 < int(port) <= 65535:
+        raise UserError(f"'{shown(text)}' is no address to listen on", "write 127.0.0.1:8800")
+    if host not in LOOPBACK:
+        raise UserError(
+            f"'{shown(host)}' can be reached from elsewhere, and nothing here is encrypted",
+            "listen on 127.0.0.1, and let 'ssh -L' or a proxy with TLS lead there",
+        )
+    return host, int(port)
 
 
 def _run(settings: Settings, ready: Callable[[], object]) -> None:
