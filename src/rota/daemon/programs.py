@@ -44,7 +44,8 @@ def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str
     return Program(
         argv=tuple(request.command),
         env={**request.env, **array, **env, "ROTA_JOB_NAME": spec.name},
-        workdir=request.workdir or account.home,
+        # An image has a folder of its own to begin in; the account's home is seldom in it.
+        workdir=request.workdir or ("" if request.image else account.home),
         account=account,
         umask=DEFAULT_UMASK if request.umask is None else request.umask,
         grace_s=spec.grace_s,
