@@ -11,7 +11,7 @@ import pytest
 from rota.core.model import JobId
 from rota.daemon.admission import Defaults
 from rota.daemon.launches import Launches, Site
-from rota.daemon.programs import Saved, pack
+from rota.daemon.programs import Saved, account_of, pack
 from rota.engines.base import Mount, Program
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
@@ -35,6 +35,11 @@ def test_shipped_code_is_where_the_job_begins(image: str) -> None:
     made = launched(JobRequest(command=["p"], image=image, snapshot="abc"))
     assert made.workdir == TREE
     assert Mount(TREE, TREE, is_writable=True) in made.mounts
+
+
+def test_an_unknown_uid_gets_nobodys_group() -> None:
+    account = account_of("4242424", 4242424)
+    assert (account.uid, account.gid, account.groups) == (4242424, 65534, ())
 
 
 def test_where_a_job_begins_that_names_no_folder() -> None:
