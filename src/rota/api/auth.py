@@ -57,13 +57,18 @@ class Doorkeeper:
         return Caller(user, uid, is_admin=is_admin)
 
 
-@lru_cache(maxsize=1024)
 def _name_of(uid: int) -> str:
-    """Looked up once: some machines ask a server for it."""
+    """That a name is not known is not remembered: perhaps whoever knows it does not answer now."""
     try:
-        return pwd.getpwuid(uid).pw_name
+        return _known_name(uid)
     except KeyError:
         return str(uid)
+
+
+@lru_cache(maxsize=1024)
+def _known_name(uid: int) -> str:
+    """Looked up once: some machines ask a server for it."""
+    return pwd.getpwuid(uid).pw_name
 
 
 async def _caller(connection: HTTPConnection) -> Caller:

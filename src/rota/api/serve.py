@@ -88,7 +88,7 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     clock = time.time
     shell = Shell(Parts(store, engine, clock, settings.rules), parse(settings.policy))
     tokens = Tokens(shell, store, key=load_key(settings.folder), clock=clock)
-    tcp = "{}:{}".format(*settings.listen) if settings.listen else ""
+    tcp = _written(*settings.listen) if settings.listen else ""
     address = Address(str(settings.folder / SOCKET_NAME), tcp)
 
     def env(job: Job) -> dict[str, str]:
@@ -156,6 +156,11 @@ def _unix(path: Path) -> socket.socket:
         raise UnavailableError(f"{path}: {error.strerror or error}", hint) from None
     path.chmod(0o666 if os.geteuid() == 0 else 0o600)
     return door
+
+
+def _written(host: str, port: int) -> str:
+    """As in a URL, where an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _tcp(host: str, port: int) -> socket.socket:

@@ -62,24 +62,26 @@ def down(
     with Client() as rota:
         pid = rota.status().pid
         rota.stop(stop_jobs=not keeps_jobs)
-        _wait_for_silence(rota)
+        _wait_for_silence(rota, pid)
         if rota.door.socket:
             _wait_for_end(pid)
     say(f"rota is down (process {pid})")
 
 
-def _wait_for_silence(rota: Client) -> None:
+def _wait_for_silence(rota: Client, pid: int) -> None:
+    """Until nobody answers, or another daemon does: a supervisor may start it again at once."""
     from rota.client.find import NoDaemonError
     from rota.errors import UnavailableError
 
     while True:
         try:
-            rota.status()
+            if rota.status().pid != pid:
+                return
         except NoDaemonError:
             return
         except UnavailableError:
             # It went while it was asked.
-            continue
+            pass
         time.sleep(PAUSE_S)
 
 

@@ -65,16 +65,16 @@ def copy(chunks: Iterable[bytes]) -> None:
 
 def _copy_lines(pieces: Iterable[LogPiece]) -> None:
     """Pieces end where a write ended, which need not be the end of a line."""
-    begun: dict[tuple[int, int], str] = {}
+    begun: dict[tuple[int, int], list[str]] = {}
     for piece in pieces:
         key = (piece.attempt, piece.worker)
-        *whole, rest = (begun.pop(key, "") + piece.text).split("\n")
+        *whole, rest = piece.text.split("\n")
         for line in whole:
-            say(f"{_prefix(piece)} {line}")
+            say(f"{_prefix(piece)} {''.join(begun.pop(key, []))}{line}")
         if rest:
-            begun[key] = rest
-    for (attempt, worker), line in begun.items():
-        say(f"{'':23} {attempt}/{worker} {line}")
+            begun.setdefault(key, []).append(rest)
+    for (attempt, worker), parts in begun.items():
+        say(f"{'':23} {attempt}/{worker} {''.join(parts)}")
 
 
 def _prefix(piece: LogPiece) -> str:

@@ -56,10 +56,27 @@ def up(
     folder = make_state_dir()
     flags = {"virtual_gpus": virtual_gpus, "listen": listen, "policy": policy}
     settings = settings_of(folder, flags)
+    for warning in warnings_of(settings.listen, is_root=os.geteuid() == 0):
+        complain(warning)
     if is_detached:
         _detach(settings)
     else:
         _run(settings, lambda: complain(f"ready; state in {folder}, Ctrl-C ends it"))
+
+
+def warnings_of(listen: tuple[str, int] | None, *, is_root: bool) -> list[str]:
+    """What is allowed, and yet should be known by whoever asks for it."""
+    found: list[str] = []
+    if listen is not None and listen[0] not in LOOPBACK:
+        found.append(
+            f"listening on {listen[0]}, where other machines may reach it: nothing is encrypted,"
+            " tokens included; 127.0.0.1 with 'ssh -L' or a TLS proxy is safer"
+        )
+    if listen is not None and not is_root:
+        found.append(
+            "tokens name people, but all their jobs run as you: that guards against accidents only"
+        )
+    return found
 
 
 def settings_of(folder: Path, flags: dict[str, str]) -> Settings:

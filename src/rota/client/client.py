@@ -29,6 +29,8 @@ from rota.wire.json import load
 PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
+ABSENCE_S = 600.0
+"""How long a daemon may be away before nobody waits for it any more."""
 ALL = LogRange()
 FINAL = FINAL_STATES
 
@@ -129,17 +131,22 @@ class Client:
             yield load(StoryEntry, event)
 
     def wait(self, job: str) -> JobView:
-        """Returns when the job is over."""
-        while True:
-            found = self.show(job).job
-            if found.state in FINAL:
-                return found
+        """Returns when the job is over. A daemon that is down meanwhile is only a pause: the job
+        runs on without it."""
+        found = self.show(job).job
+        missed_s: float | None = None
+        while found.state not in FINAL:
             try:
                 for _ in self.events(found.id, after=0):
                     pass
+                found = self.show(found.id).job
+                missed_s = None
             except UnavailableError:
-                # A daemon that restarts is only a pause.
+                missed_s = missed_s or time.monotonic()
+                if time.monotonic() - missed_s > ABSENCE_S:
+                    raise
                 time.sleep(PAUSE_S)
+        return found
 
     def log_bytes(self, job: str, wanted: LogRange = ALL) -> Iterator[bytes]:
         """What the job printed, exactly."""

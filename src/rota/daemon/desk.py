@@ -239,6 +239,12 @@ class Desk:
         require_write(caller)
         job = self.find(word, caller)
         require_owner(caller, job)
+        if caller.user != job.spec.user:
+            # It would run as the caller: an administrator's rights for somebody else's program.
+            raise ForbiddenError(
+                f"job {job.id} belongs to {job.spec.user}, and would run as {caller.user}",
+                "only its owner may submit it again",
+            )
         saved = self._saved(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
         request = replace(saved.request, after=[], hold=False, array=array)

@@ -12,7 +12,7 @@ from rota.daemon.admission import Defaults
 from rota.daemon.programs import account_of, program, unpack
 from rota.daemon.shell import Shell
 from rota.daemon.snapshots import Snapshots
-from rota.engines.base import Program
+from rota.engines.base import Mount, Program
 from rota.errors import UserError
 from rota.store.base import Store
 
@@ -44,6 +44,7 @@ class Launches:
         account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
         saved = unpack(submission.program)
         env = self._site.env(job)
+        mounts: tuple[Mount, ...] = ()
         if saved.request.snapshot:
             folder = await asyncio.to_thread(
                 self._site.snapshots.unpack,
@@ -52,8 +53,11 @@ class Launches:
                 gid=os.getgid() if account.gid is None else account.gid,
             )
             saved = replace(saved, request=replace(saved.request, workdir=str(folder)))
+            # A container sees of this machine only what is mounted into it.
+            mounts = (Mount(str(folder), str(folder), is_writable=True),)
         made = program(saved, job.spec, account=account, env=env)
-        return replace(made, log=self._site.defaults(job.spec.project).log)
+        log = self._site.defaults(job.spec.project).log
+        return replace(made, log=log, mounts=(*made.mounts, *mounts))
 
     async def prune_snapshots(self) -> None:
         """Shipped code stays as long as a job that is not over needs it."""

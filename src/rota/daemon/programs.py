@@ -14,6 +14,7 @@ from rota.wire.jobs import JobRequest
 from rota.wire.json import dump, load
 
 DEFAULT_UMASK = 0o022
+NO_GROUP = 65534
 MOST_PROCESSES = 4096
 """Of one worker: enough for any loader, too few to drown the box."""
 
@@ -44,7 +45,8 @@ def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str
     return Program(
         argv=tuple(request.command),
         env={**request.env, **array, **env, "ROTA_JOB_NAME": spec.name},
-        workdir=request.workdir or account.home,
+        # An image has a folder of its own to begin in; the account's home is seldom in it.
+        workdir=request.workdir or ("" if request.image else account.home),
         account=account,
         umask=DEFAULT_UMASK if request.umask is None else request.umask,
         grace_s=spec.grace_s,
@@ -59,7 +61,8 @@ def account_of(user: str, uid: int | None) -> Account:
     try:
         known = pwd.getpwuid(os.getuid() if uid is None else uid)
     except KeyError:
-        return Account(user, uid=uid, gid=uid)
+        # Not the group of the same number: that may well be one with rights, such as docker's.
+        return Account(user, uid=uid, gid=None if uid is None else NO_GROUP)
     if uid is None:
         return Account(user, known.pw_dir, known.pw_shell)
     groups = tuple(os.getgrouplist(known.pw_name, known.pw_gid))

@@ -73,6 +73,14 @@ def test_only_the_owner_does_anything_to_a_job(
     assert (house.state(job), house.n_jobs()) == ("running", before)
 
 
+def test_an_administrator_runs_nobodys_program_as_himself(house: House, job: str) -> None:
+    before = house.n_jobs()
+    answer = house.admin.post(f"/v1/jobs/{job}/resubmit")
+    assert answer.status_code == 403
+    assert f"belongs to {ANNA}, and would run as" in answer.json()["message"]
+    assert house.n_jobs() == before
+
+
 def test_what_a_log_says_is_not_in_others_reasons(
     house: House, anna: httpx2.Client, bert: httpx2.Client
 ) -> None:

@@ -117,3 +117,16 @@ def test_docker_and_apptainer() -> None:
     [apptainer] = orders(Tool("apptainer", "/bin/apptainer"), program)
     options = ["exec", "--no-home", "--pwd=/w", "--nv", "--bind=/d:/data:ro"]
     assert apptainer == ["/bin/apptainer", *options, "pytorch", "p", "x"]
+
+
+@pytest.mark.parametrize("tool", ["podman", "docker", "apptainer"])
+def test_without_a_folder_a_container_begins_where_its_image_says(tool: str) -> None:
+    [words] = orders(Tool(tool, f"/bin/{tool}"), Program(("p",), image="pytorch", workdir=""))
+    assert not [word for word in words if word.startswith(("--workdir", "--pwd"))]
+
+
+@pytest.mark.usefixtures("podman")
+@on_a_box
+async def test_a_container_runs_without_a_folder_of_ours(box: Box) -> None:
+    assert (await box.run("job", in_image("pwd", workdir=""))).code == 0
+    assert await box.output("job") == b"/\n"

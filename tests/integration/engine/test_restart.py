@@ -1,15 +1,18 @@
 """Whatever dies (daemon, nursery, keeper, worker), nothing runs twice and nothing runs unknown."""
 
 import asyncio
+import errno
 import os
 import random
 import signal
+from typing import Any
 
 import pytest
 
 from rota.core.commands import ChangeMembership, StartWorkers
 from rota.core.events import WorkersFound, WorkersLost, WorkersStarted
 from rota.core.model import JobId, Slot
+from rota.engines.local import cradle
 from rota.engines.local.order import Fence
 from tests.counts import seeds
 from tests.integration.engine.box import NODE, Box, on_a_box, sh, wait_for_end
@@ -162,6 +165,40 @@ async def test_a_nursery_that_dies_is_replaced(box: Box) -> None:
     assert await box.end_of("new") == 2
     await box.stop("old")
     assert await box.end_of("old") == 143
+
+
+@on_a_box
+async def test_a_nursery_is_tried_until_the_machine_can_run_one(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [OSError(errno.EAGAIN, "no process to spare")] * 3
+    popen = cradle.subprocess.Popen
+
+    def refuse_first(*words: Any, **options: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return popen(*words, **options)
+
+    monkeypatch.setattr(cradle.subprocess, "Popen", refuse_first)
+    _kill_nursery(box)
+    await box.start("job", sh("exit 2"))
+    assert await box.end_of("job") == 2
+    assert not refusals
+
+
+@on_a_box
+async def test_a_nursery_that_dies_with_more_to_do_than_it_was_told(box: Box) -> None:
+    """It stands still, so that what it is asked for piles up until its socket is full."""
+    process = box.engine._workers._cradle._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    names = [f"job-{number}" for number in range(400)]
+    async with asyncio.timeout(60):
+        for name in names:
+            box.engine._workers._cradle.ask(f"{name}/1/0")
+        os.kill(process.pid, signal.SIGKILL)
+        await box.start("job", sh("exit 2"))
+        assert await box.end_of("job") == 2
 
 
 def _kill_nursery(box: Box) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.up import settings_of
+from rota.cli.up import settings_of, warnings_of
 from rota.core.view import Rules
 from rota.daemon.admission import Defaults
 from rota.engines.base import LogLimits
@@ -86,3 +86,16 @@ def test_a_wrong_value_is_told_with_its_place(folder: Path, name: str, value: st
     path.write_text(f'{name} = "{value}"')
     with pytest.raises(UserError, match=rf"^{path}: {words}"):
         settings_of(folder, {})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_root_on_loopback_needs_no_warning(host: str):
+    assert warnings_of((host, 8800), is_root=True) == []
+    assert warnings_of(None, is_root=False) == []
+
+
+def test_what_is_allowed_and_should_be_known():
+    [open_door] = warnings_of(("0.0.0.0", 8800), is_root=True)
+    assert "nothing is encrypted" in open_door
+    [one_account] = warnings_of(("127.0.0.1", 8800), is_root=False)
+    assert "guards against accidents only" in one_account

@@ -53,6 +53,7 @@ def become_worker(order: Order, *, stdio: Stdio, complaint_fd: int) -> NoReturn:
         _detach(stdio)
         cgroups.join(order)
         _limit(order)
+        _give_up_protection()
         _take_identity(order)
         _enter_workdir(order)
         _run(order)
@@ -96,6 +97,16 @@ def _set_limit(which: int, value: int) -> None:
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(which, (value, value))
+
+
+def _give_up_protection() -> None:
+    """A daemon may be spared when the machine runs out of memory; whoever uses it up is not."""
+    fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if os.read(fd, 16).startswith(b"-"):
+            os.pwrite(fd, b"0", 0)
+    finally:
+        os.close(fd)
 
 
 def _take_identity(order: Order) -> None:

@@ -89,14 +89,19 @@ def wrap(
     words += [f"--volume={_volume(mount)}" for mount in _mounts(program)]
     if tool.name == "podman" and program.account.uid:
         words.append("--userns=keep-id")
-    words += [f"--workdir={program.workdir}", program.image, *program.argv]
+    words += [*_workdir(program), program.image, *program.argv]
     return Wrapped(words, [tool.path, "rm", "--force", name], _exec(tool, program, name=name))
 
 
 def _exec(tool: Tool, program: Program, *, name: str) -> tuple[str, ...]:
     """The container's environment is there already; a session adds its own."""
     added = (f"--env={SESSION_MARKER}", "--env=TERM")
-    return (tool.path, "exec", INTERACTIVE, *added, f"--workdir={program.workdir}", name)
+    return (tool.path, "exec", INTERACTIVE, *added, *_workdir(program), name)
+
+
+def _workdir(program: Program, flag: str = "--workdir") -> tuple[str, ...]:
+    """Where nothing is said, the image knows."""
+    return (f"{flag}={program.workdir}",) if program.workdir else ()
 
 
 def enter(inside: Sequence[str], argv: Sequence[str], *, is_terminal: bool) -> list[str]:
@@ -145,7 +150,7 @@ def _volume(mount: tuple[str, str, str]) -> str:
 
 def _apptainer(tool: Tool, program: Program, *, gpus: list[str]) -> list[str]:
     """It hands its own environment on; limits are those of the keeper's control groups."""
-    words = [tool.path, "exec", "--no-home", f"--pwd={program.workdir}"]
+    words = [tool.path, "exec", "--no-home", *_workdir(program, "--pwd")]
     words += ["--nv"] if gpus else []
     words += [f"--bind={_volume(mount)}" for mount in _mounts(program)]
     return [*words, program.image]

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,46 +39,58 @@ class Cradle:
         self._sockets: set[socket.socket] = set()
         """Also those of dead nurseries, as long as a keeper holds the other side."""
         self._again: asyncio.TimerHandle | None = None
+        self._unsent: deque[str] = deque()
 
     def start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        with theirs, (self._root.parent / "nursery.log").open("ab") as complaints:
-            # Isolated and without site packages: it starts quickly and stays small.
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", "-c", PROGRAM),
-                    *(str(self._root), str(theirs.fileno()), str(SOURCE)),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=complaints,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-                cwd="/",
-            )
+        try:
+            with theirs, (self._root.parent / "nursery.log").open("ab") as complaints:
+                # Isolated and without site packages: it starts quickly and stays small.
+                self._process = subprocess.Popen(
+                    [
+                        *(sys.executable, "-I", "-S", "-c", PROGRAM),
+                        *(str(self._root), str(theirs.fileno()), str(SOURCE)),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=complaints,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                    cwd="/",
+                )
+        except OSError:
+            ours.close()
+            raise
         self._socket = ours
         self._pidfd = os.pidfd_open(self._process.pid)
         loop = asyncio.get_running_loop()
         self._sockets.add(ours)
         loop.add_reader(ours, self._hear, ours)
         loop.add_reader(self._pidfd, self._mourn)
-        for folder in self._asked:
-            ours.send(folder.encode())
+        self._unsent = deque(self._asked)
+        self._send()
 
     def has_asked(self, folder: str) -> bool:
         """Whether an answer is still to come."""
         return folder in self._asked
 
-    async def ask(self, folder: str) -> None:
+    def ask(self, folder: str) -> None:
         self._asked[folder] = None
-        if self._socket is None:
-            return
-        try:
-            await asyncio.get_running_loop().sock_sendall(self._socket, folder.encode())
-        except OSError:
-            # The nursery has just died; its successor is asked again.
-            return
+        self._unsent.append(folder)
+        self._send()
+
+    def _send(self) -> None:
+        """As many as there is room for, the others when some are answered. Nothing waits for the
+        room itself: keepers hold the other side, too, so that it stays open and full when their
+        nursery dies."""
+        while self._socket is not None and self._unsent:
+            try:
+                self._socket.send(self._unsent[0].encode())
+            except OSError:
+                # Full, or the nursery has just died: then its successor is asked again.
+                return
+            self._unsent.popleft()
 
     def close(self) -> None:
         """The nursery ends by itself when nobody holds our side of its socket."""
@@ -103,6 +116,7 @@ class Cradle:
             if words[0] != "started":
                 self._asked.pop(words[1], None)
             self._heard(words)
+            self._send()
 
     def _mourn(self) -> None:
         """The nursery died. Its keepers go on, and so does their line to us; there will be a new
@@ -110,7 +124,14 @@ class Cradle:
         assert self._process is not None
         self._forget_process(self._process)
         self._socket = None
-        self._again = asyncio.get_running_loop().call_later(RESTART_S, self.start)
+        self._again = asyncio.get_running_loop().call_later(RESTART_S, self._start_again)
+
+    def _start_again(self) -> None:
+        """Until it works: perhaps there is no process or no file to spare just now."""
+        try:
+            self.start()
+        except OSError:
+            self._again = asyncio.get_running_loop().call_later(RESTART_S, self._start_again)
 
     def _forget_process(self, process: subprocess.Popen[bytes]) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)

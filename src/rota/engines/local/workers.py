@@ -66,7 +66,7 @@ class Workers:
             self.stop(fence)
         else:
             folders.prepare(fence, order)
-            await self._cradle.ask(fence.folder)
+            self._cradle.ask(fence.folder)
 
     def stop(self, fence: Fence) -> None:
         """The attempt's wish to stop is on disk already."""

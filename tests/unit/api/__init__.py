@@ -1,0 +1,1 @@
+"""The daemon's parts, each by itself."""

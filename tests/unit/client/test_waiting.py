@@ -1,0 +1,49 @@
+"""Waiting for a job while its daemon comes and goes."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rota.client import client
+from rota.client.client import Client
+from rota.client.find import NoDaemonError
+
+
+class Flaky(Client):
+    """Answers with these states, one after the other; None: nobody is there."""
+
+    def __init__(self, *states: str | None) -> None:
+        super().__init__("unix:///nowhere")
+        self._states = iter(states)
+
+    def show(self, job: str) -> Any:
+        state = next(self._states)
+        if state is None:
+            raise NoDaemonError("nobody")
+        return SimpleNamespace(job=SimpleNamespace(id=job, state=state))
+
+    def events(self, job: str = "", *, after: int | None = None) -> Iterator[Any]:
+        assert (job, after) == ("job", 0)
+        return iter(())
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "PAUSE_S", 0.0)
+
+
+def test_a_daemon_that_restarts_is_only_a_pause() -> None:
+    assert Flaky("running", None, None, "running", None, "failed").wait("job").state == "failed"
+
+
+def test_one_that_was_never_there_is_told_at_once() -> None:
+    with pytest.raises(NoDaemonError):
+        Flaky(None, "running").wait("job")
+
+
+def test_one_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ABSENCE_S", -1.0)
+    with pytest.raises(NoDaemonError):
+        Flaky("running", None, "failed").wait("job")
