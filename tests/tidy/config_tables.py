@@ -27,7 +27,8 @@ def default(key: Key) -> str:
     if not key.default:
         return "0" if key.default == 0 else ""
     if isinstance(key.default, float):
-        return f"`{key.default:g}s`"
+        days = key.default / 86400
+        return f"`{days:g}d`" if days >= 1 else f"`{key.default:g}s`"
     if key.form == "SIZE":
         return f"`{key.default // 2**20}MiB`"
     return f"`{key.default}`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import socket
@@ -38,7 +39,7 @@ from rota.store.sqlite import SqliteStore
 log = structlog.get_logger()
 
 PRUNE_S = 3600.0
-"""How often shipped code that no job needs any more is removed."""
+"""How often shipped code and logs that nobody needs any more are removed."""
 SWITCH_S = 0.001
 """How soon a long decision lets the doors have the interpreter."""
 
@@ -56,6 +57,7 @@ class Settings:
     defaults: Callable[[str], Defaults]
     admins: frozenset[str] = frozenset()
     listen: tuple[str, int] | None = None
+    keep_logs_s: float = math.inf
     patience: Patience = field(default_factory=Patience)
 
 
@@ -72,13 +74,15 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         log.info("stopping")
 
 
-async def _prune(launches: Launches) -> None:
+async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float) -> None:
     while True:
         await asyncio.sleep(PRUNE_S)
         try:
-            await launches.prune_snapshots()
-        except RotaError as error:
-            log.warning("shipped code could not be pruned", error=str(error))
+            live = await launches.prune_snapshots()
+            before_s = time.time() - keep_logs_s
+            await asyncio.to_thread(engine.forget_before, before_s, keep=live)
+        except (RotaError, OSError) as error:
+            log.warning("what nobody needs could not be removed", error=str(error))
 
 
 @asynccontextmanager
@@ -106,7 +110,7 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         settings.gpus,
         setup=Setup(address, settings.policy, settings.policy_file),
     )
-    pruning = asyncio.ensure_future(_prune(launches))
+    pruning = asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s))
     try:
         await shell.start(launches.program)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)

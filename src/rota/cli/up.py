@@ -105,6 +105,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         defaults=lambda project: _defaults(found, project),
         admins=frozenset(chosen.admins),
         listen=address,
+        keep_logs_s=chosen.keep_logs_s,
     )
 
 
@@ -148,11 +149,6 @@ def _address(text: str) -> tuple[str, int]:
     host = host.strip("[]")
     if not host or not port.isdigit() or not 0 < int(port) <= 65535:
         raise UserError(f"'{shown(text)}' is no address to listen on", "write 127.0.0.1:8800")
-    if host not in LOOPBACK:
-        raise UserError(
-            f"'{shown(host)}' can be reached from elsewhere, and nothing here is encrypted",
-            "listen on 127.0.0.1, and let 'ssh -L' or a proxy with TLS lead there",
-        )
     return host, int(port)
 
 

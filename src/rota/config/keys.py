@@ -90,6 +90,10 @@ class Daemon:
     log_files: Annotated[
         int, Key(whole(1, 1000), "N", "How many files of a worker's log are kept.")
     ] = 4
+    keep_logs_s: Annotated[
+        float,
+        Key(seconds, "TIME", "How long the logs of a job that is over are kept.", name="keep_logs"),
+    ] = 90 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

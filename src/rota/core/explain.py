@@ -6,10 +6,12 @@ from bisect import bisect_left
 from functools import cached_property
 
 from rota.core.divide import wish
-from rota.core.model import Held, Job, JobId, Queued, Running
+from rota.core.model import Held, Job, JobId, Queued
 from rota.core.plan import Plan
 from rota.core.reasons import (
     BacksOff,
+    Drained,
+    Impossible,
     OnHold,
     Reason,
     WaitsForARound,
@@ -36,14 +38,20 @@ class Answers:
             case Queued(not_before_s=until_s) if until_s > self._view.now:
                 return BacksOff(until_s)
             case Queued() if job.id in self._plan.waits:
-                return self._plan.waits[job.id]
+                reason = self._plan.waits[job.id]
+                return Drained() if self._is_for_drained_nodes(reason) else reason
             case Queued() if job.id not in self._seen:
                 return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
             case Queued():
                 n_ahead = bisect_left(self._line, _place(job))
-                return WaitsForItsTurn(wish(job), n_ahead=n_ahead, n_running=self._n_running)
+                n_running = len(self._plan.allocations)
+                return WaitsForItsTurn(wish(job), n_ahead=n_ahead, n_running=n_running)
             case _:
                 return None
+
+    def _is_for_drained_nodes(self, reason: Reason) -> bool:
+        nodes = self._view.nodes.values()
+        return isinstance(reason, Impossible) and any(node.is_draining for node in nodes)
 
     @cached_property
     def _seen(self) -> frozenset[JobId]:
@@ -54,10 +62,6 @@ class Answers:
         """The places of all who wait, in order."""
         waiting = (job for job in self._view.jobs if job.id not in self._plan.allocations)
         return sorted(_place(job) for job in waiting)
-
-    @cached_property
-    def _n_running(self) -> int:
-        return sum(isinstance(job.phase, Running) for job in self._view.jobs)
 
 
 def _place(job: Job) -> tuple[int, float, JobId]:

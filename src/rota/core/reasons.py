@@ -63,6 +63,14 @@ class Impossible:
 
 
 @dataclass(frozen=True, slots=True)
+class Drained:
+    """Nothing that takes work could run it, and something that could may be drained."""
+
+    def __str__(self) -> str:
+        return "waits until a drained node takes work again"
+
+
+@dataclass(frozen=True, slots=True)
 class BacksOff:
     until_s: float
 
@@ -99,6 +107,7 @@ Reason = (
     | Fragmented
     | Protected
     | Impossible
+    | Drained
     | BacksOff
     | WaitsForJobs
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from rota.core.model import Job, JobId
@@ -59,11 +59,13 @@ class Launches:
         log = self._site.defaults(job.spec.project).log
         return replace(made, log=log, mounts=(*made.mounts, *mounts))
 
-    async def prune_snapshots(self) -> None:
-        """Shipped code stays as long as a job that is not over needs it."""
-        await asyncio.to_thread(self._prune, list(self._shell.kernel.jobs))
+    async def prune_snapshots(self) -> frozenset[JobId]:
+        """Shipped code stays as long as a job that is not over needs it. Returns those jobs."""
+        live = frozenset(self._shell.kernel.jobs)
+        await asyncio.to_thread(self._prune, live)
+        return live
 
-    def _prune(self, job_ids: Sequence[JobId]) -> None:
+    def _prune(self, job_ids: Collection[JobId]) -> None:
         needed: set[tuple[int, str]] = set()
         for job_id in job_ids:
             submission = self._store.submission(job_id)

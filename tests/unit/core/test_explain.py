@@ -44,12 +44,12 @@ def test_a_job_that_starts_does_not_wait():
 
 def test_a_job_behind_others_is_told_how_many():
     jobs = (gang("a", 2), gang("b", 1), gang("c", 2))
-    assert why("c", *jobs) == ("waits for 2 workers with 1 GPU each: 0 running, 1 ahead of it")
+    assert why("c", *jobs) == ("waits for 2 workers with 1 GPU each: 1 running, 1 ahead of it")
 
 
 def test_a_higher_priority_is_ahead_although_it_came_later():
     jobs = (gang("a", 2, priority=2), gang("b", 1), gang("c", 1, priority=1))
-    assert why("b", *jobs) == ("waits for 1 GPU: 0 running, 1 ahead of it")
+    assert why("b", *jobs) == ("waits for 1 GPU: 1 running, 1 ahead of it")
 
 
 def test_a_gpu_type_that_no_node_has_is_named():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import assert_never
 
@@ -110,9 +110,13 @@ class LocalEngine:
         }
         return {worker: ending for worker, ending in found.items() if ending is not None}
 
-    def forget(self, job_id: JobId) -> None:
-        """Delete the folders of a job that is over, its logs included."""
-        self._folders.forget(job_id)
+    def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> list[JobId]:
+        """Delete what is left of jobs that were over by then, their logs included."""
+        gone = [JobId(each) for each in self._folders.ended_before(before_s)]
+        gone = [job_id for job_id in gone if job_id not in keep]
+        for job_id in gone:
+            self._folders.forget(job_id)
+        return gone
 
     async def close(self) -> None:
         await self._workers.close()

@@ -105,6 +105,14 @@ class Folders:
         with suppress(FileNotFoundError):
             (self._live / fence.flat_name).unlink()
 
+    def ended_before(self, before_s: float) -> list[str]:
+        """Jobs of which nothing has started or ended since then."""
+        return [
+            job.name
+            for job in self.jobs.iterdir()
+            if max(each.stat().st_mtime for each in (job, *job.glob("*/*/exit.json"))) < before_s
+        ]
+
     def forget(self, job_id: str) -> None:
         """Delete all that is left of a job, its logs included."""
         if not JOB_ID.fullmatch(job_id):
