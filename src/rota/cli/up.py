@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,7 +103,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         policy=chosen.policy,
         policy_file=folder / POLICY_NAME,
         rules=_rules(chosen),
-        defaults=lambda project: _defaults(found, project),
+        defaults=cache(partial(_defaults, found)),
         admins=frozenset(chosen.admins),
         listen=address,
         keep_logs_s=chosen.keep_logs_s,

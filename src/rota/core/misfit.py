@@ -34,7 +34,28 @@ class _Part:
         return sum(card // share.bytes_on(card) for card in self.cards)
 
 
-def misfit(spec: JobSpec, nodes: Sequence[Node]) -> Misfit | None:
+class Misfits:
+    """Of many jobs on the same nodes: those that need the same are looked at once."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._known: dict[tuple[object, ...], Misfit | None] = {}
+
+    def of(self, spec: JobSpec) -> Misfit | None:
+        needs = _needs(spec)
+        if needs not in self._known:
+            self._known[needs] = _misfit(spec, self._nodes)
+        return self._known[needs]
+
+
+def _needs(spec: JobSpec) -> tuple[object, ...]:
+    return (
+        (spec.min_workers, spec.requested_workers, spec.max_workers, spec.gpus, spec.share),
+        (spec.gpu_types, spec.node_labels, spec.cpus, spec.memory_bytes),
+    )
+
+
+def _misfit(spec: JobSpec, nodes: Sequence[Node]) -> Misfit | None:
     """The narrowest reason that fits, so that the message names what to change."""
     if not spec.min_workers <= spec.requested_workers <= spec.max_workers:
         size = f"{spec.requested_workers} of {spec.min_workers}..{spec.max_workers} workers"

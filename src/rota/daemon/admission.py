@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from rota.core.misfit import misfit
-from rota.core.model import Estimate, JobId, JobSpec, Mode, Node, Share
+from rota.core.misfit import Misfits
+from rota.core.model import Estimate, JobId, JobSpec, Mode, Share
 from rota.core.notation import (
     GPUS_EXAMPLES,
     MAX_SECONDS,
@@ -60,15 +60,15 @@ def admit(
     *,
     user: str,
     defaults: Defaults,
-    nodes: Sequence[Node],
+    misfits: Misfits,
     after: tuple[JobId, ...] = (),
 ) -> list[Admitted]:
-    """The jobs that a request stands for: one, or one for each index of its array."""
+    """The jobs that a request of good shape stands for: one, or one for each index of its
+    array."""
     request = _with_defaults(request, user=user, defaults=defaults)
-    fields.check_shape(request)
     fields.check(request)
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
-    found = misfit(spec, nodes) if nodes else None
+    found = misfits.of(spec)
     if found is not None:
         raise RefusedError(found.field, f"it can never run: {found.message}", found.hint)
     if not request.array:

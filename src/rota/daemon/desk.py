@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSubmitted
 from rota.core.life import submitted
+from rota.core.misfit import Misfits
 from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.core.states import State
 from rota.daemon.admission import Admitted, admit
@@ -128,7 +129,7 @@ class Desk:
         return os.geteuid()
 
     def _admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
-        nodes = list(self.shell.kernel.nodes.values())
+        misfits = Misfits(list(self.shell.kernel.nodes.values()))
         admitted: list[Admitted] = []
         for request in requests:
             check_shape(request)
@@ -136,7 +137,7 @@ class Desk:
                 request,
                 user=caller.user,
                 defaults=self._defaults(request.project),
-                nodes=nodes,
+                misfits=misfits,
                 after=self._after(caller, request.after),
             )
             self._require_snapshot(caller, request.snapshot)

@@ -11,7 +11,11 @@ from typing import Any, cast
 from rota.errors import UserError
 from rota.wire.jobs import JobRequest
 
-FIELDS = tuple(each.name for each in fields_of(JobRequest))
+LABELS = ("gpu_types", "node_labels")
+TEXTS = tuple(each.name for each in fields_of(JobRequest) if each.type == "str")
+COLLECTIONS = tuple(
+    each.name for each in fields_of(JobRequest) if str(each.type).startswith(("list", "dict"))
+)
 MOST_WORDS = 4096
 MOST_BYTES = 128 * 1024
 LONGEST_PATH = 4096
@@ -71,10 +75,12 @@ def check(request: JobRequest) -> None:
 
 def _check_lists(request: JobRequest) -> None:
     for name in ("gpu_types", "node_labels", "retry_on", "ports", "after"):
-        if len(getattr(request, name)) > MOST_IN_A_LIST:
+        value = getattr(request, name)
+        if not value:
+            continue
+        if len(value) > MOST_IN_A_LIST:
             raise RefusedError(name, f"it lists more than {MOST_IN_A_LIST}", "leave some out")
-    for name in ("gpu_types", "node_labels"):
-        if not all(0 < len(each) <= LONGEST_LABEL for each in _texts(getattr(request, name))):
+        if name in LABELS and not all(0 < len(each) <= LONGEST_LABEL for each in _texts(value)):
             raise RefusedError(name, f"each has 1 to {LONGEST_LABEL} characters", "shorten it")
 
 
@@ -108,18 +114,23 @@ def check_path(name: str, text: str) -> None:
 def check_shape(request: JobRequest) -> None:
     """Whether it is text at all, and not too much, before anything looks at what it says."""
     _check_lists(request)
-    for name in FIELDS:
+    for name in TEXTS:
+        text = getattr(request, name)
+        if len(text) > LONGEST_TEXT:
+            raise RefusedError(name, f"it has more than {LONGEST_TEXT} characters", "cut it")
+        _require_text(name, text)
+    for name in COLLECTIONS:
         value = getattr(request, name)
         for text in _texts(value) if value else ():
-            if isinstance(value, str) and len(text) > LONGEST_TEXT:
-                raise RefusedError(name, f"it has more than {LONGEST_TEXT} characters", "cut it")
-            if "\0" in text:
-                raise RefusedError(name, "it holds a NUL character", "leave it out")
-            if not text.isascii():
-                _require_utf8(name, text)
+            _require_text(name, text)
 
 
-def _require_utf8(name: str, text: str) -> None:
+def _require_text(name: str, text: str) -> None:
+    # What is printable and ASCII, as nearly everything is, needs no closer look.
+    if text.isascii() and text.isprintable():
+        return
+    if "\0" in text:
+        raise RefusedError(name, "it holds a NUL character", "leave it out")
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.misfit import Misfit, misfit
-from rota.core.model import JobSpec, Node
+from rota.core.misfit import Misfits
+from rota.core.model import Node
 from rota.errors import InputError, Where, shown
 from rota.simulator.workload import Workload
 
 
 def check_fits(workload: Workload, nodes: Sequence[Node]) -> None:
     """Raises for the first job that the whole cluster, empty, could not run."""
-    known: dict[tuple[object, ...], Misfit | None] = {}
+    misfits = Misfits(nodes)
     for job in workload.jobs:
-        key = _needs(job.spec)
-        if key not in known:
-            known[key] = misfit(job.spec, nodes)
-        found = known[key]
+        found = misfits.of(job.spec)
         if found is not None:
             field = workload.gpus_field if found.field == "gpus" else found.field
             raise InputError(
@@ -25,10 +22,3 @@ def check_fits(workload: Workload, nodes: Sequence[Node]) -> None:
                 f"job '{shown(job.spec.name)}' can never run: {found.message}",
                 found.hint,
             )
-
-
-def _needs(spec: JobSpec) -> tuple[object, ...]:
-    return (
-        (spec.min_workers, spec.requested_workers, spec.max_workers, spec.gpus, spec.share),
-        (spec.gpu_types, spec.node_labels, spec.cpus, spec.memory_bytes),
-    )

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from rota.core.misfit import Misfits
 from rota.core.model import GIB, Estimate, JobSpec, Mode, Share
 from rota.daemon.admission import Admitted, Defaults, admit
-from rota.daemon.fields import RefusedError
+from rota.daemon.fields import RefusedError, check_shape
 from rota.wire.jobs import JobRequest
 from tests.builders import cluster
 
@@ -17,7 +18,8 @@ NOTHING = Defaults()
 
 def admitted(defaults: Defaults = NOTHING, **fields: Any) -> list[Admitted]:
     request = JobRequest(**{"command": ["python", "train.py"], **fields})
-    return admit(request, user="user-1", defaults=defaults, nodes=NODES)
+    check_shape(request)
+    return admit(request, user="user-1", defaults=defaults, misfits=Misfits(NODES))
 
 
 def spec(**fields: Any) -> JobSpec:
