@@ -53,7 +53,9 @@ def up(
     Files and variables may say the same as the flags, and more: see 'rota config show'.
     """
     from rota.config import make_state_dir
+    from rota.observe import log_to_stderr
 
+    log_to_stderr()
     folder = make_state_dir()
     flags = {"virtual_gpus": virtual_gpus, "listen": listen, "policy": policy}
     settings = settings_of(folder, flags)

@@ -25,6 +25,7 @@ from rota.core.model import JobId, Node
 from rota.core.plan import Plan
 from rota.core.policy import Policy
 from rota.core.view import Rules, View
+from rota.daemon import nodes
 from rota.daemon.findings import examined, needs_a_look
 from rota.daemon.health import Health
 from rota.daemon.rounds import Rounds
@@ -36,8 +37,6 @@ from rota.store.records import Exit, Row, Submission
 log = structlog.get_logger()
 
 CANNOT_RUN = 126
-LOOK_S = 10.0
-"""How often the machine is asked whether its GPUs are still what they were."""
 
 NOTHING = Batch()
 DONE: Future[None] = Future()
@@ -81,7 +80,7 @@ class Shell:
         await self._recover()
         self._spawn(self._deliver())
         self._spawn(self._rounds.run())
-        self._spawn(self._watch_nodes())
+        self._spawn(nodes.watch(self._parts.engine, self._look))
 
     async def close(self) -> None:
         """Stop deciding; what runs goes on under its keepers."""
@@ -172,16 +171,12 @@ class Shell:
         if not self.trouble:
             self.tell(found)
 
-    async def _watch_nodes(self) -> None:
-        """A GPU that fails is given to nobody; one that is mended is used again."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            seen = await asyncio.to_thread(self._parts.engine.inventory)
-            if not self.trouble:
-                self._see(seen)
+    def _look(self, seen: Iterable[Node]) -> None:
+        if not self.trouble:
+            self._see(seen)
 
-    def _see(self, nodes: Iterable[Node]) -> None:
-        for node in nodes:
+    def _see(self, seen: Iterable[Node]) -> None:
+        for node in seen:
             known = self.kernel.nodes.get(node.id)
             self.tell(NodeSeen(node if known is None else _still_drained(node, known)))
 

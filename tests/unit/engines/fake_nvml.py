@@ -8,7 +8,19 @@ NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
 NVML_VOLATILE_ECC = 0
 NVML_ERROR_NOT_SUPPORTED = 3
 NVML_ERROR_DRIVER_NOT_LOADED = 9
+NVML_ERROR_LIBRARY_NOT_FOUND = 12
 NVML_ERROR_GPU_IS_LOST = 15
+NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18
+NVML_ERROR_UNKNOWN = 999
+
+_WORDS = {
+    NVML_ERROR_NOT_SUPPORTED: "Not Supported",
+    NVML_ERROR_DRIVER_NOT_LOADED: "Driver Not Loaded",
+    NVML_ERROR_LIBRARY_NOT_FOUND: "NVML Shared Library Not Found",
+    NVML_ERROR_GPU_IS_LOST: "GPU is lost",
+    NVML_ERROR_LIB_RM_VERSION_MISMATCH: "RM has detected an NVML/RM version mismatch.",
+    NVML_ERROR_UNKNOWN: "Unknown Error",
+}
 
 
 class NVMLError(Exception):
@@ -17,7 +29,7 @@ class NVMLError(Exception):
         self.value = value
 
     def __str__(self) -> str:
-        return {3: "Not Supported", 9: "Driver Not Loaded", 15: "GPU is lost"}[self.value]
+        return _WORDS[self.value]
 
 
 class NVMLError_NotSupported(NVMLError):  # noqa: N801, N818 - its real name
@@ -37,15 +49,18 @@ class Card:
 
 
 cards: list[Card] = []
-has_driver = True
+init_error = 0
+count_error = 0
 
 
 def nvmlInit() -> None:
-    if not has_driver:
-        raise NVMLError(NVML_ERROR_DRIVER_NOT_LOADED)
+    if init_error:
+        raise NVMLError(init_error)
 
 
 def nvmlDeviceGetCount() -> int:
+    if count_error:
+        raise NVMLError(count_error)
     return len(cards)
 
 

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pynvml
 import pytest
+from structlog.testing import capture_logs
 
 from rota.core.model import GIB, Gpu
 from rota.engines.local import gpus
@@ -18,7 +19,8 @@ from tests.unit.engines.fake_nvml import Card
 def nvml(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
     monkeypatch.setattr(fake_nvml, "cards", [])
-    monkeypatch.setattr(fake_nvml, "has_driver", True)
+    monkeypatch.setattr(fake_nvml, "init_error", 0)
+    monkeypatch.setattr(fake_nvml, "count_error", 0)
     return fake_nvml
 
 
@@ -63,9 +65,41 @@ def test_a_broken_card_is_seen_and_not_offered(broken: Card, problem: str) -> No
 
 
 @pytest.mark.usefixtures("nvml")
-def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_nvml, "has_driver", False)
-    assert gpus.find().read() == ()
+def test_a_driver_that_fails_leaves_the_known_cards_with_a_problem() -> None:
+    fake_nvml.cards.extend([Card("GPU-a", used=GIB, pids=(12,)), Card("GPU-b")])
+    found = gpus.find()
+    before = found.read()
+    fake_nvml.count_error = fake_nvml.NVML_ERROR_UNKNOWN
+    problem = "the driver does not answer: unknown error"
+    name = before[0].name
+    assert found.read() == (
+        Reading(0, "GPU-a", name, 40 * GIB, problem=problem),
+        Reading(1, "GPU-b", name, 40 * GIB, problem=problem),
+    )
+    assert gpus.node_of(found).gpus == ()
+    fake_nvml.count_error = 0
+    assert found.read() == before
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (fake_nvml.NVML_ERROR_DRIVER_NOT_LOADED, []),
+        (fake_nvml.NVML_ERROR_LIBRARY_NOT_FOUND, []),
+        (
+            fake_nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+            ["rm has detected an nvml/rm version mismatch."],
+        ),
+    ],
+)
+@pytest.mark.usefixtures("nvml")
+def test_without_a_driver_there_are_no_gpus(error: int, words: list[str]) -> None:
+    """Which is worth a warning, unless it is simply not there."""
+    fake_nvml.init_error = error
+    with capture_logs() as logs:
+        assert gpus.find().read() == ()
+    assert [each["error"] for each in logs] == words
+    assert all(each["log_level"] == "warning" for each in logs)
 
 
 def test_the_real_library_without_a_driver() -> None:

@@ -10,8 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+import structlog
+
 from rota.core.model import GIB, Gpu, Node, NodeId
 from rota.errors import UserError
+
+log = structlog.get_logger()
 
 VIRTUAL = re.compile(r"(?P<n>\d+)x(?P<memory>\d+(\.\d+)?)GiB")
 VIRTUAL_MAX = 64
@@ -78,9 +82,20 @@ class NvmlGpus:
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
+        self._known: tuple[Reading, ...] = ()
 
     def read(self) -> tuple[Reading, ...]:
-        return tuple(self._read(index) for index in range(self._nvml.nvmlDeviceGetCount()))
+        """When the driver itself fails, the cards known before are told of, none of them usable."""
+        try:
+            n_cards = self._nvml.nvmlDeviceGetCount()
+        except self._nvml.NVMLError as error:
+            problem = f"the driver does not answer: {str(error).lower()}"
+            return tuple(
+                Reading(each.index, each.uuid, each.name, each.memory_bytes, problem=problem)
+                for each in self._known
+            )
+        self._known = tuple(self._read(index) for index in range(n_cards))
+        return self._known
 
     def visible_names(self) -> dict[int, str]:
         return {each.index: each.uuid for each in self.read() if each.uuid}
@@ -135,10 +150,20 @@ def find() -> Gpus:
     except ImportError:
         return VirtualGpus(0, 0)
     except Exception as error:
-        if type(error).__name__.startswith("NVMLError"):
-            return VirtualGpus(0, 0)
-        raise
+        if not type(error).__name__.startswith("NVMLError"):
+            raise
+        _warn_unless_absent(error)
+        return VirtualGpus(0, 0)
     return NvmlGpus(nvml)
+
+
+def _warn_unless_absent(error: Any) -> None:
+    """No library or no driver is how a machine without GPUs looks; anything else is a failure."""
+    nvml = import_module("pynvml")
+    absent = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    if error.value not in absent:
+        what = "the GPU driver is there but does not answer: rota goes on without GPUs"
+        log.warning(what, error=str(error).lower())
 
 
 def node_of(gpus: Gpus) -> Node:
