@@ -1,14 +1,18 @@
 """GPUs as NVML tells of them, and virtual ones."""
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pynvml
 import pytest
 from structlog.testing import capture_logs
 
-from rota.core.model import GIB, Gpu
+from rota.core.commands import StartWorkers
+from rota.core.model import GIB, Gpu, JobId, NodeId, Slot
+from rota.engines.base import Program
 from rota.engines.local import gpus
+from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Reading, VirtualGpus
 from rota.errors import UserError
 from tests.unit.engines import fake_nvml
@@ -62,6 +66,24 @@ def test_a_broken_card_is_seen_and_not_offered(broken: Card, problem: str) -> No
     found = gpus.find()
     assert [each.problem for each in found.read()] == ["", problem, ""]
     assert [gpu.index for gpu in gpus.node_of(found).gpus] == [0, 2]
+
+
+@pytest.mark.usefixtures("nvml")
+def test_a_card_that_is_mended_is_called_by_its_name(tmp_path: Path) -> None:
+    fake_nvml.cards.extend([Card("GPU-a"), Card("GPU-b", is_lost=True)])
+    engine = LocalEngine(tmp_path, gpus.find())
+    start = StartWorkers(JobId("job"), 1, 0, (Slot(NodeId("here"), (0, 1)),))
+
+    def visible() -> str:
+        engine.inventory()
+        [order] = engine.render(start, Program(("p",))).values()
+        return order.env["CUDA_VISIBLE_DEVICES"]
+
+    assert visible() == "GPU-a,1"
+    fake_nvml.cards[1].is_lost = False
+    assert visible() == "GPU-a,GPU-b"
+    fake_nvml.cards[1].is_lost = True
+    assert visible() == "GPU-a,GPU-b"
 
 
 @pytest.mark.usefixtures("nvml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
@@ -42,12 +43,12 @@ class LocalEngine:
     async def start(self, facts: Facts) -> None:
         self._folders.make()
         self._site = Site(
-            visible_names=self._gpus.visible_names(),
             has_mps=self._gpus.has_mps(),
             container_tool=containers.find(),
             # Named after the folder, so that daemons on several folders do not meet.
             hierarchies=hierarchies.find(f"rota-{self._root.stat().st_ino}"),
         )
+        self.inventory()
         self._workers.open(facts)
 
     def render(self, command: Command, program: Program | None = None) -> dict[Fence, Order]:
@@ -78,7 +79,10 @@ class LocalEngine:
         )
 
     def inventory(self) -> tuple[Node, ...]:
-        return (node_of(self._gpus),)
+        """Nothing is started on a GPU before it was seen here, with its name."""
+        node = node_of(self._gpus)
+        self._site = replace(self._site, visible_names=self._gpus.visible_names())
+        return (node,)
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]:
         fence = Fence(worker.job_id, worker.attempt, worker.worker)

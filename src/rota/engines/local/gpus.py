@@ -41,7 +41,7 @@ class Gpus(Protocol):
         ...
 
     def visible_names(self) -> dict[int, str]:
-        """GPU index -> what CUDA_VISIBLE_DEVICES calls it."""
+        """GPU index -> what CUDA_VISIBLE_DEVICES calls it, as of the last `read`."""
         ...
 
     def has_mps(self) -> bool:
@@ -83,6 +83,7 @@ class NvmlGpus:
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self._known: tuple[Reading, ...] = ()
+        self._names: dict[int, str] = {}
 
     def read(self) -> tuple[Reading, ...]:
         """When the driver itself fails, the cards known before are told of, none of them usable."""
@@ -95,10 +96,12 @@ class NvmlGpus:
                 for each in self._known
             )
         self._known = tuple(self._read(index) for index in range(n_cards))
+        # A card that cannot say its name just now keeps it.
+        self._names = self._names | {each.index: each.uuid for each in self._known if each.uuid}
         return self._known
 
     def visible_names(self) -> dict[int, str]:
-        return {each.index: each.uuid for each in self.read() if each.uuid}
+        return self._names
 
     def has_mps(self) -> bool:
         pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
