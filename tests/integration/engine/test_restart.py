@@ -8,11 +8,12 @@ import signal
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rota.core.commands import ChangeMembership, StartWorkers
 from rota.core.events import WorkersFound, WorkersLost, WorkersStarted
 from rota.core.model import JobId, Slot
-from rota.engines.local import cradle
+from rota.engines.local import cradle, workers
 from rota.engines.local.order import Fence
 from tests.counts import seeds
 from tests.integration.engine.box import NODE, Box, on_a_box, sh, wait_for_end
@@ -199,6 +200,75 @@ async def test_a_nursery_that_dies_with_more_to_do_than_it_was_told(box: Box) ->
         os.kill(process.pid, signal.SIGKILL)
         await box.start("job", sh("exit 2"))
         assert await box.end_of("job") == 2
+
+
+def _refuse_first(
+    monkeypatch: pytest.MonkeyPatch, owner: object, *, name: str, answers: list[Any]
+) -> list[Any]:
+    """A call that is answered so, in turn, and then as usual; an error is raised."""
+    real = getattr(owner, name)
+
+    def call(*words: Any) -> Any:
+        if not answers:
+            return real(*words)
+        if isinstance(answer := answers.pop(0), OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(workers, "TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr(owner, name, call)
+    return answers
+
+
+NO_FILE = OSError(errno.EMFILE, "Too many open files")
+
+
+@on_a_box
+async def test_what_a_dead_keeper_left_is_ended_when_the_machine_can(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await box.run_until_it_says("job", "ready", FOREVER)
+    left = _refuse_first(monkeypatch, workers, name="end_remains", answers=[NO_FILE] * 3)
+    with capture_logs() as logs:
+        os.kill(box.keeper_pid("job"), signal.SIGKILL)
+        assert await box.end_of("job") == -1
+    assert not left
+    assert not box.processes("job")
+    assert [each["worker"] for each in logs] == ["job/1/0"]
+
+
+@on_a_box
+async def test_an_end_that_cannot_be_read_at_once_is_read_later(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await box.start("job", sh("trap 'exit 6' USR1; echo $$ ready; while :; do sleep 0.01; done"))
+    pid, _ = (await box.says("job", "ready")).split()
+    folders = box.engine._workers._folders
+    left = _refuse_first(monkeypatch, folders, name="ending", answers=[NO_FILE] * 3)
+    os.kill(int(pid), signal.SIGUSR1)
+    assert await box.end_of("job") == 6
+    assert not left
+
+
+@on_a_box
+async def test_a_stop_is_tried_until_the_machine_can(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = box.engine._workers._folders
+    answers = [None, NO_FILE, NO_FILE]
+    left = _refuse_first(monkeypatch, folders, name="lock", answers=answers)
+    await box.stop("job")
+    assert await box.end_of("job") == 143
+    assert not left
+
+
+@on_a_box
+async def test_a_keeper_that_cannot_be_watched_at_once_is_watched_later(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = _refuse_first(monkeypatch, workers.Workers, name="_watch", answers=[NO_FILE] * 3)
+    assert (await box.run("job", sh("exit 2"))).code == 2
+    assert not left
 
 
 def _kill_nursery(box: Box) -> None:

@@ -10,9 +10,11 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+
+import structlog
 
 from rota.core.events import Event, WorkersExited, WorkersFound, WorkersLost, WorkersStarted
 from rota.core.model import JobId
@@ -24,8 +26,12 @@ from rota.engines.local.folders import Folders
 from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.remains import end_remains
 
+log = structlog.get_logger()
+
 LOOK_AGAIN_S = 0.02
 """For the few moments between a keeper's birth and its first words."""
+TRY_AGAIN_S = 1.0
+"""For a machine that has no file, no process or no room on its disk to spare."""
 
 
 @dataclass(slots=True)
@@ -91,7 +97,7 @@ class Workers:
                 self._report_started(fence)
         elif identity := self._folders.keeper(fence):
             self._watch(fence, identity)
-            self._spawn(self._await_start(fence, is_found=is_found))
+            self._spawn(fence, lambda: self._await_start(fence, is_found=is_found))
         elif self._folders.is_stopped(fence):
             self.stop(fence)
 
@@ -102,14 +108,26 @@ class Workers:
         fence = Fence.of_folder(words[1])
         match words:
             case ["forked", _, pid, start_ticks]:
-                if fence not in self._watched:
-                    self._watch(fence, procs.Identity(int(pid), int(start_ticks), procs.boot_id()))
+                born = int(pid), int(start_ticks)
+                try:
+                    self._watch_born(fence, born)
+                except OSError:
+                    self._spawn(fence, lambda: self._watch_late(fence, born))
             case ["started", _]:
                 if watched := self._watched.get(fence):
                     watched.is_started = True
                 self._report_started(fence)
             case _:
-                self._spawn(self._lose(fence, reason=f"no keeper: {' '.join(words[2:])}"))
+                reason = f"no keeper: {' '.join(words[2:])}"
+                self._spawn(fence, lambda: self._lose(fence, reason=reason))
+
+    def _watch_born(self, fence: Fence, born: tuple[int, int]) -> None:
+        if fence not in self._watched:
+            self._watch(fence, procs.Identity(*born, procs.boot_id()))
+
+    async def _watch_late(self, fence: Fence, born: tuple[int, int]) -> None:
+        self._watch_born(fence, born)
+        await self._await_start(fence)
 
     def _watch(self, fence: Fence, identity: procs.Identity) -> None:
         pidfd = identity.open()
@@ -139,9 +157,13 @@ class Workers:
 
     def _keeper_ended(self, fence: Fence) -> None:
         watched = self._unwatch(fence)
-        ending = self._folders.ending(fence)
+        try:
+            ending = self._folders.ending(fence)
+        except OSError:
+            # It is looked for again before anything is called lost.
+            ending = None
         if ending is None:
-            self._spawn(self._lose(fence, reason="its keeper died"))
+            self._spawn(fence, lambda: self._lose(fence, reason="its keeper died"))
             return
         if ending.started_s and not (watched and watched.is_started):
             self._report_started(fence)
@@ -153,7 +175,7 @@ class Workers:
             # The one that ended was a second keeper, which found the first at work.
             if identity := self._folders.keeper(fence):
                 self._watch(fence, identity)
-                self._spawn(self._await_start(fence))
+                self._spawn(fence, lambda: self._await_start(fence))
                 return
             await asyncio.sleep(LOOK_AGAIN_S)
         with lock:
@@ -182,7 +204,7 @@ class Workers:
 
     def _stop_unborn(self, fence: Fence) -> None:
         if not self.end_unborn(fence, Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True)):
-            self._spawn(self._stop_again(fence))
+            self._spawn(fence, lambda: self._stop_again(fence))
 
     def end_unborn(self, fence: Fence, ending: Ending) -> bool:
         """Make sure that a worker that has not started never will. False if a keeper is just
@@ -201,8 +223,8 @@ class Workers:
         await asyncio.sleep(LOOK_AGAIN_S)
         self.stop(fence)
 
-    def _spawn(self, care: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(care)
+    def _spawn(self, fence: Fence, care: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(_insist(fence, care))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -221,6 +243,22 @@ class Workers:
             exited = WorkersExited(job_id, attempt, codes, ending.reason, is_retriable=is_retriable)
             self._facts(exited)
         self._folders.close(fence)
+
+
+async def _insist(fence: Fence, care: Callable[[], Awaitable[None]]) -> None:
+    """Until it works: a worker that nobody cares for would hold its GPU for ever."""
+    trouble = ""
+    while True:
+        try:
+            return await care()
+        except OSError as error:
+            if str(error) != trouble:
+                log.warning("worker waits for the machine", worker=fence.folder, error=str(error))
+            trouble = str(error)
+        except Exception:
+            log.exception("worker is left alone", worker=fence.folder)
+            raise
+        await asyncio.sleep(TRY_AGAIN_S)
 
 
 def _nobody_listens(_: Event) -> None:
