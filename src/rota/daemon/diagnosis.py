@@ -18,7 +18,12 @@ from rota.engines.words import OUT_OF_MEMORY
 TAIL_BYTES = 256 * 1024
 """How much of the end of a log is looked at. A caller need not read more."""
 WORDS_MAX = 120
+HEAD_MAX = 40
+"""Of a message that is too long and ends with what counts."""
 NOT_FOUND_CODE = 127
+REFUSED_CODES = (125, 126, NOT_FOUND_CODE)
+"""Podman's and docker's own: they failed, or the program may not be run, or is not in the image."""
+REFUSALS = ("Error: ", "docker: ")
 TRACEBACK = "Traceback (most recent call last):"
 ERROR = re.compile(r"[A-Za-z_][\w.]{0,99}(?:: |:?$)")
 """How the last line of a traceback begins: a class, perhaps of a module, and its message."""
@@ -54,10 +59,14 @@ def diagnose(tail: str, code: int) -> Finding | None:
     if code == 0:
         return None
     tail = tail[-TAIL_BYTES:]
+    refusal = _refusal(_lines(tail)) if code in REFUSED_CODES else ""
     for rank, failure in enumerate(FAILURES):
-        if any(each.is_in(tail) for each in failure.evidence):
-            return _finding(failure, rank)
-    words = _last_words(tail, code)
+        if _shows(failure, tail):
+            # A container tool's own message says more than the failure's name.
+            said = f": {refusal}" if _shows(failure, refusal) else ""
+            words, hint = failure.words + said, failure.hint
+            return Finding(words, failure.name, hint, failure.is_retriable, rank)
+    words = _last_words(tail, code) or refusal
     return Finding(words) if words else None
 
 
@@ -85,20 +94,34 @@ def hint_for(reason: str) -> str:
     return next((each.hint for each in FAILURES if each.name in names), "")
 
 
-def _finding(failure: Failure, rank: int) -> Finding:
-    return Finding(failure.words, failure.name, failure.hint, failure.is_retriable, rank)
+def _shows(failure: Failure, text: str) -> bool:
+    return any(each.is_in(text) for each in failure.evidence)
 
 
 # -- the program's own last words ---------------------------------------------------------------
 
 
 def _last_words(tail: str, code: int) -> str:
-    lines = [RANK.sub("", COLOUR.sub("", line), count=1) for line in tail.splitlines()]
+    lines = _lines(tail)
     if error := _last_error(lines):
         return printable(error)
     if code == NOT_FOUND_CODE and lines and lines[-1].endswith("not found"):
         return printable(lines[-1])
     return ""
+
+
+def _lines(tail: str) -> list[str]:
+    return [RANK.sub("", COLOUR.sub("", line), count=1) for line in tail.splitlines()]
+
+
+def _refusal(lines: list[str]) -> str:
+    """What a container tool said last about the container that it did not start. Its messages go
+    from the outside to the cause, so that the end of a long one is kept as well."""
+    said = next((line for line in reversed(lines) if line.startswith(REFUSALS)), "")
+    clean = "".join(each for each in said if each.isprintable()).strip()
+    if len(clean) <= WORDS_MAX:
+        return clean
+    return f"{clean[:HEAD_MAX]}...{clean[HEAD_MAX + 3 - WORDS_MAX :]}"
 
 
 def _last_error(lines: list[str]) -> str:

@@ -150,6 +150,43 @@ def test_a_shell_that_finds_no_program_says_so() -> None:
     assert diagnose("sh: 1: pyton: not found\n", 1) is None
 
 
+MISSING = "Error: initializing source docker://localhost/x:y: reading manifest: denied"
+FAR = "Error: unable to copy from source docker://example.org/team/image:latest: pinging container "
+FAR_CAUSE = 'registry example.org: Get "https://example.org/v2/": connect: connection refused'
+
+
+@pytest.mark.parametrize(
+    ("tail", "code", "words"),
+    [
+        (f"Trying to pull localhost/x:y...\n{MISSING}\n", 125, MISSING),
+        (f"Error: first\n\x1b[31m{MISSING}\x07\x1b[0m\nsee --help\n", 125, MISSING),
+        (
+            FAR + FAR_CAUSE,
+            125,
+            f"Error: unable to copy from source docker...{(FAR + FAR_CAUSE)[-77:]}",
+        ),
+        ("Error: crun: `x` was not found: OCI\n", 127, "Error: crun: `x` was not found: OCI"),
+        ("Error: runc: exec: permission denied\n", 126, "Error: runc: exec: permission denied"),
+        ("docker: invalid reference format.\n", 125, "docker: invalid reference format."),
+        (f"Error: {'x' * 300_000}", 125, None),
+        (MISSING, 1, None),
+    ],
+)
+def test_a_container_tool_says_why_it_started_nothing(
+    tail: str, code: int, words: str | None
+) -> None:
+    finding = diagnose(tail, code)
+    assert finding == (None if words is None else Finding(words))
+    assert len(words or "") <= 120
+
+
+def test_a_container_tools_message_is_told_with_the_failure_that_it_shows() -> None:
+    finding = diagnose(MESSAGES["daemon"] + "\n\nRun 'docker run --help'\n", 125)
+    refused = "docker refused to do what was asked of it"
+    assert str(finding) == f"{refused}: {MESSAGES['daemon']} (daemon)"
+    assert str(diagnose(MESSAGES["daemon"], 1)) == f"{refused} (daemon)"
+
+
 def test_only_the_end_of_a_log_is_looked_at() -> None:
     assert diagnose(MESSAGES["OOM"] + "\n" + "x" * TAIL_BYTES, 1) is None
 
