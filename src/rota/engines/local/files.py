@@ -6,6 +6,7 @@ A reader sees a whole file or none: what is torn (after a power cut) counts as m
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from typing import Any, cast
@@ -44,14 +45,20 @@ def read_json(path: str) -> dict[str, Any] | None:
 
 def write_json(path: str, value: dict[str, Any]) -> None:
     """Atomic for every reader. Survives the death of processes, not a power cut: after one, no
-    process that the file speaks of is left."""
+    process that the file speaks of is left. What does not fit on the disk leaves nothing there."""
     draft = f"{path}.{os.getpid()}.draft"
+    content = json.dumps(value).encode()
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, json.dumps(value).encode())
+        # The kernel writes a part if that is all there is room for, and says so only by its size.
+        if os.write(fd, content) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        os.rename(draft, path)
+    except OSError:
+        os.unlink(draft)
+        raise
     finally:
         os.close(fd)
-    os.rename(draft, path)
 
 
 class Reserved:
