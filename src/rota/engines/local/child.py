@@ -84,7 +84,9 @@ def _detach(stdio: Stdio) -> None:
 def _limit(order: Order) -> None:
     """Where there is no control group: RLIMIT_DATA, which counts what a process could write to,
     not RLIMIT_AS, which also counts the address space that CUDA reserves (often more than the
-    machine's memory) without using it. Both hold for each process, not for the tree."""
+    machine's memory) without using it. It holds for each process, not for the tree. RLIMIT_NPROC
+    counts all processes and threads of the worker's user on the machine, those of other jobs and
+    logins included, against the limit of the one that forks; root is not held to it."""
     if order.memory_bytes and "memory" not in order.cgroups:
         _set_limit(resource.RLIMIT_DATA, order.memory_bytes)
     if order.pids_max and "pids" not in order.cgroups:
