@@ -12,20 +12,22 @@ from pathlib import Path
 import pytest
 
 IMAGE = "localhost/rota-test:latest"
+OTHERS_IMAGE = "localhost/rota-test-others:latest"
+"""The same, but for a user of its own."""
 
 
-def image(path: Path) -> None:
+def image(path: Path, tag: str, *, user: str = "") -> None:
     """As `docker save` would write it: one layer of empty folders to mount on."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
-        for name in ("usr", "bin", "lib", "lib64", "etc", "tmp", "proc", "sys", "dev"):
+        for name in ("usr", "bin", "lib", "lib64", "etc", "tmp", "proc", "sys", "dev", "data"):
             folder = tarfile.TarInfo(name)
             folder.type, folder.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(folder)
     digest = hashlib.sha256(layer.getvalue()).hexdigest()
     rootfs = {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
-    config = {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": rootfs}
-    manifest = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]
+    config = {"architecture": "amd64", "os": "linux", "config": {"User": user}, "rootfs": rootfs}
+    manifest = [{"Config": "config.json", "RepoTags": [tag], "Layers": ["layer.tar"]}]
     contents = {"config.json": json.dumps(config), "manifest.json": json.dumps(manifest)}
     files = {name: text.encode() for name, text in contents.items()}
     with tarfile.open(path, "w") as tar:
@@ -40,7 +42,9 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = shutil.which("podman")
     if path is None or os.getuid() != 0:
         pytest.skip("podman is not installed, or we are not root")
-    archive = tmp_path_factory.mktemp("image") / "image.tar"
-    image(archive)
-    subprocess.run([path, "load", "--quiet", "--input", str(archive)], check=True)
+    folder = tmp_path_factory.mktemp("image")
+    for tag, user in ((IMAGE, ""), (OTHERS_IMAGE, "1234")):
+        archive = folder / f"image{user}.tar"
+        image(archive, tag, user=user)
+        subprocess.run([path, "load", "--quiet", "--input", str(archive)], check=True)
     return path

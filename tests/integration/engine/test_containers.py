@@ -3,18 +3,19 @@
 import os
 import signal
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from rota.core.commands import StartWorkers
 from rota.core.model import JobId, NodeId, Slot
-from rota.engines.base import Limits, Mount, Program
+from rota.engines.base import Account, Limits, Mount, Program
 from rota.engines.local.containers import Tool
 from rota.engines.local.order import Fence
 from rota.engines.local.render import Draw, Site, render
 from rota.errors import UserError
 from tests.integration.engine.box import Box, on_a_box
-from tests.integration.engine.conftest import IMAGE
+from tests.integration.engine.conftest import IMAGE, OTHERS_IMAGE
 
 HOST_PROGRAMS = tuple(Mount(path, path) for path in ("/usr", "/bin", "/lib", "/lib64"))
 POLITE = "trap 'sleep 0.1; echo saved; exit 9' TERM; echo ready; while :; do sleep 0.01; done"
@@ -117,6 +118,41 @@ def test_docker_and_apptainer() -> None:
     [apptainer] = orders(Tool("apptainer", "/bin/apptainer"), program)
     options = ["exec", "--no-home", "--pwd=/w", "--nv", "--bind=/d:/data:ro"]
     assert apptainer == ["/bin/apptainer", *options, "pytorch", "p", "x"]
+
+
+ADA = Account("ada", uid=1000, gid=100, groups=(100, 27))
+
+
+@pytest.mark.parametrize(
+    ("tool", "account", "words"),
+    [
+        (Tool("docker", "/d"), ADA, ["--user=1000:100", "--group-add=27"]),
+        (Tool("docker", "/d", owner=(7, 8)), Account(uid=0, gid=0), ["--user=0:0"]),
+        (Tool("docker", "/d", owner=(7, 8)), Account(), ["--user=7:8"]),
+        (Tool("docker", "/d"), Account(), []),
+        (Tool("podman", "/p"), ADA, ["--userns=keep-id", "--user=1000:100"]),
+        (Tool("podman", "/p"), Account(uid=0, gid=0), ["--user=0:0"]),
+        (Tool("podman", "/p", owner=(7, 8)), Account(), ["--user=0:0"]),
+    ],
+)
+def test_a_container_has_its_submitters_rights(
+    tool: Tool, account: Account, words: list[str]
+) -> None:
+    [argv] = orders(tool, Program(("p",), image="pytorch", account=account))
+    assert [each for each in argv if each.startswith(("--user", "--group"))] == words
+
+
+@pytest.mark.usefixtures("podman")
+@on_a_box
+async def test_a_container_is_its_submitter_whomever_the_image_names(box: Box) -> None:
+    program = in_image("id -u; id -g; touch /data/mine", workdir="")
+    place = box.root / "data"
+    place.mkdir()
+    mounts = (*program.mounts, Mount(str(place), "/data", is_writable=True))
+    program = replace(program, image=OTHERS_IMAGE, mounts=mounts)
+    assert (await box.run("job", program)).code == 0
+    assert await box.output("job") == b"0\n0\n"
+    assert (place / "mine").stat().st_uid == 0
 
 
 @pytest.mark.parametrize("tool", ["podman", "docker", "apptainer"])

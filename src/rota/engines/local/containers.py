@@ -7,6 +7,7 @@ cleanup removes them by name, whatever became of its client.
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,9 @@ class Tool:
     name: str
     path: str
     options: tuple[str, ...] = ()
+    owner: tuple[int, int] | None = None
+    """Whose rights a job without an account has: the daemon's own uid and gid. None: those that
+    the tool gives by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,16 @@ class Wrapped:
 def find() -> Tool | None:
     for name in TOOLS:
         if path := shutil.which(name):
-            return Tool(name, path, _options() if name == "podman" else ())
+            options = _options() if name == "podman" else ()
+            return Tool(name, path, options, owner=_owner())
     return None
+
+
+def _owner() -> tuple[int, int] | None:
+    """In a docker of the user's own (rootless), root is that user, and its number a stranger's."""
+    uid = os.getuid()
+    is_rootless = uid != 0 and Path(f"/run/user/{uid}/docker.sock").exists()
+    return None if is_rootless else (uid, os.getgid())
 
 
 def _options() -> tuple[str, ...]:
@@ -87,10 +99,29 @@ def wrap(
     words += [*tool.options, *_limits(program), *_gpu_options(tool, gpus)]
     words += [f"--env={key}" for key in env]
     words += [f"--volume={_volume(mount)}" for mount in _mounts(program)]
-    if tool.name == "podman" and program.account.uid:
-        words.append("--userns=keep-id")
+    words += _podman_user(program) if tool.name == "podman" else _docker_user(tool, program)
     words += [*_workdir(program), program.image, *program.argv]
     return Wrapped(words, [tool.path, "rm", "--force", name], _exec(tool, program, name=name))
+
+
+def _podman_user(program: Program) -> list[str]:
+    """The submitter, whomever the image names. Who runs podman without being root is root inside,
+    unless the numbers are kept; root itself is root."""
+    account = program.account
+    if not account.uid:
+        return ["--user=0:0"]
+    gid = account.uid if account.gid is None else account.gid
+    return ["--userns=keep-id", f"--user={account.uid}:{gid}"]
+
+
+def _docker_user(tool: Tool, program: Program) -> list[str]:
+    """The machine's docker runs as root, and so would whatever it is asked to start."""
+    account = program.account
+    if account.uid is None:
+        return [f"--user={tool.owner[0]}:{tool.owner[1]}"] if tool.owner else []
+    gid = account.uid if account.gid is None else account.gid
+    others = [group for group in account.groups if group != gid]
+    return [f"--user={account.uid}:{gid}", *(f"--group-add={group}" for group in others)]
 
 
 def _exec(tool: Tool, program: Program, *, name: str) -> tuple[str, ...]:
