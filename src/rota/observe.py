@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TextIO, cast
 
 import structlog
+
+LOG_BYTES_MAX = 10 * 1024**2
 
 
 class _Stderr:
@@ -35,3 +38,11 @@ def log_to_stderr() -> None:
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )
+
+
+def put_aside(log: Path) -> None:
+    """Before a log is opened: one that has grown large becomes `.1`, in place of the one before.
+    Whoever still writes to it goes on there."""
+    with suppress(OSError):
+        if log.stat().st_size > LOG_BYTES_MAX:
+            log.rename(f"{log}.1")

@@ -207,6 +207,9 @@ def _detach(settings: Settings) -> None:
 
 
 def _become_background(log: Path) -> None:
+    from rota.observe import put_aside
+
+    put_aside(log)
     null = os.open(os.devnull, os.O_RDWR)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from rota import observe
 from rota.core.commands import ChangeMembership, StartWorkers
 from rota.core.events import WorkersFound, WorkersLost, WorkersStarted
 from rota.core.model import JobId, Slot
@@ -166,6 +167,17 @@ async def test_a_nursery_that_dies_is_replaced(box: Box) -> None:
     assert await box.end_of("new") == 2
     await box.stop("old")
     assert await box.end_of("old") == 143
+
+
+@on_a_box
+async def test_a_nursery_with_much_to_complain_about_gets_a_new_file(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observe, "LOG_BYTES_MAX", 4)
+    (box.root / "nursery.log").write_text("first")
+    await box.restart()
+    assert (box.root / "nursery.log.1").read_text() == "first"
+    assert (box.root / "nursery.log").read_text() == ""
 
 
 @on_a_box

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.observe import put_aside
+
 SOURCE = Path(__file__).parents[3]
 PROGRAM = """
 import sys
@@ -44,8 +46,10 @@ class Cradle:
     def start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
+        log = self._root.parent / "nursery.log"
+        put_aside(log)
         try:
-            with theirs, (self._root.parent / "nursery.log").open("ab") as complaints:
+            with theirs, log.open("ab") as complaints:
                 # Isolated and without site packages: it starts quickly and stays small.
                 self._process = subprocess.Popen(
                     [
