@@ -146,7 +146,8 @@ def tell_changes(jobs: list[JobView], seen: dict[str, str]) -> None:
     for job in jobs:
         if seen.get(job.id) != job.state:
             seen[job.id] = job.state
-            held = f" on {job.gpus_held:g} GPUs" if job.gpus_held else ""
+            unit = "GPU" if job.gpus_held == 1 else "GPUs"
+            held = f" on {job.gpus_held:g} {unit}" if job.gpus_held else ""
             reason = f": {job.reason}" if job.reason else ""
             who = f"{job.name:<10} {job.user:<8}"
             say(f"{time.strftime('%H:%M:%S')}  {who} {job.state}{held}{reason}")

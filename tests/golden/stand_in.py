@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rota.client.client import Page
@@ -91,6 +92,7 @@ REQUEST = JobRequest(
     epochs=10,
     env={"HF_TOKEN": SECRET, "THREADS": "4", "DB": "postgres://user-1:hunter22@db/x"},
     workdir="/home/user-1/bert",
+    umask=0o027,
     time_limit="2d",
 )
 ATTEMPTS = [
@@ -204,6 +206,9 @@ class StandIn:
         return RUNNING
 
     hold = release = cancel
+
+    def wait(self, job: str) -> JobView:
+        return replace(RUNNING, state="succeeded", ended_s=NOW)
 
     def resubmit(self, job: str) -> str:
         return "1q1h0000"

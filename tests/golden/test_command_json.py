@@ -200,7 +200,7 @@ def test_show_as_json(rota: Rota):
       "DB": "postgres://user-1:hunter22@db/x"
     },
     "workdir": "/home/user-1/bert",
-    "umask": null,
+    "umask": 23,
     "image": "",
     "mounts": [],
     "ports": [],
@@ -666,4 +666,39 @@ def test_token_create_as_json(rota: Rota):
   "revoked_s": null,
   "secret": "rota_secret"
 }
+""")
+
+
+def test_logs(rota: Rota):
+    assert rota("logs", "bert", "--json") == snapshot("""\
+{"at_s": 1790000000.0, "attempt": 1, "worker": 0, "text": "epoch 1\\nepo", "mark": ""}
+{"at_s": 1790000001.0, "attempt": 1, "worker": 0, "text": "ch 2\\nend", "mark": ""}
+""")
+
+
+def test_wait(rota: Rota):
+    assert rota("wait", "bert", "--json") == snapshot("""\
+[
+  {
+    "id": "1q1ghcmf",
+    "name": "bert",
+    "user": "user-1",
+    "project": "vision",
+    "state": "succeeded",
+    "reason": "",
+    "priority": 5,
+    "gpus": "1..4",
+    "gpus_held": 2,
+    "nodes": [
+      "box"
+    ],
+    "attempt": 2,
+    "submitted_s": 1789992616.0,
+    "started_s": 1789993000.0,
+    "ended_s": 1790000000.0,
+    "running_s": 3725.5,
+    "epochs": 10,
+    "epochs_done": 4.5
+  }
+]
 """)

@@ -253,6 +253,7 @@ env:
   DB: '[removed]'
 workdir: /home/user-1/bert
 time_limit: 2d
+umask: 0027
 ~~~~
 
 ## Its story

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from rota.errors import RotaError, UnavailableError
+from rota.errors import RotaError, UnavailableError, shown
 from rota.wire.box import Problem
 from rota.wire.json import dump
 
@@ -18,6 +21,7 @@ STATUS = {
     "bad_policy": 422,
     "not_found": 404,
     "ambiguous": 409,
+    "array": 409,
     "unauthorized": 401,
     "forbidden": 403,
     "too_large": 413,
@@ -26,6 +30,28 @@ STATUS = {
     "key_reused": 409,
     "unavailable": 503,
 }
+WORDS = {
+    "missing": "it is missing",
+    "greater_than_equal": "{given} is less than {ge}",
+    "less_than_equal": "{given} is more than {le}",
+    "int_parsing": "{given} is not a whole number",
+    "int_from_float": "{given} is not a whole number",
+    "int_type": "{given} is not a whole number",
+    "float_parsing": "{given} is not a number",
+    "float_type": "{given} is not a number",
+    "finite_number": "{given} is not a number",
+    "bool_parsing": "{given} is neither true nor false",
+    "bool_type": "{given} is neither true nor false",
+    "string_type": "{given} is not text",
+    "string_too_short": "it is empty",
+    "string_too_long": "it has more than {max_length} characters",
+    "string_pattern_mismatch": "{given} has a character that is not allowed there",
+    "list_type": "{given} is not a list",
+    "dict_type": "{given} is not an object",
+    "dataclass_type": "{given} is not an object",
+    "enum": "{given} is not one of {expected}",
+}
+"""Pydantic's name of a mistake -> ours; all others are told as pydantic tells them."""
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
 CODES = {401: "unauthorized", 404: "not_found", 405: "bad_method"}
 
@@ -62,8 +88,7 @@ def _misshapen(_: Request, error: Exception) -> Response:
     first = error.errors()[0]
     place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
     field = ".".join(place)[:100]
-    message = str(first["msg"])
-    sentence = message[:1].lower() + message[1:]
+    sentence = sentence_of(first)
     problem = Problem(
         "refused",
         f"{field}: {sentence}" if field else sentence,
@@ -71,6 +96,25 @@ def _misshapen(_: Request, error: Exception) -> Response:
         {"field": field},
     )
     return problem_response(problem, status=422)
+
+
+def sentence_of(error: Mapping[str, Any]) -> str:
+    """What pydantic found, in our words where it is common."""
+    words = WORDS.get(error["type"])
+    if words is not None:
+        return words.format_map({**error.get("ctx", {}), "given": _given(error.get("input"))})
+    message = str(error["msg"])
+    return message[:1].lower() + message[1:]
+
+
+def _given(value: object) -> str:
+    if isinstance(value, str):
+        return f"'{shown(value)}'"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return "null" if value is None else shown(str(value).lower())
 
 
 def _by_status(_: Request, error: Exception) -> Response:

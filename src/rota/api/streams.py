@@ -90,6 +90,9 @@ def _is_over(desk: Desk, job_id: JobId) -> bool:
     return job is None or isinstance(job.phase, Ended)
 
 
+Mark = Annotated[str, Field(pattern=r"^[0-9]{1,7}:[0-9]{1,6}:[0-9.-]{1,60}$")]
+
+
 class LogQuery(BaseModel):
     """Which output is wanted; the newest attempt of all workers if nothing is said."""
 
@@ -98,6 +101,8 @@ class LogQuery(BaseModel):
     tail: int | None = Field(None, ge=0, le=1_000_000)
     since_s: float = Field(0.0, ge=0, le=1e12)
     follow: bool = False
+    exact: bool = False
+    after: list[Mark] = Field([], max_length=1000)
 
 
 @router.get("/jobs/{word}/logs", summary="What a job printed", response_class=StreamingResponse)
@@ -116,21 +121,24 @@ async def logs(
     log.check()
     found = log.pieces()
     if EVENT_STREAM in request.headers.get("accept", ""):
-        events = _counted(_log_events(found), house=house, caller=caller)
+        pieces = _log_events(found, "latin-1" if wanted.exact else "utf-8")
+        events = _counted(pieces, house=house, caller=caller)
         return StreamingResponse(events, media_type=EVENT_STREAM)
     output = _counted(_log_bytes(found), house=house, caller=caller)
     return StreamingResponse(output, media_type="application/octet-stream")
 
 
-async def _log_events(found: AsyncIterator[Piece]) -> AsyncIterator[str]:
+async def _log_events(found: AsyncIterator[Piece], encoding: str) -> AsyncIterator[str]:
     async for piece in found:
-        text = piece.output.decode(errors="replace")
-        yield _event("log", LogPiece(piece.at_s, piece.attempt, piece.worker, text))
+        text = piece.output.decode(encoding, errors="replace")
+        told = LogPiece(piece.at_s, piece.attempt, piece.worker, text, piece.mark)
+        yield _event("log", told)
 
 
 async def _log_bytes(found: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
     async for piece in found:
-        yield piece.output
+        if piece.output:
+            yield piece.output
 
 
 def _counted(pieces: AsyncIterator[T], *, house: House, caller: Caller) -> AsyncIterator[T]:

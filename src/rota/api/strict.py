@@ -1,25 +1,34 @@
-"""Bodies that can be read in one way only: JSON in UTF-8, and no key twice."""
+"""Bodies that can be read in one way only: JSON in UTF-8, no key twice, and none that nobody reads:
+a mistyped field is a mistake, not a default."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine
-from typing import Any
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from fastapi import HTTPException, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from rota.errors import shown, why_not_json
+from rota.daemon.fields import RefusedError
+from rota.errors import meant, shown, why_not_json
 
 
 class StrictRequest(Request):
+    kind: Any = None
+    """What the body is to become."""
+
     async def json(self) -> Any:
         body = await self.body()
         try:
-            return json.loads(body.decode(), object_pairs_hook=_each_once)
+            found = json.loads(body.decode(), object_pairs_hook=_each_once)
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, why_not_json(error)) from None
+        require_known(self.kind, found)
+        return found
 
 
 class StrictRoute(APIRoute):
@@ -27,11 +36,43 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        kind = self.body_field.field_info.annotation if self.body_field else None
 
         async def strict(request: Request) -> Response:
-            return await handle(StrictRequest(request.scope, request.receive))
+            known = StrictRequest(request.scope, request.receive)
+            known.kind = kind
+            try:
+                return await handle(known)
+            except HTTPException as error:
+                # FastAPI makes its own of whatever a reader of bodies raises.
+                if isinstance(error.__cause__, RefusedError):
+                    raise error.__cause__ from None
+                raise
 
         return strict
+
+
+def require_known(kind: Any, value: Any, *, place: str = "") -> None:
+    """Raises for the first field that a dataclass, or one within it, does not have."""
+    if get_origin(kind) is list and isinstance(value, list):
+        (inner,) = get_args(kind)
+        if is_dataclass(inner):
+            for number, each in enumerate(cast("list[Any]", value)):
+                require_known(inner, each, place=f"{place}{number}.")
+    if not is_dataclass(kind) or not isinstance(value, dict):
+        return
+    known = _kinds(kind)
+    for name, item in cast("dict[str, Any]", value).items():
+        if name not in known:
+            hint = meant(name, known) or f"there are {', '.join(known)}"
+            raise RefusedError(f"{place}{shown(name)}", "there is no such field", hint)
+        require_known(known[name], item, place=f"{place}{name}.")
+
+
+@cache
+def _kinds(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,9 +5,13 @@ A module is loaded when one of its commands is called, so that each costs its ow
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from rota import __version__
 from rota.cli.lazy import lazy_group
+from rota.cli.output.lines import say
 
 VERBS = {
     "submit": ("submit",),
@@ -47,6 +51,18 @@ app = typer.Typer(
 )
 
 
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        say(f"rota {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def rota() -> None:
+def rota(
+    *,
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
     """Makes a group of it, however few commands there are."""

@@ -54,9 +54,11 @@ def down(
     keeps_jobs: Annotated[
         bool, typer.Option("--keep-jobs/--stop-jobs", help="Let what runs run on; the default.")
     ] = True,
+    as_json: AsJson = False,
 ) -> None:
     """End the daemon. Jobs run on and are found again by the next one, unless they are to stop:
     then they go back into the queue."""
+    from rota.cli.output.json import say_json
     from rota.client import Client
 
     with Client() as rota:
@@ -65,7 +67,10 @@ def down(
         _wait_for_silence(rota, pid)
         if rota.door.socket:
             _wait_for_end(pid)
-    say(f"rota is down (process {pid})")
+    if as_json:
+        say_json({"pid": pid})
+    else:
+        say(f"rota is down (process {pid})")
 
 
 def _wait_for_silence(rota: Client, pid: int) -> None:

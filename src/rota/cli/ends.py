@@ -8,6 +8,7 @@ from rota.cli.output.lines import complain
 
 if TYPE_CHECKING:
     from rota.client import Client
+    from rota.wire.jobs import JobView
 
 FAILED = 1
 CANCELLED = 143
@@ -15,9 +16,16 @@ CANCELLED = 143
 
 def exit_code(rota: Client, job: str) -> int:
     """Waits for the end. Says on stderr how it was, unless it was a success."""
+    return end(rota, job)[1]
+
+
+def end(rota: Client, job: str) -> tuple[JobView, int]:
+    """The same, with the job as it is then."""
     ended = rota.wait(job)
-    if ended.state == "succeeded":
-        return 0
+    return ended, 0 if ended.state == "succeeded" else _failed(rota, ended)
+
+
+def _failed(rota: Client, ended: JobView) -> int:
     reason = f": {ended.reason}" if ended.reason else ""
     complain(f"job {ended.id} ({ended.name}) {ended.state}{reason}")
     if ended.state == "cancelled":

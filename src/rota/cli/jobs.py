@@ -113,13 +113,21 @@ def _watch(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
 
 @app.command()
 def show(job: JobWord, *, as_json: AsJson = False) -> None:
-    """Show all about a job: what it runs, where, why it waits."""
+    """Show all about a job: what it runs, where, why it waits. Of an array, its jobs."""
+    from rota.cli.arrays import array, is_array
     from rota.cli.output.details import say_details
+    from rota.cli.output.jobs import say_jobs
     from rota.cli.output.json import say_json
     from rota.client import Client
 
     with Client() as rota:
-        details = rota.show(job)
+        try:
+            details = rota.show(job)
+        except UserError as error:
+            if not is_array(error):
+                raise
+            say_jobs(array(rota, job), as_json=as_json)
+            return
     if as_json:
         say_json(asdict(details))
     else:
@@ -174,28 +182,40 @@ def resubmit(jobs: JobWords, *, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def wait(jobs: JobWords) -> None:
+def wait(jobs: JobWords, *, as_json: AsJson = False) -> None:
     """Wait until jobs are over. The exit code is that of the first that failed."""
-    from rota.cli.ends import exit_code
+    from rota.cli.arrays import for_all
+    from rota.cli.ends import end
+    from rota.cli.output.json import say_json
     from rota.client import Client
 
     with Client() as rota:
-        codes = [exit_code(rota, job) for job in jobs]
-    raise typer.Exit(next((code for code in codes if code), 0))
+        ends = [each for job in jobs for each in for_all(rota, job, deed=lambda w: end(rota, w))]
+    if as_json:
+        say_json([asdict(job) for job, _ in ends])
+    raise typer.Exit(next((code for _, code in ends if code), 0))
 
 
 def _each(words: list[str], deed: str, *, as_json: bool) -> None:
     """All of them, even if some cannot be: the exit code is then that of the first error."""
+    from rota.cli.arrays import expanded, is_array
     from rota.cli.output.jobs import say_jobs
     from rota.cli.output.json import say_json
     from rota.client import Client
 
     done: list[JobView] = []
     failed = 0
+    left = words[::-1]
     with Client() as rota:
-        for word in words:
+        while left:
+            word = left.pop()
             try:
-                done.append(getattr(rota, deed)(word))
+                try:
+                    done.append(getattr(rota, deed)(word))
+                except UserError as error:
+                    if not is_array(error):
+                        raise
+                    left += expanded(rota, word)[::-1]
             except UserError as error:
                 complain(str(error))
                 failed = failed or error.exit_code

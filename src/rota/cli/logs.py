@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.cli.flags import option
-from rota.cli.options import JobWord
+from rota.cli.options import AsJson, JobWord
 from rota.cli.output.lines import say
 from rota.errors import UserError
 
@@ -42,6 +43,7 @@ def logs(
     attempt: Annotated[
         int | None, option("--attempt", metavar="N", words="Not the newest attempt but this one.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a job printed. All its workers, in the order of time, unless you ask for one."""
     from rota.client import Client
@@ -49,8 +51,14 @@ def logs(
 
     since_s = time.time() - _seconds(since) if since else 0.0
     wanted = LogRange(worker, attempt, tail, since_s, follow)
+    if timestamps and as_json:
+        raise UserError("--json has the times already", "leave out --timestamps")
+    if tail is not None and tail < 0:
+        raise UserError(f"--tail {tail}: that is less than 0", "give a number of lines")
     with Client() as rota:
-        if timestamps:
+        if as_json:
+            _copy_pieces(rota.log_pieces(job, wanted))
+        elif timestamps:
             _copy_lines(rota.log_pieces(job, wanted))
         else:
             copy(rota.log_bytes(job, wanted))
@@ -61,6 +69,14 @@ def copy(chunks: Iterable[bytes]) -> None:
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
+
+
+def _copy_pieces(pieces: Iterable[LogPiece]) -> None:
+    """One JSON object a line: output has no end that a list could wait for."""
+    import json
+
+    for piece in pieces:
+        say(json.dumps(asdict(piece)))
 
 
 def _copy_lines(pieces: Iterable[LogPiece]) -> None:

@@ -89,12 +89,12 @@ def _run(arguments: Sequence[str]) -> int:
         complain(str(error))
         return error.exit_code
     except TyperException as error:
-        complain(_usage(error))
+        complain(_usage(error, arguments))
         return error.exit_code
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: TyperException) -> str:
+def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     """A complaint about the command line itself, in the manner of our own."""
     message = error.format_message().strip().removesuffix(".")
     sentence = message.replace(". Did you mean", ", did you mean")
@@ -103,9 +103,18 @@ def _usage(error: TyperException) -> str:
         sentence = f"{error.message}, did you mean '{nearly[0]}'?"
     # Typer gives the class of errors that know their command no public name.
     context = cast("typer.Context | None", getattr(error, "ctx", None))
-    command = context.command_path if context else "rota"
+    command = context.command_path if context else _called(arguments)
     hint = "" if sentence.endswith("?") else f"; '{command} --help' lists what there is"
     return f"{sentence[:1].lower()}{sentence[1:]}{hint}"
+
+
+def _called(arguments: Sequence[str]) -> str:
+    """The command that was called, for errors that do not know it."""
+    from rota.cli.app import NOUNS, VERBS
+
+    first = arguments[0] if arguments else ""
+    is_known = first in NOUNS or any(first in verbs for verbs in VERBS.values())
+    return f"rota {first}" if is_known else "rota"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ JobWords = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB...",
-        help="Ids, their beginnings or ends, or names.",
+        help="Ids, their beginnings or ends, names, or names of arrays.",
         show_default=False,
         autocompletion=completing.jobs,
     ),

@@ -13,7 +13,7 @@ import typer
 from rota.cli.flags import takes
 from rota.cli.output.lines import complain, say
 from rota.cli.submit_flags import Flags
-from rota.errors import UserError
+from rota.errors import UserError, shown
 
 if TYPE_CHECKING:
     from rota.client import Client
@@ -73,22 +73,41 @@ def _requests(flags: Flags) -> list[JobRequest]:
     usual_env: dict[str, str] = usual.pop("env", {})
     jobs: list[dict[str, Any]] = read(flags.file) if flags.file else [{}]
     return [
-        request(_filled({**usual, **job, **given}, usual_env | job.get("env", {}) | env))
+        request(
+            _filled(
+                {**usual, **job, **given}, usual_env | job.get("env", {}) | env, ship=flags.ship
+            )
+        )
         for job in jobs
     ]
 
 
-def _filled(job: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
+def _filled(
+    job: dict[str, Any], env: dict[str, str], *, ship: Path | None = None
+) -> dict[str, Any]:
     """With what a submitter takes for granted: the folder, the search path, the umask."""
     umask = os.umask(0o022)
     os.umask(umask)
     if not job.get("image"):
         carried = {name: os.environ[name] for name in CARRIED if name in os.environ}
         env = {**carried, **env}
-        job.setdefault("workdir", str(Path.cwd()))
+        job.setdefault("workdir", "" if ship else str(Path.cwd()))
     if job.get("workdir"):
-        job["workdir"] = str(Path(job["workdir"]).absolute())
+        workdir = Path(job["workdir"])
+        job["workdir"] = _inside(ship, workdir) if ship else str(workdir.absolute())
     return {**job, "env": env, "umask": job.get("umask", umask)}
+
+
+def _inside(ship: Path, workdir: Path) -> str:
+    """A folder of the code that is shipped, as seen from its top."""
+    if workdir.is_absolute() or ".." in workdir.parts:
+        raise UserError(
+            f"workdir '{shown(str(workdir))}' is not inside the code that --ship sends",
+            f"write it as seen from {shown(str(ship))}, or leave it out",
+        )
+    if not (ship / workdir).is_dir():
+        raise UserError(f"there is no folder '{shown(str(workdir))}' in {shown(str(ship))}")
+    return "" if workdir == Path() else str(workdir)
 
 
 def _variables(words: list[str]) -> dict[str, str]:
@@ -104,7 +123,7 @@ def _variables(words: list[str]) -> dict[str, str]:
 def _shipped(rota: Client, folder: Path, *, requests: list[JobRequest]) -> list[JobRequest]:
     """With the folder's code, which is where they run."""
     snapshot = rota.ship(folder)
-    return [replace(request, snapshot=snapshot, workdir="") for request in requests]
+    return [replace(request, snapshot=snapshot) for request in requests]
 
 
 def _dry_run(rota: Client, requests: list[JobRequest], *, as_json: bool) -> None:
@@ -145,8 +164,19 @@ def _watch(rota: Client, ids: list[str], *, follows: bool) -> int:
     from rota.wire.jobs import LogRange
 
     codes: list[int] = []
-    for job_id in ids:
-        if follows:
-            copy(rota.log_bytes(job_id, LogRange(follow=True)))
-        codes.append(exit_code(rota, job_id))
+    try:
+        for job_id in ids:
+            if follows:
+                copy(rota.log_bytes(job_id, LogRange(follow=True)))
+            codes.append(exit_code(rota, job_id))
+    except KeyboardInterrupt:
+        _say_what_goes_on(ids[len(codes) :])
+        raise
     return next((code for code in codes if code), 0)
+
+
+def _say_what_goes_on(ids: list[str]) -> None:
+    if len(ids) == 1:
+        complain(f"job {ids[0]} goes on; 'rota cancel {ids[0]}' ends it")
+    elif ids:
+        complain(f"{len(ids)} jobs go on; 'rota cancel {' '.join(ids)}' ends them")

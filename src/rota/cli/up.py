@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.cli.options import AsJson
 from rota.cli.output.lines import complain, say
 from rota.errors import RotaError, UnavailableError, UserError, shown
 
@@ -47,6 +48,7 @@ def up(
     policy: Annotated[
         str, typer.Option("--policy", metavar="POLICY", help="Who gets what; 'rota policy list'.")
     ] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Start rota on this machine. It serves until 'rota down' or Ctrl-C.
 
@@ -55,6 +57,8 @@ def up(
     from rota.config import make_state_dir
     from rota.observe import log_to_stderr
 
+    if as_json and not is_detached:
+        raise UserError("--json is for what --detach answers", "leave it out, or add --detach")
     log_to_stderr()
     folder = make_state_dir()
     flags = {"virtual_gpus": virtual_gpus, "listen": listen, "policy": policy}
@@ -62,7 +66,8 @@ def up(
     for warning in warnings_of(settings.listen, is_root=os.geteuid() == 0):
         complain(warning)
     if is_detached:
-        _detach(settings)
+        pid = _detach(settings)
+        _tell(pid, folder, as_json=as_json)
     else:
         _run(settings, lambda: complain(f"ready; state in {folder}, Ctrl-C ends it"))
 
@@ -172,7 +177,16 @@ def _run(settings: Settings, ready: Callable[[], object]) -> None:
         runner.run(serve(settings, ready=ready))
 
 
-def _detach(settings: Settings) -> None:
+def _tell(pid: int, folder: Path, *, as_json: bool) -> None:
+    from rota.cli.output.json import say_json
+
+    if as_json:
+        say_json({"pid": pid, "folder": str(folder)})
+    else:
+        say(f"rota is up (process {pid}); state in {folder}")
+
+
+def _detach(settings: Settings) -> int:
     """A child in a session of its own; it says through a pipe that it is ready, or why not."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -185,8 +199,7 @@ def _detach(settings: Settings) -> None:
                 word.decode(errors="replace") or "the daemon died before it was ready",
                 f"see {settings.folder / LOG_NAME}",
             )
-        say(f"rota is up (process {child}); state in {settings.folder}")
-        return
+        return child
     os.close(reading)
     os.setsid()
     _become_background(settings.folder / LOG_NAME)

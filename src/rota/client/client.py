@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
 from rota.client.find import Door, NoDaemonError, find, parse
+from rota.client.following import Absence, follow
 from rota.client.http import ANSWER_S, Http
 from rota.errors import UnavailableError
 from rota.wire.box import NodeView, Status, TokenView
@@ -134,26 +135,36 @@ class Client:
         """Returns when the job is over. A daemon that is down meanwhile is only a pause: the job
         runs on without it."""
         found = self.show(job).job
-        missed_s: float | None = None
+        absence = Absence(most_s=ABSENCE_S, pause_s=PAUSE_S)
         while found.state not in FINAL:
             try:
                 for _ in self.events(found.id, after=0):
                     pass
                 found = self.show(found.id).job
-                missed_s = None
-            except UnavailableError:
-                missed_s = missed_s or time.monotonic()
-                if time.monotonic() - missed_s > ABSENCE_S:
-                    raise
-                time.sleep(PAUSE_S)
+            except UnavailableError as error:
+                absence.bear(error)
         return found
 
     def log_bytes(self, job: str, wanted: LogRange = ALL) -> Iterator[bytes]:
-        """What the job printed, exactly."""
-        return self._http.bytes(f"/jobs/{_quoted(job)}/logs", asdict(wanted))
+        """What the job printed, exactly. With `follow`, a daemon that is down meanwhile is only a
+        pause."""
+        if not wanted.follow:
+            yield from self._http.bytes(f"/jobs/{_quoted(job)}/logs", asdict(wanted))
+            return
+        for piece in self.log_pieces(job, replace(wanted, exact=True)):
+            yield piece.text.encode("latin-1")
 
     def log_pieces(self, job: str, wanted: LogRange = ALL) -> Iterator[LogPiece]:
-        """What the job printed, with times and worker numbers."""
+        """The same, with times and worker numbers."""
+        if not wanted.follow:
+            yield from self._log_pieces(job, wanted)
+            return
+        # By its id: what else is called so may change while the daemon is away.
+        job_id = self.show(job).job.id
+        absence = Absence(most_s=ABSENCE_S, pause_s=PAUSE_S)
+        yield from follow(lambda left: self._log_pieces(job_id, left), wanted, absence=absence)
+
+    def _log_pieces(self, job: str, wanted: LogRange) -> Iterator[LogPiece]:
         for event in self._http.events(f"/jobs/{_quoted(job)}/logs", asdict(wanted)):
             yield load(LogPiece, event)
 

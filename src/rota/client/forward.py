@@ -36,7 +36,7 @@ class Ports:
         found = _PORTS.fullmatch(text)
         here, there = (int(found[1]), int(found[2])) if found else (0, 0)
         if not 0 < there <= HIGHEST_PORT or here > HIGHEST_PORT:
-            raise UserError(f"'{text[:40]}' are no two ports", "write 8080:80")
+            raise UserError(f"'{text[:40]}' is not a pair of ports", "write 8080:80")
         return cls(here, there)
 
 

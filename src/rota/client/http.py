@@ -84,7 +84,7 @@ class Http:
         """Server-sent events, as JSON."""
         accept = "text/event-stream"
         with self._told(), self._stream(path, query, accept=accept) as response:
-            for line in response:
+            for line in _lines(response):
                 # Ours are one line of JSON each; other lines number them, or say "still here".
                 if line.startswith(b"data:"):
                     yield json.loads(line[5:])
@@ -155,6 +155,14 @@ class Http:
         except (HTTPException, OSError) as error:
             what = f"the connection to {self.door} broke: {error or type(error).__name__}"
             raise UnavailableError(what, "'rota status' says whether it is up") from None
+
+
+def _lines(response: HTTPResponse) -> Iterator[bytes]:
+    """Its own `readline` takes a connection that breaks for the end."""
+    rest = b""
+    while chunk := response.read1(CHUNK):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
 
 
 def _read(status: int, answer: bytes) -> Any:

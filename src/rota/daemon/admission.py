@@ -70,7 +70,9 @@ def admit(
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     found = misfits.of(spec)
     if found is not None:
-        raise RefusedError(found.field, f"it can never run: {found.message}", found.hint)
+        is_implied = found.field == "gpus_per_worker" and not request.gpus_per_worker
+        blamed = "gpus" if is_implied else found.field
+        raise RefusedError(blamed, f"it can never run: {found.message}", found.hint)
     if not request.array:
         return [Admitted(spec, request)]
     indices = _parsed("array", request.array, parse=parse_array)

@@ -31,7 +31,7 @@ from rota.daemon.people import (
 from rota.daemon.programs import Saved, pack, unpack
 from rota.daemon.shell import Shell
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
-from rota.daemon.words import NotFoundError, find_job
+from rota.daemon.words import NotFoundError, find_job, standing
 from rota.errors import UserError
 from rota.store.base import Store
 from rota.store.records import JobFilter, Submission
@@ -267,7 +267,7 @@ class Desk:
         job = self.find(word, caller)
         require_owner(caller, job)
         if isinstance(job.phase, Ended):
-            raise UserError(f"job {job.id} is over: it has {job.state}")
+            raise UserError(f"job {job.id} is over: {standing(job)}")
         await self.shell.durable(self.shell.tell(deed(job.id, caller.user), actor=caller.user))
         return self.view(caller, self.find(job.id, caller))
 

@@ -8,7 +8,7 @@ from dataclasses import fields as fields_of
 from pathlib import PurePosixPath
 from typing import Any, cast
 
-from rota.errors import UserError
+from rota.errors import UserError, shown
 from rota.wire.jobs import JobRequest
 
 LABELS = ("gpu_types", "node_labels")
@@ -61,7 +61,7 @@ def check(request: JobRequest) -> None:
     if request.image:
         _match("image", request.image, pattern=_IMAGE, hint="a name such as registry/name:tag")
     if request.workdir:
-        check_path("workdir", request.workdir)
+        _check_workdir(request)
     if request.umask is not None and not 0 <= request.umask <= 0o777:
         raise RefusedError("umask", f"{request.umask} is out of bounds", "use 0 to 511 (0o777)")
     if request.snapshot:
@@ -89,7 +89,7 @@ def parse_ports(text: str) -> tuple[int, int]:
     found = _PORTS.fullmatch(text)
     numbers = (int(found[1]), int(found[2])) if found else (0, 0)
     if not all(0 < each <= HIGHEST_PORT for each in numbers):
-        raise RefusedError("ports", f"'{text[:40]}' are no two ports", "write 8080:80")
+        raise RefusedError("ports", f"'{shown(text, 40)}' is not a pair of ports", "write 8080:80")
     return numbers
 
 
@@ -109,6 +109,16 @@ def check_path(name: str, text: str) -> None:
     if not path.is_absolute() or ".." in path.parts or len(text) > LONGEST_PATH:
         what = f"'{text[:60]}' is not a full path"
         raise RefusedError(name, what, "begin with / and leave out ..")
+
+
+def _check_workdir(request: JobRequest) -> None:
+    if not request.snapshot:
+        check_path("workdir", request.workdir)
+        return
+    path = PurePosixPath(request.workdir)
+    if path.is_absolute() or ".." in path.parts or len(request.workdir) > LONGEST_PATH:
+        what = f"'{shown(request.workdir)}' is not inside the shipped folder"
+        raise RefusedError("workdir", what, "write it as seen from its top, without ..")
 
 
 def check_shape(request: JobRequest) -> None:

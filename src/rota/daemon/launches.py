@@ -52,7 +52,8 @@ class Launches:
                 owner=submission.uid,
                 gid=os.getgid() if account.gid is None else account.gid,
             )
-            saved = replace(saved, request=replace(saved.request, workdir=str(folder)))
+            workdir = str(folder / saved.request.workdir)
+            saved = replace(saved, request=replace(saved.request, workdir=workdir))
             # A container sees of this machine only what is mounted into it.
             mounts = (Mount(str(folder), str(folder), is_writable=True),)
         made = program(saved, job.spec, account=account, env=env)

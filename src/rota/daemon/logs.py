@@ -21,6 +21,12 @@ class Piece:
     attempt: int
     worker: int
     output: bytes
+    place: str = ""
+
+    @property
+    def mark(self) -> str:
+        """Where it ends, for who goes on reading: see `LogRange.after`."""
+        return f"{self.attempt}:{self.worker}:{self.place}" if self.place else ""
 
 
 class JobLogs:
@@ -32,6 +38,8 @@ class JobLogs:
         self._engine = engine
         self._job_id = job_id
         self._wanted = wanted
+        self._read = _places(wanted.after)
+        """Attempt -> worker -> how far it has been read already."""
 
     def check(self) -> None:
         """Raises for an attempt or a worker that there is not, before anything is read."""
@@ -41,7 +49,8 @@ class JobLogs:
             self._found(attempt)
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        attempt = self._wanted.attempt or await self._first_attempt()
+        begun = max(self._read, default=None)
+        attempt = begun or self._wanted.attempt or await self._first_attempt()
         while attempt is not None:
             async for piece in self._attempt(attempt):
                 yield piece
@@ -69,14 +78,25 @@ class JobLogs:
             await self._desk.shell.changed()
 
     async def _attempt(self, attempt: int) -> AsyncIterator[Piece]:
-        wanted = self._wanted
-        query = LogQuery(tail=wanted.tail, since_s=wanted.since_s, follow=wanted.follow)
         streams = [
-            _stream(self._engine, WorkerId(self._job_id, attempt, number), query=query)
+            _stream(
+                self._engine,
+                WorkerId(self._job_id, attempt, number),
+                query=self._query(attempt, number),
+            )
             for number in await self._workers(attempt)
         ]
-        async for piece in _as_it_comes(streams) if wanted.follow else _by_time(streams):
+        async for piece in _as_it_comes(streams) if self._wanted.follow else _by_time(streams):
             yield piece
+
+    def _query(self, attempt: int, worker: int) -> LogQuery:
+        """What was to be left out was left out when the reading began. A worker without a mark had
+        not printed anything then."""
+        wanted = self._wanted
+        if self._read:
+            place = self._read.get(attempt, {}).get(worker, "")
+            return LogQuery(follow=wanted.follow, place=place)
+        return LogQuery(tail=wanted.tail, since_s=wanted.since_s, follow=wanted.follow)
 
     async def _workers(self, attempt: int) -> list[int]:
         """Whoever was in this attempt, once they have begun."""
@@ -112,13 +132,21 @@ class JobLogs:
         return isinstance(job.phase, Starting) or self._known(attempt) is None
 
 
+def _places(marks: list[str]) -> dict[int, dict[int, str]]:
+    found: dict[int, dict[int, str]] = {}
+    for mark in marks:
+        attempt, worker, place = mark.split(":", 2)
+        found.setdefault(int(attempt), {})[int(worker)] = place
+    return found
+
+
 async def _stream(engine: Engine, worker: WorkerId, *, query: LogQuery) -> AsyncIterator[Piece]:
     try:
         chunks = engine.logs(worker, query)
     except UserError:
         return  # it never came so far as to print anything
     async for chunk in chunks:
-        yield Piece(chunk.at_s, worker.attempt, worker.worker, chunk.output)
+        yield Piece(chunk.at_s, worker.attempt, worker.worker, chunk.output, chunk.place)
 
 
 async def _by_time(streams: list[AsyncIterator[Piece]]) -> AsyncIterator[Piece]:

@@ -12,6 +12,7 @@ import structlog
 from rota.core.model import Job, Running
 from rota.daemon.desk import Desk, NotFoundError
 from rota.daemon.people import Caller
+from rota.daemon.words import standing
 from rota.engines.base import Engine, Session, Terminal, Visit, WorkerId
 from rota.errors import UnavailableError, UserError
 from rota.wire.sessions import Entry
@@ -97,7 +98,7 @@ class Visits:
 
 def _running(job: Job) -> tuple[int, ...]:
     if not isinstance(job.phase, Running):
-        raise UserError(f"job {job.id} does not run: it is {job.state}", "'rota show' says why")
+        raise UserError(f"job {job.id} does not run: {standing(job)}", "'rota show' says why")
     return tuple(number for number in job.phase.numbers if number not in job.phase.exits)
 
 

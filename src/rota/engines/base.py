@@ -76,21 +76,25 @@ class WorkerId:
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """Some output, exactly as written, and when: to within a twentieth of a second."""
+    """Some output, exactly as written, and when: to within a twentieth of a second. `place` is
+    where it ends, in the engine's own words."""
 
     at_s: float
     output: bytes
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
     """All output that is kept, or the last `tail` lines or `tail_bytes`, or what came after
-    `since_s`; then, with `follow`, whatever comes until the worker has ended."""
+    `since_s` or after the `place` of a chunk; then, with `follow`, whatever comes until the worker
+    has ended. Who follows is told the place to begin with, as a chunk without output."""
 
     tail: int | None = None
     since_s: float = 0.0
     follow: bool = False
     tail_bytes: int | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 from rota.core.model import Job, JobId, NodeId
+from rota.errors import StoreError
 from rota.store.codec import CodecError
 from rota.store.connect import READ_ONLY, connect, require_ours
-from rota.store.faults import explained, faults
+from rota.store.faults import RESTORE, explained, faults
 from rota.store.migrate import pending
 from rota.store.queries import queries
 from rota.store.tables import TABLES, job_row, read_job
@@ -23,6 +24,19 @@ SHOWN_MAX = 100
 
 def check(path: Path) -> list[str]:
     """What is wrong, one sentence each. Raises where there is nothing to look into."""
+    try:
+        return _check(path)
+    except StoreError as error:
+        raise _onward(error) from None
+
+
+def _onward(error: StoreError) -> StoreError:
+    """Without the advice to do what was just done."""
+    hint = RESTORE if "rota store check" in error.hint else error.hint
+    return StoreError(error.trouble, error.message, hint)
+
+
+def _check(path: Path) -> list[str]:
     with faults(path), closing(connect(path, READ_ONLY, busy_s=BUSY_S)) as connection:
         require_ours(connection, path)
         steps = pending(connection, path)
@@ -46,7 +60,7 @@ def _damage(connection: sqlite3.Connection, path: Path) -> Iterator[str]:
             place = f"{table}, row {row}" if row is not None else table
             yield f"{place}: refers to something that is not in {parent}"
     except sqlite3.Error as error:
-        yield str(explained(error, path))
+        yield str(_onward(explained(error, path)))
 
 
 def _contradictions(connection: sqlite3.Connection) -> Iterator[str]:

@@ -23,7 +23,8 @@ REFUSALS = (
 _PRIMARY = 0xFF
 """SQLite's extended codes have their primary code in the lowest byte."""
 
-_DAMAGED = "stop rota and restore a backup; 'rota store check' lists the damage"
+RESTORE = "stop rota and restore a backup"
+_DAMAGED = f"{RESTORE}; 'rota store check' lists the damage"
 _READ_ONLY = (
     Trouble.READ_ONLY,
     "it, or its folder, cannot be written",

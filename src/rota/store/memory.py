@@ -137,6 +137,7 @@ def _matches(job: Job, wanted: JobFilter) -> bool:
         and wanted.project in ("", job.spec.project)
         and (
             job.spec.name == wanted.word
+            or (wanted.word.endswith("[") and job.spec.name.startswith(wanted.word))
             or job.id.startswith(wanted.word)
             or job.id.endswith(wanted.word)
         )

@@ -156,8 +156,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs to list. Empty fields ask for nothing; `word` is the whole name of a job, or
-    the beginning or the end of its id."""
+    """Which jobs to list. Empty fields ask for nothing; `word` is the whole name of a job,
+    the name of an array and a `[`, or the beginning or the end of an id."""
 
     states: frozenset[State] = frozenset()
     user: str = ""

@@ -123,21 +123,26 @@ class StoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Some output of a worker; bytes that are not UTF-8 are replaced."""
+    """Some output of a worker; bytes that are not UTF-8 are replaced, unless it is `exact`: then
+    each byte is one character. `mark` is where it ends, for `LogRange.after`."""
 
     at_s: float
     attempt: int
     worker: int
     text: str
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
     """Which output: of one worker or of all, of one attempt or the newest, the last `tail` lines,
-    what came after `since_s`, and with `follow` what comes until the end."""
+    what came after `since_s`, and with `follow` what comes until the end. `after` holds the marks
+    of the newest pieces, one of each worker, that somebody has who goes on reading."""
 
     worker: int | None = None
     attempt: int | None = None
     tail: int | None = None
     since_s: float = 0.0
     follow: bool = False
+    exact: bool = False
+    after: list[str] = field(default_factory=list[str])

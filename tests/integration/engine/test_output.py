@@ -98,6 +98,26 @@ async def test_follow_crosses_rotations(box: Box) -> None:
 
 
 @on_a_box
+async def test_who_was_interrupted_goes_on_where_it_was(box: Box) -> None:
+    """From every place that there is, across rotations: nothing twice, nothing left out."""
+    limits = LogLimits(file_bytes=16 * 1024, files=50)
+    await box.run("job", sh("for i in $(seq 10); do seq 1000; done", log=limits))
+    found = box.engine.logs(WorkerId(JobId("job"), 1, 0), LogQuery(tail=8000, follow=True))
+    chunks = [chunk async for chunk in found]
+    assert len(chunks) > 3
+    for number, chunk in enumerate(chunks, 1):
+        rest = await box.output("job", LogQuery(place=chunk.place, follow=True))
+        assert rest == b"".join(each.output for each in chunks[number:])
+
+
+@on_a_box
+async def test_a_place_that_is_not_kept_any_more_is_before_all_that_is(box: Box) -> None:
+    await box.run("job", sh("seq 10"))
+    for place in ("1-1.000-5", "nonsense"):
+        assert await box.output("job", LogQuery(place=place)) == await box.output("job")
+
+
+@on_a_box
 async def test_output_has_times(box: Box) -> None:
     before = time.time()
     await box.run("job", sh("echo early; sleep 0.3; echo late"))

@@ -168,7 +168,7 @@ def test_a_token_that_only_reads_may_not(daemon: Daemon, rota: Client) -> None:
 
 @pytest.mark.parametrize("text", ["", "80", "a:b", "1:2:3", "80:0", "1:70000", "70000:1", "-1:5"])
 def test_what_are_no_ports(text: str) -> None:
-    with pytest.raises(UserError, match="are no two ports"):
+    with pytest.raises(UserError, match="is not a pair of ports"):
         Ports.of_text(text)
 
 

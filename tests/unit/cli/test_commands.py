@@ -90,14 +90,10 @@ def test_help(rota: Rota, name: str):
 @pytest.mark.parametrize("name", EVERY)
 def test_whatever_answers_has_json(name: str):
     silent = {
-        "wait",
-        "logs",
         "report",
         "exec",
         "shell",
         "port-forward",
-        "down",
-        "up",
         "completion",
         "policy decide",
     }

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rota.cli.output.jobs import gpus
+from rota.cli.output.jobs import brief, gpus
 from rota.cli.output.lines import say
 from rota.cli.output.table import Column, draw, say_table
 from rota.cli.output.times import moment, span
@@ -68,7 +68,7 @@ def _attempts(attempts: Sequence[AttemptView]) -> list[Column]:
         Column("ended", tuple(moment(worker.ended_s) for _, worker in rows), is_number=False),
         Column("exit", tuple(_code(worker) for _, worker in rows)),
         Column("then", tuple(each.outcome for each, _ in rows), is_number=False),
-        Column("why", tuple(each.reason for each, _ in rows), is_number=False),
+        Column("why", tuple(brief(each.reason) for each, _ in rows), is_number=False),
     ]
 
 
@@ -108,5 +108,5 @@ WORDS = {
 
 
 def _because(entry: StoryEntry) -> str:
-    words = entry.reason or WORDS.get(entry.cause, entry.cause)
+    words = brief(entry.reason) or WORDS.get(entry.cause, entry.cause)
     return f"{words} (by {entry.actor})" if entry.actor and "by" not in words else words

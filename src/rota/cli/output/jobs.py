@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rota.wire.jobs import JobView
 
 LONGEST_REASON = 60
+_PATH = re.compile(r"in PATH \([^)]*\)")
 
 
 def say_jobs(jobs: Sequence[JobView], *, as_json: bool, title: str = "") -> None:
@@ -46,8 +48,14 @@ def gpus(job: JobView) -> str:
     return f"{job.gpus_held:g} of {job.gpus}" if job.gpus_held else job.gpus
 
 
-def short(text: str) -> str:
-    """For a terminal only: what is piped is whole."""
+def brief(reason: str) -> str:
+    """For tables: without the whole search path, which 'rota show' tells."""
+    return _PATH.sub("in PATH", reason)
+
+
+def short(reason: str) -> str:
+    """Cut for a terminal only: what is piped is whole."""
+    text = brief(reason)
     if len(text) <= LONGEST_REASON or not sys.stdout.isatty():
         return text
     return f"{text[: LONGEST_REASON - 1]}…"

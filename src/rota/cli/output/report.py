@@ -86,7 +86,11 @@ def _job_file(request: JobRequest) -> list[str]:
         for each in fields(request)
         if getattr(request, each.name) != getattr(empty, each.name)
     }
-    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100).splitlines()
+    # Everybody knows a umask by its octal digits, which YAML reads as such.
+    umask = values.pop("umask", None)
+    octal = [] if umask is None else [f"umask: {umask:04o}"]
+    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
+    return [*text.splitlines(), *octal]
 
 
 def _versions(report: Report) -> list[str]:

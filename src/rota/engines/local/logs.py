@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import os
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,6 +18,11 @@ CHUNK_BYTES = 64 * 1024
 LOOK_AGAIN_S = 0.1
 """How long somebody who follows may have to wait for a new line."""
 TAIL_BLOCK_BYTES = 64 * 1024
+NO_LINE = "0.000"
+"""When the first line of an empty file came."""
+_PLACE = re.compile(
+    r"(?P<inode>[0-9]{1,20})-(?P<first>[0-9.]{1,20})-(?P<offset>[0-9]{1,18})", re.ASCII
+)
 
 
 @dataclass(slots=True)
@@ -32,6 +38,26 @@ class _Part:
     def inode(self) -> int:
         return os.fstat(self.output.fileno()).st_ino
 
+    @property
+    def place(self) -> str:
+        """Where the next piece begins: which file, and how far in it. A file that was rotated away
+        may have left its inode to a newer one, but not the moment of its first line."""
+        self._learn_times()
+        return f"{self.inode}-{self._first}-{self.output.tell()}"
+
+    def is_at(self, inode: str, first: str) -> bool:
+        """Whether a place with these is in this file; it may have been empty then."""
+        self._learn_times()
+        return inode == str(self.inode) and first in (self._first, NO_LINE)
+
+    @property
+    def is_read(self) -> bool:
+        return self.output.tell() >= os.fstat(self.output.fileno()).st_size
+
+    @property
+    def _first(self) -> str:
+        return f"{self.seconds[0]:.3f}" if self.seconds else NO_LINE
+
     def read(self) -> LogChunk | None:
         """The next piece, up to where its time stamp ends."""
         self._learn_times()
@@ -41,7 +67,7 @@ class _Part:
         output = self.output.read(min(end - offset, CHUNK_BYTES))
         if not output:
             return None
-        return LogChunk(self.seconds[place - 1] if place else 0.0, output)
+        return LogChunk(self.seconds[place - 1] if place else 0.0, output, self.place)
 
     def skip_until(self, since_s: float) -> None:
         self._learn_times()
@@ -69,7 +95,10 @@ async def read(
     """Everything that is kept, oldest first; then what comes, until the worker has ended."""
     with ExitStack() as stack:
         parts = _open_all(path, stack)
+        parts = _behind(parts, query.place)
         _skip(parts, query)
+        if query.follow and parts:
+            yield LogChunk(0.0, b"", _first_unread(parts).place)
         while True:
             # Before reading: what was written before the end is read in this pass.
             is_last = not query.follow or has_ended()
@@ -119,6 +148,21 @@ def _open(path: Path, stack: ExitStack) -> _Part | None:
     except FileNotFoundError:
         times = None
     return _Part(output, times)
+
+
+def _behind(parts: list[_Part], place: str) -> list[_Part]:
+    """What is to be read by somebody who has read up to there. Where the file of that place is
+    not kept any more, it is all."""
+    known = _PLACE.fullmatch(place)
+    for number, part in enumerate(parts if known else []):
+        if known and part.is_at(known["inode"], known["first"]):
+            part.output.seek(int(known["offset"]))
+            return parts[number:]
+    return parts
+
+
+def _first_unread(parts: list[_Part]) -> _Part:
+    return next((part for part in parts if not part.is_read), parts[-1])
 
 
 def _skip(parts: list[_Part], query: LogQuery) -> None:

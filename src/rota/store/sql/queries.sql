@@ -64,6 +64,7 @@ WHERE (:before IS NULL OR number < :before)
     AND (:project = '' OR project = :project)
     AND (
         :word = '' OR name = :word
+        OR (substr(:word, -1) = '[' AND substr(name, 1, length(:word)) = :word)
         OR substr(id, 1, length(:word)) = :word
         OR substr(id, -length(:word)) = :word
     )
