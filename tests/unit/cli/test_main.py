@@ -143,3 +143,10 @@ def test_the_version(rota: Rota):
 
 def test_an_option_without_its_value_points_at_its_command(rota: Rota):
     assert "'rota submit --help' lists what there is" in rota("submit", "--ship").err
+
+
+@pytest.mark.parametrize("words", [("up", "--json"), ("logs", "x", "--json", "--timestamps")])
+def test_json_of_what_has_none(rota: Rota, words: tuple[str, ...]):
+    result = rota(*words)
+    assert (result.code, result.out) == (2, "")
+    assert "--json" in result.err
