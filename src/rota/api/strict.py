@@ -9,8 +9,9 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from rota.daemon.fields import RefusedError

@@ -61,6 +61,22 @@ def test_text_that_is_no_name_path_or_amount(house: House, name: str, value: str
 
 
 @pytest.mark.parametrize(
+    ("path", "content", "field"),
+    [
+        ("", {"command": ["true"], "gpsu": "0"}, "gpsu"),
+        ("/batch", {"jobs": [{"command": ["true"], "gpsu": "0"}]}, "jobs.0.gpsu"),
+        ("/check", {"jobs": [{"command": ["true"], "gpsu": "0"}]}, "jobs.0.gpsu"),
+    ],
+)
+def test_fields_that_there_are_not(house: House, path: str, content: Any, field: str) -> None:
+    answer = house.admin.post(f"/v1/jobs{path}", json=content)
+    assert answer.status_code == 422
+    told = answer.json()
+    assert (told["code"], told["details"]) == ("refused", {"field": field})
+    assert told["hint"] == "did you mean 'gpus'?"
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("command", []),

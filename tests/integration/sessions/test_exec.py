@@ -95,7 +95,7 @@ def test_a_job_that_does_not_run(daemon: Daemon, rota: Client) -> None:
     rota.wait(job_id)
     done = daemon.cli("exec", job_id, "--", "true")
     assert done.returncode == 2
-    assert b"does not run: it is cancelled" in done.stderr
+    assert b"does not run: it was cancelled" in done.stderr
 
 
 def test_a_cancelled_job_ends_its_commands(daemon: Daemon, rota: Client) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rota import __version__
 from rota.cli.main import run
 from rota.errors import RotaError
 from tests.unit.cli.conftest import Rota
@@ -134,3 +135,18 @@ def test_help_loads_no_solver():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+def test_the_version(rota: Rota):
+    assert rota("--version").out == f"rota {__version__}\n"
+
+
+def test_an_option_without_its_value_points_at_its_command(rota: Rota):
+    assert "'rota submit --help' lists what there is" in rota("submit", "--ship").err
+
+
+@pytest.mark.parametrize("words", [("up", "--json"), ("logs", "x", "--json", "--timestamps")])
+def test_json_of_what_has_none(rota: Rota, words: tuple[str, ...]):
+    result = rota(*words)
+    assert (result.code, result.out) == (2, "")
+    assert "--json" in result.err

@@ -54,6 +54,17 @@ def test_check_of_something_else(rota: Rota, home: Path):
     assert found.err.startswith(f"rota: {file}: it is not a database")
 
 
+def test_check_does_not_advise_itself(rota: Rota, home: Path):
+    file = home / "damaged.db"
+    content = bytearray((home / "rota.db").read_bytes())
+    content[:16] = b"x" * 16
+    file.write_bytes(content)
+    found = rota("store", "check", "--file", str(file))
+    assert found.code == 1
+    assert "restore a backup" in found.out + found.err
+    assert "store check" not in found.out + found.err
+
+
 def test_no_store(rota: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ROTA_HOME", str(tmp_path))
     found = rota("store", "check")
