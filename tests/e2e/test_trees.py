@@ -48,7 +48,7 @@ FORGETFUL = (
 )
 BOMB = (
     MARKED
-    + "trap '' TERM; bomb() { bomb | bomb & }; say start; await go; bomb; bomb; wait; await never"
+    + "trap '' TERM; bomb() { bomb | bomb & }; say start; await go; (bomb; bomb) & exec sleep 1000"
 )
 RUNNERS = """
 run() { trap '' TERM; ( run ) & exit 0; }

@@ -98,7 +98,8 @@ async def test_a_stopped_process_hears_the_stop(box: Box) -> None:
 
 @on_a_box
 async def test_a_fork_bomb_within_its_limit_is_ended(box: Box) -> None:
-    bomb = "bomb() { bomb | bomb & }; trap '' TERM; bomb 2>/dev/null; echo ready; sleep 1000"
+    # The first shell forks once, before there is anything to run into: a fork that fails ends it.
+    bomb = "bomb() { bomb | bomb & }; trap '' TERM; (bomb) 2>/dev/null & echo ready; exec sleep 99"
     await box.run_until_it_says("job", "ready", sh(bomb, limits=Limits(pids=60)))
     assert len(box.processes("job")) <= 60
     await box.stop("job", grace_s=0.1)
@@ -109,7 +110,7 @@ async def test_a_fork_bomb_within_its_limit_is_ended(box: Box) -> None:
 @on_a_box
 async def test_a_process_that_keeps_moving_is_ended(box: Box) -> None:
     """Each lives only long enough to start the next, always a step ahead of whoever walks."""
-    hop = "trap '' TERM; echo ready; hop() { (hop) & exit 0; }; (hop) & exec sleep 1000"
+    hop = "trap '' TERM; echo ready; hop() { (hop) & exit 0; }; (hop) & exec sleep 99"
     await box.run_until_it_says("job", "ready", sh(hop))
     await box.stop("job", grace_s=0.1)
     await box.end_of("job")
