@@ -103,7 +103,7 @@ async def test_a_command_that_is_let_go_of_ends_with_all_that_it_started(box: Bo
     await box.run_until_it_says("job", "ready", sh(FOREVER))
     session = await visit(box, "sh", "-c", STUBBORN)
     await until(session, b"here")
-    assert len(box.processes("job")) >= 4
+    assert len(box.processes("job")) > 2  # one that is just starting another is not always seen
     session.close()
     await until_only(box, 2)
 
