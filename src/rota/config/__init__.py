@@ -26,10 +26,6 @@ def store_file() -> Path:
     return state_dir() / STORE_NAME
 
 
-def socket_file(folder: Path | None = None) -> Path:
-    return (folder or state_dir()) / SOCKET_NAME
-
-
 def make_state_dir() -> Path:
     """Root's lets everybody through to the socket; anybody else's is private."""
     folder = state_dir()
