@@ -17,7 +17,7 @@ from rota.core.states import State
 from rota.daemon.admission import Admitted, admit
 from rota.daemon.fields import RefusedError, check_shape
 from rota.daemon.ids import Ids
-from rota.daemon.keys import Keys, fingerprint, key_of
+from rota.daemon.keys import Keys, key_of
 from rota.daemon.launches import Site
 from rota.daemon.people import (
     Caller,
@@ -28,7 +28,7 @@ from rota.daemon.people import (
     require_person,
     require_write,
 )
-from rota.daemon.programs import Saved, pack, unpack
+from rota.daemon.programs import Saved, pack_all, unpack
 from rota.daemon.shell import Shell
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job, standing
@@ -76,12 +76,11 @@ class Desk:
         self.shell.require_sound()
         if not key:
             return await self._submit(caller, requests)
-        mark = fingerprint(requests)
         return await self._keys.once(
             caller.user,
             key,
-            fingerprint=mark,
-            submit=lambda: self._submit(caller, requests, key=key, mark=mark),
+            requests=requests,
+            submit=lambda mark: self._submit(caller, requests, key=key, mark=mark),
         )
 
     def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
@@ -103,10 +102,9 @@ class Desk:
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
         uid = self.uid(caller)
-        for number, each in enumerate(admitted):
+        for number, (each, saved) in enumerate(zip(admitted, pack_all(admitted, mark), strict=True)):
             job_id = self._ids.next()
             events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
-            saved = pack(Saved(each.request, each.array_index, "" if number else mark))
             own_key = key_of(key, number) if key else None
             submissions.append(Submission(job_id, caller.user, uid, saved, own_key))
         written = self.shell.tell_all(events, submissions, actor=caller.user)
@@ -131,20 +129,32 @@ class Desk:
     def _admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
         misfits = Misfits(list(self.shell.kernel.nodes.values()))
         admitted: list[Admitted] = []
+        known: JobRequest | None = None
+        found: list[Admitted] = []
         for request in requests:
-            check_shape(request)
-            admitted += admit(
-                request,
-                user=caller.user,
-                defaults=self._defaults(request.project),
-                misfits=misfits,
-                after=self._after(caller, request.after),
-            )
-            self._require_snapshot(caller, request.snapshot)
+            # The same again is the same again, and many a batch is one job a thousand times.
+            if request != known:
+                found = self._admit_one(caller, request, misfits=misfits)
+                known = request
+            admitted += found
             if len(admitted) > MOST_IN_A_BATCH:
                 raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs at once")
         if not admitted:
             raise RefusedError("jobs", "there are none", "send at least one")
+        return admitted
+
+    def _admit_one(
+        self, caller: Caller, request: JobRequest, *, misfits: Misfits
+    ) -> list[Admitted]:
+        check_shape(request)
+        admitted = admit(
+            request,
+            user=caller.user,
+            defaults=self._defaults(request.project),
+            misfits=misfits,
+            after=self._after(caller, request.after),
+        )
+        self._require_snapshot(caller, request.snapshot)
         return admitted
 
     def _require_snapshot(self, caller: Caller, snapshot_id: str) -> None:

@@ -12,7 +12,10 @@ from rota.daemon.programs import unpack
 from rota.errors import UserError
 from rota.store.base import Store
 from rota.wire.jobs import JobRequest
-from rota.wire.json import dump
+from rota.wire.json import dump, dump_brief
+
+BRIEF = "brief:"
+"""Before the fingerprints of what is dumped without its defaults; older ones are of all fields."""
 
 
 class KeyReusedError(UserError):
@@ -39,25 +42,27 @@ class Keys:
         user: str,
         key: str,
         *,
-        fingerprint: str,
-        submit: Callable[[], Awaitable[list[JobId]]],
+        requests: Sequence[JobRequest],
+        submit: Callable[[str], Awaitable[list[JobId]]],
     ) -> list[JobId]:
-        """What `submit` makes, or made when this user came with this key for the first time."""
+        """What `submit` makes, or made when this user came with this key for the first time. It
+        is given the fingerprint to keep."""
         name = (user, key)
         if name in self._under_way:
             earlier = self._under_way[name]
-            _require_same(key, fingerprint, before=earlier.fingerprint)
+            _require_same(key, requests, before=earlier.fingerprint)
             return await asyncio.shield(earlier.made)
         first = self._store.job_with_key(user, key)
         if first is not None:
             submission = self._store.submission(first)
             before = unpack(submission.program).fingerprint if submission else ""
-            _require_same(key, fingerprint, before=before)
+            _require_same(key, requests, before=before)
             return self._made_with(user, key, first=first)
         made = asyncio.get_running_loop().create_future()
-        self._under_way[name] = _UnderWay(fingerprint, made)
+        mark = fingerprint(requests)
+        self._under_way[name] = _UnderWay(mark, made)
         try:
-            ids = await submit()
+            ids = await submit(mark)
         except BaseException as error:
             made.set_exception(error)
             made.exception()
@@ -82,10 +87,18 @@ def key_of(key: str, number: int) -> str:
 
 
 def fingerprint(requests: Sequence[JobRequest]) -> str:
+    """The same whether a default was spelled out or left out."""
+    return BRIEF + hashlib.sha256(dump_brief(list(requests)).encode()).hexdigest()
+
+
+def _older_fingerprint(requests: Sequence[JobRequest]) -> str:
     return hashlib.sha256(dump(list(requests)).encode()).hexdigest()
 
 
-def _require_same(key: str, fingerprint: str, *, before: str) -> None:
-    if before and before != fingerprint:
+def _require_same(key: str, requests: Sequence[JobRequest], *, before: str) -> None:
+    if not before:
+        return
+    make = fingerprint if before.startswith(BRIEF) else _older_fingerprint
+    if before != make(requests):
         what = f"the key {key[:40]!r} was used for another submit"
         raise KeyReusedError(what, "use a new key for each submit, the same only to try it again")

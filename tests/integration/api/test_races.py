@@ -79,6 +79,30 @@ def test_keys_that_look_like_those_of_arrays(house: House, key: str) -> None:
     assert house.is_well()
 
 
+def test_jobs_of_a_batch_that_are_alike_and_those_that_are_not(house: House) -> None:
+    plain, named = {**HELD, "env": {"A": "1"}}, {**HELD, "name": "b", "env": {"A": "2"}}
+    array = {**HELD, "name": "c", "array": "2"}
+    body = {"jobs": [plain, plain, named, array, array, plain]}
+    headers = {"Idempotency-Key": "alike"}
+    answer = house.admin.post("/v1/jobs/batch", json=body, headers=headers)
+    found = [house.admin.get(f"/v1/jobs/{each}").json() for each in answer.json()["ids"]]
+    names = ["true", "true", "b", "c[0]", "c[1]", "c[0]", "c[1]", "true"]
+    assert [each["job"]["name"] for each in found] == names
+    assert [each["array_index"] for each in found] == [None, None, None, 0, 1, 0, 1, None]
+    values = ["1", "1", "2", None, None, None, None, "1"]
+    assert [each["request"]["env"].get("A") for each in found] == values
+    again = house.admin.post("/v1/jobs/batch", json=body, headers=headers)
+    assert again.json() == answer.json()
+
+
+def test_of_many_alike_the_one_that_is_wrong_is_refused(house: House) -> None:
+    before = house.n_jobs()
+    wrong = {**HELD, "env": {"ROTA_URL": "x"}}
+    answer = house.admin.post("/v1/jobs/batch", json={"jobs": [HELD, HELD, wrong, wrong]})
+    assert (answer.status_code, answer.json()["details"]) == (422, {"field": "env"})
+    assert house.n_jobs() == before
+
+
 def test_a_key_that_is_too_long(house: House) -> None:
     answer = with_key(house.admin, "x" * 201, HELD)
     assert (answer.status_code, answer.json()["details"]) == (422, {"field": "Idempotency-Key"})
