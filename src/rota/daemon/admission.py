@@ -96,7 +96,11 @@ def _with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> Job
         added["env"] = {**defaults.env, **request.env}
     if image and defaults.mounts:
         mounts = [each.replace("{user}", user) for each in defaults.mounts]
-        added["mounts"] = [*mounts, *request.mounts]
+        # What is submitted again has them already.
+        added["mounts"] = [
+            *(each for each in mounts if each not in request.mounts),
+            *request.mounts,
+        ]
     return replace(request, **added) if added else request
 
 

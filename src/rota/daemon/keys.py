@@ -14,9 +14,6 @@ from rota.store.base import Store
 from rota.wire.jobs import JobRequest
 from rota.wire.json import dump, dump_brief
 
-BRIEF = "brief:"
-"""Before the fingerprints of what is dumped without its defaults; older ones are of all fields."""
-
 
 class KeyReusedError(UserError):
     """The same key with another request: one of the two would be lost without a word."""
@@ -25,10 +22,41 @@ class KeyReusedError(UserError):
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What came with a key. `mark` is kept with what it made, to tell it from anything else."""
+
+    mark: str
+    requests: Sequence[JobRequest] = ()
+
+    def is_what(self, mark: str) -> bool:
+        """Whether this is what was asked for when that mark was made."""
+        return mark in ("", self.mark) or mark == _older_mark(self.requests)
+
+
+def submitted(requests: Sequence[JobRequest]) -> Asked:
+    """The same whether a default was spelled out or left out."""
+    return Asked(f"brief:{_hash(dump_brief(list(requests)))}", requests)
+
+
+def resubmitted(word: str) -> Asked:
+    """By the word alone: it may well mean another job once the first resubmit is through."""
+    return Asked(f"again:{_hash(word)}")
+
+
+def _older_mark(requests: Sequence[JobRequest]) -> str:
+    """Before there were names in front of them, marks were of all fields."""
+    return _hash(dump(list(requests)))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class _UnderWay:
     """A submit that is not yet on the disk."""
 
-    fingerprint: str
+    mark: str
     made: asyncio.Future[list[JobId]]
 
 
@@ -42,27 +70,25 @@ class Keys:
         user: str,
         key: str,
         *,
-        requests: Sequence[JobRequest],
-        submit: Callable[[str], Awaitable[list[JobId]]],
+        asked: Asked,
+        submit: Callable[[], Awaitable[list[JobId]]],
     ) -> list[JobId]:
-        """What `submit` makes, or made when this user came with this key for the first time. It
-        is given the fingerprint to keep."""
+        """What `submit` makes, or made when this user came with this key for the first time."""
         name = (user, key)
         if name in self._under_way:
             earlier = self._under_way[name]
-            _require_same(key, requests, before=earlier.fingerprint)
+            _require_same(key, asked, before=earlier.mark)
             return await asyncio.shield(earlier.made)
         first = self._store.job_with_key(user, key)
         if first is not None:
             submission = self._store.submission(first)
             before = unpack(submission.program).fingerprint if submission else ""
-            _require_same(key, requests, before=before)
+            _require_same(key, asked, before=before)
             return self._made_with(user, key, first=first)
         made = asyncio.get_running_loop().create_future()
-        mark = fingerprint(requests)
-        self._under_way[name] = _UnderWay(mark, made)
+        self._under_way[name] = _UnderWay(asked.mark, made)
         try:
-            ids = await submit(mark)
+            ids = await submit()
         except BaseException as error:
             made.set_exception(error)
             made.exception()
@@ -86,19 +112,7 @@ def key_of(key: str, number: int) -> str:
     return f"{key}\n{number}" if number else key
 
 
-def fingerprint(requests: Sequence[JobRequest]) -> str:
-    """The same whether a default was spelled out or left out."""
-    return BRIEF + hashlib.sha256(dump_brief(list(requests)).encode()).hexdigest()
-
-
-def _older_fingerprint(requests: Sequence[JobRequest]) -> str:
-    return hashlib.sha256(dump(list(requests)).encode()).hexdigest()
-
-
-def _require_same(key: str, requests: Sequence[JobRequest], *, before: str) -> None:
-    if not before:
-        return
-    make = fingerprint if before.startswith(BRIEF) else _older_fingerprint
-    if before != make(requests):
+def _require_same(key: str, asked: Asked, *, before: str) -> None:
+    if not asked.is_what(before):
         what = f"the key {key[:40]!r} was used for another submit"
         raise KeyReusedError(what, "use a new key for each submit, the same only to try it again")
