@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 
 def code_identity() -> str:
@@ -13,7 +14,6 @@ def code_identity() -> str:
     import hashlib
 
     try:
-        with open(path, "rb") as script:
-            return hashlib.sha256(script.read()).hexdigest()
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 from rota_trainer.identity import code_identity
 from rota_trainer.place import Place
@@ -22,8 +22,8 @@ class Keeping:
         place: Place,
         *,
         keep: int = 2,
-        folder: Optional[Union[str, Path]] = None,
-        code: Optional[str] = None,
+        folder: str | Path | None = None,
+        code: str | None = None,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least one checkpoint has to stay")

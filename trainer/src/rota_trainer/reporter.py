@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any
 
 from rota_trainer.messages import Orders, Report, to_json
 from rota_trainer.place import Place
@@ -27,10 +27,10 @@ class Reporter:
     def __init__(self, place: Place, tally: Tally) -> None:
         self._place = place
         self._tally = tally
-        self._unsent: Optional[Report] = None
+        self._unsent: Report | None = None
         self._ended = threading.Event()
         self._wire: Any = None
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
         self.orders = Orders()
         """The newest orders; replaced as a whole, so that any thread may read them."""
         self.hears = False

@@ -6,8 +6,9 @@ import atexit
 import os
 import time
 import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Optional, TypeVar, Union
+from typing import Any, Callable, TypeVar
 
 from rota_trainer.keeping import Keeping
 from rota_trainer.messages import LONGEST_NAME, EpochRecord
@@ -28,8 +29,8 @@ Loads = Callable[[Path], object]
 def start(
     *,
     keep: int = 2,
-    checkpoint_dir: Optional[Union[str, Path]] = None,
-    code: Optional[str] = None,
+    checkpoint_dir: str | Path | None = None,
+    code: str | None = None,
 ) -> Run:
     """Begin a run: as a worker of rota, or alone.
 
@@ -51,14 +52,14 @@ class Run:
         self.agree: Callable[[bool], bool] = bool
         """Whether any worker wants something, so that all do the same. `rota_trainer.torch` asks
         the process group; a run of one worker asks nobody."""
-        self.before_steps: Optional[Callable[[], object]] = None
+        self.before_steps: Callable[[], object] | None = None
         """Called each time before `steps` makes its iterator, which may draw random numbers."""
         self._keeping = keeping
         self._tally = Tally(place.epochs_done, place.epochs_total)
         self._reporter = Reporter(place, self._tally)
         self._insistence = Insistence(self._stop_outside)
-        self._total: Optional[int] = None
-        self._at_first_step: Optional[Callable[[], object]] = None
+        self._total: int | None = None
+        self._at_first_step: Callable[[], object] | None = None
         self._n_to_skip = 0
         self._n_steps_before = 0
         self._is_looping = self._is_in_epoch = self._is_in_steps = self._is_saving = False
@@ -97,9 +98,9 @@ class Run:
         self,
         total: int,
         *,
-        save: Optional[Saves] = None,
+        save: Saves | None = None,
         save_every_s: float = 0.0,
-        done: Optional[int] = None,
+        done: int | None = None,
     ) -> Iterator[int]:
         """Epochs that are left, counted from 0; each end is a safe point, where `save` is called,
         if the last time was so long ago. `done` is where to go on for a script that restores by
@@ -115,7 +116,7 @@ class Run:
         finally:
             self._is_looping = self._is_in_epoch = False
 
-    def expect(self, total: int, *, done: Optional[int] = None) -> None:
+    def expect(self, total: int, *, done: int | None = None) -> None:
         """How many epochs there will be. For loops that `epochs` does not fit."""
         self._total = total
         self._tally.epochs_total = float(total)
@@ -131,7 +132,7 @@ class Run:
         self._samples, self._saving_s = 0, 0.0
         self._began_s = self._mark_s = time.perf_counter()
 
-    def end_epoch(self, *, save: Optional[Saves] = None, save_every_s: float = 0.0) -> None:
+    def end_epoch(self, *, save: Saves | None = None, save_every_s: float = 0.0) -> None:
         """What `epochs` does after each: it may save, and raise `Stopped`."""
         tally = self._tally
         seconds = time.perf_counter() - self._began_s - self._saving_s
@@ -148,7 +149,7 @@ class Run:
         if stops:
             self._stop(saved)
 
-    def steps(self, loader: Iterable[T], *, save: Optional[Saves] = None) -> Iterator[T]:
+    def steps(self, loader: Iterable[T], *, save: Saves | None = None) -> Iterator[T]:
         """The batches of this epoch that are left. With `save`, each step is a safe point."""
         if not self._n_to_skip or self._tally.steps_total is None:
             self._tally.steps_total = _length(loader)
@@ -174,7 +175,7 @@ class Run:
         """For `load`: call this when the batches that were done are skipped, before the next."""
         self._at_first_step = call
 
-    def step(self, samples: int = 0, *, save: Optional[Saves] = None) -> None:
+    def step(self, samples: int = 0, *, save: Saves | None = None) -> None:
         """A step is done. With `save`, it is a safe point."""
         now_s = time.perf_counter()
         if self._is_looping:
@@ -192,7 +193,7 @@ class Run:
             raise Stopped("SIGTERM")
 
     def report(self, /, **metrics: Any) -> None:
-        """The newest loss, accuracy, or whatever is worth seeing: numbers, also of numpy or torch."""
+        """The newest loss, accuracy, or whatever is worth seeing: numbers, also numpy's or torch's."""
         numbers = {name[:LONGEST_NAME]: as_number(value) for name, value in metrics.items()}
         self._tally.metrics({name: each for name, each in numbers.items() if each is not None})
         wrong = [name for name, each in numbers.items() if each is None]
@@ -290,7 +291,7 @@ class Run:
         self._n_to_skip = position.step
 
 
-def _length(loader: Any) -> Optional[int]:
+def _length(loader: Any) -> int | None:
     try:
         return len(loader)
     except TypeError:

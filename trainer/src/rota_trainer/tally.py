@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional
+from typing import Any
 
 from rota_trainer.messages import MOST_METRICS, MOST_RECORDS, EpochRecord, StepsRecord
 from rota_trainer.position import Position
@@ -20,21 +20,21 @@ class Tally:
     The plain attributes say where the run is; only the training thread writes them.
     """
 
-    def __init__(self, before: float = 0.0, epochs_total: Optional[float] = None) -> None:
+    def __init__(self, before: float = 0.0, epochs_total: float | None = None) -> None:
         """`before` is what earlier attempts did, which counts until this one says where it is."""
-        self.before: Optional[float] = before
+        self.before: float | None = before
         self.epoch = 0
         self.step_of_epoch = 0
-        self.steps_total: Optional[int] = None
+        self.steps_total: int | None = None
         self.epochs_total = epochs_total
-        self.epochs_saved: Optional[float] = None
-        self.start_s: Optional[float] = None
-        self.load_s: Optional[float] = None
-        self.save_s: Optional[float] = None
+        self.epochs_saved: float | None = None
+        self.start_s: float | None = None
+        self.load_s: float | None = None
+        self.save_s: float | None = None
         self._lock = threading.Lock()
-        self._metrics: Dict[str, float] = {}
-        self._steps: Deque[StepsRecord] = deque(maxlen=MOST_RECORDS)
-        self._epochs: Deque[EpochRecord] = deque(maxlen=MOST_RECORDS)
+        self._metrics: dict[str, float] = {}
+        self._steps: deque[StepsRecord] = deque(maxlen=MOST_RECORDS)
+        self._epochs: deque[EpochRecord] = deque(maxlen=MOST_RECORDS)
         self._dropped = 0
         self._count = 0
         self._seconds = 0.0
@@ -80,7 +80,7 @@ class Tally:
             self._dropped += len(self._epochs) == MOST_RECORDS
             self._epochs.append(record)
 
-    def metrics(self, values: Dict[str, float]) -> None:
+    def metrics(self, values: dict[str, float]) -> None:
         """The newest value of each counts; of too many names, the first."""
         with self._lock:
             for name, value in values.items():
@@ -93,7 +93,7 @@ class Tally:
         with self._lock:
             self._dropped += count
 
-    def take(self) -> Dict[str, Any]:
+    def take(self) -> dict[str, Any]:
         """Everything since the last call, as fields of a report."""
         with self._lock:
             if self._count:
@@ -125,7 +125,7 @@ class Tally:
         self._count, self._seconds, self._slowest_s, self._samples = 0, 0.0, 0.0, 0
 
 
-def _emptied(records: Deque[Any]) -> List[Any]:
+def _emptied(records: deque[Any]) -> list[Any]:
     found = list(records)
     records.clear()
     return found
