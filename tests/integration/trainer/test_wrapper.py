@@ -118,7 +118,7 @@ def test_progress_is_read_from_both_streams_and_reported() -> None:
     shell = """
     echo 'epoch 1/3 loss 0.5'; read go
     printf 'epoch 2/3 loss 2.5e-1\\r' >&2; read go
-    echo 'other words'; printf 'epoch 3/3 loss nan'
+    echo 'other words'; printf 'epoch 3/3 loss 1'
     """
     with daemon() as rota:
         process = wrapped("--progress-regex", REGEX, shell=shell, url=rota.url)
@@ -132,7 +132,7 @@ def test_progress_is_read_from_both_streams_and_reported() -> None:
         assert (last["epochs_done"], last["epochs_total"], last["epochs_saved"]) == (3, 3, None)
         assert last["hears"] is True
         found = [report["metrics"]["loss"] for report in rota.distinct if report["metrics"]]
-        assert found == [0.5, 0.25]
+        assert found == [0.5, 0.25, 1.0]
         # How long the first took is not known: nobody saw it begin.
         assert [record["number"] for record in rota.records("epochs")] == [2, 3]
 
@@ -186,9 +186,8 @@ def test_a_pattern_that_takes_years_is_given_up() -> None:
 
 def test_a_line_without_end_takes_no_memory_and_passes_through() -> None:
     n_bytes = 200_000_000
-    limited = f"ulimit -v 400000; exec {sys.executable} -m rota_trainer run " + (
-        f"--progress-regex '(?P<epoch>x+y)' -- head -c {n_bytes} /dev/zero"
-    )
+    wrapper = f"{sys.executable} -m rota_trainer run --progress-regex '(?P<epoch>x+y)'"
+    limited = f"ulimit -v 400000; exec {wrapper} -- head -c {n_bytes} /dev/zero"
     process = subprocess.Popen(
         ["sh", "-c", limited], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
