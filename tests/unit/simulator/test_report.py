@@ -14,7 +14,7 @@ import pytest
 from rota.core.model import Gpu, JobId, Node, NodeId, Slot
 from rota.errors import RotaError, UserError
 from rota.simulator.report.page import About, render
-from rota.simulator.report.svg import num, safe
+from rota.svg import num, safe
 from rota.simulator.report.write import check_target, write_whole
 from rota.simulator.results import Outcome, Run, Tenure
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.simulator.figures import TIME_UNITS, duration
-from rota.simulator.report.svg import grid_line, label
+from rota.svg import grid_line, label
 
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
 

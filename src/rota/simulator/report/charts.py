@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.simulator.figures import duration
 from rota.simulator.report.axis import Frame, TimeAxis, log_axis, part_grid, time_grid
-from rota.simulator.report.svg import figure, num, safe, tag
+from rota.svg import figure, num, safe, tag
 from rota.simulator.results import Run, mean_usage
 
 MOST_STEPS = 400

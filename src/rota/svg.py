@@ -1,6 +1,6 @@
 """Writing SVG and HTML by hand: numbers, escaping, elements.
 
-Names come from traces, and a trace may come from anywhere: every text goes through `safe`.
+Names come from users and traces, and those from anywhere: every text goes through `safe`.
 """
 
 from __future__ import annotations
