@@ -18,7 +18,7 @@ def protected_until_s(job: Job, view: View) -> float:
 
 def restart_cost_s(job: Job, view: View) -> float:
     """Seconds that a stop and a start take from the job: its own if measured."""
-    return job.restart_s if job.restart_s is not None else view.rules.restart_cost_s
+    return view.rules.restart_cost_s if job.start_s is None else job.start_s + job.stop_s
 
 
 def resize_cost_s(job: Job, view: View) -> float:

@@ -180,12 +180,15 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
+    """Until `insists_at_s` the program is only asked to stop; None once it was told to."""
+
     since_s: float
     allocation: Allocation
     numbers: tuple[int, ...]
     purpose: Purpose
     reason: str = ""
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
+    insists_at_s: float | None = None
     state = State.STOPPING
 
 
@@ -236,9 +239,12 @@ class Job:
     speed: SpeedModel = PRIOR
     epochs_done: float = 0.0
     epochs_done_at_start: float = 0.0
+    epochs_saved: float = 0.0  # what a checkpoint holds: where the next attempt begins
+    epochs_total: float | None = None  # what the program says that it will do
+    hears: bool = False  # whether the program of this attempt stops when it is asked to
+    lost_s: float = 0.0  # how long the work took that was done in vain, over all attempts
     progress_at_s: float = 0.0
-    start_s: float | None = None
-    """How long the newest start took, up to all workers running; None before the first."""
+    start_s: float | None = None  # how long the newest start took, up to all workers running
     stop_s: float = 0.0
     memory_bytes_seen: int = 0
 
@@ -276,9 +282,9 @@ class Job:
                 return tuple(range(len(self.allocation)))
 
     @property
-    def restart_s(self) -> float | None:
-        """What a stop and a start took the last time; None before the first start."""
-        return None if self.start_s is None else self.start_s + self.stop_s
+    def epochs(self) -> float:
+        """How many epochs the job takes: what its program says, else what the user said."""
+        return self.spec.epochs if self.epochs_total is None else self.epochs_total
 
 
 def n_gpus(allocation: Allocation) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
 from rota.core.commands import (
+    AskToStop,
     ChangeMembership,
     Command,
     ReportWorkers,
@@ -62,6 +63,8 @@ class FakeEngine:
                 self._switch(command, now)
             case ReportWorkers():
                 self._report(command, now)
+            case AskToStop():
+                pass  # It is for the program.
             case _:
                 assert_never(command)
 

@@ -78,4 +78,6 @@ class Run:
         return WorkersStarted(*self.fence, frozenset(self.workers))
 
     def progress(self, done: float, epoch_s: float | None = None) -> ProgressReported:
-        return ProgressReported(*self.fence, done * self.work.epochs, epoch_s)
+        """A program in virtual time saves all that it did."""
+        epochs = done * self.work.epochs
+        return ProgressReported(*self.fence, epochs, epoch_s, saved=epochs)
