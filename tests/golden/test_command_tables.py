@@ -10,28 +10,28 @@ from tests.golden.conftest import Rota
 
 def test_list_of_one_own_jobs(rota: Rota):
     assert rota("list") == snapshot("""\
-id         name     user     state          gpus     age      ran   why
-───────────────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert     user-1   running   2 of 1..4   2h03m    1h02m
-1q1gxzs9   broken   user-1   failed          0.5   2d07h   16m30s   exit code 3
+id         name     user     state          gpus     age      ran   done     left   ends            why
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert     user-1   running   2 of 1..4   2h03m    1h02m    45%   50m00s   ~15:03 ±6 min
+1q1gxzs9   broken   user-1   failed          0.5   2d07h   16m30s      -        -   -               exit code 3
 """)
 
 
 def test_list_of_everybody_jobs(rota: Rota):
     assert rota("list", "--all") == snapshot("""\
-id         name         user     state          gpus     age      ran   why
-────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued            8     42s        -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
-1q1ghcmf   bert         user-1   running   2 of 1..4   2h03m    1h02m
-1q1gxzs9   broken       user-1   failed          0.5   2d07h   16m30s   exit code 3
+id         name         user     state          gpus     age      ran   done     left   ends                 why
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued            8     42s        -      -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+1q1ghcmf   bert         user-1   running   2 of 1..4   2h03m    1h02m    45%   50m00s   ~15:03 ±6 min
+1q1gxzs9   broken       user-1   failed          0.5   2d07h   16m30s      -        -   -                    exit code 3
 """)
 
 
 def test_list_in_a_state(rota: Rota):
     assert rota("list", "--all", "--state", "queued") == snapshot("""\
-id         name         user     state    gpus   age   ran   why
-─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued      8   42s     -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+id         name         user     state    gpus   age   ran     left   ends                 why
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued      8   42s     -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
 """)
 
 
@@ -55,14 +55,125 @@ started     2026-09-21 12:16:40
 ran         1h02m
 waited      6m24s
 GPU time    2h04m
-epochs      4.5 of 10
 time limit  2d
+progress    45%, 4.5 of 10 epochs
+saved       4 epochs
+left        50m00s
+ends        ~15:03 ±6 min
+lost        12m34s of work
+metrics     loss 0.0667, accuracy 0.87
+stragglers  worker 1 on box, 1.5 times as slow
+hint        worker 1 holds the others up: look at its GPU, its node and its data
 
 attempt   worker   where     began                 ended                 exit   then        why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
       1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
       1        1   box:1     2026-09-21 12:16:40   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
       2        0   box:0,1   2026-09-21 13:27:55   -                        -
+""")
+
+
+def test_profile(rota: Rota):
+    assert rota("profile", "bert") == snapshot("""\
+job       bert (1q1ghcmf)
+category  bert <base>
+epochs    4.5 of 10
+lost      12m34s of work
+
+workers   nodes          epoch    speed-up   epochs   from
+──────────────────────────────────────────────────────────────────────────────────────
+      1   one       14m00s ±4%           1        3   measured by its category
+      2   one        7m36s ±3%    1.84 ±5%        4   measured here
+      2   several   8m40s ±10%   1.61 ±11%        1   measured here
+      3   -          5m36s ±6%     2.5 ±6%        -   fitted to what was measured here
+      4   -          4m31s ±6%     3.1 ±6%        -   fitted to what was measured here
+
+speed-up over one worker: dots measured, line fitted
+  │
+3 ┤                                                      ······
+  │                                           ···········
+  │                                 ··········
+2 ┤                    │  ··········
+  │              ······●··
+  │      ········      │
+1 ┤●·····
+  │
+  │
+0 ┤
+  └┬───────────────────┬──────────────────┬───────────────────┬
+   1                   2                  3                   4   workers
+
+seconds per step
+      │                                   ●     ●     ●     ●     ●
+80 ms ┤                               ● ●   ● ●   ● ●   ● ●   ● ●
+      │
+60 ms ┤
+      │● ● ● ● ● ● ● ● ● ● ● ● ● ● ●  ● ● ● ● ● ● ● ● ● ● ● ● ● ● ●
+40 ms ┤
+      │
+      │
+20 ms ┤
+      │
+  0 s ┤
+      └┬────────────────┬────────────────┬────────────────┬────────
+       0s            16m40s           33m20s           50m00s   since its first report
+
+samples per second
+    │●     ●     ●     ●     ●      ●     ●     ●     ●     ●
+600 ┤  ● ●   ● ●   ● ●   ● ●   ● ●    ● ●   ● ●   ● ●   ● ●   ● ●
+    │
+    │
+400 ┤                               ● ● ● ● ● ● ● ● ● ● ● ● ● ● ●
+    │
+    │
+200 ┤
+    │
+    │
+  0 ┤
+    └┬────────────────┬────────────────┬────────────────┬────────
+     0s            16m40s           33m20s           50m00s   since its first report
+
+memory of its processes
+         │                                                           ●
+         │                                         ● ● ● ● ● ● ● ● ●
+3.73 GiB ┤                      ● ● ● ●  ● ● ● ● ●
+         │  ● ● ● ● ● ● ● ● ● ●
+         │●
+         │
+1.86 GiB ┤
+         │
+         │
+         │
+     0 B ┤
+         └┬────────────────┬────────────────┬────────────────┬────────
+          0s            16m40s           33m20s           50m00s   since its first report
+
+memory on the card
+         │● ● ● ● ● ● ● ● ● ● ● ● ● ● ●  ● ● ● ● ● ● ● ● ● ● ● ● ● ● ●
+9.31 GiB ┤
+         │
+         │
+         │
+         │
+4.66 GiB ┤
+         │
+         │
+         │
+     0 B ┤
+         └┬────────────────┬────────────────┬────────────────┬────────
+          0s            16m40s           33m20s           50m00s   since its first report
+
+worker   node    step   samples/s     memory   on the card
+────────────────────────────────────────────────────────────────────────────────────────────────
+     0   box    54 ms       592.6   4.45 GiB        10 GiB
+     1   box    81 ms       395.1   4.45 GiB        10 GiB   straggler: 1.5 times the usual step
+
+newest times: start 12.2 s, save 840 ms, stop 3 s
+
+metric     first     least   most   newest
+──────────────────────────────────────────
+loss           2   0.06667      2   0.0667
+accuracy       0         0   0.87     0.87
 """)
 
 
@@ -79,9 +190,9 @@ when                  attempt   became     because
 
 def test_cancel(rota: Rota):
     assert rota("cancel", "bert") == snapshot("""\
-id         name   user     state          gpus     age     ran   why
-────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m
+id         name   user     state          gpus     age     ran   done     left   ends            why
+────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m    45%   50m00s   ~15:03 ±6 min
 """)
 
 
@@ -124,9 +235,9 @@ box         2   A100             80 GiB      -   -               ok
 box         3   A100             80 GiB      -   -               2 uncorrectable memory errors
 old-box     -   -                     -      -   -               draining
 
-id         name   user     state          gpus     ran   done   why
-───────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   1h02m    45%
+id         name   user     state          gpus     ran   done     left   ends            why
+────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   1h02m    45%   50m00s   ~15:03 ±6 min
 """)
 
 
@@ -154,9 +265,9 @@ def test_submit(rota: Rota):
 
 def test_dry_run(rota: Rota):
     assert rota("submit", "--dry-run", "--", "true") == snapshot("""\
-id         name         user     state    gpus   age   ran   why
-─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued      8   42s     -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+id         name         user     state    gpus   age   ran     left   ends                 why
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued      8   42s     -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
 """)
 
 
@@ -219,8 +330,15 @@ started     2026-09-21 12:16:40
 ran         1h02m
 waited      6m24s
 GPU time    2h04m
-epochs      4.5 of 10
 time limit  2d
+progress    45%, 4.5 of 10 epochs
+saved       4 epochs
+left        50m00s
+ends        ~15:03 ±6 min
+lost        12m34s of work
+metrics     loss 0.0667, accuracy 0.87
+stragglers  worker 1 on box, 1.5 times as slow
+hint        worker 1 holds the others up: look at its GPU, its node and its data
 
 attempt   worker   where     began                 ended                 exit   then        why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
