@@ -60,9 +60,7 @@ def steps() -> list[StepFigure]:
                     samples_per_s=32 / step_s,
                     memory_bytes=3 * GIB + number * GIB // 20,
                     gpu_memory_bytes=10 * GIB,
-                    metrics={}
-                    if worker
-                    else {"loss": 2.0 / (1 + number), "accuracy": 0.03 * number},
+                    metrics={} if worker else metrics,
                 )
             )
     return found

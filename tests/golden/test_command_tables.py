@@ -58,7 +58,7 @@ GPU time    2h04m
 time limit  2d
 progress    45%, 4.5 of 10 epochs
 saved       4 epochs
-left        50m00s
+left        50m00s ±6 min
 ends        ~15:03 ±6 min
 lost        12m34s of work
 metrics     loss 0.0667, accuracy 0.87
@@ -100,10 +100,10 @@ speed-up over one worker: dots measured, line fitted
   │
   │
 0 ┤
-  └┬───────────────────┬──────────────────┬───────────────────┬
-   1                   2                  3                   4   workers
+  └┬─────────┬─────────┬─────────┬────────┬─────────┬─────────┬
+   1         2         2         2        3         4         4   workers
 
-seconds per step
+time of a step
       │                                   ●     ●     ●     ●     ●
 80 ms ┤                               ● ●   ● ●   ● ●   ● ●   ● ●
       │
@@ -115,53 +115,8 @@ seconds per step
 20 ms ┤
       │
   0 s ┤
-      └┬────────────────┬────────────────┬────────────────┬────────
-       0s            16m40s           33m20s           50m00s   since its first report
-
-samples per second
-    │●     ●     ●     ●     ●      ●     ●     ●     ●     ●
-600 ┤  ● ●   ● ●   ● ●   ● ●   ● ●    ● ●   ● ●   ● ●   ● ●   ● ●
-    │
-    │
-400 ┤                               ● ● ● ● ● ● ● ● ● ● ● ● ● ● ●
-    │
-    │
-200 ┤
-    │
-    │
-  0 ┤
-    └┬────────────────┬────────────────┬────────────────┬────────
-     0s            16m40s           33m20s           50m00s   since its first report
-
-memory of its processes
-         │                                                           ●
-         │                                         ● ● ● ● ● ● ● ● ●
-3.73 GiB ┤                      ● ● ● ●  ● ● ● ● ●
-         │  ● ● ● ● ● ● ● ● ● ●
-         │●
-         │
-1.86 GiB ┤
-         │
-         │
-         │
-     0 B ┤
-         └┬────────────────┬────────────────┬────────────────┬────────
-          0s            16m40s           33m20s           50m00s   since its first report
-
-memory on the card
-         │● ● ● ● ● ● ● ● ● ● ● ● ● ● ●  ● ● ● ● ● ● ● ● ● ● ● ● ● ● ●
-9.31 GiB ┤
-         │
-         │
-         │
-         │
-4.66 GiB ┤
-         │
-         │
-         │
-     0 B ┤
-         └┬────────────────┬────────────────┬────────────────┬────────
-          0s            16m40s           33m20s           50m00s   since its first report
+      └┬─────────┬─────────┬──────────┬─────────┬─────────┬────────
+       0s     10m00s    20m00s     30m00s    40m00s    50m00s   since its first report
 
 worker   node    step   samples/s     memory   on the card
 ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -333,7 +288,7 @@ GPU time    2h04m
 time limit  2d
 progress    45%, 4.5 of 10 epochs
 saved       4 epochs
-left        50m00s
+left        50m00s ±6 min
 ends        ~15:03 ±6 min
 lost        12m34s of work
 metrics     loss 0.0667, accuracy 0.87
