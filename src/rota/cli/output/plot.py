@@ -12,6 +12,7 @@ STEPS = (1.0, 2.0, 5.0, 10.0)
 TIME_STEPS = tuple(
     count * unit
     for unit, counts in (
+        *((10.0**-power, (1, 2, 5)) for power in range(9, 0, -1)),
         (1.0, (1, 2, 5, 10, 20, 30)),
         (60.0, (1, 2, 5, 10, 20, 30)),
         (3600.0, (1, 2, 4, 6, 12)),
@@ -73,10 +74,9 @@ class Scale:
 
 def _step(least: float, steps: tuple[float, ...]) -> float:
     """The smallest round number that is not below the least."""
-    if steps and least > steps[0] / 2:
-        known = next((each for each in steps if each >= least), None)
-        if known is not None:
-            return known
+    known = next((each for each in steps if each >= least), None)
+    if known is not None:
+        return known
     power = 10.0 ** math.floor(math.log10(least))
     return next(each * power for each in STEPS if each * power >= least * 0.999)
 
