@@ -18,11 +18,13 @@ from rota.store.records import (
     JobFilter,
     Page,
     Row,
+    Sample,
     Saved,
     Submission,
     Worker,
     key_of,
 )
+from rota.store.thinning import thinned
 
 
 class MemoryStore:
@@ -35,6 +37,7 @@ class MemoryStore:
         self._story: list[Entry] = []
         self._attempts: dict[tuple[JobId, int], Attempt] = {}
         self._workers: dict[WorkerKey, Worker] = {}
+        self._samples: dict[JobId, list[Sample]] = {}
         self._rows: dict[tuple[type, tuple[str, ...]], Row | Node] = {}
 
     def write(self, batch: Batch) -> Future[None]:
@@ -48,6 +51,9 @@ class MemoryStore:
             self._story.append(Entry(len(self._story) + 1, transition, batch.actor))
         for row in batch.rows:
             self._rows[type(row), key_of(row)] = row
+        for sample in batch.samples:
+            kept = [*self._samples.get(sample.job_id, ()), sample]
+            self._samples[sample.job_id] = thinned(kept)
         for node_id, node in batch.effects.nodes.items():
             if node is None:
                 self._rows.pop((Node, (node_id,)), None)
@@ -102,6 +108,9 @@ class MemoryStore:
 
     def newest_entry(self) -> int:
         return len(self._story)
+
+    def samples(self, job_id: JobId) -> list[Sample]:
+        return list(self._samples.get(job_id, ()))
 
     def rows(self, kind: type[R]) -> list[R]:
         keys = sorted(key for key in self._rows if key[0] is kind)
