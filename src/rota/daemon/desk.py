@@ -16,6 +16,7 @@ from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.core.states import State
 from rota.daemon.admission import Admitted, admit
 from rota.daemon.fields import RefusedError, check_shape
+from rota.daemon.foresight import Foresight
 from rota.daemon.ids import Ids
 from rota.daemon.keys import Keys, fingerprint, key_of
 from rota.daemon.launches import Site
@@ -65,6 +66,7 @@ class Desk:
         newest = store.jobs(limit=1).jobs
         self._ids = Ids(clock, newest=newest[0].id if newest else None)
         self._keys = Keys(store)
+        self.foresight = Foresight(shell, clock)
 
     # -- submits --------------------------------------------------------------------------------
 
@@ -175,7 +177,12 @@ class Desk:
     def view(self, caller: Caller, job: Job) -> JobView:
         """As it is by now, which may be ahead of the disk by a moment."""
         job = self.shell.kernel.job(job.id) or job
-        view = job_view(job, now=self.clock(), reason=why(job, self.shell.rounds.newest))
+        view = job_view(
+            job,
+            now=self.clock(),
+            reason=why(job, self.shell.rounds.newest),
+            expected=self.foresight.expected.get(job.id),
+        )
         return view if may_see(caller, job) else replace(view, reason=for_others(view.reason))
 
     def details(self, caller: Caller, word: str) -> JobDetails:

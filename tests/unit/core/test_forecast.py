@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from rota.core.forecast import Expected, Situation, forecast
+from rota.core.forecast import Expected, Horizon, Situation, forecast
 from rota.core.model import Estimate, JobId, JobSpec
 from rota.core.speed import ESTIMATE_ERROR, PRIOR_ERROR
 from rota.engines.fake_run import Delays
@@ -22,7 +22,9 @@ def expected(lab: Lab, until_s: float = math.inf) -> dict[str, Expected]:
         rules=kernel.rules,
         outcomes=lab.store.load().outcomes,
     )
-    found = forecast(situation, lab.policy, engine_of=foreseen, now=lab.now, until_s=until_s)
+    found = forecast(
+        situation, lab.policy, engine_of=foreseen, now=lab.now, horizon=Horizon(until_s)
+    )
     return {str(job_id): each for job_id, each in found.items()}
 
 
