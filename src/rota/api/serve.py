@@ -29,6 +29,7 @@ from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
+from rota.daemon.training import Training
 from rota.daemon.visits import Visits
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Gpus
@@ -72,6 +73,7 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
+        house.training.hush()
 
 
 async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float) -> None:
@@ -110,14 +112,20 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         settings.gpus,
         setup=Setup(address, settings.policy, settings.policy_file),
     )
-    pruning = asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s))
+    training = Training(shell, clock=clock)
+    chores = [
+        asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s)),
+        asyncio.ensure_future(training.run()),
+    ]
     try:
-        await shell.start(launches.program)
+        await shell.start(launches.program, ask=training.ask)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
-        yield House(desk, machine, tokens, doorkeeper, visits, settings.patience)
+        yield House(desk, machine, tokens, doorkeeper, visits, training, settings.patience)
     finally:
-        pruning.cancel()
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
         await shell.close()
         await asyncio.to_thread(store.close)
 

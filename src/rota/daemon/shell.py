@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from rota.core.commands import ChangeMembership, Command, StartWorkers
+from rota.core.commands import AskToStop, ChangeMembership, Command, StartWorkers
 from rota.core.effects import Effects
 from rota.core.events import Event, NodeLost, NodeSeen, TimerFired, WorkersExited
 from rota.core.kernel import Kernel
@@ -32,7 +32,7 @@ from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
 from rota.errors import RotaError, StoreError
 from rota.store.base import Batch, Store
-from rota.store.records import Exit, Row, Submission
+from rota.store.records import Exit, Profile, Row, Sample, Submission
 
 log = structlog.get_logger()
 
@@ -43,6 +43,7 @@ DONE: Future[None] = Future()
 DONE.set_result(None)
 
 Programs = Callable[[JobId], Awaitable[Program]]
+Asks = Callable[[AskToStop], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Shell:
         self._epoch = 0
         """Grows when the kernel is made anew: what an older one wanted does not count."""
         self._programs: Programs = _nothing_to_run
+        self._ask: Asks = _nobody_to_ask
         self._rounds = Rounds(self, interval_s=parts.rules.round_interval_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -73,9 +75,11 @@ class Shell:
 
     # -- life -----------------------------------------------------------------------------------
 
-    async def start(self, programs: Programs) -> None:
-        """`programs` says what to run for a job, when it starts."""
+    async def start(self, programs: Programs, *, ask: Asks) -> None:
+        """`programs` says what to run for a job, when it starts; `ask` passes on to a program that
+        it is to stop."""
         self._programs = programs
+        self._ask = ask
         await self._parts.engine.start(self._report)
         await self._recover()
         self._spawn(self._deliver())
@@ -131,10 +135,10 @@ class Shell:
             together.commands += effects.commands
         return self._record(together, Batch(submissions=tuple(submissions), actor=actor))
 
-    def put(self, *rows: Row) -> Future[None]:
+    def put(self, *rows: Row, samples: tuple[Sample, ...] = ()) -> Future[None]:
         """Rows that are none of the kernel's business."""
         self.require_sound()
-        return self._write(Batch(rows=rows), [])
+        return self._write(Batch(rows=rows, samples=samples), [])
 
     async def durable(self, written: Future[None]) -> None:
         """Wait for the disk; a failure is the caller's to tell."""
@@ -215,6 +219,9 @@ class Shell:
                     await self._send(command)
 
     async def _send(self, command: Command) -> None:
+        if isinstance(command, AskToStop):
+            self._ask(command)
+            return
         starts = isinstance(command, StartWorkers | ChangeMembership)
         if starts and self.kernel.job(command.job_id) is None:
             # Given again after a restart, when the engine had already told how it ended.
@@ -282,6 +289,10 @@ class Shell:
 
 async def _nothing_to_run(job_id: JobId) -> Program:
     raise RotaError(f"no program to start for job {job_id}")
+
+
+def _nobody_to_ask(_: AskToStop) -> None:
+    """Before the start there is no program that hears."""
 
 
 def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:
