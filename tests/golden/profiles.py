@@ -77,8 +77,8 @@ PROFILE = JobProfile(
     sizes=SIZES,
     steps=steps(),
     workers=[
-        WorkerFigure(0, "box", 0.054, 592.6, int(4.45 * GIB), 10 * GIB, 0.8),
-        WorkerFigure(1, "box", 0.081, 395.1, int(4.45 * GIB), 10 * GIB, 1.5, is_straggler=True),
+        WorkerFigure(0, "box", 0.054, 592.6, int(4.45 * GIB), 10 * GIB),
+        WorkerFigure(1, "box", 0.081, 395.1, int(4.45 * GIB), 10 * GIB, 1.5),
     ],
     handling=Handling(start_s=12.25, save_s=0.84, load_s=None, stop_s=3.0),
     metrics={"loss": 0.0667, "accuracy": 0.87},

@@ -129,7 +129,7 @@ DETAILS = JobDetails(
     epochs_saved=4.0,
     lost_s=754.0,
     metrics={"loss": 0.0667, "accuracy": 0.87},
-    stragglers=[WorkerFigure(1, "box", 0.081, slowness=1.5, is_straggler=True)],
+    stragglers=[WorkerFigure(1, "box", 0.081, slowness=1.5)],
     hint="worker 1 holds the others up: look at its GPU, its node and its data",
 )
 STORY = [

@@ -62,7 +62,7 @@ left        50m00s ±6 min
 ends        ~15:03 ±6 min
 lost        12m34s of work
 metrics     loss 0.0667, accuracy 0.87
-stragglers  worker 1 on box, 1.5 times as slow
+stragglers  worker 1 on box, 1.5 times as slow as the others
 hint        worker 1 holds the others up: look at its GPU, its node and its data
 
 attempt   worker   where     began                 ended                 exit   then        why
@@ -119,9 +119,9 @@ time of a step
        0s     10m00s    20m00s     30m00s    40m00s    50m00s   since its first report
 
 worker   node    step   samples/s     memory   on the card
-────────────────────────────────────────────────────────────────────────────────────────────────
+───────────────────────────────────────────────────────────────────────────────────────────────────────
      0   box    54 ms       592.6   4.45 GiB        10 GiB
-     1   box    81 ms       395.1   4.45 GiB        10 GiB   straggler: 1.5 times the usual step
+     1   box    81 ms       395.1   4.45 GiB        10 GiB   straggler: 1.5 times as long as the others
 
 newest times: start 12.2 s, save 840 ms, stop 3 s
 
@@ -292,7 +292,7 @@ left        50m00s ±6 min
 ends        ~15:03 ±6 min
 lost        12m34s of work
 metrics     loss 0.0667, accuracy 0.87
-stragglers  worker 1 on box, 1.5 times as slow
+stragglers  worker 1 on box, 1.5 times as slow as the others
 hint        worker 1 holds the others up: look at its GPU, its node and its data
 
 attempt   worker   where     began                 ended                 exit   then        why

@@ -104,7 +104,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
 
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
     site = Site(clock, settings.defaults, env, snapshots)
-    desk = Desk(shell, store, site=site)
+    training = Training(shell, clock=clock)
+    desk = Desk(shell, store, site=site, training=training)
     launches = Launches(shell, store, site=site)
     machine = Machine(
         desk,
@@ -112,7 +113,6 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         settings.gpus,
         setup=Setup(address, settings.policy, settings.policy_file),
     )
-    training = Training(shell, clock=clock)
     chores = [
         asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s)),
         asyncio.ensure_future(training.run()),

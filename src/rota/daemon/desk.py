@@ -20,6 +20,7 @@ from rota.daemon.foresight import Foresight
 from rota.daemon.ids import Ids
 from rota.daemon.keys import Keys, fingerprint, key_of
 from rota.daemon.launches import Site
+from rota.daemon.lessons import Live, live_of, profile_of, with_lessons
 from rota.daemon.people import (
     Caller,
     ForbiddenError,
@@ -31,12 +32,14 @@ from rota.daemon.people import (
 )
 from rota.daemon.programs import Saved, pack, unpack
 from rota.daemon.shell import Shell
+from rota.daemon.training import Training
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job, standing
 from rota.errors import UserError
 from rota.store.base import Store
 from rota.store.records import JobFilter, Submission
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
+from rota.wire.training import JobProfile
 
 MOST_IN_A_BATCH = 10_000
 MOST_LIVE_JOBS = 200_000
@@ -57,8 +60,10 @@ class Desk:
         store: Store,
         *,
         site: Site,
+        training: Training,
     ) -> None:
         self.shell = shell
+        self.training = training
         self.store = store
         self.clock = clock = site.clock
         self.snapshots = site.snapshots
@@ -190,12 +195,14 @@ class Desk:
         saved = self._saved(job.id)
         request = saved.request
         attempts = [attempt_view(each) for each in self.store.attempts(job.id)]
+        live = live_of(self.training, job.id)
         if not may_see(caller, job):
+            live = Live()
             attempts = [replace(each, reason=for_others(each.reason)) for each in attempts]
             request = replace(
                 request, command=[HIDDEN], env={}, workdir="", mounts=[], snapshot="", ports=[]
             )
-        return JobDetails(
+        found = JobDetails(
             job=self.view(caller, job),
             request=request,
             attempts=attempts,
@@ -205,6 +212,13 @@ class Desk:
             after=list(job.spec.after),
             array_index=saved.array_index,
         )
+        return with_lessons(found, job, live=live, is_crowded=self.foresight.is_crowded)
+
+    def profile(self, caller: Caller, word: str) -> JobProfile:
+        """What a job measured, for those who may see what it does."""
+        job = self.find(word, caller)
+        require_owner(caller, job)
+        return profile_of(job, self.store, live=live_of(self.training, job.id))
 
     def story(
         self, caller: Caller, job_id: JobId | None, *, after: int, limit: int

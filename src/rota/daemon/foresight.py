@@ -51,10 +51,15 @@ class Foresight:
 
     def _is_due(self) -> bool:
         shell, now = self._shell, asyncio.get_running_loop().time()
-        if shell.trouble or now < self._rests_until_s or not self._n_rounds():
+        if shell.trouble or now < self._rests_until_s or self.is_crowded:
             return False
         is_old = shell.rounds.count != self._round or now - self._made_s > OLD_S
         return is_old and any(isinstance(job.phase, Queued) for job in shell.kernel.jobs.values())
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are too many jobs to look ahead."""
+        return not self._n_rounds()
 
     def _n_rounds(self) -> int:
         """How many rounds a forecast may have; 0 if it is not worth beginning."""

@@ -46,16 +46,16 @@ class StepFigure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigure:
-    """A worker as it is by now. `slowness` is its step time over the median of all workers."""
+    """A worker as it is by now, or as it was. One that holds the others up has a `slowness`: how
+    many times as long as theirs its steps take."""
 
     worker: int
     node: str = ""
-    step_s: float | None = None
+    step_s: float = 0.0
     samples_per_s: float = 0.0
     memory_bytes: int = 0
     gpu_memory_bytes: int = 0
     slowness: float | None = None
-    is_straggler: bool = False
 
 
 @dataclass(frozen=True, slots=True)

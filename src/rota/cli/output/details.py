@@ -84,8 +84,7 @@ def _progress(details: JobDetails) -> str:
 
 def straggler(worker: WorkerFigure) -> str:
     where = f" on {worker.node}" if worker.node else ""
-    slow = f", {worker.slowness:.3g} times as slow" if worker.slowness else ""
-    return f"worker {worker.worker}{where}{slow}"
+    return f"worker {worker.worker}{where}, {worker.slowness or 1:.3g} times as slow as the others"
 
 
 def _attempts(attempts: Sequence[AttemptView]) -> list[Column]:

@@ -120,8 +120,8 @@ def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
     return [
         Column("worker", tuple(str(each.worker) for each in workers)),
         Column("node", tuple(each.node or "-" for each in workers), is_number=False),
-        Column("step", tuple(short_time(each.step_s) for each in workers)),
-        Column("samples/s", tuple(f"{w.samples_per_s or 0:.4g}" for w in workers)),
+        Column("step", tuple(short_time(each.step_s or None) for each in workers)),
+        Column("samples/s", tuple(f"{each.samples_per_s:.4g}" for each in workers)),
         Column("memory", tuple(memory(each.memory_bytes) for each in workers)),
         Column("on the card", tuple(memory(each.gpu_memory_bytes) for each in workers)),
         Column("", tuple(_slow(each) for each in workers), is_number=False),
@@ -129,9 +129,9 @@ def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
 
 
 def _slow(worker: WorkerFigure) -> str:
-    if not worker.is_straggler:
+    if worker.slowness is None:
         return ""
-    return f"straggler: {worker.slowness or 1:.3g} times the usual step"
+    return f"straggler: {worker.slowness:.3g} times as long as the others"
 
 
 def _handling(profile: JobProfile) -> list[str]:
