@@ -26,12 +26,12 @@ from rota.core.events import (
     WorkersStarted,
 )
 from rota.core.ledger import Ledger
-from rota.core.life import Reaction, submitted
-from rota.core.model import Job, JobId, Node, NodeId, Purpose
+from rota.core.life import submitted, timed_out
+from rota.core.model import Job, JobId, Node, NodeId
 from rota.core.plan import Plan
 from rota.core.roster import Roster
 from rota.core.speed import SpeedModel
-from rota.core.states import State, Trigger
+from rota.core.states import State
 from rota.core.view import Rules, View
 
 
@@ -213,7 +213,6 @@ class Kernel:
         self._plan_wakes_at_s = math.inf
         for job_id in self._roster.timers.take_due(effects.now):
             job = self.job(job_id)
-            if job is not None and job.is_active:
-                reason = f"reached its time limit of {job.spec.time_limit_s:g} s"
-                stop = Reaction(job, Trigger.STOP, reason, Purpose.FAIL)
-                self._roster.follow(stop, effects, cause="TimerFired")
+            reaction = timed_out(job) if job else None
+            if reaction is not None:
+                self._roster.follow(reaction, effects, cause="TimerFired")

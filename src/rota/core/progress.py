@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 from rota.core.model import Ended, Held, Job, Queued, Running, Service, n_gpus
+
+NEGLIGIBLE = 1e-9
 
 
 def service_at(job: Job, now: float) -> Service:
@@ -37,10 +40,52 @@ def epochs_done_at(job: Job, now: float) -> float:
         return job.epochs_done
     since = max(job.progress_at_s, job.phase.since_s)
     epoch_s = job.speed.epoch_s(len(job.phase.allocation))
-    return min(job.spec.epochs, job.epochs_done + max(0.0, now - since) / epoch_s)
+    return min(job.epochs, job.epochs_done + max(0.0, now - since) / epoch_s)
 
 
 def remaining_s(job: Job, now: float, *, workers: int = 1) -> float:
     """Seconds until the job is done on so many workers; infinite where nothing is known."""
-    epochs_left = job.spec.epochs - epochs_done_at(job, now)
+    epochs_left = job.epochs - epochs_done_at(job, now)
     return epochs_left * job.speed.epoch_s(workers) if epochs_left > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Work that was done and not saved."""
+
+    epochs: float
+    seconds: float
+
+
+def loss(job: Job) -> Loss | None:
+    """What is lost if the attempt ends as it is; None if nothing is. Its time is the model's, or
+    that since the last save where nothing was measured yet."""
+    epochs = job.epochs_done - job.epochs_saved
+    if not job.is_active or epochs <= NEGLIGIBLE:
+        return None
+    seconds = epochs * job.speed.epoch_s(len(job.allocation))
+    if not math.isfinite(seconds):
+        seconds = max(0.0, job.progress_at_s - job.saved_at_s)
+    return Loss(epochs, seconds)
+
+
+def with_loss(reason: str, job: Job) -> str:
+    """The reason for the end of an attempt, and what it cost."""
+    lost = loss(job)
+    if lost is None:
+        return reason
+    n_epochs = _brief(lost.epochs)
+    words = f"{n_epochs} {'epoch' if n_epochs == '1' else 'epochs'} ({_brief(lost.seconds)} s) lost"
+    return f"{reason}; {words}" if reason else words
+
+
+def _brief(amount: float) -> str:
+    return f"{amount:.2g}" if amount < 10 else f"{amount:.0f}"
+
+
+def rolled_back(job: Job) -> Job:
+    """The job when an attempt ends without success: what was not saved has to be done again."""
+    lost = loss(job)
+    if lost is None:
+        return job
+    return replace(job, epochs_done=job.epochs_saved, lost_s=job.lost_s + lost.seconds)

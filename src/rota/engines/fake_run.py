@@ -62,6 +62,11 @@ class Run:
         return frozenset(self.workers.keys() - self.gone.keys())
 
     @property
+    def is_whole(self) -> bool:
+        """All its workers came up, and none is gone."""
+        return self.has_started and not self.gone
+
+    @property
     def run_s(self) -> float:
         return self.work.run_s(self.allocation)
 
