@@ -88,13 +88,13 @@ workers   nodes          epoch    speed-up   epochs   from
       3   -          5m36s ±6%     2.5 ±6%        -   fitted to what was measured here
       4   -          4m31s ±6%     3.1 ±6%        -   fitted to what was measured here
 
-speed-up over one worker: dots measured, line fitted
+speed-up over one worker: dots measured (hollow: across nodes), line fitted
   │
 3 ┤                                                      ······
   │                                           ···········
   │                                 ··········
 2 ┤                    │  ··········
-  │              ······●··
+  │              ······○··
   │      ········      │
 1 ┤●·····
   │

@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
-from rota_trainer.messages import PATH, Orders, Report
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -16,6 +15,7 @@ from rota.api.answers import ERRORS, Reaches, answer
 from rota.api.auth import Asks
 from rota.api.strict import each_once
 from rota.errors import UserError, why_not_json
+from rota_trainer.messages import PATH, Orders, Report
 
 REPORT_BYTES_MAX = 256 * 1024
 """Many times as much as `rota_trainer` ever sends; reading it takes a few milliseconds."""

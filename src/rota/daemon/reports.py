@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from rota.daemon.fields import RefusedError
+from rota.errors import shown
 from rota_trainer.messages import (
     LONGEST_NAME,
     MOST_METRICS,
@@ -18,9 +20,6 @@ from rota_trainer.messages import (
     EpochRecord,
     StepsRecord,
 )
-
-from rota.daemon.fields import RefusedError
-from rota.errors import shown
 
 MOST_NUMBER = 2**53
 MOST_EPOCHS = 1e9
@@ -61,7 +60,7 @@ class Told:
 def told(raw: object, *, now: float) -> Told:
     """Raises only where there is no telling who reports."""
     if not isinstance(raw, dict):
-        raise RefusedError("", "a report is a JSON object", "see /openapi.json for its fields")
+        raise RefusedError("body", "it is not an object", "see /openapi.json for its fields")
     reading = _Reading(cast("dict[str, Any]", raw), now)
     done, saved = reading.number("epochs_done"), reading.number("epochs_saved")
     if done is not None and saved is not None and saved > done:
@@ -141,7 +140,9 @@ class _Reading:
         for each in listed[-MOST_RECORDS:]:
             record = read(each, self.now)
             if record is None:
-                self.fault(name, f"a record in '{name}' made no sense and was left out: {_brief(each)}")
+                self.fault(
+                    name, f"a record in '{name}' made no sense and was left out: {_brief(each)}"
+                )
             else:
                 kept.append(record)
         return kept
@@ -179,7 +180,7 @@ def _steps(raw: Any, now: float) -> StepsRecord | None:
     if not isinstance(raw, dict):
         return None
     get = cast("dict[str, Any]", raw).get
-    at_s, count, seconds = get("at_s"), get("count"), get("seconds")
+    at_s, count, seconds = get("at_s", math.nan), get("count", 0), get("seconds", math.nan)
     slowest_s, samples = get("slowest_s", 0.0), get("samples", 0)
     if (
         _is_time(at_s, now)
@@ -197,7 +198,7 @@ def _epoch(raw: Any, now: float) -> EpochRecord | None:
     if not isinstance(raw, dict):
         return None
     get = cast("dict[str, Any]", raw).get
-    at_s, number, seconds = get("at_s"), get("number"), get("seconds")
+    at_s, number, seconds = get("at_s", math.nan), get("number", 0), get("seconds", math.nan)
     steps, samples = get("steps", 0), get("samples", 0)
     if (
         _is_time(at_s, now)

@@ -32,7 +32,7 @@ from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
 from rota.errors import RotaError, StoreError
 from rota.store.base import Batch, Store
-from rota.store.records import Exit, Profile, Row, Sample, Submission
+from rota.store.records import Exit, Row, Sample, Submission
 
 log = structlog.get_logger()
 

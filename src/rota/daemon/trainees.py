@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from rota_trainer.messages import MOST_METRICS, MOST_RECORDS
-
 from rota.core.commands import AskToStop
 from rota.core.events import ProgressReported
 from rota.core.model import Job
 from rota.daemon.reports import Told
 from rota.daemon.stragglers import REPORTS, slowness
 from rota.store.records import Sample
+from rota_trainer.messages import MOST_METRICS, MOST_RECORDS
 
 FACT_EVERY_S = 10.0
 """How often the scheduler hears of progress within an epoch."""
@@ -88,7 +87,9 @@ class Trainee:
         faults: dict[str, str] = {}
         self.epochs_total = told.epochs_total or self.epochs_total
         if _is_back(self.epochs_done, told.epochs_done):
-            faults["epochs_done_back"] = _went_back("epochs_done", self.epochs_done, told.epochs_done)
+            faults["epochs_done_back"] = _went_back(
+                "epochs_done", self.epochs_done, told.epochs_done
+            )
         elif told.epochs_done is not None:
             self.epochs_done = told.epochs_done
         if _is_back(self.epochs_saved, told.epochs_saved):

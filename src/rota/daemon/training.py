@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import structlog
-from rota_trainer.messages import Orders
 
 from rota.core.commands import AskToStop
 from rota.core.model import Job, JobId
@@ -19,6 +18,7 @@ from rota.daemon.people import Caller, ForbiddenError, Reach
 from rota.daemon.reports import Told, told
 from rota.daemon.shell import Shell
 from rota.daemon.trainees import Team, Trainee
+from rota_trainer.messages import Orders
 
 log = structlog.get_logger()
 

@@ -7,11 +7,10 @@ import os
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
+from rota_trainer.bounds import LONGEST_NAME
 from rota_trainer.keeping import Keeping
-from rota_trainer.messages import LONGEST_NAME, EpochRecord
 from rota_trainer.place import Place, find_place
 from rota_trainer.position import Position
 from rota_trainer.reporter import Reporter
@@ -21,9 +20,13 @@ from rota_trainer.stops import Stopped
 from rota_trainer.tally import Tally
 from rota_trainer.values import as_number, n_samples
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Saves = Callable[[Path], object]
+    Loads = Callable[[Path], object]
+
 T = TypeVar("T")
-Saves = Callable[[Path], object]
-Loads = Callable[[Path], object]
 
 
 def start(
@@ -141,7 +144,7 @@ class Run:
         self._is_in_epoch, self._n_to_skip = False, 0
         if not self._n_steps_before:
             # An epoch that began in an earlier attempt says nothing about how long one takes.
-            tally.end_epoch(EpochRecord(time.time(), tally.epoch, seconds, n_steps, self._samples))
+            tally.end_epoch(seconds, steps=n_steps, samples=self._samples)
         is_last = self._total is not None and tally.epoch >= self._total
         stops = not is_last and self.agree(self._wants_stop())
         is_due = time.monotonic() - self._kept_s >= save_every_s
@@ -193,7 +196,7 @@ class Run:
             raise Stopped("SIGTERM")
 
     def report(self, /, **metrics: Any) -> None:
-        """The newest loss, accuracy, or whatever is worth seeing: numbers, also numpy's or torch's."""
+        """The newest loss, accuracy, or whatever is worth seeing: numbers, of any library."""
         numbers = {name[:LONGEST_NAME]: as_number(value) for name, value in metrics.items()}
         self._tally.metrics({name: each for name, each in numbers.items() if each is not None})
         wrong = [name for name, each in numbers.items() if each is None]
@@ -266,12 +269,12 @@ class Run:
         if self._insistence.came:
             return True
         is_last = self._total is not None and self._tally.epoch >= self._total - 1
-        return bool(self._reporter.orders.stop) and not (self._is_in_epoch and is_last)
+        return bool(self._reporter.stop) and not (self._is_in_epoch and is_last)
 
     def _stop(self, saved: bool) -> None:
         # All wait here for the one that writes: the end of any may be the end of all.
         saved = self.agree(saved)
-        raise Stopped(self._reporter.orders.stop or "SIGTERM", saved=saved)
+        raise Stopped(self._reporter.stop or "SIGTERM", saved=saved)
 
     def _stop_outside(self) -> None:
         """SIGTERM came: where there is no safe point ahead, nothing is gained by waiting for it."""

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import Any
 
-from rota_trainer.messages import MOST_METRICS, MOST_RECORDS, EpochRecord, StepsRecord
+from rota_trainer.bounds import MOST_METRICS, MOST_RECORDS
 from rota_trainer.position import Position
 
 BIN_S = 0.1
@@ -33,8 +33,8 @@ class Tally:
         self.save_s: float | None = None
         self._lock = threading.Lock()
         self._metrics: dict[str, float] = {}
-        self._steps: deque[StepsRecord] = deque(maxlen=MOST_RECORDS)
-        self._epochs: deque[EpochRecord] = deque(maxlen=MOST_RECORDS)
+        self._steps: deque[tuple[float, int, float, float, int]] = deque(maxlen=MOST_RECORDS)
+        self._epochs: deque[tuple[float, int, float, int, int]] = deque(maxlen=MOST_RECORDS)
         self._dropped = 0
         self._count = 0
         self._seconds = 0.0
@@ -75,10 +75,11 @@ class Tally:
             if self._seconds >= BIN_S:
                 self._close_record()
 
-    def end_epoch(self, record: EpochRecord) -> None:
+    def end_epoch(self, seconds: float, *, steps: int, samples: int) -> None:
+        """The epoch before the one that the run is in now is over."""
         with self._lock:
             self._dropped += len(self._epochs) == MOST_RECORDS
-            self._epochs.append(record)
+            self._epochs.append((time.time(), self.epoch, seconds, steps, samples))
 
     def metrics(self, values: dict[str, float]) -> None:
         """The newest value of each counts; of too many names, the first."""
@@ -94,7 +95,7 @@ class Tally:
             self._dropped += count
 
     def take(self) -> dict[str, Any]:
-        """Everything since the last call, as fields of a report."""
+        """Everything since the last call, as fields of a report; its records as plain tuples."""
         with self._lock:
             if self._count:
                 self._close_record()
@@ -120,7 +121,7 @@ class Tally:
     def _close_record(self) -> None:
         self._dropped += len(self._steps) == MOST_RECORDS
         self._steps.append(
-            StepsRecord(time.time(), self._count, self._seconds, self._slowest_s, self._samples)
+            (time.time(), self._count, self._seconds, self._slowest_s, self._samples)
         )
         self._count, self._seconds, self._slowest_s, self._samples = 0, 0.0, 0.0, 0
 

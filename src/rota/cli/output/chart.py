@@ -9,7 +9,7 @@ from rota.cli.output.plot import Plot, Scale, height_at, plotted, scales
 
 WIDTH, HEIGHT = 60, 11
 MOST_X_TICKS, MOST_Y_TICKS = 7, 6
-DOT, BAR, LINE = "●", "│", "·"
+DOT, HOLLOW, BAR, LINE = "●", "○", "│", "·"
 
 
 def draw(plot: Plot) -> list[str]:
@@ -45,7 +45,7 @@ def _grid(plot: Plot, across: Scale, up: Scale) -> list[list[str]]:
             for row in range(_row(up, dot.y + dot.error), _row(up, dot.y - dot.error) + 1):
                 grid[row][_column(across, dot.x)] = BAR
     for dot in dots:
-        grid[_row(up, dot.y)][_column(across, dot.x)] = DOT
+        grid[_row(up, dot.y)][_column(across, dot.x)] = HOLLOW if dot.is_hollow else DOT
     return grid
 
 

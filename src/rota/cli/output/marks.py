@@ -7,13 +7,24 @@ import sys
 BAR_WIDTH = 10
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 PLAIN_SIGNS = str.maketrans(
-    {"─": "-", "│": "|", "┤": "|", "┬": "+", "└": "+", "●": "o", "·": ".", "…": "~", "±": "+-"}
+    {
+        "─": "-",
+        "│": "|",
+        "┤": "|",
+        "┬": "+",
+        "└": "+",
+        "●": "o",
+        "○": "c",
+        "·": ".",
+        "…": "~",
+        "±": "+-",
+    }
 )
 
 
 def is_plain() -> bool:
     """Whether the output can show nothing but ASCII."""
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    encoding = sys.stdout.encoding or "utf-8"
     return not encoding.lower().replace("-", "").startswith("utf")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 STEPS = (1.0, 2.0, 5.0, 10.0)
@@ -31,11 +31,13 @@ LARGEST = 1e300
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """`error` is to both sides, in the unit of y."""
+    """`error` is to both sides, in the unit of y. A hollow one was measured under other
+    circumstances."""
 
     x: float
     y: float
     error: float = 0.0
+    is_hollow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def _step(least: float, steps: tuple[float, ...]) -> float:
 def plotted(dots: Iterable[Dot]) -> list[Dot]:
     """Those that can be drawn."""
     return [
-        Dot(dot.x, dot.y, dot.error if 0 <= dot.error < LARGEST else 0.0)
+        replace(dot, error=dot.error if 0 <= dot.error < LARGEST else 0.0)
         for dot in dots
         if 0 <= dot.x < LARGEST and 0 <= dot.y < LARGEST
     ]

@@ -20,7 +20,7 @@ def plots(profile: JobProfile) -> list[Plot]:
 
 def speedups(profile: JobProfile) -> Plot:
     return Plot(
-        title="speed-up over one worker: dots measured, line fitted",
+        title="speed-up over one worker: dots measured (hollow: across nodes), line fitted",
         x_title="workers",
         dots=_dots(profile, "measured"),
         line=_dots(profile, "fitted"),
@@ -36,7 +36,8 @@ def _dots(profile: JobProfile, kind: str) -> tuple[Dot, ...]:
 
 def _dot(figure: SizeFigure) -> Dot:
     speedup = figure.speedup or 0.0
-    return Dot(figure.workers, speedup, speedup * figure.speedup_error)
+    error = speedup * figure.speedup_error
+    return Dot(figure.workers, speedup, error, is_hollow=figure.crosses_nodes)
 
 
 def step_times(profile: JobProfile) -> Plot:

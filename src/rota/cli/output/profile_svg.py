@@ -24,6 +24,7 @@ STYLE = (
     ".paper{fill:#fff}.grid{stroke:#e3e8ec;stroke-width:1}"
     ".axis{stroke:#9aa5b0;stroke-width:1}"
     ".fit{fill:none;stroke:#d9822b;stroke-width:2;stroke-linejoin:round}"
+    ".band{fill:#d9822b;fill-opacity:.16}.hollow{fill:#fff;stroke:#2a6fbb;stroke-width:1.5}"
     ".error{stroke:#2a6fbb;stroke-width:1.5}.dot{fill:#2a6fbb;fill-opacity:.85}"
 )
 
@@ -71,11 +72,19 @@ def _panel(plot: Plot, axes: tuple[Scale, Scale], *, top: float) -> str:
 
 
 def _line(plot: Plot, axes: tuple[Scale, Scale], frame: Frame) -> str:
-    points = [_place(dot, axes, frame) for dot in plotted(plot.line)]
-    if not points:
+    """The line within the band of its error."""
+    dots = plotted(plot.line)
+    if not dots:
         return ""
-    path = "L".join(f"{num(x)} {num(y)}" for x, y in points)
-    return f'<path class="fit" d="M{path}"></path>'
+    above = [Dot(dot.x, dot.y + dot.error) for dot in dots]
+    below = [Dot(dot.x, max(0.0, dot.y - dot.error)) for dot in reversed(dots)]
+    band = f'<path class="band" d="{_path([*above, *below], axes, frame)}Z"></path>'
+    return f'{band}<path class="fit" d="{_path(dots, axes, frame)}"></path>'
+
+
+def _path(dots: list[Dot], axes: tuple[Scale, Scale], frame: Frame) -> str:
+    places = (_place(dot, axes, frame) for dot in dots)
+    return "M" + "L".join(f"{num(x)} {num(y)}" for x, y in places)
 
 
 def _dots(plot: Plot, axes: tuple[Scale, Scale], frame: Frame) -> list[str]:
@@ -91,7 +100,8 @@ def _dots(plot: Plot, axes: tuple[Scale, Scale], frame: Frame) -> list[str]:
                 '"></path>'
             )
         words = f"{plot.show_x(dot.x)} {plot.x_title}: {plot.show_y(dot.y)}"
-        circle = f'class="dot" cx="{num(x)}" cy="{num(y)}" r="{3.5 if plot.line else 2.2}"'
+        kind = "hollow" if dot.is_hollow else "dot"
+        circle = f'class="{kind}" cx="{num(x)}" cy="{num(y)}" r="{3.5 if plot.line else 2.2}"'
         parts.append(tag("circle", circle, tag("title", "", safe(words))))
     return parts
 
