@@ -100,7 +100,8 @@ def metrics_of(live: Live) -> dict[str, float]:
 
 
 def _last_metrics(samples: Sequence[Sample]) -> dict[str, float]:
-    return next((dict(each.metrics) for each in reversed(samples) if each.metrics), {})
+    told = (dict(each.metrics) for each in reversed(samples) if each.metrics)
+    return next(told, dict[str, float]())
 
 
 def with_lessons(details: JobDetails, job: Job, *, live: Live, is_crowded: bool) -> JobDetails:

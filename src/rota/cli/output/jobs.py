@@ -63,7 +63,7 @@ def finish(job: JobView, *, now: float) -> str:
     """`~14:05 ±6 min`."""
     if job.finish_s is None or job.remaining_s is None or job.remaining_s > FAR_S:
         return "-"
-    return f"~{clock_time(job.finish_s, now)} {_error(job)}"
+    return f"~{clock_time(job.finish_s, now, error_s=_error_s(job))} {_error(job)}"
 
 
 def left(job: JobView) -> str:
@@ -72,7 +72,11 @@ def left(job: JobView) -> str:
 
 
 def _error(job: JobView) -> str:
-    return told(f"±{give_or_take((job.remaining_s or 0.0) * (job.finish_error or 0.0))}")
+    return told(f"±{give_or_take(_error_s(job))}")
+
+
+def _error_s(job: JobView) -> float:
+    return (job.remaining_s or 0.0) * (job.finish_error or 0.0)
 
 
 def gpus(job: JobView) -> str:

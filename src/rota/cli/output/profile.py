@@ -121,7 +121,10 @@ def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
         Column("worker", tuple(str(each.worker) for each in workers)),
         Column("node", tuple(each.node or "-" for each in workers), is_number=False),
         Column("step", tuple(short_time(each.step_s or None) for each in workers)),
-        Column("samples/s", tuple(f"{each.samples_per_s:.4g}" for each in workers)),
+        Column(
+            "samples/s",
+            tuple(f"{each.samples_per_s:.4g}" if each.samples_per_s else "-" for each in workers),
+        ),
         Column("memory", tuple(memory(each.memory_bytes) for each in workers)),
         Column("on the card", tuple(memory(each.gpu_memory_bytes) for each in workers)),
         Column("", tuple(_slow(each) for each in workers), is_number=False),

@@ -19,11 +19,13 @@ def plots(profile: JobProfile) -> list[Plot]:
 
 
 def speedups(profile: JobProfile) -> Plot:
+    """Empty for a job that has one size only, which speeds nothing up."""
+    has_sizes = any(each.workers != profile.sizes[0].workers for each in profile.sizes)
     return Plot(
         title="speed-up over one worker: dots measured (hollow: across nodes), line fitted",
         x_title="workers",
-        dots=_dots(profile, "measured"),
-        line=_dots(profile, "fitted"),
+        dots=_dots(profile, "measured") if has_sizes else (),
+        line=_dots(profile, "fitted") if has_sizes else (),
         show_x=lambda value: f"{value:.0f}",
         show_y=lambda value: f"{value:.3g}",
         x_steps=WHOLE_STEPS,

@@ -7,6 +7,7 @@ from datetime import datetime
 
 MOST_DAYS = 9999
 LONG_S = 100.0
+MINUTE_S = 60.0
 
 
 def span(seconds: float | None) -> str:
@@ -33,11 +34,12 @@ def moment(at_s: float | None) -> str:
     return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def clock_time(at_s: float, now: float) -> str:
-    """`14:05` today, `Sep 22 14:05` on another day, `2027-01-05` in another year."""
+def clock_time(at_s: float, now: float, *, error_s: float) -> str:
+    """`14:05` today, to the second if it is known that well; `Sep 22 14:05` on another day,
+    `2027-01-05` in another year."""
     then, today = (datetime.fromtimestamp(each).astimezone() for each in (at_s, now))
     if then.date() == today.date():
-        return then.strftime("%H:%M")
+        return then.strftime("%H:%M" if error_s >= MINUTE_S else "%H:%M:%S")
     return then.strftime("%b %d %H:%M" if then.year == today.year else "%Y-%m-%d")
 
 
