@@ -11,7 +11,7 @@ from rota.cli.output.jobs import brief, finish, gpus, left
 from rota.cli.output.lines import say
 from rota.cli.output.marks import progress
 from rota.cli.output.table import Column, draw, say_table
-from rota.cli.output.times import moment, span
+from rota.cli.output.times import figure, moment, span
 from rota.errors import printable
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
         ("left", left(job) if job.remaining_s is not None else ""),
         ("ends", finish(job, now=now) if job.finish_s is not None else ""),
         ("lost", f"{span(details.lost_s)} of work" if details.lost_s >= 1 else ""),
-        ("metrics", ", ".join(f"{name} {value:.4g}" for name, value in details.metrics.items())),
+        (
+            "metrics",
+            ", ".join(f"{name} {figure(value)}" for name, value in details.metrics.items()),
+        ),
         ("stragglers", ", ".join(straggler(each) for each in details.stragglers)),
         ("hint", details.hint),
     ]

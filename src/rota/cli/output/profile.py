@@ -12,7 +12,7 @@ from rota.cli.output.marks import told
 from rota.cli.output.profile_plots import speedups, step_times
 from rota.cli.output.table import Column
 from rota.cli.output.table import draw as draw_table
-from rota.cli.output.times import amount, short_time, span
+from rota.cli.output.times import amount, figure, short_time, span
 from rota.errors import printable
 
 if TYPE_CHECKING:
@@ -91,16 +91,14 @@ def _spread(sizes: Sequence[int]) -> set[int]:
     return powers | {sizes[0], sizes[-1]}
 
 
-def _nodes(figure: SizeFigure) -> str:
-    if figure.kind != "measured":
+def _nodes(size: SizeFigure) -> str:
+    if size.kind != "measured":
         return "-"
-    return "several" if figure.crosses_nodes else "one"
+    return "several" if size.crosses_nodes else "one"
 
 
-def _speedup(figure: SizeFigure) -> str:
-    if figure.speedup is None:
-        return "-"
-    return _with_error(f"{figure.speedup:.3g}", figure.speedup_error)
+def _speedup(size: SizeFigure) -> str:
+    return _with_error(figure(size.speedup), size.speedup_error)
 
 
 def _with_error(text: str, error: float) -> str:
@@ -109,8 +107,8 @@ def _with_error(text: str, error: float) -> str:
     return told(f"{text} ±{max(1, round(100 * error))}%")
 
 
-def _where(figure: SizeFigure) -> str:
-    return WHERE.get((figure.kind, figure.origin), figure.origin)
+def _where(size: SizeFigure) -> str:
+    return WHERE.get((size.kind, size.origin), size.origin)
 
 
 def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
@@ -123,7 +121,7 @@ def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
         Column("step", tuple(short_time(each.step_s or None) for each in workers)),
         Column(
             "samples/s",
-            tuple(f"{each.samples_per_s:.4g}" if each.samples_per_s else "-" for each in workers),
+            tuple(figure(each.samples_per_s or None) for each in workers),
         ),
         Column("memory", tuple(memory(each.memory_bytes) for each in workers)),
         Column("on the card", tuple(memory(each.gpu_memory_bytes) for each in workers)),
@@ -153,10 +151,10 @@ def _metrics(profile: JobProfile) -> list[str]:
     return draw_table(
         [
             Column("metric", names, is_number=False),
-            Column("first", tuple(f"{told_of[name][0]:.4g}" for name in names)),
-            Column("least", tuple(f"{min(told_of[name]):.4g}" for name in names)),
-            Column("most", tuple(f"{max(told_of[name]):.4g}" for name in names)),
-            Column("newest", tuple(f"{profile.metrics[name]:.4g}" for name in names)),
+            Column("first", tuple(figure(told_of[name][0]) for name in names)),
+            Column("least", tuple(figure(min(told_of[name])) for name in names)),
+            Column("most", tuple(figure(max(told_of[name])) for name in names)),
+            Column("newest", tuple(figure(profile.metrics[name]) for name in names)),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Times and spans as people read them."""
+"""Times, spans and other figures as people read them."""
 
 from __future__ import annotations
 
@@ -68,3 +68,8 @@ def amount(n_bytes: float) -> str:
         if n_bytes >= size:
             return f"{n_bytes / size:.3g} {unit}"
     return f"{n_bytes:g} B"
+
+
+def figure(value: float | None) -> str:
+    """Four digits of a number, of whatever size."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
