@@ -31,7 +31,9 @@ SIZES = [
         speedup=1.615,
         speedup_error=0.108,
     ),
-    SizeFigure(2, "fitted", "here", epoch_s=469.2, epoch_error=0.04, speedup=1.79),
+    SizeFigure(
+        2, "fitted", "here", epoch_s=469.2, epoch_error=0.04, speedup=1.79, speedup_error=0.06
+    ),
     SizeFigure(
         3, "fitted", "here", epoch_s=336.0, epoch_error=0.06, speedup=2.5, speedup_error=0.06
     ),

@@ -80,13 +80,14 @@ category  bert <base>
 epochs    4.5 of 10
 lost      12m34s of work
 
-workers   nodes          epoch     speed-up   epochs   from
-───────────────────────────────────────────────────────────────────────────────────────
-      1   one       14m00s ±4%            1        3   measured by its category
-      2   one        7m36s ±3%     1.84 ±5%        4   measured here
-      2   several   8m40s ±10%   1.615 ±11%        1   measured here
-      3   -          5m36s ±6%      2.5 ±6%        -   fitted to what was measured here
-      4   -          4m31s ±6%      3.1 ±6%        -   fitted to what was measured here
+                    epochs        epoch        epoch     speed-up   speed-up
+workers   nodes       seen     measured       fitted     measured     fitted   from
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1   one            3   14m00s ±4%   14m00s ±4%            1          1   measured by its category
+      2   one            4    7m36s ±3%    7m49s ±4%     1.84 ±5%   1.79 ±6%   measured here
+      2   several        1   8m40s ±10%    7m49s ±4%   1.615 ±11%   1.79 ±6%   measured here
+      3   -              -            -    5m36s ±6%            -    2.5 ±6%   fitted to what was measured here
+      4   -              -            -    4m31s ±6%            -    3.1 ±6%   fitted to what was measured here
 
 speed-up over one worker: dots measured (hollow: across nodes), line fitted
   │

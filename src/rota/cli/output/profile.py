@@ -59,13 +59,19 @@ def _head(profile: JobProfile) -> list[str]:
 
 
 def _sizes(profile: JobProfile) -> list[Column]:
+    """What was measured beside what decisions rest upon."""
     rows = _shown(profile)
+    fits = {each.workers: each for each in profile.sizes if each.kind == "fitted"}
+    fitted = [fits.get(each.workers) for each in rows]
+    measured = [each if each.kind == "measured" else None for each in rows]
     return [
         Column("workers", tuple(str(each.workers) for each in rows)),
         Column("nodes", tuple(map(_nodes, rows)), is_number=False),
-        Column("epoch", tuple(_with_error(short_time(r.epoch_s), r.epoch_error) for r in rows)),
-        Column("speed-up", tuple(_speedup(each) for each in rows)),
-        Column("epochs", tuple(str(each.count or "-") for each in rows)),
+        Column("epochs\nseen", tuple(str(each.count or "-") for each in rows)),
+        Column("epoch\nmeasured", tuple(map(_epoch, measured))),
+        Column("epoch\nfitted", tuple(map(_epoch, fitted))),
+        Column("speed-up\nmeasured", tuple(map(_speedup, measured))),
+        Column("speed-up\nfitted", tuple(map(_speedup, fitted))),
         Column("from", tuple(_where(each) for each in rows), is_number=False),
     ]
 
@@ -97,8 +103,12 @@ def _nodes(size: SizeFigure) -> str:
     return "several" if size.crosses_nodes else "one"
 
 
-def _speedup(size: SizeFigure) -> str:
-    return _with_error(figure(size.speedup), size.speedup_error)
+def _epoch(size: SizeFigure | None) -> str:
+    return _with_error(short_time(size.epoch_s), size.epoch_error) if size else "-"
+
+
+def _speedup(size: SizeFigure | None) -> str:
+    return _with_error(figure(size.speedup), size.speedup_error) if size else "-"
 
 
 def _with_error(text: str, error: float) -> str:
