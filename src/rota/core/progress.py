@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from rota.core.model import Ended, Held, Job, Queued, Running, Service, n_gpus
+from rota.core.model import Ended, Held, Job, Queued, Running, Service, n_gpus, n_nodes
+from rota.core.speed import Size
 
 NEGLIGIBLE = 1e-9
 
@@ -47,6 +48,32 @@ def remaining_s(job: Job, now: float, *, workers: int = 1) -> float:
     """Seconds until the job is done on so many workers; infinite where nothing is known."""
     epochs_left = job.epochs - epochs_done_at(job, now)
     return epochs_left * job.speed.epoch_s(workers) if epochs_left > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """When a job that runs will be done if it goes on as it is, give or take `error_s`."""
+
+    at_s: float
+    remaining_s: float
+    error_s: float
+
+
+def finish(job: Job, now: float, *, epochs_done: float | None = None) -> Finish | None:
+    """`epochs_done`, with the part of the epoch under way, where somebody has just heard; else
+    the last report is carried on. None if the job does not run or its speed is unknown."""
+    if not isinstance(job.phase, Running):
+        return None
+    held = job.phase.allocation
+    epoch_s = job.speed.epoch_s(len(held))
+    if math.isinf(epoch_s):
+        return None
+    done = epochs_done_at(job, now) if epochs_done is None else epochs_done
+    left = max(0.0, job.epochs - done)
+    sample = job.speed.measured.get(Size(len(held), n_nodes(held) > 1))
+    of_the_mean, of_each = (sample.error, sample.spread) if sample else (job.speed.error, 0.0)
+    error_s = epoch_s * math.hypot(left * of_the_mean, math.sqrt(left) * of_each)
+    return Finish(now + left * epoch_s, left * epoch_s, error_s)
 
 
 @dataclass(frozen=True, slots=True)

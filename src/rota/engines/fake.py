@@ -31,8 +31,7 @@ from rota.core.events import (
 from rota.core.model import Job, JobId, NodeId, Running, Slot
 from rota.engines.fake_run import LOST, Delays, Fence, Gone, Run, Work
 
-STOPPED_CODE = 143
-"""What a program ended by SIGTERM exits with."""
+STOPPED_CODE = 143  # what a program ended by SIGTERM exits with
 REPORTS_MAX = 50  # progress reports of one run at the most, however many epochs it has
 
 
@@ -157,9 +156,8 @@ class FakeEngine:
             return
         strangers = [n for n in order.workers if n not in run.workers]
         if strangers:
-            self._expect(
-                None, now, WorkersExited(*run.fence, dict.fromkeys(strangers, STOPPED_CODE))
-            )
+            exits = dict.fromkeys(strangers, STOPPED_CODE)
+            self._expect(None, now, WorkersExited(*run.fence, exits))
         if run.gone:
             self._tell_again(run.fence, run.gone, now=now)
         self._save_and_stop(run, now)
