@@ -63,6 +63,10 @@ def told(raw: object, *, now: float) -> Told:
         raise RefusedError("body", "it is not an object", "see /openapi.json for its fields")
     reading = _Reading(cast("dict[str, Any]", raw), now)
     done, saved = reading.number("epochs_done"), reading.number("epochs_saved")
+    total = reading.number("epochs_total") or None
+    if done is not None and total is not None and done > total:
+        reading.fault("epochs_done", f"{done:g} epochs done of {total:g} make no sense")
+        done = None
     if done is not None and saved is not None and saved > done:
         reading.fault("epochs_saved", f"{saved:g} epochs saved of {done:g} done make no sense")
         saved = None
@@ -72,7 +76,7 @@ def told(raw: object, *, now: float) -> Told:
         wait_s=reading.number("wait_s", most=LONGEST_S) or 0.0,
         hears=reading.flag("hears"),
         epochs_done=done,
-        epochs_total=reading.number("epochs_total") or None,
+        epochs_total=total,
         epochs_saved=saved,
         steps_done=reading.whole("steps_done") or 0,
         steps_total=reading.whole("steps_total"),

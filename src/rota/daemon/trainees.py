@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -110,6 +111,15 @@ class Trainee:
             self.samples_per_s = samples / seconds if seconds else 0.0
 
 
+def _total(job: Job, lead: Trainee, *, done: float) -> float | None:
+    """How many epochs there will be, where the program knows it or the user cannot have. Where
+    nobody knows, one more than are done: or a job that goes on would count as complete."""
+    promised = job.spec.epochs
+    if lead.epochs_total is not None or 1 < promised >= done:
+        return lead.epochs_total
+    return math.floor(done) + 1.0
+
+
 def _is_back(before: float | None, after: float | None) -> bool:
     return before is not None and after is not None and after < before
 
@@ -175,7 +185,7 @@ class Team:
             memory_bytes=max(each.gpu_memory_bytes for each in self.trainees.values()),
             saved=saved,
             hears=lead.hears,
-            epochs_total=lead.epochs_total,
+            epochs_total=_total(job, lead, done=done),
         )
 
     def has_told(self, fact: ProgressReported, lead: Trainee, *, now: float) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
-import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from rota_trainer.bounds import LONGEST_NAME
 from rota_trainer.keeping import Keeping
-from rota_trainer.place import Place, find_place
+from rota_trainer.place import Place
 from rota_trainer.position import Position
 from rota_trainer.reporter import Reporter
 from rota_trainer.say import say
@@ -23,28 +21,12 @@ from rota_trainer.values import as_number, n_samples
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rota_trainer.following import Following
+
     Saves = Callable[[Path], object]
     Loads = Callable[[Path], object]
 
 T = TypeVar("T")
-
-
-def start(
-    *,
-    keep: int = 2,
-    checkpoint_dir: str | Path | None = None,
-    code: str | None = None,
-) -> Run:
-    """Begin a run: as a worker of rota, or alone.
-
-    `keep` is how many checkpoints stay. `code` names the code that a checkpoint belongs to, instead
-    of a hash of the main script.
-    """
-    place = find_place()
-    run = Run(place, Keeping(place, keep=keep, folder=checkpoint_dir, code=code))
-    run.listen()
-    atexit.register(run.close)
-    return run
 
 
 class Run:
@@ -70,8 +52,8 @@ class Run:
         self._began_s = self._mark_s = time.perf_counter()
         self._kept_s = time.monotonic()
         self._saving_s = 0.0
+        self._following: Following | None = None
         self._has_complained = False
-        _runs.add(self)
 
     # -- where it is ----------------------------------------------------------------------------
 
@@ -204,6 +186,14 @@ class Run:
             self._has_complained = True
             say(f"the metric {wrong[0]} is not a finite number; such values are left out")
 
+    def follow_csv(self, path: str | Path) -> None:
+        """Take progress and metrics from a CSV that the script appends a row to for each epoch."""
+        from rota_trainer.csv_file import CsvFile
+        from rota_trainer.following import Following
+
+        if self.place.url and self._following is None:
+            self._following = Following(CsvFile(os.fspath(path)), self._tally)
+
     # -- checkpoints ----------------------------------------------------------------------------
 
     def save(self, save: Saves) -> bool:
@@ -257,6 +247,8 @@ class Run:
     def close(self) -> None:
         """The last report. Called at exit, too."""
         self._insistence.forget()
+        if self._following is not None:
+            self._following.close()
         self._reporter.close()
 
     def in_forked_child(self) -> None:
@@ -264,6 +256,7 @@ class Run:
         self._insistence.forget()
         self._reporter.abandon()
         self._tally.unlock()
+        self._following = None
 
     def _wants_stop(self) -> bool:
         if self._insistence.came:
@@ -299,14 +292,3 @@ def _length(loader: Any) -> int | None:
         return len(loader)
     except TypeError:
         return None
-
-
-_runs: weakref.WeakSet[Run] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for run in list(_runs):
-        run.in_forked_child()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from rota_trainer.bounds import MOST_METRICS, MOST_RECORDS
@@ -75,13 +76,22 @@ class Tally:
             if self._seconds >= BIN_S:
                 self._close_record()
 
+    def steps(self, count: int, seconds: float) -> None:
+        """So many at once, of a program that does not tell of each."""
+        with self._lock:
+            self._count += count
+            self._seconds += seconds
+            self._slowest_s = max(self._slowest_s, seconds / count)
+            if self._seconds >= BIN_S:
+                self._close_record()
+
     def end_epoch(self, seconds: float, *, steps: int, samples: int) -> None:
         """The epoch before the one that the run is in now is over."""
         with self._lock:
             self._dropped += len(self._epochs) == MOST_RECORDS
             self._epochs.append((time.time(), self.epoch, seconds, steps, samples))
 
-    def metrics(self, values: dict[str, float]) -> None:
+    def metrics(self, values: Mapping[str, float]) -> None:
         """The newest value of each counts; of too many names, the first."""
         with self._lock:
             for name, value in values.items():
