@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rota.core.forecast import Expected
 from rota.core.model import Job, Queued, Running, Starting
-from rota.core.progress import remaining_s
+from rota.core.progress import finish, remaining_s
 
 FAR_S = 20 * 365 * 86400.0
 """An end that is further away is as good as none."""
@@ -24,17 +24,28 @@ class Outlook:
 
 
 def outlook(job: Job, now: float, *, expected: Expected | None) -> Outlook:
-    """`expected` is what a forecast says of a job that waits."""
+    """`expected` is what a forecast says of a job that does not run yet."""
     progress = progress_of(job)
-    left_s, error = math.inf, job.speed.error
-    if isinstance(job.phase, Running | Starting):
-        left_s = remaining_s(job, now, workers=len(job.allocation))
-    elif isinstance(job.phase, Queued) and expected is not None:
-        left_s, error = expected.finish_s - now, expected.error
+    left_s, error = _ahead(job, now, expected)
     if not left_s < FAR_S:
         return Outlook(progress)
-    left_s = max(0.0, left_s)
     return Outlook(progress, round(left_s, 3), round(now + left_s, 3), round(error, 4))
+
+
+def _ahead(job: Job, now: float, expected: Expected | None) -> tuple[float, float]:
+    """Seconds until the end, and their relative error."""
+    match job.phase:
+        case Running():
+            end = finish(job, now)
+            if end is None:
+                return math.inf, 0.0
+            return end.remaining_s, end.error_s / end.remaining_s if end.remaining_s else 0.0
+        case Starting():
+            return remaining_s(job, now, workers=len(job.allocation)), job.speed.error
+        case Queued() if expected is not None:
+            return max(0.0, expected.finish_s - now), expected.error
+        case _:
+            return math.inf, 0.0
 
 
 def progress_of(job: Job) -> float | None:

@@ -11,7 +11,7 @@ from rota.core.model import Estimate, JobId, JobSpec
 from rota.core.speed import ESTIMATE_ERROR, PRIOR_ERROR
 from rota.engines.fake_run import Delays
 from rota.engines.foreseen import foreseen
-from tests.builders import Lab, cluster, job, live_job
+from tests.builders import QUICK, Lab, cluster, job, live_job
 
 
 def expected(lab: Lab, until_s: float = math.inf) -> dict[str, Expected]:
@@ -149,3 +149,17 @@ def test_the_kernel_that_was_asked_about_is_left_alone() -> None:
     assert (dict(lab.kernel.jobs), dict(lab.kernel.nodes)) == before
     assert lab.kernel.ledger.booked() == booked
     assert lab.decide() == view
+
+
+def test_a_forecast_looks_no_further_than_its_rounds() -> None:
+    """The next in line are told; whoever is behind that is not."""
+    lab = Lab(cluster("1x1"))
+    lab.submit(*(job(name, estimate=hour()) for name in "abcdef"))
+    situation = Situation(tuple(lab.kernel.jobs.values()), tuple(lab.kernel.nodes.values()), QUICK)
+    found = forecast(
+        situation, lab.policy, engine_of=foreseen, now=0.0, horizon=Horizon(most_rounds=3)
+    )
+    ends = [math.isfinite(each.finish_s) for each in found.values()]
+    assert ends == sorted(ends, reverse=True)
+    assert ends[0]
+    assert not ends[-1]
