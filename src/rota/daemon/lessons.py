@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rota.core.model import Ended, Job, JobId, Queued
+from rota.core.model import Ended, Job, JobId, Queued, n_nodes
 from rota.core.progress import loss
+from rota.core.speed import Size
 from rota.daemon.outlook import has_reported
 from rota.daemon.profiles import size_figures, sizes_seen, step_figures
 from rota.daemon.trainees import Trainee
@@ -36,7 +37,7 @@ def live_of(training: Training, job_id: JobId) -> Live:
 
 def profile_of(job: Job, store: Store, *, live: Live) -> JobProfile:
     samples = store.samples(job.id)
-    own = sizes_seen(samples, store.attempts(job.id))
+    own = sizes_seen(samples, store.attempts(job.id)) | _size_now(job)
     lead = live.workers[0] if live.workers else None
     is_counted = has_reported(job) and job.epochs_done <= job.epochs
     return JobProfile(
@@ -59,6 +60,14 @@ def profile_of(job: Job, store: Store, *, live: Live) -> JobProfile:
         metrics=metrics_of(live) or _last_metrics(samples),
         lost_s=job.lost_s,
     )
+
+
+def _size_now(job: Job) -> frozenset[Size]:
+    """What it has been measured at by now, while its samples are still to be written."""
+    held = job.allocation
+    if not held or job.epochs_done <= job.epochs_done_at_start:
+        return frozenset()
+    return frozenset({Size(len(held), crosses=n_nodes(held) > 1)})
 
 
 def worker_figures(job: Job, live: Live) -> list[WorkerFigure]:

@@ -1,4 +1,4 @@
-"""What a job measured, through the door of a real daemon: whole for its owner, nothing for others."""
+"""What a job measured, through the door of a real daemon: for its owner, and for no others."""
 
 import time
 from collections.abc import Iterator

@@ -14,6 +14,7 @@ from rota.wire.training import Handling, WorkerFigure
 from tests.builders import Lab, cluster, job
 
 HOUR = Estimate(3600.0)
+NOBODY = Live()
 
 
 def lab(**more: object) -> Lab:
@@ -22,7 +23,7 @@ def lab(**more: object) -> Lab:
     return made
 
 
-def told(lab: Lab, live: Live = Live(), *, has_end: bool = True, is_crowded: bool = False) -> str:
+def told(lab: Lab, live: Live = NOBODY, *, has_end: bool = True, is_crowded: bool = False) -> str:
     return hint(lab.job("a"), live, has_end=has_end, is_crowded=is_crowded)
 
 
