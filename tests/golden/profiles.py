@@ -71,7 +71,7 @@ def steps() -> list[StepFigure]:
 PROFILE = JobProfile(
     id="1q1ghcmf",
     name="bert",
-    category="bert <base>",
+    category="0123456789abcdef",
     min_workers=1,
     max_workers=4,
     epochs=10,

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pytest
 from inline_snapshot import snapshot
 
 from tests.golden.conftest import Rota
-from tests.golden.profiles import PROFILE
-from tests.golden.stand_in import StandIn
 
 
 def test_list_of_one_own_jobs_as_json(rota: Rota):
@@ -322,94 +317,6 @@ def test_show_as_json(rota: Rota):
     }
   ],
   "hint": "worker 1 holds the others up: look at its GPU, its node and its data"
-}
-""")
-
-
-def test_profile_as_json(rota: Rota, monkeypatch: pytest.MonkeyPatch):
-    short = replace(PROFILE, sizes=PROFILE.sizes[:2], steps=PROFILE.steps[:1])
-    monkeypatch.setattr(StandIn, "profile", lambda *_: short)
-    assert rota("profile", "bert", "--json") == snapshot("""\
-{
-  "id": "1q1ghcmf",
-  "name": "bert",
-  "category": "bert <base>",
-  "min_workers": 1,
-  "max_workers": 4,
-  "epochs": 10,
-  "epochs_done": 4.5,
-  "sizes": [
-    {
-      "workers": 1,
-      "kind": "measured",
-      "origin": "category",
-      "crosses_nodes": false,
-      "count": 3,
-      "epoch_s": 840.0,
-      "epoch_error": 0.04,
-      "speedup": 1.0,
-      "speedup_error": 0.0
-    },
-    {
-      "workers": 1,
-      "kind": "fitted",
-      "origin": "category",
-      "crosses_nodes": false,
-      "count": 0,
-      "epoch_s": 840.0,
-      "epoch_error": 0.04,
-      "speedup": 1.0,
-      "speedup_error": 0.0
-    }
-  ],
-  "steps": [
-    {
-      "at_s": 1789993000.0,
-      "attempt": 1,
-      "worker": 0,
-      "workers": 2,
-      "epochs_done": 0.0,
-      "step_s": 0.05,
-      "samples_per_s": 640.0,
-      "memory_bytes": 3221225472,
-      "gpu_memory_bytes": 10737418240,
-      "metrics": {
-        "loss": 2.0,
-        "accuracy": 0.0
-      }
-    }
-  ],
-  "workers": [
-    {
-      "worker": 0,
-      "node": "box",
-      "step_s": 0.054,
-      "samples_per_s": 592.6,
-      "memory_bytes": 4778151116,
-      "gpu_memory_bytes": 10737418240,
-      "slowness": null
-    },
-    {
-      "worker": 1,
-      "node": "box",
-      "step_s": 0.081,
-      "samples_per_s": 395.1,
-      "memory_bytes": 4778151116,
-      "gpu_memory_bytes": 10737418240,
-      "slowness": 1.5
-    }
-  ],
-  "handling": {
-    "start_s": 12.25,
-    "save_s": 0.84,
-    "load_s": null,
-    "stop_s": 3.0
-  },
-  "metrics": {
-    "loss": 0.0667,
-    "accuracy": 0.87
-  },
-  "lost_s": 754.0
 }
 """)
 

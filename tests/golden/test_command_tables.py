@@ -73,66 +73,6 @@ attempt   worker   where     began                 ended                 exit   
 """)
 
 
-def test_profile(rota: Rota):
-    assert rota("profile", "bert") == snapshot("""\
-job       bert (1q1ghcmf)
-category  bert <base>
-epochs    4.5 of 10
-lost      12m34s of work
-
-                    epochs        epoch        epoch     speed-up   speed-up
-workers   nodes       seen     measured       fitted     measured     fitted   from
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1   one            3   14m00s ±4%   14m00s ±4%            1          1   measured by its category
-      2   one            4    7m36s ±3%    7m49s ±4%     1.84 ±5%   1.79 ±6%   measured here
-      2   several        1   8m40s ±10%    7m49s ±4%   1.615 ±11%   1.79 ±6%   measured here
-      3   -              -            -    5m36s ±6%            -    2.5 ±6%   fitted to what was measured here
-      4   -              -            -    4m31s ±6%            -    3.1 ±6%   fitted to what was measured here
-
-speed-up over one worker: dots measured (hollow: across nodes), line fitted
-  │
-3 ┤                                                      ······
-  │                                           ···········
-  │                                 ··········
-2 ┤                    │  ··········
-  │              ······○··
-  │      ········      │
-1 ┤●·····
-  │
-  │
-0 ┤
-  └┬───────────────────┬──────────────────┬───────────────────┬
-   1                   2                  3                   4   workers
-
-time of a step
-      │                                   ●     ●     ●     ●     ●
-80 ms ┤                               ● ●   ● ●   ● ●   ● ●   ● ●
-      │
-60 ms ┤
-      │● ● ● ● ● ● ● ● ● ● ● ● ● ● ●  ● ● ● ● ● ● ● ● ● ● ● ● ● ● ●
-40 ms ┤
-      │
-      │
-20 ms ┤
-      │
-  0 s ┤
-      └┬─────────┬─────────┬──────────┬─────────┬─────────┬────────
-       0s     10m00s    20m00s     30m00s    40m00s    50m00s   since its first report
-
-worker   node    step   samples/s     memory   on the card
-───────────────────────────────────────────────────────────────────────────────────────────────────────
-     0   box    54 ms       592.6   4.45 GiB        10 GiB
-     1   box    81 ms       395.1   4.45 GiB        10 GiB   straggler: 1.5 times as long as the others
-
-newest times: start 12.2 s, save 840 ms, stop 3 s
-
-metric     first     least   most   newest
-──────────────────────────────────────────
-loss           2   0.06667      2   0.0667
-accuracy       0         0   0.87     0.87
-""")
-
-
 def test_story(rota: Rota):
     assert rota("story", "bert") == snapshot("""\
 when                  attempt   became     because

@@ -20,7 +20,7 @@ def profile(
     svg: Annotated[str, option("--svg", metavar="FILE", words="Draw it into this file.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show how a job speeds up and how its training went: times, memory, metrics, stragglers."""
+    """Show how a job speeds up, and how its training goes."""
     from rota.cli.output.json import say_json
     from rota.cli.output.profile import say_profile
     from rota.client import Client

@@ -26,13 +26,13 @@ class Outlook:
 def outlook(job: Job, now: float, *, expected: Expected | None) -> Outlook:
     """`expected` is what a forecast says of a job that does not run yet."""
     progress = progress_of(job)
-    left_s, error = _ahead(job, now, expected)
+    left_s, error = _ahead(job, now, expected=expected)
     if not left_s < FAR_S:
         return Outlook(progress)
     return Outlook(progress, round(left_s, 3), round(now + left_s, 3), round(error, 4))
 
 
-def _ahead(job: Job, now: float, expected: Expected | None) -> tuple[float, float]:
+def _ahead(job: Job, now: float, *, expected: Expected | None) -> tuple[float, float]:
     """Seconds until the end, and their relative error."""
     match job.phase:
         case Running():

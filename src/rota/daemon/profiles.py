@@ -35,13 +35,13 @@ def size_figures(job: Job, own: frozenset[Size]) -> list[SizeFigure]:
     was measured or may be had. `own` are sizes at which the job itself reported."""
     speed = job.speed
     by_size = sorted(speed.measured, key=lambda size: (size.workers, size.crosses))
-    measured = [_measured(speed, size, origin=_origin_of(job, size, own)) for size in by_size]
+    measured = [_measured(speed, size, origin=_origin_of(job, size, own=own)) for size in by_size]
     most = max([job.spec.max_workers, *(size.workers for size in by_size)])
-    fitted = [_fitted(job, workers, own) for workers in range(1, most + 1)]
+    fitted = [_fitted(job, workers, own=own) for workers in range(1, most + 1)]
     return sorted([*measured, *fitted], key=lambda each: (each.workers, each.kind == FITTED))
 
 
-def _origin_of(job: Job, size: Size, own: frozenset[Size]) -> str:
+def _origin_of(job: Job, size: Size, *, own: frozenset[Size]) -> str:
     return HERE if size in own or not job.spec.category else CATEGORY
 
 
@@ -61,10 +61,10 @@ def _measured(speed: SpeedModel, size: Size, *, origin: str) -> SizeFigure:
     )
 
 
-def _fitted(job: Job, workers: int, own: frozenset[Size]) -> SizeFigure:
+def _fitted(job: Job, workers: int, *, own: frozenset[Size]) -> SizeFigure:
     speed = job.speed
     known = {size.workers for size in speed.measured}
-    origin = _fit_origin(job, workers, own)
+    origin = _fit_origin(job, workers, own=own)
     assumed = {ESTIMATE: ESTIMATE_ERROR, PRIOR: PRIOR_ERROR}.get(origin, 0.0)
     if not known or workers in known:
         epoch_error = speed.error
@@ -81,11 +81,11 @@ def _fitted(job: Job, workers: int, own: frozenset[Size]) -> SizeFigure:
     )
 
 
-def _fit_origin(job: Job, workers: int, own: frozenset[Size]) -> str:
+def _fit_origin(job: Job, workers: int, *, own: frozenset[Size]) -> str:
     """One size alone says nothing of the others: they keep the shape that was assumed before."""
     known = {size.workers for size in job.speed.measured}
     if workers in known or len(known) > 1:
-        is_own = any(_origin_of(job, size, own) == HERE for size in job.speed.measured)
+        is_own = any(_origin_of(job, size, own=own) == HERE for size in job.speed.measured)
         return HERE if is_own else CATEGORY
     return PRIOR if job.spec.estimate is None else ESTIMATE
 

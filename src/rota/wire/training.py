@@ -71,7 +71,7 @@ class Handling:
 @dataclass(frozen=True, slots=True)
 class JobProfile:
     """What a job measured, and what is made of it. `steps` are samples, the first first, thinned
-    where they are old; `metrics` are the newest."""
+    where they are old; `metrics` are the newest; jobs of one `category` learn from each other."""
 
     id: str
     name: str

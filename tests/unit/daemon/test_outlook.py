@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.builders import Lab, cluster, job
 UNKNOWN = Outlook()
 
 
-def lab(**more: object) -> Lab:
+def lab(**more: Any) -> Lab:
     made = Lab(cluster("1x2"))
     made.run(job("a", **more))
     return made

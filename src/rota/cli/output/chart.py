@@ -18,7 +18,7 @@ def draw(plot: Plot) -> list[str]:
     if axes is None:
         return []
     across, up = axes
-    grid = _grid(plot, across, up)
+    grid = _grid(plot, axes)
     labels = {
         _row(up, tick): plot.show_y(tick) for tick in up.ticks(MOST_Y_TICKS, steps=plot.y_steps)
     }
@@ -31,7 +31,8 @@ def draw(plot: Plot) -> list[str]:
     return [told(line.rstrip()) for line in (plot.title, *rows, *feet)]
 
 
-def _grid(plot: Plot, across: Scale, up: Scale) -> list[list[str]]:
+def _grid(plot: Plot, axes: tuple[Scale, Scale]) -> list[list[str]]:
+    across, up = axes
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
     line = plotted(plot.line)
     for column in range(WIDTH):

@@ -51,11 +51,10 @@ def _head(profile: JobProfile) -> list[str]:
     total = "" if profile.epochs is None else f" of {profile.epochs:.4g}"
     rows = [
         ("job", f"{profile.name} ({profile.id})" if profile.name else profile.id),
-        ("category", profile.category),
         ("epochs", f"{profile.epochs_done:.4g}{total}"),
         ("lost", f"{span(profile.lost_s)} of work" if profile.lost_s >= 1 else ""),
     ]
-    return [f"{name:<8}  {printable(value)}" for name, value in rows if value]
+    return [f"{name:<6}  {printable(value)}" for name, value in rows if value]
 
 
 def _sizes(profile: JobProfile) -> list[Column]:

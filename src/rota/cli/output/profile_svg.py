@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,16 +52,32 @@ def svg(profile: JobProfile) -> str:
     return page(*parts, size=(WIDTH, height), title=f"Profile of {what}", style=STYLE) + "\n"
 
 
+@dataclass(frozen=True, slots=True)
+class _Paper:
+    """Where figures lie in a panel."""
+
+    across: Scale
+    up: Scale
+    frame: Frame
+
+    def x(self, value: float) -> float:
+        return self.frame.left + self.across.part(value) * self.frame.width
+
+    def y(self, value: float) -> float:
+        return self.frame.y(self.up.part(value))
+
+
 def _panel(plot: Plot, axes: tuple[Scale, Scale], *, top: float) -> str:
-    frame = Frame(LEFT, top + TOP, WIDTH - LEFT - RIGHT, PANEL - TOP - BOTTOM)
     across, up = axes
+    frame = Frame(LEFT, top + TOP, WIDTH - LEFT - RIGHT, PANEL - TOP - BOTTOM)
+    paper = _Paper(across, up, frame)
     parts = [label((24, top + 22), plot.title, kind="head")]
     for tick in up.ticks(MOST_Y_TICKS, steps=plot.y_steps):
-        y = frame.y(up.part(tick))
+        y = paper.y(tick)
         parts.append(grid_line((frame.left, y), (frame.right, y)))
         parts.append(label((frame.left - 8, y + 4), plot.show_y(tick), kind="end"))
     for tick in across.ticks(MOST_X_TICKS, steps=plot.x_steps):
-        x = frame.left + across.part(tick) * frame.width
+        x = paper.x(tick)
         parts.append(grid_line((x, frame.top), (x, frame.bottom)))
         parts.append(label((x, frame.bottom + 17), plot.show_x(tick), kind="mid"))
     parts.append(label((frame.right, frame.bottom + 36), plot.x_title, kind="end"))
@@ -68,32 +85,30 @@ def _panel(plot: Plot, axes: tuple[Scale, Scale], *, top: float) -> str:
         f'<path class="axis" fill="none" d="M{num(frame.left)} {num(frame.top)}'
         f'V{num(frame.bottom)}H{num(frame.right)}"></path>'
     )
-    return tag("g", "", *parts, _line(plot, axes, frame), *_dots(plot, axes, frame))
+    return tag("g", "", *parts, _line(plot, paper), *_dots(plot, paper))
 
 
-def _line(plot: Plot, axes: tuple[Scale, Scale], frame: Frame) -> str:
+def _line(plot: Plot, paper: _Paper) -> str:
     """The line within the band of its error."""
     dots = plotted(plot.line)
     if not dots:
         return ""
     above = [Dot(dot.x, dot.y + dot.error) for dot in dots]
     below = [Dot(dot.x, max(0.0, dot.y - dot.error)) for dot in reversed(dots)]
-    band = f'<path class="band" d="{_path([*above, *below], axes, frame)}Z"></path>'
-    return f'{band}<path class="fit" d="{_path(dots, axes, frame)}"></path>'
+    band = f'<path class="band" d="{_path([*above, *below], paper)}Z"></path>'
+    return f'{band}<path class="fit" d="{_path(dots, paper)}"></path>'
 
 
-def _path(dots: list[Dot], axes: tuple[Scale, Scale], frame: Frame) -> str:
-    places = (_place(dot, axes, frame) for dot in dots)
-    return "M" + "L".join(f"{num(x)} {num(y)}" for x, y in places)
+def _path(dots: list[Dot], paper: _Paper) -> str:
+    return "M" + "L".join(f"{num(paper.x(dot.x))} {num(paper.y(dot.y))}" for dot in dots)
 
 
-def _dots(plot: Plot, axes: tuple[Scale, Scale], frame: Frame) -> list[str]:
+def _dots(plot: Plot, paper: _Paper) -> list[str]:
     parts: list[str] = []
     for dot in plotted(plot.dots):
-        x, y = _place(dot, axes, frame)
+        x, y = paper.x(dot.x), paper.y(dot.y)
         if dot.error:
-            high = frame.y(axes[1].part(dot.y + dot.error))
-            low = frame.y(axes[1].part(dot.y - dot.error))
+            high, low = paper.y(dot.y + dot.error), paper.y(dot.y - dot.error)
             parts.append(
                 f'<path class="error" d="M{num(x)} {num(high)}V{num(low)}'
                 f"M{num(x - 4)} {num(high)}h8M{num(x - 4)} {num(low)}h8"
@@ -104,8 +119,3 @@ def _dots(plot: Plot, axes: tuple[Scale, Scale], frame: Frame) -> list[str]:
         circle = f'class="{kind}" cx="{num(x)}" cy="{num(y)}" r="{3.5 if plot.line else 2.2}"'
         parts.append(tag("circle", circle, tag("title", "", safe(words))))
     return parts
-
-
-def _place(dot: Dot, axes: tuple[Scale, Scale], frame: Frame) -> tuple[float, float]:
-    across, up = axes
-    return frame.left + across.part(dot.x) * frame.width, frame.y(up.part(dot.y))
