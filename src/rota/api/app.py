@@ -58,7 +58,8 @@ def _app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for room in (jobs, streams, sessions, snapshots, box, people, metrics, training):
+    # The first is found first, and what every worker asks once a second should be.
+    for room in (training, jobs, streams, sessions, snapshots, box, people, metrics):
         app.include_router(room.router)
     problems.install(app)
     return app

@@ -25,7 +25,7 @@ from rota.core.model import JobId, Node
 from rota.core.plan import Plan
 from rota.core.policy import Policy
 from rota.core.view import Rules, View
-from rota.daemon import nodes
+from rota.daemon import nodes, recovery
 from rota.daemon.findings import examined, needs_a_look
 from rota.daemon.health import Health
 from rota.daemon.rounds import Rounds
@@ -99,14 +99,13 @@ class Shell:
     async def _recover(self) -> None:
         """Go on from what is written, and from what the engine finds."""
         parts = self._parts
-        saved = await asyncio.to_thread(parts.store.load)
+        written = await asyncio.to_thread(recovery.read, parts.store)
         seen = await asyncio.to_thread(parts.engine.inventory)
         self._health.trouble = ""
         self.kernel = Kernel(parts.rules)
         self._epoch += 1
-        now = parts.clock()
-        self._record(self.kernel.recover(saved.jobs, saved.nodes, outcomes=saved.outcomes, now=now))
-        for node_id in {node.id for node in saved.nodes} - {node.id for node in seen}:
+        self._record(written.restore(self.kernel, now=parts.clock()))
+        for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
             self.tell(NodeLost(node_id))
         self._see(seen)
         await parts.engine.adopt()
@@ -182,7 +181,7 @@ class Shell:
     def _see(self, seen: Iterable[Node]) -> None:
         for node in seen:
             known = self.kernel.nodes.get(node.id)
-            self.tell(NodeSeen(node if known is None else _still_drained(node, known)))
+            self.tell(NodeSeen(node if known is None else nodes.still_drained(node, known)))
 
     # -- effects --------------------------------------------------------------------------------
 
@@ -299,8 +298,3 @@ def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:
     return tuple(
         Exit(event.job_id, event.attempt, worker, code, now) for worker, code in event.codes.items()
     )
-
-
-def _still_drained(node: Node, known: Node) -> Node:
-    """What an administrator drained stays so over a restart."""
-    return replace(node, is_draining=known.is_draining)

@@ -17,6 +17,7 @@ from rota.store.records import (
     Exit,
     JobFilter,
     Page,
+    Profile,
     Row,
     Sample,
     Saved,
@@ -24,7 +25,7 @@ from rota.store.records import (
     Worker,
     key_of,
 )
-from rota.store.thinning import thinned
+from rota.store.thinning import MOST_PROFILES, thinned
 
 
 class MemoryStore:
@@ -51,6 +52,8 @@ class MemoryStore:
             self._story.append(Entry(len(self._story) + 1, transition, batch.actor))
         for row in batch.rows:
             self._rows[type(row), key_of(row)] = row
+        if any(isinstance(row, Profile) for row in batch.rows):
+            self._forget_profiles()
         for sample in batch.samples:
             kept = [*self._samples.get(sample.job_id, ()), sample]
             self._samples[sample.job_id] = thinned(kept)
@@ -131,6 +134,12 @@ class MemoryStore:
         self._attempts.update(found.begun)
         for key, worker in found.workers.items():
             self._workers.setdefault(key, worker)
+
+    def _forget_profiles(self) -> None:
+        profiles = self.rows(Profile)
+        profiles.sort(key=lambda each: (each.updated_s, each.category))
+        for each in profiles[:-MOST_PROFILES]:
+            del self._rows[Profile, key_of(each)]
 
     def _write_exit(self, told: Exit) -> None:
         key = (told.job_id, told.attempt, told.worker)

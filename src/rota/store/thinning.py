@@ -1,4 +1,4 @@
-"""How many samples of a job are kept, and which: enough for a chart of any length of time."""
+"""How much of what was measured is kept, and which."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from rota.store.records import Sample
 
 MOST_SAMPLES = 500
 THINNED_BY = 100
+MOST_PROFILES = 10_000
+"""Those that are older than so many others are forgotten."""
 
 
 def thinned(samples: Sequence[Sample]) -> list[Sample]:
-    """Of too many, some of every second one go: those whose neighbours are closest in time. So the
-    points spread over the time in which the job ran, however long that was, and no two neighbours
-    go at once. The newest always stays."""
+    """Enough for a chart of any length of time. Of too many, some of every second one go: those
+    whose neighbours are closest in time. So the points spread over the time in which the job ran,
+    and no two neighbours go at once. The newest always stays."""
     if len(samples) <= MOST_SAMPLES:
         return list(samples)
     gaps = [

@@ -27,7 +27,7 @@ from rota.store.records import (
     User,
 )
 from rota.store.sqlite import SqliteStore
-from rota.store.thinning import MOST_SAMPLES
+from rota.store.thinning import MOST_PROFILES, MOST_SAMPLES
 from tests.lives import OPENING, Life
 
 FIRST, SECOND = JobId("job-00001"), JobId("job-00002")
@@ -185,3 +185,13 @@ def test_samples_of_a_long_run_spread_over_all_of_it(store: Store):
     assert kept == sorted(kept)
     gaps = [after - before for before, after in pairwise(kept)]
     assert sorted(gaps)[-2] <= 40, "besides the night"
+
+
+def test_the_newest_profiles_are_kept(store: Store):
+    speed = estimated(3.0)
+    rows = [Profile(f"{n:05}", speed, float(n)) for n in range(MOST_PROFILES + 3)]
+    store.write(Batch(rows=tuple(rows))).result()
+    store.write(Batch(rows=(Profile("00003", speed, 1e6), Profile("new", speed, 1e6)))).result()
+    kept = [each.category for each in store.rows(Profile)]
+    assert len(kept) == MOST_PROFILES
+    assert (kept[:2], kept[-1]) == (["00003", "00005"], "new")

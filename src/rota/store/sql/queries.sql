@@ -180,6 +180,11 @@ SELECT project, user, gpu_s, decayed_gpu_s, as_of_s FROM usage ORDER BY project,
 INSERT INTO profiles (category, speed, updated_s) VALUES (?, ?, ?)
 ON CONFLICT (category) DO UPDATE SET speed = excluded.speed, updated_s = excluded.updated_s;
 
+-- name: thin_profiles
+DELETE FROM profiles WHERE category IN (
+    SELECT category FROM profiles ORDER BY updated_s DESC, category DESC LIMIT -1 OFFSET ?
+);
+
 -- name: profiles
 SELECT category, speed, updated_s FROM profiles ORDER BY category;
 

@@ -16,3 +16,6 @@ CREATE TABLE samples (
 ) STRICT;
 
 CREATE INDEX samples_by_job ON samples (job_id, number);
+
+-- Every program may be a category of its own; those that learnt nothing for longest are forgotten.
+CREATE INDEX profiles_by_age ON profiles (updated_s, category);
