@@ -39,7 +39,10 @@ def _ahead(job: Job, now: float, *, expected: Expected | None) -> tuple[float, f
             end = finish(job, now)
             if end is None:
                 return math.inf, 0.0
-            return end.remaining_s, end.error_s / end.remaining_s if end.remaining_s else 0.0
+            if end.remaining_s <= 0:
+                # Overdue: it may take as long again as it is late.
+                return end.error_s, 1.0
+            return end.remaining_s, end.error_s / end.remaining_s
         case Starting():
             return remaining_s(job, now, workers=len(job.allocation)), job.speed.error
         case Queued() if expected is not None:

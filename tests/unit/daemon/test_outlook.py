@@ -46,6 +46,12 @@ def test_measured_epochs_take_the_place_of_the_estimate():
     assert found.finish_error == pytest.approx(0.1, rel=0.1)
 
 
+def test_a_job_that_is_overdue_may_take_as_long_again_as_it_is_late():
+    made = lab(estimate=Estimate(3600.0))
+    made.wait(4000)
+    assert seen(made) == Outlook(None, 400.0, 4400.0, 1.0)
+
+
 def test_the_end_is_of_the_size_that_it_runs_at():
     made = Lab(cluster("1x2"))
     made.run(job("a", 2, estimate=Estimate(1000.0, 1, speedups=(0.0, 1.0, 2.0))))
