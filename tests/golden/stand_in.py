@@ -19,6 +19,8 @@ from rota.wire.jobs import (
     StoryEntry,
     WorkerView,
 )
+from rota.wire.training import JobProfile, WorkerFigure
+from tests.golden.profiles import PROFILE
 
 NOW = 1_790_000_000.0
 GIB = 2**30
@@ -42,6 +44,10 @@ RUNNING = JobView(
     running_s=3725.5,
     epochs=10,
     epochs_done=4.5,
+    progress=0.45,
+    remaining_s=3000.0,
+    finish_s=NOW + 3000,
+    finish_error=0.12,
 )
 QUEUED = JobView(
     id="1q1gtmja",
@@ -61,6 +67,9 @@ QUEUED = JobView(
     running_s=0.0,
     epochs=1,
     epochs_done=0,
+    remaining_s=40_000.0,
+    finish_s=NOW + 40_000,
+    finish_error=0.3,
 )
 FAILED = JobView(
     id="1q1gxzs9",
@@ -117,6 +126,11 @@ DETAILS = JobDetails(
     gpu_s=7451.0,
     queued_s=384.0,
     after=["1q1gaaaa"],
+    epochs_saved=4.0,
+    lost_s=754.0,
+    metrics={"loss": 0.0667, "accuracy": 0.87},
+    stragglers=[WorkerFigure(1, "box", 0.081, slowness=1.5)],
+    hint="worker 1 holds the others up: look at its GPU, its node and its data",
 )
 OUT_OF_MEMORY = "exit code 1: the GPU ran out of memory (OOM)"
 BROKEN = JobDetails(
@@ -221,6 +235,9 @@ class StandIn:
 
     def story(self, job: str) -> list[StoryEntry]:
         return STORY
+
+    def profile(self, job: str) -> JobProfile:
+        return PROFILE
 
     def cancel(self, job: str) -> JobView:
         return RUNNING

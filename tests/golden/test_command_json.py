@@ -29,7 +29,11 @@ def test_list_of_one_own_jobs_as_json(rota: Rota):
     "ended_s": null,
     "running_s": 3725.5,
     "epochs": 10,
-    "epochs_done": 4.5
+    "epochs_done": 4.5,
+    "progress": 0.45,
+    "remaining_s": 3000.0,
+    "finish_s": 1790003000.0,
+    "finish_error": 0.12
   },
   {
     "id": "1q1gxzs9",
@@ -48,7 +52,11 @@ def test_list_of_one_own_jobs_as_json(rota: Rota):
     "ended_s": 1789801000.0,
     "running_s": 990.0,
     "epochs": 1,
-    "epochs_done": 0
+    "epochs_done": 0,
+    "progress": null,
+    "remaining_s": null,
+    "finish_s": null,
+    "finish_error": null
   }
 ]
 """)
@@ -74,7 +82,11 @@ def test_list_of_everybody_jobs_as_json(rota: Rota):
     "ended_s": null,
     "running_s": 0.0,
     "epochs": 1,
-    "epochs_done": 0
+    "epochs_done": 0,
+    "progress": null,
+    "remaining_s": 40000.0,
+    "finish_s": 1790040000.0,
+    "finish_error": 0.3
   },
   {
     "id": "1q1ghcmf",
@@ -95,7 +107,11 @@ def test_list_of_everybody_jobs_as_json(rota: Rota):
     "ended_s": null,
     "running_s": 3725.5,
     "epochs": 10,
-    "epochs_done": 4.5
+    "epochs_done": 4.5,
+    "progress": 0.45,
+    "remaining_s": 3000.0,
+    "finish_s": 1790003000.0,
+    "finish_error": 0.12
   },
   {
     "id": "1q1gxzs9",
@@ -114,7 +130,11 @@ def test_list_of_everybody_jobs_as_json(rota: Rota):
     "ended_s": 1789801000.0,
     "running_s": 990.0,
     "epochs": 1,
-    "epochs_done": 0
+    "epochs_done": 0,
+    "progress": null,
+    "remaining_s": null,
+    "finish_s": null,
+    "finish_error": null
   }
 ]
 """)
@@ -140,7 +160,11 @@ def test_list_in_a_state_as_json(rota: Rota):
     "ended_s": null,
     "running_s": 0.0,
     "epochs": 1,
-    "epochs_done": 0
+    "epochs_done": 0,
+    "progress": null,
+    "remaining_s": 40000.0,
+    "finish_s": 1790040000.0,
+    "finish_error": 0.3
   }
 ]
 """)
@@ -168,7 +192,11 @@ def test_show_as_json(rota: Rota):
     "ended_s": null,
     "running_s": 3725.5,
     "epochs": 10,
-    "epochs_done": 4.5
+    "epochs_done": 4.5,
+    "progress": 0.45,
+    "remaining_s": 3000.0,
+    "finish_s": 1790003000.0,
+    "finish_error": 0.12
   },
   "request": {
     "command": [
@@ -271,7 +299,24 @@ def test_show_as_json(rota: Rota):
     "1q1gaaaa"
   ],
   "array_index": null,
-  "hint": ""
+  "epochs_saved": 4.0,
+  "lost_s": 754.0,
+  "metrics": {
+    "loss": 0.0667,
+    "accuracy": 0.87
+  },
+  "stragglers": [
+    {
+      "worker": 1,
+      "node": "box",
+      "step_s": 0.081,
+      "samples_per_s": 0.0,
+      "memory_bytes": 0,
+      "gpu_memory_bytes": 0,
+      "slowness": 1.5
+    }
+  ],
+  "hint": "worker 1 holds the others up: look at its GPU, its node and its data"
 }
 """)
 
@@ -349,7 +394,11 @@ def test_cancel_as_json(rota: Rota):
     "ended_s": null,
     "running_s": 3725.5,
     "epochs": 10,
-    "epochs_done": 4.5
+    "epochs_done": 4.5,
+    "progress": 0.45,
+    "remaining_s": 3000.0,
+    "finish_s": 1790003000.0,
+    "finish_error": 0.12
   }
 ]
 """)
@@ -544,7 +593,11 @@ def test_top_as_json(rota: Rota):
       "ended_s": null,
       "running_s": 3725.5,
       "epochs": 10,
-      "epochs_done": 4.5
+      "epochs_done": 4.5,
+      "progress": 0.45,
+      "remaining_s": 3000.0,
+      "finish_s": 1790003000.0,
+      "finish_error": 0.12
     }
   ]
 }
@@ -631,7 +684,11 @@ def test_dry_run_as_json(rota: Rota):
     "ended_s": null,
     "running_s": 0.0,
     "epochs": 1,
-    "epochs_done": 0
+    "epochs_done": 0,
+    "progress": null,
+    "remaining_s": 40000.0,
+    "finish_s": 1790040000.0,
+    "finish_error": 0.3
   }
 ]
 """)
@@ -699,7 +756,11 @@ def test_wait(rota: Rota):
     "ended_s": 1790000000.0,
     "running_s": 3725.5,
     "epochs": 10,
-    "epochs_done": 4.5
+    "epochs_done": 4.5,
+    "progress": 0.45,
+    "remaining_s": 3000.0,
+    "finish_s": 1790003000.0,
+    "finish_error": 0.12
   }
 ]
 """)

@@ -10,28 +10,28 @@ from tests.golden.conftest import Rota
 
 def test_list_of_one_own_jobs(rota: Rota):
     assert rota("list") == snapshot("""\
-id         name     user     state          gpus     age      ran   why
-───────────────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert     user-1   running   2 of 1..4   2h03m    1h02m
-1q1gxzs9   broken   user-1   failed          0.5   2d07h   16m30s   exit code 3
+id         name     user     state          gpus     age      ran   done     left   ends            why
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert     user-1   running   2 of 1..4   2h03m    1h02m    45%   50m00s   ~15:03 ±6 min
+1q1gxzs9   broken   user-1   failed          0.5   2d07h   16m30s      -        -   -               exit code 3
 """)
 
 
 def test_list_of_everybody_jobs(rota: Rota):
     assert rota("list", "--all") == snapshot("""\
-id         name         user     state          gpus     age      ran   why
-────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued            8     42s        -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
-1q1ghcmf   bert         user-1   running   2 of 1..4   2h03m    1h02m
-1q1gxzs9   broken       user-1   failed          0.5   2d07h   16m30s   exit code 3
+id         name         user     state          gpus     age      ran   done     left   ends                 why
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued            8     42s        -      -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+1q1ghcmf   bert         user-1   running   2 of 1..4   2h03m    1h02m    45%   50m00s   ~15:03 ±6 min
+1q1gxzs9   broken       user-1   failed          0.5   2d07h   16m30s      -        -   -                    exit code 3
 """)
 
 
 def test_list_in_a_state(rota: Rota):
     assert rota("list", "--all", "--state", "queued") == snapshot("""\
-id         name         user     state    gpus   age   ran   why
-─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued      8   42s     -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+id         name         user     state    gpus   age   ran     left   ends                 why
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued      8   42s     -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
 """)
 
 
@@ -55,8 +55,15 @@ started     2026-09-21 12:16:40
 ran         1h02m
 waited      6m24s
 GPU time    2h04m
-epochs      4.5 of 10
 time limit  2d
+progress    45%, 4.5 of 10 epochs
+saved       4 epochs
+left        50m00s ±6 min
+ends        ~15:03 ±6 min
+lost        12m34s of work
+metrics     loss 0.0667, accuracy 0.87
+stragglers  worker 1 on box, 1.5 times as slow as the others
+hint        worker 1 holds the others up: look at its GPU, its node and its data
 
 attempt   worker   where     began                 ended                 exit   then        why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -132,9 +139,9 @@ when                  attempt   became     because
 
 def test_cancel(rota: Rota):
     assert rota("cancel", "bert") == snapshot("""\
-id         name   user     state          gpus     age     ran   why
-────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m
+id         name   user     state          gpus     age     ran   done     left   ends            why
+────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m    45%   50m00s   ~15:03 ±6 min
 """)
 
 
@@ -177,9 +184,9 @@ box         2   A100             80 GiB      -   -               ok
 box         3   A100             80 GiB      -   -               2 uncorrectable memory errors
 old-box     -   -                     -      -   -               draining
 
-id         name   user     state          gpus     ran   done   why
-───────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   1h02m    45%
+id         name   user     state          gpus     ran   done     left   ends            why
+────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   1h02m    45%   50m00s   ~15:03 ±6 min
 """)
 
 
@@ -207,9 +214,9 @@ def test_submit(rota: Rota):
 
 def test_dry_run(rota: Rota):
     assert rota("submit", "--dry-run", "--", "true") == snapshot("""\
-id         name         user     state    gpus   age   ran   why
-─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1gtmja   größe-漢字   user-2   queued      8   42s     -   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
+id         name         user     state    gpus   age   ran     left   ends                 why
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1gtmja   größe-漢字   user-2   queued      8   42s     -   11h06m   ~Sep 22 01:20 ±3 h   it waits for 8 GPUs of type A100: 2 are free, and 6 more by 14:05 when bert ends
 """)
 
 
@@ -272,8 +279,15 @@ started     2026-09-21 12:16:40
 ran         1h02m
 waited      6m24s
 GPU time    2h04m
-epochs      4.5 of 10
 time limit  2d
+progress    45%, 4.5 of 10 epochs
+saved       4 epochs
+left        50m00s ±6 min
+ends        ~15:03 ±6 min
+lost        12m34s of work
+metrics     loss 0.0667, accuracy 0.87
+stragglers  worker 1 on box, 1.5 times as slow as the others
+hint        worker 1 holds the others up: look at its GPU, its node and its data
 
 attempt   worker   where     began                 ended                 exit   then        why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from rota.api.strict import StrictRoute
 from rota.core.states import State
 from rota.store.records import JobFilter
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
+from rota.wire.training import JobProfile
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
 
@@ -83,13 +84,20 @@ async def list_jobs(
     query: Annotated[ListQuery, Query()], *, house: Reaches, caller: Asks
 ) -> Response:
     wanted = JobFilter(frozenset(query.state), query.user, query.project, query.word)
+    await house.desk.foresight.look()
     page = house.desk.page(caller, wanted, before=query.before, limit=query.limit)
     return answer(Listed(page.jobs, page.next))
 
 
 @router.get("/{word}", response_model=JobDetails, summary="All about a job")
 async def show(word: Word, *, house: Reaches, caller: Asks) -> Response:
+    await house.desk.foresight.look()
     return answer(house.desk.details(caller, word))
+
+
+@router.get("/{word}/profile", response_model=JobProfile, summary="What a job measured")
+async def profile(word: Word, *, house: Reaches, caller: Asks) -> Response:
+    return answer(house.desk.profile(caller, word))
 
 
 @router.get("/{word}/story", response_model=list[StoryEntry], summary="What happened to a job")

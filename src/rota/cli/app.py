@@ -18,6 +18,7 @@ VERBS = {
     "jobs": ("list", "show", "story", "cancel", "hold", "release", "resubmit", "wait"),
     "logs": ("logs",),
     "enter": ("exec", "shell", "port-forward"),
+    "profile": ("profile",),
     "report": ("report",),
     "top": ("top",),
     "up": ("up",),

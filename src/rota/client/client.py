@@ -26,6 +26,7 @@ from rota.wire.jobs import (
     StoryEntry,
 )
 from rota.wire.json import load
+from rota.wire.training import JobProfile
 
 PAGE = 100
 TRIES = 5
@@ -129,6 +130,10 @@ class Client:
     def story(self, job: str) -> list[StoryEntry]:
         """What happened to a job, the first first."""
         return load(list[StoryEntry], self._http.ask("GET", f"/jobs/{_quoted(job)}/story"))
+
+    def profile(self, job: str) -> JobProfile:
+        """What a job measured: its times at each size, how its training went."""
+        return load(JobProfile, self._http.ask("GET", f"/jobs/{_quoted(job)}/profile"))
 
     def events(self, job: str = "", *, after: int | None = None) -> Iterator[StoryEntry]:
         """State changes as they happen; those of one job end with it."""

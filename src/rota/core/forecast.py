@@ -47,15 +47,23 @@ class Expected:
     error: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """How far a forecast looks: up to a moment, and through so many rounds."""
+
+    until_s: float = math.inf
+    most_rounds: float = math.inf
+
+
 def forecast(
     situation: Situation,
     policy: Policy,
     *,
     engine_of: EngineFactory,
     now: float,
-    until_s: float = math.inf,
+    horizon: Horizon | None = None,
 ) -> dict[JobId, Expected]:
-    """What to expect of every job that is not over, looking no further than `until_s`."""
+    """What to expect of every job that is not over, as far as it is within the horizon."""
     kernel = Kernel(situation.rules)
     watch = _Watch(situation.jobs)
     replay = Replay(
@@ -69,7 +77,8 @@ def forecast(
         situation.jobs, situation.nodes, outcomes=situation.outcomes, now=now
     )
     replay.carry_out(recovered)
-    replay.run((), until_s)
+    bound = horizon or Horizon()
+    replay.run((), bound.until_s, most_rounds=bound.most_rounds)
     return watch.expected
 
 

@@ -91,6 +91,11 @@ class Kernel:
         return self._roster.jobs
 
     @property
+    def outcomes(self) -> Mapping[JobId, State]:
+        """How jobs ended that are over."""
+        return self._roster.outcomes
+
+    @property
     def nodes(self) -> Mapping[NodeId, Node]:
         return self._roster.nodes
 

@@ -51,12 +51,20 @@ class Replay:
         self._decide = decide
         self._record = record
         self._next_round_s = -math.inf
+        self._n_rounds = 0
 
-    def run(self, arrivals: Iterable[Arrival], until_s: float = math.inf) -> None:
-        """Until nothing is left to happen, or the clock reaches `until_s`."""
+    def run(
+        self,
+        arrivals: Iterable[Arrival],
+        until_s: float = math.inf,
+        *,
+        most_rounds: float = math.inf,
+    ) -> None:
+        """Until nothing is left to happen, the clock reaches `until_s`, or so many rounds are
+        over."""
         rest = iter(arrivals)
         arrival = next(rest, None)
-        while (now := self._next_moment(arrival)) < until_s:
+        while self._n_rounds < most_rounds and (now := self._next_moment(arrival)) < until_s:
             self.now = max(self.now, now)
             arrival = self._arrive(arrival, rest)
             for event in self._engine.due(self.now):
@@ -79,6 +87,7 @@ class Replay:
         return arrival
 
     def _round(self) -> None:
+        self._n_rounds += 1
         plan = self._decide(self.kernel.view(self.now))
         self._next_round_s = self.now + self.kernel.rules.round_interval_s
         self.carry_out(self.kernel.commit(plan, self.now))

@@ -18,9 +18,11 @@ from rota.daemon import keys
 from rota.daemon.admission import Admitted, admit
 from rota.daemon.diagnosis import hint_for
 from rota.daemon.fields import RefusedError, check_shape
+from rota.daemon.foresight import Foresight
 from rota.daemon.ids import Ids
 from rota.daemon.keys import Asked, Keys, key_of
 from rota.daemon.launches import Site
+from rota.daemon.lessons import Live, live_of, profile_of, with_lessons
 from rota.daemon.people import (
     Caller,
     ForbiddenError,
@@ -32,12 +34,14 @@ from rota.daemon.people import (
 )
 from rota.daemon.programs import Saved, pack_all, unpack
 from rota.daemon.shell import Shell
+from rota.daemon.training import Training
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job, standing
 from rota.errors import UserError
 from rota.store.base import Store
 from rota.store.records import JobFilter, Submission
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
+from rota.wire.training import JobProfile
 
 MOST_IN_A_BATCH = 10_000
 MOST_LIVE_JOBS = 200_000
@@ -54,8 +58,16 @@ class Page:
 
 
 class Desk:
-    def __init__(self, shell: Shell, store: Store, *, site: Site) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        store: Store,
+        *,
+        site: Site,
+        training: Training,
+    ) -> None:
         self.shell = shell
+        self.training = training
         self.store = store
         self.clock = clock = site.clock
         self.snapshots = site.snapshots
@@ -63,6 +75,7 @@ class Desk:
         newest = store.jobs(limit=1).jobs
         self._ids = Ids(clock, newest=newest[0].id if newest else None)
         self._keys = Keys(store)
+        self.foresight = Foresight(shell, clock)
 
     # -- submits --------------------------------------------------------------------------------
 
@@ -191,7 +204,12 @@ class Desk:
     def view(self, caller: Caller, job: Job) -> JobView:
         """As it is by now, which may be ahead of the disk by a moment."""
         job = self.shell.kernel.job(job.id) or job
-        view = job_view(job, now=self.clock(), reason=why(job, self.shell.rounds.newest))
+        view = job_view(
+            job,
+            now=self.clock(),
+            reason=why(job, self.shell.rounds.newest),
+            expected=self.foresight.expected.get(job.id),
+        )
         return view if may_see(caller, job) else replace(view, reason=for_others(view.reason))
 
     def details(self, caller: Caller, word: str) -> JobDetails:
@@ -199,12 +217,14 @@ class Desk:
         saved = self._saved(job.id)
         request = saved.request
         attempts = [attempt_view(each) for each in self.store.attempts(job.id)]
+        live = live_of(self.training, job.id)
         if not may_see(caller, job):
+            live = Live()
             attempts = [replace(each, reason=for_others(each.reason)) for each in attempts]
             request = replace(
                 request, command=[HIDDEN], env={}, workdir="", mounts=[], snapshot="", ports=[]
             )
-        return JobDetails(
+        found = JobDetails(
             job=self.view(caller, job),
             request=request,
             attempts=attempts,
@@ -215,6 +235,13 @@ class Desk:
             array_index=saved.array_index,
             hint=hint_for(attempts[-1].reason) if attempts else "",
         )
+        return with_lessons(found, job, live=live, is_crowded=self.foresight.is_crowded)
+
+    def profile(self, caller: Caller, word: str) -> JobProfile:
+        """What a job measured, for those who may see what it does."""
+        job = self.find(word, caller)
+        require_owner(caller, job)
+        return profile_of(job, self.store, live=live_of(self.training, job.id))
 
     def story(
         self, caller: Caller, job_id: JobId | None, *, after: int, limit: int

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from rota.core.effects import Transition
 from rota.core.explain import Answers
+from rota.core.forecast import Expected
 from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
+from rota.daemon.outlook import outlook
 from rota.engines.local.gpus import Reading
 from rota.store.records import Attempt, Entry
 from rota.wire.box import GpuView, NodeView
@@ -18,8 +20,12 @@ from rota.wire.jobs import AttemptView, JobView, StoryEntry, WorkerView
 _FAILURE = re.compile(r"(exit code \d+): .*", re.DOTALL)
 
 
-def job_view(job: Job, *, now: float, reason: str = "") -> JobView:
+def job_view(
+    job: Job, *, now: float, reason: str = "", expected: Expected | None = None
+) -> JobView:
+    """`expected` is what a forecast says of a job that waits."""
     phase, spec = job.phase, job.spec
+    ahead = outlook(job, now, expected=expected)
     return JobView(
         id=job.id,
         name=spec.name,
@@ -38,6 +44,10 @@ def job_view(job: Job, *, now: float, reason: str = "") -> JobView:
         running_s=_running_s(job, now),
         epochs=job.epochs,
         epochs_done=job.epochs_done,
+        progress=ahead.progress,
+        remaining_s=ahead.remaining_s,
+        finish_s=ahead.finish_s,
+        finish_error=ahead.finish_error,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rota.wire.training import WorkerFigure
+
 VERSION = "v1"
 LIVE_STATES = ("held", "queued", "starting", "running", "stopping")
 FINAL_STATES = ("succeeded", "failed", "cancelled")
@@ -73,7 +75,12 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A line of `rota list`. `reason` says why it waits, or why it ended as it did."""
+    """A line of `rota list`. `reason` says why it waits, or why it ended as it did.
+
+    `progress` is the part that is done, 0 to 1, of a job that tells. `finish_s` is when it will be
+    over, `remaining_s` from now; `finish_error` is the relative error of `remaining_s`. What cannot
+    be told is None.
+    """
 
     id: str
     name: str
@@ -92,12 +99,20 @@ class JobView:
     running_s: float
     epochs: float
     epochs_done: float
+    progress: float | None = None
+    remaining_s: float | None = None
+    finish_s: float | None = None
+    finish_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobDetails:
-    """All about a job. `request` is what was asked for, its environment for the owner only; `hint`
-    is what may help against the failure that the newest attempt ended with."""
+    """All about a job. `request` is what was asked for, its environment for the owner only.
+
+    `epochs_saved` is what a stop cannot take, `lost_s` how long the work took that stops did take.
+    `metrics` are the newest. `hint` is what may help against the failure that the newest attempt
+    ended with, or what its owner could do so that more is known, or less lost.
+    """
 
     job: JobView
     request: JobRequest
@@ -107,6 +122,10 @@ class JobDetails:
     queued_s: float
     after: list[str]
     array_index: int | None = None
+    epochs_saved: float = 0.0
+    lost_s: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    stragglers: list[WorkerFigure] = field(default_factory=list[WorkerFigure])
     hint: str = ""
 
 

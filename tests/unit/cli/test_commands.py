@@ -29,6 +29,7 @@ ASKING = {
     "exec": ["bert", "--", "true"],
     "shell": ["bert"],
     "port-forward": ["bert", "8000:80"],
+    "profile": ["bert"],
     "report": ["bert"],
     "top": [],
     "status": [],

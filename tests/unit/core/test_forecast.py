@@ -6,12 +6,12 @@ from copy import deepcopy
 
 import pytest
 
-from rota.core.forecast import Expected, Situation, forecast
+from rota.core.forecast import Expected, Horizon, Situation, forecast
 from rota.core.model import Estimate, JobId, JobSpec
 from rota.core.speed import ESTIMATE_ERROR, PRIOR_ERROR
 from rota.engines.fake_run import Delays
 from rota.engines.foreseen import foreseen
-from tests.builders import Lab, cluster, job, live_job
+from tests.builders import QUICK, Lab, cluster, job, live_job
 
 
 def expected(lab: Lab, until_s: float = math.inf) -> dict[str, Expected]:
@@ -22,7 +22,9 @@ def expected(lab: Lab, until_s: float = math.inf) -> dict[str, Expected]:
         rules=kernel.rules,
         outcomes=lab.store.load().outcomes,
     )
-    found = forecast(situation, lab.policy, engine_of=foreseen, now=lab.now, until_s=until_s)
+    found = forecast(
+        situation, lab.policy, engine_of=foreseen, now=lab.now, horizon=Horizon(until_s)
+    )
     return {str(job_id): each for job_id, each in found.items()}
 
 
@@ -147,3 +149,17 @@ def test_the_kernel_that_was_asked_about_is_left_alone() -> None:
     assert (dict(lab.kernel.jobs), dict(lab.kernel.nodes)) == before
     assert lab.kernel.ledger.booked() == booked
     assert lab.decide() == view
+
+
+def test_a_forecast_looks_no_further_than_its_rounds() -> None:
+    """The next in line are told; whoever is behind that is not."""
+    lab = Lab(cluster("1x1"))
+    lab.submit(*(job(name, estimate=hour()) for name in "abcdef"))
+    situation = Situation(tuple(lab.kernel.jobs.values()), tuple(lab.kernel.nodes.values()), QUICK)
+    found = forecast(
+        situation, lab.policy, engine_of=foreseen, now=0.0, horizon=Horizon(most_rounds=3)
+    )
+    ends = [math.isfinite(each.finish_s) for each in found.values()]
+    assert ends == sorted(ends, reverse=True)
+    assert ends[0]
+    assert not ends[-1]

@@ -14,9 +14,9 @@ import pytest
 from rota.core.model import Gpu, JobId, Node, NodeId, Slot
 from rota.errors import RotaError, UserError
 from rota.simulator.report.page import About, render
-from rota.simulator.report.svg import num, safe
 from rota.simulator.report.write import check_target, write_whole
 from rota.simulator.results import Outcome, Run, Tenure
+from rota.svg import num, safe
 
 HOSTILE = "</title></svg><script>alert('x')</script><img src=x onerror=alert(1)>\x00\u202e\ud800"
 VOID = {"meta", "br", "img", "link"}

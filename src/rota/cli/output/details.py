@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rota.cli.output.jobs import brief, gpus
+from rota.cli.output.jobs import brief, finish, gpus, left
 from rota.cli.output.lines import say
+from rota.cli.output.marks import progress
 from rota.cli.output.table import Column, draw, say_table
-from rota.cli.output.times import moment, span
+from rota.cli.output.times import figure, moment, span
 from rota.errors import printable
 
 if TYPE_CHECKING:
     from rota.wire.jobs import AttemptView, JobDetails, StoryEntry, WorkerView
+    from rota.wire.training import WorkerFigure
 
 
 def say_details(details: JobDetails) -> None:
@@ -53,10 +56,38 @@ def _rows(details: JobDetails) -> list[tuple[str, str]]:
         ("ran", span(job.running_s) if job.attempt else ""),
         ("waited", span(details.queued_s)),
         ("GPU time", span(details.gpu_s) if details.gpu_s else ""),
-        ("epochs", f"{job.epochs_done:g} of {job.epochs:g}" if job.epochs_done else ""),
         ("time limit", request.time_limit),
         ("failures", str(details.failures) if details.failures else ""),
+        *_training(details, now=time.time()),
     ]
+
+
+def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
+    job = details.job
+    return [
+        ("progress", _progress(details)),
+        ("saved", f"{details.epochs_saved:.4g} epochs" if details.epochs_saved else ""),
+        ("left", left(job) if job.remaining_s is not None else ""),
+        ("ends", finish(job, now=now) if job.finish_s is not None else ""),
+        ("lost", f"{span(details.lost_s)} of work" if details.lost_s >= 1 else ""),
+        (
+            "metrics",
+            ", ".join(f"{name} {figure(value)}" for name, value in details.metrics.items()),
+        ),
+        ("stragglers", ", ".join(straggler(each) for each in details.stragglers)),
+    ]
+
+
+def _progress(details: JobDetails) -> str:
+    job = details.job
+    if job.progress is None:
+        return f"{job.epochs_done:.4g} epochs" if job.epochs_done else ""
+    return f"{progress(job.progress)}, {job.epochs_done:.4g} of {job.epochs:.4g} epochs"
+
+
+def straggler(worker: WorkerFigure) -> str:
+    where = f" on {worker.node}" if worker.node else ""
+    return f"worker {worker.worker}{where}, {worker.slowness or 1:.3g} times as slow as the others"
 
 
 def _attempts(attempts: Sequence[AttemptView]) -> list[Column]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from unicodedata import combining, east_asian_width
 
 from rota.cli.output.lines import say
+from rota.cli.output.marks import told
 from rota.errors import printable
 
 GAP = "   "
@@ -45,7 +46,7 @@ def draw(columns: Sequence[Column], title: str = "", *, is_coloured: bool = Fals
     height = max(len(head) for head in titles)
     heads = [[""] * (height - len(head)) + head for head in titles]
     lines = [_line(row, columns, widths=widths) for row in zip(*heads, strict=True)]
-    lines.append("─" * (sum(widths) + len(GAP) * (len(widths) - 1)))
+    lines.append(told("─") * (sum(widths) + len(GAP) * (len(widths) - 1)))
     for number, row in enumerate(zip(*cells, strict=True)):
         best = {place for place, column in enumerate(columns) if number in column.best}
         lines.append(_line(row, columns, widths=widths, best=best if is_coloured else ()))

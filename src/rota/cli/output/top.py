@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from rota.cli.output import nodes, table
-from rota.cli.output.jobs import gpus, short
+from rota.cli.output.jobs import gpus, outlook, short
 from rota.cli.output.table import Column
 from rota.cli.output.times import amount, span
 
@@ -42,7 +42,7 @@ def draw(box: Box, *, now: float) -> list[str]:
         "",
         *table.draw(nodes.columns(box.nodes, names=names)),
         "",
-        *(table.draw(_jobs(box.jobs)) if box.jobs else ["no jobs are running"]),
+        *(table.draw(_jobs(box.jobs, now=now)) if box.jobs else ["no jobs are running"]),
     ]
 
 
@@ -65,7 +65,7 @@ def _machine(node: NodeView) -> str:
     return f"{node.id}: {cpus} and {memory} asked for{draining}"
 
 
-def _jobs(jobs: Sequence[JobView]) -> list[Column]:
+def _jobs(jobs: Sequence[JobView], *, now: float) -> list[Column]:
     def column(title: str, cell: Callable[[JobView], str], *, is_number: bool = False) -> Column:
         return Column(title, tuple(cell(job) for job in jobs), is_number=is_number)
 
@@ -76,10 +76,6 @@ def _jobs(jobs: Sequence[JobView]) -> list[Column]:
         column("state", lambda job: job.state),
         column("gpus", gpus, is_number=True),
         column("ran", lambda job: span(job.running_s), is_number=True),
-        column("done", _done, is_number=True),
+        *outlook(jobs, now=now),
         column("why", lambda job: short(job.reason)),
     ]
-
-
-def _done(job: JobView) -> str:
-    return f"{job.epochs_done / job.epochs:.0%}" if job.epochs and job.epochs_done else "-"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.simulator.figures import TIME_UNITS, duration
-from rota.simulator.report.svg import grid_line, label
+from rota.svg import Frame, grid_line, label
 
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
 
@@ -35,28 +35,6 @@ FINE_TICKS = (
 )
 FEWEST_TICKS = 5
 LOG_MARGIN = 1.15
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The part of a drawing inside its axes."""
-
-    left: float
-    top: float
-    width: float
-    height: float
-
-    @property
-    def right(self) -> float:
-        return self.left + self.width
-
-    @property
-    def bottom(self) -> float:
-        return self.top + self.height
-
-    def y(self, part: float) -> float:
-        """Where a part of the whole (0 to 1) lies, from the bottom up."""
-        return self.bottom - part * self.height
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rota.simulator.figures import duration
-from rota.simulator.report.axis import Frame, TimeAxis, log_axis, part_grid, time_grid
-from rota.simulator.report.svg import figure, num, safe, tag
+from rota.simulator.report.axis import TimeAxis, log_axis, part_grid, time_grid
 from rota.simulator.results import Run, mean_usage
+from rota.svg import Frame, figure, num, safe, tag
 
 MOST_STEPS = 400
 MOST_BINS = 600

@@ -11,11 +11,11 @@ import numpy as np
 
 from rota.core.model import JobId, Node, NodeId
 from rota.simulator.figures import duration
-from rota.simulator.report.axis import Frame, TimeAxis, time_grid
+from rota.simulator.report.axis import TimeAxis, time_grid
 from rota.simulator.report.bars import MOST_BARS, Bar, Bars, bars, first_rows
 from rota.simulator.report.charts import start_s
-from rota.simulator.report.svg import figure, grid_line, label, num, safe, tag
 from rota.simulator.results import Run, mean_usage
+from rota.svg import Frame, figure, grid_line, label, num, safe, tag
 
 ROW_PX_MOST = 16.0
 HEIGHT_PX_WANTED = 560.0

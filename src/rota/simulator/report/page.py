@@ -14,8 +14,8 @@ from rota.core.model import Node
 from rota.simulator.figures import CHANGES, CLUSTER, COMPLETION, DECISIONS, Column, Group, columns
 from rota.simulator.report.charts import completion_chart, legend, shared_horizon_s, usage_chart
 from rota.simulator.report.gantt import gantt
-from rota.simulator.report.svg import safe, tag
 from rota.simulator.results import Measures, Run, measures
+from rota.svg import safe, tag
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,38 @@
 """Writing SVG and HTML by hand: numbers, escaping, elements.
 
-Names come from traces, and a trace may come from anywhere: every text goes through `safe`.
+Names come from users and traces, and those from anywhere: every text goes through `safe`.
 """
 
 from __future__ import annotations
 
 import html
 import unicodedata
+from dataclasses import dataclass
 
 LONGEST_NAME = 80
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The part of a drawing inside its axes."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+    def y(self, part: float) -> float:
+        """Where a part of the whole (0 to 1) lies, from the bottom up."""
+        return self.bottom - part * self.height
 
 
 def num(value: float) -> str:
@@ -44,6 +67,19 @@ def label(at: tuple[float, float], text: str, *, kind: str) -> str:
 def grid_line(start: tuple[float, float], end: tuple[float, float]) -> str:
     (x1, y1), (x2, y2) = start, end
     return f'<line class="grid" x1="{num(x1)}" y1="{num(y1)}" x2="{num(x2)}" y2="{num(y2)}"></line>'
+
+
+def page(*children: str, size: tuple[float, float], title: str, style: str) -> str:
+    """A drawing that is a file of its own."""
+    width, height = num(size[0]), num(size[1])
+    return tag(
+        "svg",
+        f'xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img"',
+        tag("title", "", safe(title, 400)),
+        tag("style", "", style),
+        *children,
+    )
 
 
 def figure(*children: str, size: tuple[float, float], title: str, kind: str = "") -> str:
