@@ -114,17 +114,11 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     site = Site(clock, settings.defaults, env, snapshots, places, str(door))
     desk = Desk(shell, store, site=site)
     launches = Launches(shell, store, site=site)
-    machine = Machine(
-        desk,
-        engine,
-        settings.gpus,
-        setup=Setup(address, settings.policy, settings.policy_file),
-    )
+    setup = Setup(address, settings.policy, settings.policy_file)
+    machine = Machine(desk, engine, settings.gpus, setup=setup)
     training = Training(shell, clock=clock)
-    chores = [
-        asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s)),
-        asyncio.ensure_future(training.run()),
-    ]
+    pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
+    chores = [asyncio.ensure_future(each) for each in (pruning, training.run())]
     try:
         await shell.start(launches.program, ask=training.ask)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
