@@ -64,7 +64,10 @@ def enter(job: Job, state: State, *, entry: Entry) -> Job:
 
 
 def _queued(job: Job, entry: Entry) -> Job:
-    stop_s = entry.now - job.phase.since_s if isinstance(job.phase, Stopping) else job.stop_s
+    stop_s = job.stop_s
+    if isinstance(job.phase, Stopping):
+        # A program that was asked to stop works on, up to its safe point.
+        stop_s = entry.now - max(job.phase.since_s, job.progress_at_s)
     is_resizing = entry.purpose is Purpose.RESIZE
     service = job.service if is_resizing else replace(job.service, last_waiting_s=0.0)
     phase = Queued(entry.now, is_resizing=is_resizing)
