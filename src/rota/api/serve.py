@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import signal
@@ -74,11 +75,19 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, house.machine.stopping.set)
+        _set_aside_what_stays()
         ready()
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
         house.training.hush()
+
+
+def _set_aside_what_stays() -> None:
+    """The libraries alone are about a hundred thousand objects. Looking through them for garbage,
+    again and again, would each time keep everybody waiting for as long as hundreds of submits."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float) -> None:
