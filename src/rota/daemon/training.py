@@ -18,6 +18,7 @@ from rota.daemon.people import Caller, ForbiddenError, Reach
 from rota.daemon.reports import Told, told
 from rota.daemon.shell import Shell
 from rota.daemon.trainees import Team, Trainee
+from rota.errors import RotaError
 from rota_trainer.messages import Orders
 
 log = structlog.get_logger()
@@ -143,7 +144,10 @@ class Training:
         try:
             while True:
                 await asyncio.sleep(TIDY_S)
-                self._tidy()
+                try:
+                    self._tidy()
+                except RotaError as error:
+                    log.warning("measurements were not kept", error=str(error))
         finally:
             self._measurements.write(now=self._clock(), all_of_it=True)
 
