@@ -124,16 +124,10 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     training = Training(shell, clock=clock)
     desk = Desk(shell, store, site=site, training=training)
     launches = Launches(shell, store, site=site)
-    machine = Machine(
-        desk,
-        engine,
-        settings.gpus,
-        setup=Setup(address, settings.policy, settings.policy_file),
-    )
-    chores = [
-        asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s)),
-        asyncio.ensure_future(training.run()),
-    ]
+    setup = Setup(address, settings.policy, settings.policy_file)
+    machine = Machine(desk, engine, settings.gpus, setup=setup)
+    pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
+    chores = [asyncio.ensure_future(each) for each in (pruning, training.run())]
     try:
         await shell.start(launches.program, ask=training.ask)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
