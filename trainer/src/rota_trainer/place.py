@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import Mapping, Optional
@@ -48,11 +49,12 @@ def find_place(env: Optional[Mapping[str, str]] = None) -> Place:
 def _worker(marker: str) -> int:
     """`ROTA_WORKER` is job/attempt/worker/nonce."""
     parts = marker.split("/")
-    return int(parts[2]) if len(parts) > 2 and parts[2].isdigit() else 0
+    return int(parts[2]) if len(parts) > 2 and parts[2].isdecimal() else 0
 
 
 def _number(env: Mapping[str, str], name: str, default: float) -> float:
     try:
-        return float(env.get(name, default))
+        value = float(env.get(name, default))
     except ValueError:
         return default
+    return value if math.isfinite(value) and value >= 0 else default
