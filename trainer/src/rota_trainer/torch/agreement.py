@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -18,11 +18,24 @@ def attach(run: Run) -> None:
 
 def any_worker(flag: bool) -> bool:
     """Whether `flag` is set in any worker. Every worker has to ask; all get the same answer."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+    if not _has_others():
         return flag
     asked = torch.tensor([int(flag)], dtype=torch.int32, device=_device(_backends()))
     dist.all_reduce(asked, op=dist.ReduceOp.MAX)
     return bool(asked.item())
+
+
+def gathered(own: Any) -> List[Any]:
+    """What every worker has, in worker 0; nothing in the others. Every worker has to take part."""
+    if not _has_others():
+        return [own]
+    found: Optional[List[Any]] = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(own, found)
+    return found or []
+
+
+def _has_others() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def _backends() -> str:

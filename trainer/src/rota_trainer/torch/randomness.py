@@ -38,14 +38,16 @@ def put_back(states: Dict[str, Any]) -> None:
             torch.cuda.set_rng_state(states["cuda"][index], index)
 
 
-def put_back_for(states: Dict[str, Any], rank: int) -> None:
-    """Worker 0 gets exactly its own; each other worker is seeded anew from them, because only
-    worker 0 saves and equal dropout in all workers would be worse than another one."""
-    put_back(states)
-    if rank:
-        words = states["torch"].numpy().tobytes() + str(rank).encode()
-        seed = int.from_bytes(hashlib.sha256(words).digest()[:4], "big")
-        random.seed(seed)
-        torch.manual_seed(seed)
-        if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed(seed)
+def made_for(rank: int, states: Dict[str, Any]) -> Dict[str, Any]:
+    """States for a worker whose own were not saved, made from those of worker 0: the same each
+    time, and others for each worker."""
+    words = states["torch"].numpy().tobytes() + str(rank).encode()
+    seed = int.from_bytes(hashlib.sha256(words).digest()[:4], "big")
+    before = take()
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    made = take()
+    put_back(before)
+    return made
