@@ -14,9 +14,9 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Optional, Set
+from typing import Callable, NamedTuple
 
-from rota_trainer.manifest import Damaged, Manifest, check, read, seal, sync_folder
+from rota_trainer.manifest import DamageError, Manifest, check, read, seal, sync_folder
 from rota_trainer.position import Owner, Position
 from rota_trainer.say import say
 from rota_trainer.version import VERSION
@@ -43,7 +43,7 @@ class Checkpoints:
         self.folder = folder
         self._owner = owner
         self._keep = keep
-        self._damaged: Set[str] = set()
+        self._damaged: set[str] = set()
 
     def write(self, save: Callable[[Path], object], position: Position) -> Path:
         """Let `save` write, then put it in place at once. Raises what `save` raises, or OSError."""
@@ -65,7 +65,7 @@ class Checkpoints:
         self._prune()
         return final
 
-    def newest(self) -> Optional[Found]:
+    def newest(self) -> Found | None:
         """The newest checkpoint of this job and code that is sound. Says why others are not it."""
         others = 0
         for folder in self._folders():
@@ -77,14 +77,14 @@ class Checkpoints:
                         say(_refusal(folder, manifest.owner, self._owner))
                     continue
                 check(folder, manifest)
-            except Damaged as damage:
+            except DamageError as damage:
                 self._damaged.add(folder.name)
                 say(f"the checkpoint {folder} is damaged and left out: {damage}")
                 continue
             return Found(folder / STATE, manifest.position)
         return None
 
-    def _folders(self) -> List[Path]:
+    def _folders(self) -> list[Path]:
         """All checkpoints, the newest first."""
         try:
             found = [each for each in self.folder.iterdir() if _NAME.fullmatch(each.name)]
@@ -143,14 +143,14 @@ def _serial(folder: Path) -> int:
     return int(folder.name.split("-", 1)[0])
 
 
-def _read_or_none(folder: Path) -> Optional[Manifest]:
+def _read_or_none(folder: Path) -> Manifest | None:
     try:
         return read(folder)
-    except Damaged:
+    except DamageError:
         return None
 
 
-def _lock(folder: Path) -> Optional[int]:
+def _lock(folder: Path) -> int | None:
     """An open lock on a folder, None if somebody has it or folders cannot be locked here."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -11,9 +11,9 @@ def code_identity() -> str:
     if not path:
         return ""
     import hashlib
+    from pathlib import Path
 
     try:
-        with open(path, "rb") as script:
-            return hashlib.sha256(script.read()).hexdigest()
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ""

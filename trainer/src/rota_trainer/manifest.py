@@ -10,9 +10,10 @@ import hashlib
 import json
 import os
 import stat
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any
 
 from rota_trainer.position import Owner, Position
 
@@ -22,7 +23,7 @@ CHUNK_BYTES = 1 << 20
 LONGEST_MANIFEST = 64 << 20
 
 
-class Damaged(Exception):
+class DamageError(Exception):
     """This checkpoint cannot be trusted; the words say why."""
 
 
@@ -30,10 +31,9 @@ class Damaged(Exception):
 class Manifest:
     owner: Owner
     position: Position
-    files: Dict[str, str]
+    files: dict[str, str]
     """For each file its size and hash, as one word."""
     library: str
-    format: int = FORMAT
 
 
 def seal(folder: Path, *, owner: Owner, position: Position, library: str) -> None:
@@ -41,7 +41,13 @@ def seal(folder: Path, *, owner: Owner, position: Position, library: str) -> Non
     files = {name: _digest(folder / name, sync=True) for name in _names(folder)}
     if not files:
         raise OSError(f"nothing was written to {folder}")
-    body = asdict(Manifest(owner, position, files, library))
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "library": library,
+        "owner": owner._asdict(),
+        "position": position._asdict(),
+        "files": files,
+    }
     written = json.dumps({"sum": _checksum(body), "checkpoint": body}, sort_keys=True)
     with (folder / NAME).open("x", encoding="utf-8") as file:
         file.write(written)
@@ -52,37 +58,37 @@ def seal(folder: Path, *, owner: Owner, position: Position, library: str) -> Non
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest, without a look at the files. Raises Damaged."""
+    """The manifest, without a look at the files. Raises DamageError."""
     try:
         with _open_regular(folder / NAME) as file:
             raw = json.loads(file.read(LONGEST_MANIFEST))
         body = raw["checkpoint"]
         if raw["sum"] != _checksum(body):
-            raise Damaged("its manifest was changed")
+            raise DamageError("its manifest was changed")
         if body["format"] > FORMAT:
-            raise Damaged(f"it was written by a newer library ({body['library']})")
+            raise DamageError(f"it was written by a newer library ({body['library']})")
         return Manifest(
             Owner(**body["owner"]), Position(**body["position"]), body["files"], body["library"]
         )
     except FileNotFoundError:
-        raise Damaged("it has no manifest") from None
+        raise DamageError("it has no manifest") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Damaged(f"its manifest cannot be read ({type(error).__name__})") from None
+        raise DamageError(f"its manifest cannot be read ({type(error).__name__})") from None
 
 
 def check(folder: Path, manifest: Manifest) -> None:
-    """Read every file. Raises Damaged if one is missing, added or different."""
+    """Read every file. Raises DamageError if one is missing, added or different."""
     try:
         found = {name: _digest(folder / name, sync=False) for name in _names(folder)}
     except OSError as error:
-        raise Damaged(f"it cannot be read ({error})") from None
+        raise DamageError(f"it cannot be read ({error})") from None
     for name in sorted(found.keys() | manifest.files.keys()):
         if name not in found:
-            raise Damaged(f"{name} is missing")
+            raise DamageError(f"{name} is missing")
         if name not in manifest.files:
-            raise Damaged(f"{name} does not belong to it")
+            raise DamageError(f"{name} does not belong to it")
         if found[name] != manifest.files[name]:
-            raise Damaged(f"{name} is not what was written")
+            raise DamageError(f"{name} is not what was written")
 
 
 def sync_folder(folder: Path) -> None:
@@ -124,5 +130,5 @@ def _open_regular(path: Path) -> Any:
     return os.fdopen(descriptor, "rb")
 
 
-def _checksum(body: Dict[str, Any]) -> str:
+def _checksum(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

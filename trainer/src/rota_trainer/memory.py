@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 EVERY_S = 5.0
 MOST_PROCESSES = 512
@@ -57,8 +57,8 @@ def _resident_bytes(process: int) -> int:
         return 0
 
 
-def _children(process: int) -> List[int]:
-    found: List[int] = []
+def _children(process: int) -> list[int]:
+    found: list[int] = []
     try:
         for task in Path(f"/proc/{process}/task").iterdir():
             found += [int(word) for word in (task / "children").read_text().split()]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
-from typing import Mapping, Optional
+from collections.abc import Mapping
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What rota tells a worker in its environment. Without a `url` the script runs alone."""
 
     url: str = ""
@@ -20,14 +19,14 @@ class Place:
     rank: int = 0
     generation: int = 0
     epochs_done: float = 0.0
-    epochs_total: Optional[float] = None
+    epochs_total: float | None = None
     restarts: int = 0
     checkpoint_dir: str = ""
-    began_s: Optional[float] = None
+    began_s: float | None = None
     """When rota started the worker; start-up is measured from there."""
 
 
-def find_place(env: Optional[Mapping[str, str]] = None) -> Place:
+def find_place(env: Mapping[str, str] | None = None) -> Place:
     env = os.environ if env is None else env
     attempt = int(_number(env, "ROTA_ATTEMPT", 1))
     return Place(

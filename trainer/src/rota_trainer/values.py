@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+from typing import Any
 
 
-def as_number(value: Any) -> Optional[float]:
+def as_number(value: Any) -> float | None:
     """A finite number, if that is what it is: of Python, of numpy, or a tensor with one value."""
     if isinstance(value, (str, bytes, bytearray)):
         return None
@@ -20,12 +20,15 @@ def as_number(value: Any) -> Optional[float]:
 def n_samples(batch: Any) -> int:
     """How many samples a batch holds, 0 if it cannot be told."""
     try:
-        if isinstance(batch, dict):
-            batch = list(batch.values())
-        first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
+        parts: Any = list(batch.values()) if hasattr(batch, "values") else batch
+        first: Any = parts[0] if _is_sequence(parts) and len(parts) else parts
         shape = getattr(first, "shape", None)
         if shape:
             return int(shape[0])
-        return len(first if isinstance(first, (list, tuple)) else batch)
+        return len(first if _is_sequence(first) else parts)
     except Exception:  # noqa: BLE001 - a batch may be anything
         return 0
+
+
+def _is_sequence(value: Any) -> bool:
+    return type(value) in (list, tuple)

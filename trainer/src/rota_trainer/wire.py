@@ -6,7 +6,7 @@ import contextlib
 import http.client
 import json
 import socket
-from typing import Any, Dict, Optional
+from typing import Any
 from urllib.parse import urlsplit
 
 from rota_trainer.messages import PATH, Orders, orders_from
@@ -44,9 +44,9 @@ class Wire:
     def __init__(self, url: str, token: str) -> None:
         self._url = url
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        self._connection: Optional[http.client.HTTPConnection] = None
+        self._connection: http.client.HTTPConnection | None = None
 
-    def send(self, report: Dict[str, Any], timeout_s: float) -> Orders:
+    def send(self, report: dict[str, Any], timeout_s: float) -> Orders:
         """The orders that came back. Raises nothing but `WireError`."""
         try:
             status, answer = self._exchange(json.dumps(report), timeout_s)

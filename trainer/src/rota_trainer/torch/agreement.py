@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Optional
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -25,11 +25,11 @@ def any_worker(flag: bool) -> bool:
     return bool(asked.item())
 
 
-def gathered(own: Any) -> List[Any]:
+def gathered(own: Any) -> list[Any]:
     """What every worker has, in worker 0; nothing in the others. Every worker has to take part."""
     if not _has_others():
         return [own]
-    found: Optional[List[Any]] = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    found: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
     dist.gather_object(own, found)
     return found or []
 

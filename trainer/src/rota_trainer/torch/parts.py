@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Iterator, Mapping
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -80,7 +80,7 @@ def _of_model(name: str, now: Mapping[str, Any], saved: Mapping[str, Any]) -> It
         yield f"{name} has other shapes: {_some(shapes)}"
 
 
-def _of_optimizer(name: str, now: Dict[str, Any], saved: Dict[str, Any]) -> Iterator[str]:
+def _of_optimizer(name: str, now: dict[str, Any], saved: dict[str, Any]) -> Iterator[str]:
     sizes = [
         [len(group["params"]) for group in state["param_groups"]] for state in (now, saved)
     ]
@@ -88,7 +88,7 @@ def _of_optimizer(name: str, now: Dict[str, Any], saved: Dict[str, Any]) -> Iter
         yield f"{name} has groups of {sizes[0]} parameters here, of {sizes[1]} in the checkpoint"
 
 
-def _differences(name: str, now: "set[str]", saved: "set[str]") -> Iterator[str]:
+def _differences(name: str, now: set[str], saved: set[str]) -> Iterator[str]:
     if now - saved:
         yield f"{name} missing in it: {_some(sorted(now - saved))}"
     if saved - now:
@@ -99,6 +99,6 @@ def _shape(value: Any) -> Any:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else None
 
 
-def _some(names: List[str]) -> str:
+def _some(names: list[str]) -> str:
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

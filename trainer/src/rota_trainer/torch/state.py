@@ -6,7 +6,7 @@ import contextlib
 import pickle
 import platform
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Set
+from typing import Any, Iterator
 
 import torch
 
@@ -25,15 +25,15 @@ class State:
     middle goes on with the same samples in the same order.
     """
 
-    def __init__(self, run: Optional[Run] = None, **named: Any) -> None:
+    def __init__(self, run: Run | None = None, **named: Any) -> None:
         self._parts = {
             name: parts.unwrapped(part) for name, part in named.items() if part is not None
         }
         for name, part in self._parts.items():
             parts.state_of(name, part)
         self._run = run
-        self._at_start: Optional[Dict[str, Any]] = None
-        self._of_all: List[Dict[str, Any]] = []
+        self._at_start: dict[str, Any] | None = None
+        self._of_all: list[dict[str, Any]] = []
         self._gathered_at = (-1, -1)
         if run is not None:
             run.agree = self._agree
@@ -72,17 +72,17 @@ class State:
             self._gathered_at = self._position()
         return decision
 
-    def _random_of_all(self) -> List[Dict[str, Any]]:
+    def _random_of_all(self) -> list[dict[str, Any]]:
         is_fresh = self._gathered_at == self._position()
         return [self._own_random(), *(self._of_all[1:] if is_fresh else [])]
 
-    def _own_random(self) -> Dict[str, Any]:
+    def _own_random(self) -> dict[str, Any]:
         return {"now": randomness.take(), "at_start": self._at_start}
 
-    def _position(self) -> "tuple[int, int]":
+    def _position(self) -> tuple[int, int]:
         return (self._run.epochs_done, self._run.steps_done) if self._run is not None else (0, 0)
 
-    def _put_back_random(self, of_all: List[Dict[str, Any]]) -> None:
+    def _put_back_random(self, of_all: list[dict[str, Any]]) -> None:
         run = self._run
         rank = run.place.rank if run is not None else 0
         own = of_all[rank] if rank < len(of_all) else _made_for(rank, of_all[0])
@@ -93,14 +93,14 @@ class State:
         run.before_steps = lambda: self._start_again(run, own["at_start"])
         run.at_first_step(lambda: randomness.put_back(own["now"]))
 
-    def _start_again(self, run: Run, at_start: Dict[str, Any]) -> None:
+    def _start_again(self, run: Run, at_start: dict[str, Any]) -> None:
         randomness.put_back(at_start)
         self._at_start = at_start
         run.before_steps = self._note_start
 
     # -- reading --------------------------------------------------------------------------------
 
-    def _read(self, path: Path) -> Dict[str, Any]:
+    def _read(self, path: Path) -> dict[str, Any]:
         """Without running code that a file may hold: only tensors, plain values, and classes that
         the parts of this state hold themselves are made."""
         try:
@@ -114,7 +114,7 @@ class State:
             raise parts.OtherState(f"{path} was not saved by this version of State")
         return saved
 
-    def _classes(self) -> Set[type]:
+    def _classes(self) -> set[type]:
         return {
             kind
             for name, part in self._parts.items()
@@ -122,7 +122,7 @@ class State:
         }
 
 
-def _made_for(rank: int, first: Dict[str, Any]) -> Dict[str, Any]:
+def _made_for(rank: int, first: dict[str, Any]) -> dict[str, Any]:
     return {
         name: None if states is None else randomness.made_for(rank, states)
         for name, states in first.items()
@@ -139,8 +139,8 @@ def _classes_in(value: Any) -> Iterator[type]:
             yield from _classes_in(each)
 
 
-def _also_safe(classes: Set[type]) -> Any:
+def _also_safe(classes: set[type]) -> Any:
     if not hasattr(torch.serialization, "safe_globals"):
         return contextlib.nullcontext()
-    own: List[Any] = [kind for kind in classes if kind.__module__ not in ("builtins", "torch")]
+    own: list[Any] = [kind for kind in classes if kind.__module__ not in ("builtins", "torch")]
     return torch.serialization.safe_globals(own)
