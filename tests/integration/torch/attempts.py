@@ -37,25 +37,38 @@ class Attempt:
     """One process of the script. `history` hears what it says."""
 
     def __init__(
-        self, nursery: Nursery, history: History, *options: str, env: Mapping[str, str]
+        self,
+        nursery: Nursery,
+        history: History,
+        *options: str,
+        env: Mapping[str, str],
+        is_heard: bool = True,
     ) -> None:
         self._history = history
         self._child = nursery.run([str(SCRIPT), *options], env)
-        self._hear()
+        if is_heard:
+            self.hear()
 
     def step(self) -> bool:
         """Let it make one step; False if it ended instead."""
+        self.allow_step()
+        return self.hear()
+
+    def allow_step(self) -> None:
         with contextlib.suppress(BrokenPipeError):
             self._child.stdin.write(b".")
-        return self._hear()
+
+    def let_go(self) -> None:
+        """From now on it makes its steps unasked."""
+        self._child.stdin.close()
 
     def steps(self, n_steps: int) -> bool:
         return all(self.step() for _ in range(n_steps))
 
     def run_on(self) -> int:
         """Let it go to its end, whatever that is."""
-        self._child.stdin.close()
-        while self._hear():
+        self.let_go()
+        while self.hear():
             pass
         return self._child.wait()
 
@@ -66,7 +79,8 @@ class Attempt:
     def wait(self) -> int:
         return self._child.wait()
 
-    def _hear(self) -> bool:
+    def hear(self) -> bool:
+        """Wait for its next words; False if it ended."""
         match self._child.stdout.readline().decode().split():
             case ["begins", epoch, step]:
                 self._history.begin(int(epoch), int(step))

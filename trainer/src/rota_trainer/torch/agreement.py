@@ -20,7 +20,7 @@ def any_worker(flag: bool) -> bool:
     """Whether `flag` is set in any worker. Every worker has to ask; all get the same answer."""
     if not _has_others():
         return flag
-    asked = torch.tensor([int(flag)], dtype=torch.int32, device=_device(_backends()))
+    asked = torch.tensor([int(flag)], dtype=torch.int32, device=device_for(_backends()))
     dist.all_reduce(asked, op=dist.ReduceOp.MAX)
     return bool(asked.item())
 
@@ -45,11 +45,11 @@ def _backends() -> str:
     return dist.get_backend()
 
 
-def _device(backends: str) -> torch.device:
+def device_for(backends: str) -> torch.device:
     """Where the group can reduce a tensor: on the CPU wherever it can, because that waits for no
     kernel that is still running on the GPU."""
     devices = [each.split(":")[0] for each in backends.split(",") if ":" in each]
     if "cpu" in devices or (not devices and backends in ("gloo", "mpi")):
         return torch.device("cpu")
     kind = devices[0] if devices else "cuda"
-    return torch.device(kind, getattr(torch, kind).current_device())
+    return torch.device(kind, getattr(torch, kind).currentdevice_for())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import platform
+import sys
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -108,7 +109,7 @@ class State:
                 saved = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
             raise ValueError(
-                f"{path} cannot be read by torch {torch.__version__}: {str(error).splitlines()[0]}"
+                f"{path} cannot be read by torch {torch.__version__}: {_essence(error)}"
             ) from error
         if not isinstance(saved, dict) or saved.get("format") != FORMAT:
             raise parts.OtherState(f"{path} was not saved by this version of State")
@@ -143,4 +144,20 @@ def _also_safe(classes: set[type]) -> Any:
     if not hasattr(torch.serialization, "safe_globals"):
         return contextlib.nullcontext()
     own: list[Any] = [kind for kind in classes if kind.__module__ not in ("builtins", "torch")]
-    return torch.serialization.safe_globals(own)
+    return torch.serialization.safe_globals(own + _makers_of_numbers())
+
+
+def _makers_of_numbers() -> list[Any]:
+    """What makes numpy's numbers and arrays. The best loss that a scheduler saw is one often."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return []
+    kinds = [numpy.dtype(code) for code in "?bBhHiIlLqQefd"]
+    makers = [value.__reduce__()[0] for value in (numpy.float64(0), numpy.zeros(0))]
+    return [*makers, numpy.ndarray, numpy.dtype, *{type(kind) for kind in kinds}]
+
+
+def _essence(error: Exception) -> str:
+    """The line of torch's long message that says what is wrong."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return next((line.strip() for line in lines if "WeightsUnpickler" in line), lines[0])
