@@ -52,4 +52,4 @@ def device_for(backends: str) -> torch.device:
     if "cpu" in devices or (not devices and backends in ("gloo", "mpi")):
         return torch.device("cpu")
     kind = devices[0] if devices else "cuda"
-    return torch.device(kind, getattr(torch, kind).currentdevice_for())
+    return torch.device(kind, getattr(torch, kind).current_device())
