@@ -15,8 +15,9 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from tests.tidy.tree import ROOT
 
@@ -61,9 +62,9 @@ class Nursery:
         self._here.close()
         self._process.wait(timeout=60)
 
-    def run(self, argv: Sequence[str], env: Mapping[str, str]) -> Child:
+    def run(self, argv: Sequence[str], env: Mapping[str, str], *, cwd: Path = ROOT) -> Child:
         (stdin, our_in), (our_out, stdout), (our_status, status) = (os.pipe() for _ in range(3))
-        request = json.dumps({"argv": list(argv), "env": dict(env)}).encode()
+        request = json.dumps({"argv": list(argv), "env": dict(env), "cwd": str(cwd)}).encode()
         socket.send_fds(self._here, [request], [stdin, stdout, status])
         for theirs in (stdin, stdout, status):
             os.close(theirs)
@@ -89,7 +90,7 @@ def main() -> None:
             os.close(pipe)
 
 
-def keep(request: dict[str, dict[str, str]], pipes: list[int]) -> None:
+def keep(request: Any, pipes: list[int]) -> None:
     """Start the worker, wait for it, and say how it ended."""
     stdin, stdout, status = pipes
     worker = os.fork()
@@ -99,7 +100,9 @@ def keep(request: dict[str, dict[str, str]], pipes: list[int]) -> None:
         os.dup2(stdout, 1)
         os.close(stdin)
         os.close(stdout)
-        os._exit(work(list(request["argv"]), request["env"]))
+        os.chdir(request["cwd"])
+        os.environ.update(request["env"])
+        os._exit(work(request["argv"]))
     os.close(stdin)
     os.close(stdout)
     os.write(status, f"{worker}\n".encode())
@@ -108,9 +111,8 @@ def keep(request: dict[str, dict[str, str]], pipes: list[int]) -> None:
     os._exit(0)
 
 
-def work(argv: list[str], env: dict[str, str]) -> int:
+def work(argv: list[str]) -> int:
     """As `python argv...` would."""
-    os.environ.update(env)
     sys.argv = argv
     code: object = 0
     try:

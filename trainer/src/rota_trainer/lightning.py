@@ -88,7 +88,7 @@ class RotaCallback(Checkpoint):
 
     def _save(self, path: Path) -> None:
         with _without_barrier(self._trainer.strategy):
-            self._trainer.save_checkpoint(path)
+            self._trainer.save_checkpoint(path, weights_only=False)
 
 
 class Loader(DataLoader):

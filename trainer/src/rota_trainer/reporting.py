@@ -65,6 +65,7 @@ class Conversation:
             say("reports arrive again")
 
     def _say_farewell(self) -> None:
+        self._wire.close()  # Whoever said that it ended hung up: that connection says nothing more.
         try:
             was_unsent = self._unsent is not None
             self._send(0.0, FAREWELL_S)
