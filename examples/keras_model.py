@@ -1,7 +1,7 @@
 """A small model trained by Keras 3 on torch, whose callback does all there is to do for rota.
 
-    python examples/keras_model.py --epochs 5
-    rota submit --gpus 1 --epochs 5 -- python examples/keras_model.py --epochs 5
+python examples/keras_model.py --epochs 5
+rota submit --gpus 1 --epochs 5 -- python examples/keras_model.py --epochs 5
 """
 
 import argparse

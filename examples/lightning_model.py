@@ -1,7 +1,7 @@
 """A small model trained by Lightning, whose callback does all there is to do for rota.
 
-    python examples/lightning_model.py --epochs 5
-    rota submit --gpus 1 --epochs 5 -- python examples/lightning_model.py --epochs 5
+python examples/lightning_model.py --epochs 5
+rota submit --gpus 1 --epochs 5 -- python examples/lightning_model.py --epochs 5
 """
 
 import argparse
@@ -41,9 +41,7 @@ class Rings(LightningModule):
 
     def __init__(self, pause_s: float) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(2, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1)
-        )
+        self.layers = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1))
         self._pause_s = pause_s
 
     def training_step(self, batch: list[torch.Tensor], _index: int) -> torch.Tensor:

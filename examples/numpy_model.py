@@ -1,7 +1,7 @@
 """A regression by gradient descent with numpy alone, for machines without torch.
 
-    python examples/numpy_model.py --epochs 10
-    rota submit --epochs 10 -- python examples/numpy_model.py --epochs 10
+python examples/numpy_model.py --epochs 10
+rota submit --epochs 10 -- python examples/numpy_model.py --epochs 10
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A small transformer that learns to tell the next letter of sums such as `27+58=85`.
 
-    python examples/transformer.py --epochs 10
-    rota submit --gpus 1 --epochs 10 -- python examples/transformer.py --epochs 10
+python examples/transformer.py --epochs 10
+rota submit --gpus 1 --epochs 10 -- python examples/transformer.py --epochs 10
 """
 
 import argparse

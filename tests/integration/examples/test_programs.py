@@ -38,7 +38,16 @@ def test_a_program_in_another_language_is_read_by_the_wrapper(tmp_path: Path) ->
     with StandIn(tmp_path / "socket") as daemon:
         env = {**environment(daemon.url, tmp_path, attempt=2), "EPOCHS_DONE": "1.0"}
         wrapped = subprocess.run(
-            [sys.executable, "-m", "rota_trainer", "run", "--progress-regex", pattern, "--", *program],
+            [
+                sys.executable,
+                "-m",
+                "rota_trainer",
+                "run",
+                "--progress-regex",
+                pattern,
+                "--",
+                *program,
+            ],
             env={"PYTHONPATH": str(ROOT / "trainer" / "src"), "PATH": "/usr/bin:/bin", **env},
             capture_output=True,
             text=True,

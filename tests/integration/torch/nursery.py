@@ -57,7 +57,10 @@ class Nursery:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _: TracebackType | None,
     ) -> None:
         self._here.close()
         self._process.wait(timeout=60)

@@ -29,7 +29,10 @@ class StandIn:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _: TracebackType | None,
     ) -> None:
         self._server.shutdown()
         self._server.server_close()

@@ -137,7 +137,9 @@ def test_another_model_is_refused_by_the_keys_that_differ(tmp_path: Path) -> Non
     assert "and 2 more" in words
 
     longer = nn.Sequential(*model(), nn.Linear(1, 1))
-    words = refusal(tmp_path / "state", model=longer, optimizer=torch.optim.SGD(longer.parameters()))
+    words = refusal(
+        tmp_path / "state", model=longer, optimizer=torch.optim.SGD(longer.parameters())
+    )
     assert "model missing in it: 3.bias, 3.weight" in words
     assert "optimizer has groups of [8] parameters here, of [6] in the checkpoint" in words
 

@@ -1,8 +1,8 @@
 """For scripts that use Lightning: one callback that reports, saves and stops.
 
-    rota = RotaCallback()
-    trainer = Trainer(max_epochs=90, callbacks=[rota])
-    trainer.fit(model, loader, ckpt_path=rota.newest())
+rota = RotaCallback()
+trainer = Trainer(max_epochs=90, callbacks=[rota])
+trainer.fit(model, loader, ckpt_path=rota.newest())
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """For scripts that use torch: their whole state in one call, and stops that all workers agree on.
 
-    run = trainer.start()
-    state = State(run, model=model, optimizer=optimizer, scheduler=scheduler)
-    run.restore(state.load)
-    for epoch in run.epochs(90, save=state.save): ...
+run = trainer.start()
+state = State(run, model=model, optimizer=optimizer, scheduler=scheduler)
+run.restore(state.load)
+for epoch in run.epochs(90, save=state.save): ...
 """
 
 from rota_trainer.torch.agreement import any_worker, attach

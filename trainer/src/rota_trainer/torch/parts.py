@@ -81,9 +81,7 @@ def _of_model(name: str, now: Mapping[str, Any], saved: Mapping[str, Any]) -> It
 
 
 def _of_optimizer(name: str, now: dict[str, Any], saved: dict[str, Any]) -> Iterator[str]:
-    sizes = [
-        [len(group["params"]) for group in state["param_groups"]] for state in (now, saved)
-    ]
+    sizes = [[len(group["params"]) for group in state["param_groups"]] for state in (now, saved)]
     if sizes[0] != sizes[1]:
         yield f"{name} has groups of {sizes[0]} parameters here, of {sizes[1]} in the checkpoint"
 
