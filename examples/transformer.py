@@ -34,8 +34,8 @@ def main() -> None:
     run.restore(state.load)
 
     for epoch in run.epochs(options.epochs, save=state.save):
-        for (letters,) in run.steps(loader, save=state.save):
-            letters = letters.to(device)
+        for (sums,) in run.steps(loader, save=state.save):
+            letters = sums.to(device)
             guess = model(letters[:, :-1])
             loss = nn.functional.cross_entropy(guess.flatten(0, 1), letters[:, 1:].flatten())
             optimizer.zero_grad()

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.integration.torch.attempts import STOPPED, environment
@@ -122,15 +123,12 @@ def lines(child: Child) -> int:
 
 
 def _of_numpy(path: Path) -> str:
-    import numpy as np
-
     loaded = np.load(path)
     arrays = [loaded] if isinstance(loaded, np.ndarray) else [loaded[key] for key in loaded]
     return hashlib.sha256(b"".join(each.tobytes() for each in arrays)).hexdigest()
 
 
 def _of_torch(path: Path) -> str:
-    import torch
-
+    torch = pytest.importorskip("torch")
     tensors = torch.load(path, weights_only=True).values()
     return hashlib.sha256(b"".join(each.numpy().tobytes() for each in tensors)).hexdigest()

@@ -34,7 +34,6 @@ def undisturbed(nursery: Nursery, *options: str) -> History:
 def test_three_stops_change_nothing(
     seed: int, options: tuple[str, ...], nursery: Nursery, tmp_path: Path
 ) -> None:
-    print(f"seed={seed}")
     chance = random.Random(seed)
     moments = sorted(chance.sample(range(1, 5 * STEPS), 3))
     history = History()
@@ -58,7 +57,6 @@ def test_three_stops_change_nothing(
 def test_three_kills_change_nothing(
     seed: int, options: tuple[str, ...], nursery: Nursery, tmp_path: Path
 ) -> None:
-    print(f"seed={seed}")
     chance = random.Random(seed)
     history = History()
     for number in range(1, 4):

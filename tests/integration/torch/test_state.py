@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: nothing her
 from torch import nn  # noqa: E402
 from torch.optim import lr_scheduler  # noqa: E402
 
-from rota_trainer.torch import OtherState, State  # noqa: E402
+from rota_trainer.torch import OtherStateError, State  # noqa: E402
 
 
 def model(width: int = 4) -> nn.Sequential:
@@ -120,7 +120,7 @@ def test_keys_do_not_depend_on_what_wraps_a_model(tmp_path: Path) -> None:
 
 def refusal(path: Path, **parts: Any) -> str:
     before = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
-    with pytest.raises(OtherState) as caught:
+    with pytest.raises(OtherStateError) as caught:
         State(**parts).load(path)
     assert all(same(before[name], part.state_dict()) for name, part in parts.items())
     return str(caught.value)
@@ -153,7 +153,7 @@ def test_another_model_is_refused_by_the_keys_that_differ(tmp_path: Path) -> Non
 
 
 def test_what_has_no_state_is_refused_at_once() -> None:
-    with pytest.raises(TypeError, match="sampler=list cannot be saved.*state_dict"):
+    with pytest.raises(TypeError, match=r"sampler=list cannot be saved.*state_dict"):
         State(sampler=[1, 2])
 
 

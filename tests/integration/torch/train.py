@@ -31,7 +31,7 @@ def main() -> None:
         dist.init_process_group(
             "gloo", init_method=f"file://{options.meet}", rank=rank, world_size=n_workers
         )
-    for seed in (random.seed, np.random.seed, torch.manual_seed):  # noqa: NPY002 - it has to be put back
+    for seed in (random.seed, np.random.seed, torch.manual_seed):
         seed(options.seed + rank)
 
     run = trainer.start()

@@ -8,8 +8,9 @@ It comes last in the list, because it saves what the others changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import keras
 import torch

@@ -65,14 +65,16 @@ class Conversation:
             say("reports arrive again")
 
     def _say_farewell(self) -> None:
-        self._wire.close()  # Whoever said that it ended hung up: that connection says nothing more.
-        try:
-            was_unsent = self._unsent is not None
-            self._send(0.0, FAREWELL_S)
-            if was_unsent:
+        """The kept connection was hung up on, whether or not anybody waited there: so once more."""
+        for _ in range(2):
+            try:
+                was_unsent = self._unsent is not None
                 self._send(0.0, FAREWELL_S)
-        except WireError:
-            pass
+                if was_unsent:
+                    self._send(0.0, FAREWELL_S)
+            except WireError:
+                continue
+            return
 
     def _send(self, wait_s: float, timeout_s: float) -> Orders:
         report = replace(self._next(), wait_s=wait_s)

@@ -7,7 +7,7 @@ for epoch in run.epochs(90, save=state.save): ...
 """
 
 from rota_trainer.torch.agreement import any_worker, attach
-from rota_trainer.torch.parts import OtherState
+from rota_trainer.torch.parts import OtherStateError
 from rota_trainer.torch.state import State
 
-__all__ = ["OtherState", "State", "any_worker", "attach"]
+__all__ = ["OtherStateError", "State", "any_worker", "attach"]

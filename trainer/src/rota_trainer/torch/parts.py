@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -11,7 +12,7 @@ MOST_NAMED = 5
 """Keys named in a message; of the rest only their number."""
 
 
-class OtherState(ValueError):
+class OtherStateError(ValueError):
     """A checkpoint of something else: another model, another optimizer, other parts."""
 
 
@@ -62,7 +63,7 @@ def check(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
         elif isinstance(part, torch.optim.Optimizer):
             problems += _of_optimizer(name, part.state_dict(), saved[name])
     if problems:
-        raise OtherState(
+        raise OtherStateError(
             "this checkpoint is of something else: "
             + "; ".join(problems)
             + ". Restore it with the code that saved it, or begin in a new checkpoint folder"

@@ -29,10 +29,11 @@ def put_back(states: dict[str, Any]) -> None:
     random.setstate(states["python"])
     torch.set_rng_state(states["torch"])
     if "numpy" in states:
-        import numpy
+        import numpy as np
 
         kind, words, *rest = states["numpy"]
-        numpy.random.set_state((kind, numpy.array(words, dtype=numpy.uint32), *rest))
+        # The old global state, which scripts and libraries still draw from.
+        np.random.set_state((kind, np.array(words, dtype=np.uint32), *rest))  # noqa: NPY002
     if "cuda" in states and torch.cuda.is_available():
         for index in range(min(len(states["cuda"]), torch.cuda.device_count())):
             torch.cuda.set_rng_state(states["cuda"][index], index)

@@ -6,8 +6,9 @@ import contextlib
 import pickle
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 
@@ -112,7 +113,7 @@ class State:
                 f"{path} cannot be read by torch {torch.__version__}: {_essence(error)}"
             ) from error
         if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-            raise parts.OtherState(f"{path} was not saved by this version of State")
+            raise parts.OtherStateError(f"{path} was not saved by this version of State")
         return saved
 
     def _classes(self) -> set[type]:
