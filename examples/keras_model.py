@@ -39,7 +39,7 @@ def main() -> None:
         epochs=options.epochs,
         initial_epoch=rota.restore(model),
         callbacks=[Pause(options.seconds_per_epoch), rota],
-        verbose=0,
+        verbose=0,  # pyright: ignore[reportArgumentType]
     )
     if options.weights:
         np.savez(options.weights, *model.get_weights())

@@ -9,6 +9,7 @@ import time
 
 import torch
 from lightning.pytorch import LightningModule, Trainer, seed_everything
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -55,7 +56,7 @@ class Rings(LightningModule):
     def on_train_epoch_end(self) -> None:
         print(f"epoch {self.current_epoch + 1} is done", flush=True)
 
-    def configure_optimizers(self) -> dict[str, object]:
+    def configure_optimizers(self) -> OptimizerLRScheduler:
         optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
         return {"optimizer": optimizer, "lr_scheduler": schedule}

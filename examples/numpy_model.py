@@ -23,7 +23,7 @@ def main() -> None:
 
     def save(path: Path) -> None:
         with path.open("wb") as file:
-            np.savez(file, **model)
+            np.savez(file, weights=model["weights"], speed=model["speed"])
 
     def load(path: Path) -> None:
         with np.load(path) as saved:

@@ -32,6 +32,22 @@ class History:
         self.n_lost += len(self.steps) - len(kept)
         self.steps = kept
 
+    def hear(self, line: str) -> bool:
+        """A line of the script; False if there is none any more."""
+        match line.split():
+            case ["begins", epoch, step]:
+                self.begin(int(epoch), int(step))
+            case ["step", epoch, samples]:
+                numbers = [int(each) for each in samples.split(",")]
+                self.steps.append(Step(int(epoch), numbers))
+            case ["ends", *prints]:
+                self.end = " ".join(prints)
+            case []:
+                return False
+            case other:
+                raise AssertionError(f"not expected: {other}")
+        return True
+
 
 class Attempt:
     """One process of the script. `history` hears what it says."""
@@ -81,19 +97,7 @@ class Attempt:
 
     def hear(self) -> bool:
         """Wait for its next words; False if it ended."""
-        match self._child.stdout.readline().decode().split():
-            case ["begins", epoch, step]:
-                self._history.begin(int(epoch), int(step))
-            case ["step", epoch, samples]:
-                numbers = [int(each) for each in samples.split(",")]
-                self._history.steps.append(Step(int(epoch), numbers))
-            case ["ends", *prints]:
-                self._history.end = " ".join(prints)
-            case []:
-                return False
-            case other:
-                raise AssertionError(f"not expected: {other}")
-        return True
+        return self._history.hear(self._child.stdout.readline().decode())
 
 
 def environment(url: str, folder: Path, *, attempt: int, rank: int = 0) -> dict[str, str]:

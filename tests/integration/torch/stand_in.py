@@ -6,7 +6,7 @@ import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from rota_trainer.messages import PATH, Orders, to_json
 
@@ -67,20 +67,20 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Server
 
     def do_POST(self) -> None:
         assert self.path == PATH
         assert self.headers["Authorization"] == "Bearer open sesame"
         report = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        orders = self.server.stand_in.answer(report)
+        stand_in = cast(_Server, self.server).stand_in
+        orders = stand_in.answer(report)
         body = json.dumps(to_json(orders)).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
         if orders.stop:
-            self.server.stand_in.told(report["worker"])
+            stand_in.told(report["worker"])
 
     def address_string(self) -> str:
         return "a worker"

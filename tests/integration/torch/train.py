@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import os
 import random
+import time
 
 import numpy as np
 import torch
@@ -69,6 +70,7 @@ def main() -> None:
         save = state.save if options.every_step else None
         for numbers, x, y in run.steps(loader, save=save):
             os.read(0, 1)
+            time.sleep(options.pause_s)
             noise = random.random() + float(np.random.rand())  # noqa: NPY002 - the same
             loss = nn.functional.mse_loss(model(x + 0.01 * noise), y)
             optimizer.zero_grad()
@@ -76,8 +78,8 @@ def main() -> None:
             scaler.step(optimizer)
             scaler.update()
             scheduler.step()
+            run.report(loss=loss)
             say(f"step {epoch} {','.join(str(number) for number in numbers.tolist())}")
-        run.report(loss=loss.item())
     say(f"ends {fingerprint(bare)} {fingerprint(optimizer)} {scheduler.get_last_lr()[0]!r}")
 
 
@@ -109,6 +111,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--loaders", type=int, default=0)
     parser.add_argument("--every-step", action="store_true")
     parser.add_argument("--meet", default="")
+    parser.add_argument("--pause-s", type=float, default=0.0)
     return parser.parse_args()
 
 

@@ -6,6 +6,9 @@
 It comes last in the list, because it saves what the others changed.
 """
 
+# Keras has no types of its own.
+# pyright: basic, reportOptionalSubscript=false, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 from collections.abc import Iterator

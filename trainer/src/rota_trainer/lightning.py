@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ class RotaCallback(Checkpoint):
             self._trainer.save_checkpoint(path, weights_only=False)
 
 
-class Loader(DataLoader):
+class Loader(DataLoader[Any]):
     """A DataLoader that goes on in the middle of an epoch, with the same samples in the same
     order. Lightning saves and restores it with its own checkpoints."""
 
@@ -146,11 +146,15 @@ def _n_epochs(trainer: Trainer) -> int:
 
 
 @contextlib.contextmanager
-def _without_barrier(strategy: Any) -> Iterator[None]:
+def _without_barrier(strategy: Any) -> Generator[None]:
     """Lightning waits for all workers after a save. Only worker 0 saves here, and if it cannot,
     the others must not wait for it."""
-    strategy.barrier = lambda *_args, **_named: None
+    strategy.barrier = _do_nothing
     try:
         yield
     finally:
         del strategy.barrier
+
+
+def _do_nothing(*_args: Any, **_named: Any) -> None:
+    pass

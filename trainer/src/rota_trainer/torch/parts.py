@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -18,13 +18,9 @@ class OtherStateError(ValueError):
 
 def unwrapped(part: Any) -> Any:
     """The model inside of what spreads or compiles it, so that its keys do not depend on that."""
-    while True:
-        if isinstance(part, (DataParallel, DistributedDataParallel)):
-            part = part.module
-        elif isinstance(part, torch.nn.Module) and "_orig_mod" in part._modules:
-            part = part._modules["_orig_mod"]
-        else:
-            return part
+    is_spread = isinstance(part, (DataParallel, DistributedDataParallel))
+    inside: Any = getattr(cast(Any, part), "module" if is_spread else "_orig_mod", None)
+    return unwrapped(inside) if isinstance(inside, torch.nn.Module) else part
 
 
 def state_of(name: str, part: Any) -> Any:

@@ -46,7 +46,8 @@ def made_for(rank: int, states: dict[str, Any]) -> dict[str, Any]:
     seed = int.from_bytes(hashlib.sha256(words).digest()[:4], "big")
     before = take()
     random.seed(seed)
-    torch.manual_seed(seed)
+    untyped: Any = torch
+    untyped.manual_seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
     made = take()

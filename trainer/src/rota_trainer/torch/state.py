@@ -8,7 +8,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -107,12 +107,12 @@ class State:
         the parts of this state hold themselves are made."""
         try:
             with _also_safe(self._classes()):
-                saved = torch.load(path, map_location="cpu", weights_only=True)
+                saved: Any = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
             raise ValueError(
                 f"{path} cannot be read by torch {torch.__version__}: {_essence(error)}"
             ) from error
-        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+        if not _is_ours(saved):
             raise parts.OtherStateError(f"{path} was not saved by this version of State")
         return saved
 
@@ -131,14 +131,19 @@ def _made_for(rank: int, first: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _is_ours(saved: Any) -> bool:
+    return isinstance(saved, dict) and cast("dict[str, Any]", saved).get("format") == FORMAT
+
+
 def _classes_in(value: Any) -> Iterator[type]:
     yield type(value)
+    held: list[Any] = []
     if isinstance(value, dict):
-        for each in value.values():
-            yield from _classes_in(each)
+        held = list(cast("dict[Any, Any]", value).values())
     elif isinstance(value, (list, tuple, set)):
-        for each in value:
-            yield from _classes_in(each)
+        held = list(cast("list[Any]", value))
+    for each in held:
+        yield from _classes_in(each)
 
 
 def _also_safe(classes: set[type]) -> Any:
