@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota.engines.local import procs
-from rota.wire.jobs import JobRequest
+from rota.wire.jobs import JobRequest, LogRange
 from tests.counts import seeds
 from tests.e2e.house import House, wait_until
 from tests.integration.torch.attempts import SCRIPT, History
@@ -95,7 +95,9 @@ def test_three_interruptions_change_nothing(way: str, seed: int, house: House) -
 def history(house: House, job: str) -> History:
     """What all attempts said so far."""
     heard = History()
-    for line in house.output(job, attempt=0).decode().splitlines(keepends=True):
-        if line.endswith("\n") and line.startswith(("begins ", "step ", "ends ")):
-            heard.hear(line)
+    for attempt in range(1, 1 + len(house.client.show(job).attempts)):
+        said = b"".join(house.client.log_bytes(job, LogRange(attempt=attempt))).decode()
+        for line in said.splitlines(keepends=True):
+            if line.endswith("\n") and line.startswith(("begins ", "step ", "ends ")):
+                heard.hear(line)
     return heard
