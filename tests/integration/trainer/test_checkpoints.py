@@ -3,12 +3,13 @@
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from rota_trainer.checkpoints import STATE, Checkpoints
-from rota_trainer.manifest import NAME
+from rota_trainer.manifest import NAME, check, read
 from rota_trainer.position import Owner, Position
 
 OURS = Owner("job", "code")
@@ -215,6 +216,18 @@ def test_what_a_dead_writer_left_goes_and_what_a_live_one_writes_stays(tmp_path:
     Checkpoints(tmp_path, OURS).write(save_beside, Position(2))
     assert seen == [[STATE]]
     assert names(tmp_path) == ["000001-epoch-1-step-0", "000002-epoch-2-step-0"]
+
+
+def test_many_may_write_at_once(tmp_path: Path) -> None:
+    def write_some(text: str) -> None:
+        for epoch in range(5):
+            Checkpoints(tmp_path, OURS, keep=100).write(saving(text), Position(epoch))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write_some, "abcd"))
+    assert len(names(tmp_path)) == 20
+    for folder in tmp_path.iterdir():
+        check(folder, read(folder))
 
 
 def test_at_least_one_has_to_stay(tmp_path: Path) -> None:

@@ -65,16 +65,15 @@ class Conversation:
             say("reports arrive again")
 
     def _say_farewell(self) -> None:
-        """The kept connection was hung up on, whether or not anybody waited there: so once more."""
-        for _ in range(2):
-            try:
-                was_unsent = self._unsent is not None
+        # The connection may have been hung up to end a wait.
+        self._wire.close()
+        try:
+            was_unsent = self._unsent is not None
+            self._send(0.0, FAREWELL_S)
+            if was_unsent:
                 self._send(0.0, FAREWELL_S)
-                if was_unsent:
-                    self._send(0.0, FAREWELL_S)
-            except WireError:
-                continue
-            return
+        except WireError:
+            pass
 
     def _send(self, wait_s: float, timeout_s: float) -> Orders:
         report = replace(self._next(), wait_s=wait_s)
