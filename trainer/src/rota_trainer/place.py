@@ -35,7 +35,8 @@ def find_place(env: Mapping[str, str] | None = None) -> Place:
         job=env.get("ROTA_JOB", ""),
         attempt=attempt,
         worker=_worker(env.get("ROTA_WORKER", "")),
-        rank=int(_number(env, "RANK")),
+        # Some launchers on one machine set only the local one.
+        rank=int(_number(env, "RANK", default=_number(env, "LOCAL_RANK"))),
         generation=int(_number(env, "ROTA_GENERATION")),
         epochs_done=_number(env, "EPOCHS_DONE"),
         epochs_total=_number(env, "ROTA_EPOCHS") or None,
