@@ -85,7 +85,12 @@ class Flags:
         option("--retry-on", metavar="CODE", words="Retry this exit code, too; repeatable."),
     ] = None
     grace: Annotated[
-        Text, option("--grace", metavar="TIME", words="From SIGTERM to SIGKILL; else 30s.")
+        Text,
+        option(
+            "--grace",
+            metavar="TIME",
+            words="Time to save and end in, before it is ended; else 30s.",
+        ),
     ] = None
     after: Annotated[
         Texts, option("--after", metavar="JOB", words="Once that succeeded; repeatable.")

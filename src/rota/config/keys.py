@@ -82,7 +82,13 @@ class Daemon:
     ] = 10.0
     grace_s: Annotated[
         float,
-        Key(seconds, "TIME", "From SIGTERM to SIGKILL, for jobs that do not say.", name="grace"),
+        Key(
+            seconds,
+            "TIME",
+            "How long a program that listens is asked before SIGTERM, and any other has from"
+            " SIGTERM to SIGKILL; for jobs that do not say.",
+            name="grace",
+        ),
     ] = 30.0
     log_file_bytes: Annotated[
         int, Key(size, "SIZE", "A worker's log begins a new file at this size.", name="log_size")

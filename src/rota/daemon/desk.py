@@ -5,22 +5,16 @@ Rights are checked here and nowhere else.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSubmitted
 from rota.core.life import submitted
-from rota.core.misfit import Misfits
 from rota.core.model import Ended, Job, JobId, n_gpus
-from rota.core.states import State
 from rota.daemon import keys
-from rota.daemon.admission import Admitted, admit
 from rota.daemon.diagnosis import hint_for
-from rota.daemon.fields import RefusedError, check_shape
 from rota.daemon.foresight import Foresight
-from rota.daemon.ids import Ids
-from rota.daemon.keys import Asked, Keys, key_of
+from rota.daemon.intake import Intake, uid
 from rota.daemon.launches import Site
 from rota.daemon.lessons import Live, live_of, profile_of, with_lessons
 from rota.daemon.people import (
@@ -32,23 +26,18 @@ from rota.daemon.people import (
     require_person,
     require_write,
 )
-from rota.daemon.programs import Saved, pack_all, unpack
+from rota.daemon.programs import Saved, unpack
 from rota.daemon.shell import Shell
 from rota.daemon.training import Training
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job, standing
 from rota.errors import UserError
 from rota.store.base import Store
-from rota.store.records import JobFilter, Submission
+from rota.store.records import JobFilter
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 from rota.wire.training import JobProfile
 
-MOST_IN_A_BATCH = 10_000
-MOST_LIVE_JOBS = 200_000
 HIDDEN = "(only its owner may see it)"
-FAILED = frozenset({State.FAILED, State.CANCELLED})
-
-Requests = Callable[[], Sequence[JobRequest]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +58,10 @@ class Desk:
         self.shell = shell
         self.training = training
         self.store = store
-        self.clock = clock = site.clock
+        self.clock = site.clock
         self.snapshots = site.snapshots
-        self._defaults = site.defaults
-        newest = store.jobs(limit=1).jobs
-        self._ids = Ids(clock, newest=newest[0].id if newest else None)
-        self._keys = Keys(store)
-        self.foresight = Foresight(shell, clock)
+        self._intake = Intake(shell, store, site=site)
+        self.foresight = Foresight(shell, site.clock)
 
     # -- submits --------------------------------------------------------------------------------
 
@@ -83,7 +69,8 @@ class Desk:
         self, caller: Caller, requests: Sequence[JobRequest], *, key: str = ""
     ) -> list[JobId]:
         """All of them or none. With a key that this caller has used before: what that made."""
-        return await self._once(
+        require_write(caller)
+        return await self._intake.once(
             caller, keys.submitted(requests), requests=lambda: requests, key=key
         )
 
@@ -91,103 +78,16 @@ class Desk:
         """What would be queued, without queueing it."""
         require_person(caller)
         now = self.clock()
-        admitted = self._admit(caller, requests)
+        admitted = self._intake.admit(caller, requests)
         return [
             job_view(submitted(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
             for each in admitted
         ]
 
-    async def _once(
-        self, caller: Caller, asked: Asked, *, requests: Requests, key: str
-    ) -> list[JobId]:
-        require_write(caller)
-        self.shell.require_sound()
-        if not key:
-            return await self._submit(caller, requests())
-        return await self._keys.once(
-            caller.user,
-            key,
-            asked=asked,
-            submit=lambda: self._submit(caller, requests(), key=key, mark=asked.mark),
-        )
-
-    async def _submit(
-        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = "", mark: str = ""
-    ) -> list[JobId]:
-        admitted = self._admit(caller, requests)
-        if len(self.shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
-            raise UserError(f"{MOST_LIVE_JOBS} jobs are waiting or running", "try again later")
-        events: list[JobSubmitted] = []
-        submissions: list[Submission] = []
-        uid = self.uid(caller)
-        programs = pack_all(admitted, mark)
-        for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
-            job_id = self._ids.next()
-            events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
-            own_key = key_of(key, number) if key else None
-            submissions.append(Submission(job_id, caller.user, uid, saved, own_key))
-        written = self.shell.tell_all(events, submissions, actor=caller.user)
-        await self.shell.durable(written)
-        return [event.job_id for event in events]
-
     def shipper(self, caller: Caller) -> int:
         """Whose shelf this caller may put files on."""
         require_write(caller)
-        return self.uid(caller)
-
-    @staticmethod
-    def uid(caller: Caller) -> int:
-        """Whom the jobs run as. Only a daemon of root has a choice."""
-        if caller.uid is not None:
-            return caller.uid
-        if os.geteuid() == 0:
-            what = f"{caller.user} is no account of this machine"
-            raise ForbiddenError(what, "ask for another token")
-        return os.geteuid()
-
-    def _admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
-        misfits = Misfits(list(self.shell.kernel.nodes.values()))
-        admitted: list[Admitted] = []
-        known: JobRequest | None = None
-        found: list[Admitted] = []
-        for request in requests:
-            # The same again is the same again, and many a batch is one job a thousand times.
-            if request != known:
-                found = self._admit_one(caller, request, misfits=misfits)
-                known = request
-            admitted += found
-            if len(admitted) > MOST_IN_A_BATCH:
-                raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs at once")
-        if not admitted:
-            raise RefusedError("jobs", "there are none", "send at least one")
-        return admitted
-
-    def _admit_one(
-        self, caller: Caller, request: JobRequest, *, misfits: Misfits
-    ) -> list[Admitted]:
-        check_shape(request)
-        admitted = admit(
-            request,
-            user=caller.user,
-            defaults=self._defaults(request.project),
-            misfits=misfits,
-            after=self._after(caller, request.after),
-        )
-        self._require_snapshot(caller, request.snapshot)
-        return admitted
-
-    def _require_snapshot(self, caller: Caller, snapshot_id: str) -> None:
-        if snapshot_id and not self.snapshots.has(snapshot_id, owner=self.uid(caller)):
-            raise RefusedError("snapshot", "you have shipped no such folder", "ship it with --ship")
-
-    def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:
-        found: list[JobId] = []
-        for word in words:
-            job = self.find(word, caller)
-            if isinstance(job.phase, Ended) and job.state in FAILED:
-                raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
-            found.append(job.id)
-        return tuple(dict.fromkeys(found))
+        return uid(caller)
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -281,8 +181,9 @@ class Desk:
 
     async def resubmit(self, caller: Caller, word: str, *, key: str = "") -> list[JobId]:
         """The same again, as a new job of the caller's; with a key, once."""
+        require_write(caller)
         asked = keys.resubmitted(word)
-        return await self._once(
+        return await self._intake.once(
             caller, asked, requests=lambda: [self._again(caller, word)], key=key
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -19,7 +19,7 @@ class OtherStateError(ValueError):
 def unwrapped(part: Any) -> Any:
     """The model inside of what spreads or compiles it, so that its keys do not depend on that."""
     is_spread = isinstance(part, (DataParallel, DistributedDataParallel))
-    inside: Any = getattr(cast(Any, part), "module" if is_spread else "_orig_mod", None)
+    inside: Any = getattr(part, "module" if is_spread else "_orig_mod", None)
     return unwrapped(inside) if isinstance(inside, torch.nn.Module) else part
 
 

@@ -1,0 +1,130 @@
+"""From what is asked for to jobs on the disk: admitted, given their ids, all of them or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from rota.core.events import JobSubmitted
+from rota.core.misfit import Misfits
+from rota.core.model import Ended, JobId
+from rota.core.states import State
+from rota.daemon.admission import Admitted, admit
+from rota.daemon.fields import RefusedError, check_shape
+from rota.daemon.ids import Ids
+from rota.daemon.keys import Asked, Keys, key_of
+from rota.daemon.launches import Site
+from rota.daemon.people import Caller, ForbiddenError
+from rota.daemon.programs import pack_all
+from rota.daemon.shell import Shell
+from rota.daemon.words import find_job
+from rota.errors import UserError
+from rota.store.base import Store
+from rota.store.records import Submission
+from rota.wire.jobs import JobRequest
+
+MOST_IN_A_BATCH = 10_000
+MOST_LIVE_JOBS = 200_000
+FAILED = frozenset({State.FAILED, State.CANCELLED})
+
+Requests = Callable[[], Sequence[JobRequest]]
+
+
+class Intake:
+    """What callers may ask for is the desk's business."""
+
+    def __init__(self, shell: Shell, store: Store, *, site: Site) -> None:
+        self._shell = shell
+        self._store = store
+        self._snapshots = site.snapshots
+        self._defaults = site.defaults
+        newest = store.jobs(limit=1).jobs
+        self._ids = Ids(site.clock, newest=newest[0].id if newest else None)
+        self._keys = Keys(store)
+
+    async def once(
+        self, caller: Caller, asked: Asked, *, requests: Requests, key: str
+    ) -> list[JobId]:
+        """With a key that this caller has used before: what that made."""
+        self._shell.require_sound()
+        if not key:
+            return await self._submit(caller, requests())
+        return await self._keys.once(
+            caller.user,
+            key,
+            asked=asked,
+            submit=lambda: self._submit(caller, requests(), key=key, mark=asked.mark),
+        )
+
+    async def _submit(
+        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = "", mark: str = ""
+    ) -> list[JobId]:
+        admitted = self.admit(caller, requests)
+        if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
+            raise UserError(f"{MOST_LIVE_JOBS} jobs are waiting or running", "try again later")
+        events: list[JobSubmitted] = []
+        submissions: list[Submission] = []
+        account = uid(caller)
+        programs = pack_all(admitted, mark)
+        for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
+            job_id = self._ids.next()
+            events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
+            own_key = key_of(key, number) if key else None
+            submissions.append(Submission(job_id, caller.user, account, saved, own_key))
+        written = self._shell.tell_all(events, submissions, actor=caller.user)
+        await self._shell.durable(written)
+        return [event.job_id for event in events]
+
+    def admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
+        misfits = Misfits(list(self._shell.kernel.nodes.values()))
+        admitted: list[Admitted] = []
+        known: JobRequest | None = None
+        found: list[Admitted] = []
+        for request in requests:
+            # The same again is the same again, and many a batch is one job a thousand times.
+            if request != known:
+                found = self._admit_one(caller, request, misfits=misfits)
+                known = request
+            admitted += found
+            if len(admitted) > MOST_IN_A_BATCH:
+                raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs at once")
+        if not admitted:
+            raise RefusedError("jobs", "there are none", "send at least one")
+        return admitted
+
+    def _admit_one(
+        self, caller: Caller, request: JobRequest, *, misfits: Misfits
+    ) -> list[Admitted]:
+        check_shape(request)
+        admitted = admit(
+            request,
+            user=caller.user,
+            defaults=self._defaults(request.project),
+            misfits=misfits,
+            after=self._after(caller, request.after),
+        )
+        self._require_snapshot(caller, request.snapshot)
+        return admitted
+
+    def _require_snapshot(self, caller: Caller, snapshot_id: str) -> None:
+        if snapshot_id and not self._snapshots.has(snapshot_id, owner=uid(caller)):
+            raise RefusedError("snapshot", "you have shipped no such folder", "ship it with --ship")
+
+    def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:
+        found: list[JobId] = []
+        for word in words:
+            job = find_job(word, caller, kernel=self._shell.kernel, store=self._store)
+            if isinstance(job.phase, Ended) and job.state in FAILED:
+                raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
+            found.append(job.id)
+        return tuple(dict.fromkeys(found))
+
+
+def uid(caller: Caller) -> int:
+    """Whom the jobs run as. Only a daemon of root has a choice."""
+    if caller.uid is not None:
+        return caller.uid
+    if os.geteuid() == 0:
+        what = f"{caller.user} is no account of this machine"
+        raise ForbiddenError(what, "ask for another token")
+    return os.geteuid()
