@@ -83,7 +83,7 @@ def test_three_interruptions_change_nothing(way: str, seed: int, house: House) -
             for pid, start_ticks in house.processes(job, attempt=attempt).items():
                 procs.send(pid, start_ticks, number=signal.SIGKILL)
         house.reaches(job, "starting", attempt=attempt + 1)
-    assert house.ends(job).state == "succeeded"
+    assert house.ends(job).state == "succeeded", house.client.story(job)
     assert house.ends(undisturbed).state == "succeeded"
     ended, expected = history(house, job), history(house, undisturbed)
     assert ended.steps == expected.steps
