@@ -1,7 +1,6 @@
 """Attempts of a training script as the engine would start them, step by step."""
 
 import contextlib
-import os
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -92,9 +91,6 @@ class Attempt:
     def kill(self) -> None:
         self._child.kill()
         assert self.run_on() == -signal.SIGKILL
-
-    def terminate(self) -> None:
-        os.kill(self._child.pid, signal.SIGTERM)
 
     def wait(self) -> int:
         return self._child.wait()

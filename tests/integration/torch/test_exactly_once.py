@@ -78,9 +78,7 @@ def test_a_stop_at_either_end_of_an_epoch_changes_nothing(
 ) -> None:
     history = History()
     env = environment("unix:///nowhere", tmp_path, attempt=1)
-    attempt = Attempt(nursery, history, "--every-step", env=env)
-    assert attempt.steps(n_steps - 1)
-    attempt.terminate()
+    attempt = Attempt(nursery, history, "--every-step", f"--term-after={n_steps}", env=env)
     assert attempt.run_on() == STOPPED
     assert len(history.steps) == n_steps
     env = environment("unix:///nowhere", tmp_path, attempt=2)
