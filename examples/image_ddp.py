@@ -58,8 +58,6 @@ def main() -> None:
 
     if options.weights and run.place.rank == 0:
         torch.save(model.state_dict(), options.weights)
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def make_model() -> nn.Module:
@@ -97,3 +95,5 @@ def parse() -> argparse.Namespace:
 
 if __name__ == "__main__":
     main()
+    if dist.is_initialized():
+        dist.destroy_process_group()

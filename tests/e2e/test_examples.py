@@ -4,6 +4,7 @@ import importlib.util
 import random
 import signal
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,27 +70,37 @@ def test_a_program_in_another_language_is_seen_through_the_wrapper(house: House)
 @pytest.mark.parametrize("way", ["hold", "kill"])
 def test_three_interruptions_change_nothing(way: str, seed: int, house: House) -> None:
     need("torch")
-    command = [sys.executable, str(SCRIPT), "--pause-s=0.05"]
+    command = [sys.executable, str(SCRIPT), "--pause-s=0.1"]
     undisturbed = submit(house, [sys.executable, str(SCRIPT)])
     moments = sorted(random.Random(seed).sample(range(1, 40), 3))
     job = submit(house, [*command, *(["--every-step"] if way == "hold" else [])], retries=3)
     for attempt, moment in enumerate(moments, start=1):
-        wait_until(lambda moment=moment: len(history(house, job).steps) >= moment, f"step {moment}")
+        wait_until(partial(has_come, house, job, moment), f"step {moment} of {job}")
         if way == "hold":
             house.client.hold(job)
             house.reaches(job, "held", attempt=attempt)
             house.client.release(job)
         else:
+            # An attempt that nobody knows any progress of is not tried again for ever.
+            wait_until(partial(is_known, house, job, attempt), f"{attempt} epochs of {job}")
             for pid, start_ticks in house.processes(job, attempt=attempt).items():
                 procs.send(pid, start_ticks, number=signal.SIGKILL)
         house.reaches(job, "starting", attempt=attempt + 1)
-    assert house.ends(job).state == "succeeded"
+    assert house.ends(job).state == "succeeded", house.client.story(job)
     assert house.ends(undisturbed).state == "succeeded"
     ended, expected = history(house, job), history(house, undisturbed)
     assert ended.steps == expected.steps
     assert (ended.end, bool(ended.end)) == (expected.end, True)
     if way == "hold":
         assert ended.n_lost == 0
+
+
+def has_come(house: House, job: str, n_steps: int) -> bool:
+    return len(history(house, job).steps) >= n_steps
+
+
+def is_known(house: House, job: str, n_epochs: int) -> bool:
+    return house.client.show(job).job.epochs_done >= n_epochs
 
 
 def history(house: House, job: str) -> History:

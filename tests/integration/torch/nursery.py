@@ -23,6 +23,8 @@ from tests.tidy.tree import ROOT
 
 PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src"), str(ROOT / "trainer" / "src")])
 
+LONGEST_S = 120
+
 
 @dataclass(frozen=True)
 class Child:
@@ -115,7 +117,8 @@ def keep(request: Any, pipes: list[int]) -> None:
 
 
 def work(argv: list[str]) -> int:
-    """As `python argv...` would."""
+    """As `python argv...` would, but not for ever."""
+    signal.alarm(LONGEST_S)
     sys.argv = argv
     code: object = 0
     try:

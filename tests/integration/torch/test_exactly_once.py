@@ -72,6 +72,21 @@ def test_three_kills_change_nothing(
     expect_exactly_once(history, undisturbed(nursery, *options))
 
 
+@pytest.mark.parametrize("n_steps", [1, STEPS - 1, STEPS])
+def test_a_stop_at_either_end_of_an_epoch_changes_nothing(
+    n_steps: int, nursery: Nursery, tmp_path: Path
+) -> None:
+    history = History()
+    env = environment("unix:///nowhere", tmp_path, attempt=1)
+    attempt = Attempt(nursery, history, "--every-step", f"--term-after={n_steps}", env=env)
+    assert attempt.run_on() == STOPPED
+    assert len(history.steps) == n_steps
+    env = environment("unix:///nowhere", tmp_path, attempt=2)
+    assert Attempt(nursery, history, "--every-step", env=env).run_on() == 0
+    assert history.n_lost == 0
+    expect_exactly_once(history, undisturbed(nursery, "--every-step"))
+
+
 def expect_exactly_once(history: History, expected: History) -> None:
     for epoch in range(EPOCHS):
         seen = [sample for step in history.steps if step.epoch == epoch for sample in step.samples]

@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import os
 import random
+import signal
 import time
 
 import numpy as np
@@ -62,6 +63,7 @@ def main() -> None:
         sampler=sampler,
     )
     run.restore(state.load)
+    n_steps = 0
     say(f"begins {run.epochs_done} {run.steps_done}")
 
     for epoch in run.epochs(options.epochs, save=state.save):
@@ -79,6 +81,9 @@ def main() -> None:
             scaler.update()
             scheduler.step()
             run.report(loss=loss)
+            n_steps += 1
+            if n_steps == options.term_after:
+                os.kill(os.getpid(), signal.SIGTERM)
             say(f"step {epoch} {','.join(str(number) for number in numbers.tolist())}")
     say(f"ends {fingerprint(bare)} {fingerprint(optimizer)} {scheduler.get_last_lr()[0]!r}")
 
@@ -111,6 +116,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--loaders", type=int, default=0)
     parser.add_argument("--every-step", action="store_true")
     parser.add_argument("--meet", default="")
+    parser.add_argument("--term-after", type=int, default=0)
     parser.add_argument("--pause-s", type=float, default=0.0)
     return parser.parse_args()
 

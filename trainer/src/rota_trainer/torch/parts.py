@@ -51,13 +51,13 @@ def put_back(part: Any, state: Any) -> None:
 
 def check(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
     """Refuse a checkpoint that does not fit, before anything is changed."""
-    problems = list(_differences("parts", set(parts), set(saved)))
+    problems = list(_differences("parts", now=set(parts), saved=set(saved)))
     for name in parts.keys() & saved.keys():
         part = parts[name]
         if isinstance(part, torch.nn.Module):
-            problems += _of_model(name, part.state_dict(), saved[name])
+            problems += _of_model(name, now=part.state_dict(), saved=saved[name])
         elif isinstance(part, torch.optim.Optimizer):
-            problems += _of_optimizer(name, part.state_dict(), saved[name])
+            problems += _of_optimizer(name, now=part.state_dict(), saved=saved[name])
     if problems:
         raise OtherStateError(
             "this checkpoint is of something else: "
@@ -66,8 +66,8 @@ def check(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
         )
 
 
-def _of_model(name: str, now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator[str]:
-    yield from _differences(name, set(now), set(saved))
+def _of_model(name: str, *, now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator[str]:
+    yield from _differences(name, now=set(now), saved=set(saved))
     shapes = [
         f"{key} (here {_shape(now[key])}, saved {_shape(saved[key])})"
         for key in sorted(now.keys() & saved.keys())
@@ -77,13 +77,13 @@ def _of_model(name: str, now: Mapping[str, Any], saved: Mapping[str, Any]) -> It
         yield f"{name} has other shapes: {_some(shapes)}"
 
 
-def _of_optimizer(name: str, now: dict[str, Any], saved: dict[str, Any]) -> Iterator[str]:
+def _of_optimizer(name: str, *, now: dict[str, Any], saved: dict[str, Any]) -> Iterator[str]:
     sizes = [[len(group["params"]) for group in state["param_groups"]] for state in (now, saved)]
     if sizes[0] != sizes[1]:
         yield f"{name} has groups of {sizes[0]} parameters here, of {sizes[1]} in the checkpoint"
 
 
-def _differences(name: str, now: set[str], saved: set[str]) -> Iterator[str]:
+def _differences(name: str, *, now: set[str], saved: set[str]) -> Iterator[str]:
     if now - saved:
         yield f"{name} missing in it: {_some(sorted(now - saved))}"
     if saved - now:
