@@ -42,6 +42,7 @@ name        bert
 user        user-1
 project     vision
 state       running
+hint        worker 1 holds the others up: look at its GPU, its node and its data
 command     python train.py --lr 1e-3 '--name=a b' --api-key k123456
 folder      /home/user-1/bert
 gpus        2 of 1..4
@@ -63,7 +64,6 @@ ends        ~15:03 ±6 min
 lost        12m34s of work
 metrics     loss 0.0667, accuracy 0.87
 stragglers  worker 1 on box, 1.5 times as slow as the others
-hint        worker 1 holds the others up: look at its GPU, its node and its data
 
 attempt   worker   where     began                 ended                 exit   then        why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -266,6 +266,7 @@ name        bert
 user        user-1
 project     vision
 state       running
+hint        worker 1 holds the others up: look at its GPU, its node and its data
 command     python train.py --lr 1e-3 '--name=a b' --api-key [removed]
 folder      /home/user-1/bert
 gpus        2 of 1..4
@@ -287,7 +288,6 @@ ends        ~15:03 ±6 min
 lost        12m34s of work
 metrics     loss 0.0667, accuracy 0.87
 stragglers  worker 1 on box, 1.5 times as slow as the others
-hint        worker 1 holds the others up: look at its GPU, its node and its data
 
 attempt   worker   where     began                 ended                 exit   then        why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
