@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rota.core.model import Allocation, Cap, Job, Running, n_nodes
-from rota.core.reasons import DoesNotGrow, Pinned
+from rota.core.reasons import DoesNotGrow, Pinned, Reason
 from rota.core.samples import Sample
 from rota.core.speed import Size
 
@@ -45,15 +45,13 @@ def is_own_wish(job: Job, before: Allocation, after: Allocation, *, now: float) 
     return is_undone or len(after) == job.pinned_workers
 
 
-def why_smaller(job: Job, wanted: Allocation) -> str:
-    """Why the plan has fewer workers for the job than it has, where that is its own doing."""
-    if len(wanted) >= len(job.allocation):
-        return ""
-    if job.pinned_workers == len(wanted):
-        return str(Pinned(len(wanted)))
-    if job.cap is not None and job.cap.workers == len(wanted):
-        return str(DoesNotGrow(job.cap.workers, job.cap.why))
-    return ""
+def why_size(job: Job, workers: int, *, now: float) -> Reason | None:
+    """Why the job is to have so many workers, where that is not the policy's choice."""
+    if workers == job.pinned_workers:
+        return Pinned(workers)
+    if job.cap is not None and workers == cap_of(job, now):
+        return DoesNotGrow(workers, job.cap.why)
+    return None
 
 
 def judged(job: Job, now: float) -> Job:

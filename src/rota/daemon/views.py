@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from rota.core.effects import Transition
 from rota.core.explain import Answers
+from rota.core.growth import why_size
 from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
 from rota.engines.local.gpus import Reading
 from rota.store.records import Attempt, Entry
@@ -26,7 +27,7 @@ def job_view(job: Job, *, now: float, reason: str = "") -> JobView:
         user=spec.user,
         project=spec.project,
         state=job.state.value,
-        reason=reason or (phase.reason if isinstance(phase, Ended | Stopping) else ""),
+        reason=reason or _own_reason(job, now),
         priority=spec.priority,
         gpus=gpus_text(job),
         gpus_held=n_gpus(job.members),
@@ -39,6 +40,16 @@ def job_view(job: Job, *, now: float, reason: str = "") -> JobView:
         epochs=job.epochs,
         epochs_done=job.epochs_done,
     )
+
+
+def _own_reason(job: Job, now: float) -> str:
+    """Why it ended or ends; of one that runs, why it has the size that it has."""
+    if isinstance(job.phase, Ended | Stopping):
+        return job.phase.reason
+    if not isinstance(job.phase, Running):
+        return ""
+    held = job.phase.joining or job.phase.allocation
+    return str(why_size(job, len(held), now=now) or "")
 
 
 def _running_s(job: Job, now: float) -> float:

@@ -73,7 +73,8 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A line of `rota list`. `reason` says why it waits, or why it ended as it did."""
+    """A line of `rota list`. `reason` says why it waits, why it ended as it did, or why one that
+    runs has the size that it has, where that was not the policy's choice."""
 
     id: str
     name: str
