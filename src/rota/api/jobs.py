@@ -45,7 +45,7 @@ class Batched:
 class Resize:
     """None leaves the size to the policy."""
 
-    workers: Annotated[int, Field(ge=1, le=BIGGEST)] | None
+    workers: Annotated[int, Field(strict=True, ge=1, le=BIGGEST)] | None
 
 
 class ListQuery(BaseModel):
@@ -130,7 +130,7 @@ async def release(word: Word, *, house: Reaches, caller: Asks) -> Response:
 
 @router.post("/{word}/resize", response_model=JobView, summary="Set how many workers a job has")
 async def resize(word: Word, body: Resize, *, house: Reaches, caller: Asks) -> Response:
-    return answer(await resizes.resize(house.desk, caller, word, workers=body.workers))
+    return answer(await resizes.resize(house.desk, caller, word=word, workers=body.workers))
 
 
 @router.post(

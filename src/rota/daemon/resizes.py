@@ -11,7 +11,7 @@ from rota.errors import UserError
 from rota.wire.jobs import JobView
 
 
-async def resize(desk: Desk, caller: Caller, word: str, *, workers: int | None) -> JobView:
+async def resize(desk: Desk, caller: Caller, *, word: str, workers: int | None) -> JobView:
     """So many workers as soon as there is room for them; None: as many as the policy likes."""
     desk.shell.require_sound()
     job = desk.reach(caller, word)
