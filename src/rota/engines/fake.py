@@ -6,7 +6,6 @@ again after the fact is answered with the fact again.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
@@ -15,6 +14,7 @@ from rota.core.commands import (
     AskToStop,
     ChangeMembership,
     Command,
+    KillWorkers,
     ReportWorkers,
     StartWorkers,
     StopWorkers,
@@ -29,10 +29,11 @@ from rota.core.events import (
     WorkersStarted,
 )
 from rota.core.model import Job, JobId, NodeId, Running, Slot
+from rota.engines.fake_agenda import Agenda
 from rota.engines.fake_run import LOST, Delays, Fence, Gone, Run, Work
 
 STOPPED_CODE = 143  # what a program ended by SIGTERM exits with
-REPORTS_MAX = 50  # progress reports of one run at the most, however many epochs it has
+KILLED_CODE = 137  # ... and one ended by SIGKILL
 
 
 class FakeEngine:
@@ -48,8 +49,8 @@ class FakeEngine:
         self._done: dict[JobId, float] = {}
         """The part of each job's work that is safe: reported, or saved at a stop."""
         self._dead_nodes: set[NodeId] = set()
-        self._heap: list[tuple[float, int, Run | None, int, Event]] = []
-        self._n_expected = 0
+        self._agenda = Agenda()
+        self._expect = self._agenda.expect
 
     def apply(self, command: Command, now: float) -> None:
         match command:
@@ -64,21 +65,18 @@ class FakeEngine:
             case AskToStop(job_id=job_id, attempt=attempt):
                 if (run := self._runs.get((job_id, attempt))) and run.is_whole:
                     self._save_and_stop(run, now)
+            case KillWorkers():
+                self._kill(command, now)
             case _:
                 assert_never(command)
 
     def next_s(self) -> float:
-        while self._heap:
-            at_s, _, run, version, _ = self._heap[0]
-            if run is None or run.version == version:
-                return at_s
-            heapq.heappop(self._heap)
-        return math.inf
+        return self._agenda.next_s()
 
     def due(self, now: float) -> list[Event]:
         facts: list[Event] = []
         while self.next_s() <= now:
-            at_s, _, run, _, event = heapq.heappop(self._heap)
+            at_s, run, event = self._agenda.take()
             facts.append(event)
             if run is not None:
                 self._happen(run, event, at_s=at_s)
@@ -162,6 +160,16 @@ class FakeEngine:
             self._tell_again(run.fence, run.gone, now=now)
         self._save_and_stop(run, now)
 
+    def _kill(self, order: KillWorkers, now: float) -> None:
+        fence = (order.job_id, order.attempt)
+        run = self._runs.get(fence)
+        if run is None:
+            self._end_unknown(order, KILLED_CODE)
+            self._tell_again(fence, order.workers, never_had=KILLED_CODE, now=now)
+            return
+        self._tell_again(fence, [n for n in order.workers if n in run.gone], now=now)
+        self.end_workers(fence, dict.fromkeys(order.workers, KILLED_CODE), now=now)
+
     def _save_and_stop(self, run: Run, now: float) -> None:
         if run.stops_at_s < math.inf:
             return
@@ -179,16 +187,15 @@ class FakeEngine:
             self._end_unknown(order, LOST)
             known = self._ended[order.job_id][1]
             self._tell_again(fence, {*known, *order.workers}, never_had=0, now=now)
-        elif run.gone or run.stops_at_s < math.inf:
+        elif run.stops_at_s < math.inf or not run.gone.keys().isdisjoint(order.workers):
             pass  # What keeps the order from being carried out was reported, or will be.
         elif order.generation <= run.generation:
             self._expect(None, now, MembershipChanged(*fence, order.generation))
-        elif run.joining is None:
+        elif run.joining is None or run.joining.generation < order.generation:
             run.advance(now)
             run.joining = order
             run.workers.update(zip(order.workers, order.allocation, strict=True))
-            changed = MembershipChanged(*fence, order.generation)
-            self._expect(run, now + self.delays.switch_s, changed)
+            self._expect_switch(run, now)
             self._expect_work(run)
             self._lose_those_on_dead_nodes(run, now)
 
@@ -216,7 +223,7 @@ class FakeEngine:
             self._expect(None, now, WorkersLost(*fence, lost))
 
     def _end_unknown(
-        self, order: StopWorkers | ChangeMembership | ReportWorkers, code: int | None
+        self, order: StopWorkers | KillWorkers | ChangeMembership | ReportWorkers, code: int | None
     ) -> None:
         """What the engine never heard of is over from now on, and is not started later."""
         if self._ended.get(order.job_id, (0,))[0] < order.attempt:
@@ -243,6 +250,11 @@ class FakeEngine:
             case _:
                 pass
 
+    def _expect_switch(self, run: Run, now: float) -> None:
+        if run.joining is not None and run.can_switch:
+            changed = MembershipChanged(*run.fence, run.joining.generation)
+            self._expect(run, now + self.delays.switch_s, changed)
+
     def _take_over(self, run: Run, now: float) -> None:
         """The next generation stands; those whom it leaves out are gone."""
         order = run.joining
@@ -250,24 +262,14 @@ class FakeEngine:
         run.advance(now)
         run.allocation, run.generation, run.joining = order.allocation, order.generation, None
         run.workers = dict(zip(order.workers, order.allocation, strict=True))
+        run.since_s = now
         self._expect_work(run)
 
     def _expect_work(self, run: Run) -> None:
         """The next report of a run that works, or its end, if it ever comes to one."""
-        if math.isinf(run.run_s):
-            return
-        end_s = run.since_s + (1 - run.done) * run.run_s
-        if not run.work.is_resumable:
-            self._expect(run, end_s, run.exits(0))
-            return
-        n_reports = min(run.work.epochs, REPORTS_MAX)
-        reported = self._done.get(run.fence[0], 0.0)
-        next_done = (math.floor(reported * n_reports + 1e-6) + 1) / n_reports
-        if next_done < 1 - 1e-9:
-            at_s = run.since_s + max(0.0, next_done - run.done) * run.run_s
-            self._expect(run, at_s, run.progress(next_done, run.run_s / run.work.epochs))
-        else:
-            self._expect(run, end_s, run.progress(1.0), run.exits(0))
+        if math.isfinite(run.run_s) and math.isfinite(run.since_s):
+            at_s, events = run.next_facts(reported=self._done.get(run.fence[0], 0.0))
+            self._expect(run, at_s, *events)
 
     def _lose_those_on_dead_nodes(self, run: Run, now: float) -> None:
         lost = [n for n in run.alive if run.workers[n].node in self._dead_nodes]
@@ -276,14 +278,17 @@ class FakeEngine:
             self._expect(None, now, WorkersLost(*run.fence, frozenset(lost)))
 
     def _break(self, run: Run, gone: Mapping[int, int | None], *, now: float) -> None:
-        """Some workers are gone; the others stand still until they are stopped."""
+        """Some workers are gone; the others stand still until they are stopped, or go on without
+        them."""
+        run.advance(now)
         run.gone.update(gone)
         run.since_s = math.inf
-        run.version += 1
         if not run.alive:
             self._end(run)
         elif run.stops_at_s < math.inf:
             self._expect(run, max(now, run.stops_at_s), run.exits(STOPPED_CODE))
+        else:
+            self._expect_switch(run, now)
 
     def _end(self, run: Run) -> None:
         run.version += 1
@@ -291,10 +296,3 @@ class FakeEngine:
         if self._ended.get(job_id, (0,))[0] < attempt:
             self._ended[job_id] = (attempt, run.gone)
         del self._runs[run.fence]
-
-    def _expect(self, run: Run | None, at_s: float, *events: Event) -> None:
-        """Facts to come; with a run, unless its future changes first."""
-        for event in events:
-            self._n_expected += 1
-            version = run.version if run else 0
-            heapq.heappush(self._heap, (at_s, self._n_expected, run, version, event))

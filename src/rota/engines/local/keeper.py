@@ -16,10 +16,10 @@ import signal
 import time
 from typing import Any
 
-from rota.engines.local import cgroups, ends, files, procs, signals, tree
+from rota.engines.local import cgroups, ends, files, procs, signals, tree, wishes
 from rota.engines.local.child import Stdio, become_worker
 from rota.engines.local.logfile import LogFile
-from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
+from rota.engines.local.order import KILLED_CODE, NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.output import Output
 from rota.engines.local.sessions import Sessions
 
@@ -77,8 +77,10 @@ class Keeper:
         files.write_json(f"{self._place}/{files.KEEPER}", self._record(notes))
         # After the record: a daemon that stops an attempt writes its wish first and looks for the
         # record second, so that one of the two sees the other.
-        if self._stop_wish() is not None:
-            self._finish(Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True))
+        is_doomed = wishes.is_doomed(self._place)
+        if is_doomed or wishes.grace_s(self._place) is not None:
+            code = KILLED_CODE if is_doomed else STOPPED_CODE
+            self._finish(Ending(code, NEVER_STARTED, is_stopped=True))
             return
         self._sessions.open()
         self._start()
@@ -147,7 +149,11 @@ class Keeper:
 
     def _heed_signals(self) -> None:
         numbers = os.read(self._signals_fd, 4096)
-        if signal.SIGTERM in numbers:
+        if signal.SIGTERM not in numbers:
+            return
+        if wishes.is_doomed(self._place):
+            self._kill_at = time.monotonic()
+        else:
             self._stop()
 
     def _read_complaint(self) -> None:
@@ -220,13 +226,9 @@ class Keeper:
         before, others = self._members(), self._sessions.members()
         return dict((before.items() & self._members().items()) - others.items())
 
-    def _stop_wish(self) -> float | None:
-        wish = files.read_json(f"{os.path.dirname(self._place)}/{files.STOP}")
-        return None if wish is None else float(wish["grace_s"])
-
     def _stop(self) -> None:
         """Again with less grace is fine; with more, the first word stands."""
-        wish = self._stop_wish()
+        wish = wishes.grace_s(self._place)
         self._is_stopped = True
         self._sessions.end_all()
         grace_s = self._order.grace_s if wish is None else wish
