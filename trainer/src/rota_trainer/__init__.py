@@ -2,6 +2,7 @@
 
 from rota_trainer.run import Run, start
 from rota_trainer.stops import Stopped
+from rota_trainer.version import VERSION
 
-__all__ = ["Run", "Stopped", "start"]
-__version__ = "0.1.0"
+__all__ = ["Run", "Stopped", "__version__", "start"]
+__version__ = VERSION

@@ -1,15 +1,15 @@
 """What a worker and the daemon say to each other: reports go out, orders come back.
 
-A report is sent as JSON to `POST /v1/training/report`, at most once a second, with all that happened
-since the last one. The daemon holds its answer until there is an order or `wait_s` have passed, so
-that an order reaches a worker at once on the one connection that it keeps. Both sides ignore fields
-that they do not know and fill in those that are missing, so that either may be older.
+A report is sent as JSON to `POST /v1/training/report`, at most once a second, with all that
+happened since the last one. The daemon holds its answer until there is an order or `wait_s` have
+passed, so that an order reaches a worker at once on the one connection that it keeps. Both sides
+ignore fields that they do not know and fill in those that are missing, so that either may be older.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Dict, List, Optional
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
 
 VERSION = 1
 PATH = "/v1/training/report"
@@ -17,11 +17,14 @@ MOST_RECORDS = 64
 """Records of steps or epochs in one report; faster steps share a record."""
 MOST_METRICS = 64
 LONGEST_NAME = 64
+MOST_NOTES = 16
+LONGEST_NOTE = 1000
+LONGEST_WAIT_S = 1e9
 
 
 @dataclass(frozen=True)
 class StepsRecord:
-    """Some steps in a row: when the last one ended, how long they took together, and the slowest."""
+    """Some steps in a row: when the last ended, how long they took together, and the slowest."""
 
     at_s: float
     count: int
@@ -57,18 +60,18 @@ class Report:
     wait_s: float = 0.0
     hears: bool = True
     epochs_done: float = 0.0
-    epochs_total: Optional[float] = None
-    epochs_saved: Optional[float] = None
+    epochs_total: float | None = None
+    epochs_saved: float | None = None
     steps_done: int = 0
-    steps_total: Optional[int] = None
-    steps: List[StepsRecord] = field(default_factory=list)
-    epochs: List[EpochRecord] = field(default_factory=list)
-    metrics: Dict[str, float] = field(default_factory=dict)
+    steps_total: int | None = None
+    steps: list[StepsRecord] = field(default_factory=list)
+    epochs: list[EpochRecord] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
     memory_bytes: int = 0
     gpu_memory_bytes: int = 0
-    start_s: Optional[float] = None
-    load_s: Optional[float] = None
-    save_s: Optional[float] = None
+    start_s: float | None = None
+    load_s: float | None = None
+    save_s: float | None = None
     dropped: int = 0
 
 
@@ -78,23 +81,30 @@ class Orders:
     `insists_in_s` is when it will insist. `notes` are words for the job's own log."""
 
     stop: str = ""
-    insists_in_s: Optional[float] = None
-    notes: List[str] = field(default_factory=list)
+    insists_in_s: float | None = None
+    notes: list[str] = field(default_factory=list)
 
 
-def to_json(message: Any) -> Dict[str, Any]:
+def to_json(message: Any) -> dict[str, Any]:
     return asdict(message)
 
 
 def orders_from(raw: Any) -> Orders:
-    """Whatever came, as far as it makes sense: an answer may be of a newer daemon, or of a proxy."""
+    """Whatever came, as far as it makes sense: it may be of a newer daemon, or of a proxy."""
     if not isinstance(raw, dict):
         return Orders()
-    known = {each.name for each in fields(Orders)}
-    found: Dict[str, Any] = {name: value for name, value in raw.items() if name in known}
+    found = cast("dict[str, Any]", raw)
     stop, insists, notes = (found.get(name) for name in ("stop", "insists_in_s", "notes"))
+    is_time = isinstance(insists, (int, float)) and 0 <= insists <= LONGEST_WAIT_S
     return Orders(
         stop=stop if isinstance(stop, str) else "",
-        insists_in_s=float(insists) if isinstance(insists, (int, float)) else None,
-        notes=[each for each in notes if isinstance(each, str)] if isinstance(notes, list) else [],
+        insists_in_s=float(cast(float, insists)) if is_time else None,
+        notes=_texts(notes),
     )
+
+
+def _texts(raw: Any) -> list[str]:
+    if not isinstance(raw, list):
+        return []
+    notes = cast("list[Any]", raw)[:MOST_NOTES]
+    return [each[:LONGEST_NOTE] for each in notes if isinstance(each, str)]

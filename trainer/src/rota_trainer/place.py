@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping, Optional
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,14 @@ class Place:
     rank: int = 0
     generation: int = 0
     epochs_done: float = 0.0
-    epochs_total: Optional[float] = None
+    epochs_total: float | None = None
     restarts: int = 0
     checkpoint_dir: str = ""
-    began_s: Optional[float] = None
+    began_s: float | None = None
     """When rota started the worker; start-up is measured from there."""
 
 
-def find_place(env: Optional[Mapping[str, str]] = None) -> Place:
+def find_place(env: Mapping[str, str] | None = None) -> Place:
     env = os.environ if env is None else env
     attempt = int(_number(env, "ROTA_ATTEMPT", 1))
     return Place(
@@ -48,11 +49,12 @@ def find_place(env: Optional[Mapping[str, str]] = None) -> Place:
 def _worker(marker: str) -> int:
     """`ROTA_WORKER` is job/attempt/worker/nonce."""
     parts = marker.split("/")
-    return int(parts[2]) if len(parts) > 2 and parts[2].isdigit() else 0
+    return int(parts[2]) if len(parts) > 2 and parts[2].isdecimal() else 0
 
 
 def _number(env: Mapping[str, str], name: str, default: float) -> float:
     try:
-        return float(env.get(name, default))
+        value = float(env.get(name, default))
     except ValueError:
         return default
+    return value if math.isfinite(value) and value >= 0 else default

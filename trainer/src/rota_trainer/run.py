@@ -3,129 +3,307 @@
 from __future__ import annotations
 
 import atexit
+import os
 import time
+import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Optional, TypeVar
+from typing import Any, Callable, TypeVar
 
-from rota_trainer.checkpoints import Checkpoints, Position
-from rota_trainer.messages import EpochRecord
+from rota_trainer.keeping import Keeping
+from rota_trainer.messages import LONGEST_NAME, EpochRecord
 from rota_trainer.place import Place, find_place
+from rota_trainer.position import Position
 from rota_trainer.reporter import Reporter
+from rota_trainer.say import say
+from rota_trainer.signals import Insistence
 from rota_trainer.stops import Stopped
 from rota_trainer.tally import Tally
+from rota_trainer.values import as_number, n_samples
 
 T = TypeVar("T")
 Saves = Callable[[Path], object]
 Loads = Callable[[Path], object]
 
 
-def start(*, keep: int = 2, checkpoint_dir: Optional[str] = None) -> Run:
-    """Begin a run: as a worker of rota, or alone. `keep` is how many checkpoints stay."""
+def start(
+    *,
+    keep: int = 2,
+    checkpoint_dir: str | Path | None = None,
+    code: str | None = None,
+) -> Run:
+    """Begin a run: as a worker of rota, or alone.
+
+    `keep` is how many checkpoints stay. `code` names the code that a checkpoint belongs to, instead
+    of a hash of the main script.
+    """
     place = find_place()
-    run = Run(place, Checkpoints(place, keep=keep, folder=checkpoint_dir))
+    run = Run(place, Keeping(place, keep=keep, folder=checkpoint_dir, code=code))
+    run.listen()
     atexit.register(run.close)
     return run
 
 
 class Run:
-    def __init__(self, place: Place, checkpoints: Checkpoints) -> None:
+    """Belongs to the thread that trains; `report` and `should_stop` may be used in any."""
+
+    def __init__(self, place: Place, keeping: Keeping) -> None:
         self.place = place
         self.agree: Callable[[bool], bool] = bool
         """Whether any worker wants something, so that all do the same. `rota_trainer.torch` asks
         the process group; a run of one worker asks nobody."""
-        self._checkpoints = checkpoints
-        self._tally = Tally()
+        self.before_steps: Callable[[], object] | None = None
+        """Called each time before `steps` makes its iterator, which may draw random numbers."""
+        self._keeping = keeping
+        self._tally = Tally(place.epochs_done, place.epochs_total)
         self._reporter = Reporter(place, self._tally)
-        self._position = Position()
-        self._total: Optional[int] = None
-        self._at_first_step: Optional[Callable[[], object]] = None
-        self._in_steps = False
+        self._insistence = Insistence(self._stop_outside)
+        self._total: int | None = None
+        self._at_first_step: Callable[[], object] | None = None
+        self._n_to_skip = 0
+        self._n_steps_before = 0
+        self._is_looping = self._is_in_epoch = self._is_in_steps = self._is_saving = False
         self._samples = 0
-        self._mark_s = time.perf_counter()
-        if place.url:
-            self._reporter.start()
+        self._began_s = self._mark_s = time.perf_counter()
+        self._kept_s = time.monotonic()
+        self._saving_s = 0.0
+        self._has_complained = False
+        _runs.add(self)
 
     # -- where it is ----------------------------------------------------------------------------
 
     @property
     def epochs_done(self) -> int:
-        return self._position.epoch
+        return self._tally.epoch
+
+    @property
+    def steps_done(self) -> int:
+        """Steps of the current epoch, those of earlier attempts included."""
+        return self._tally.step_of_epoch
 
     @property
     def should_stop(self) -> bool:
         """Rota wants the GPUs back: save and end soon. `epochs` and `steps` do so by themselves."""
-        return bool(self._reporter.orders.stop)
+        self._reporter.hears = True
+        return self._wants_stop()
 
     @property
     def checkpoint_dir(self) -> Path:
-        return self._checkpoints.folder
+        """A folder of this job that outlives its attempts."""
+        return self._keeping.folder()
 
     # -- the loop -------------------------------------------------------------------------------
 
     def epochs(
-        self, total: int, *, done: Optional[int] = None, save: Optional[Saves] = None
+        self,
+        total: int,
+        *,
+        save: Saves | None = None,
+        save_every_s: float = 0.0,
+        done: int | None = None,
     ) -> Iterator[int]:
-        """Epochs that are left, counted from 0; each end is a safe point, where `save` is called.
-        `done` is where to go on for a script that restores by its own means."""
-        if done is not None:
-            self._position = Position(done)
-        self._total = total
-        self._tally.set(epochs_total=float(total))
-        while self._position.epoch < total:
-            epoch = self._position.epoch
-            began_s = self._mark_s = time.perf_counter()
-            self._samples, self._saving_s = 0, 0.0
-            n_before = self._position.step
-            self._where()
-            yield epoch
-            seconds = time.perf_counter() - began_s - self._saving_s
-            n_steps = self._position.step - n_before
-            if self._position.epoch == epoch:
-                self._position = Position(epoch + 1)
-            if not n_before:
-                # An epoch that began in an earlier attempt says nothing about how long one takes.
-                self._tally.epoch(
-                    EpochRecord(time.time(), epoch + 1, seconds, n_steps, self._samples)
-                )
-            self._where()
-            if save is not None:
-                self.save(save)
-            if epoch + 1 < total and self.agree(self.should_stop):
-                raise Stopped(self._reporter.orders.stop)
+        """Epochs that are left, counted from 0; each end is a safe point, where `save` is called,
+        if the last time was so long ago. `done` is where to go on for a script that restores by
+        its own means."""
+        self.expect(total, done=done)
+        if save is not None and self._tally.epochs_saved is None:
+            self._tally.epochs_saved = self._tally.progress
+        try:
+            while self._tally.epoch < total:
+                self.start_epoch()
+                yield self._tally.epoch
+                self.end_epoch(save=save, save_every_s=save_every_s)
+        finally:
+            self._is_looping = self._is_in_epoch = False
 
-    def steps(self, loader: Iterable[T], *, save: Optional[Saves] = None) -> Iterator[T]:
+    def expect(self, total: int, *, done: int | None = None) -> None:
+        """How many epochs there will be. For loops that `epochs` does not fit."""
+        self._total = total
+        self._tally.epochs_total = float(total)
+        if done is not None:
+            self._go_to(Position(done, 0, float(done)))
+        self._tally.before = None
+
+    def start_epoch(self) -> None:
+        """What `epochs` does before each. For loops that it does not fit."""
+        self._begin()
+        self._is_in_epoch = True
+        self._n_steps_before = self._tally.step_of_epoch
+        self._samples, self._saving_s = 0, 0.0
+        self._began_s = self._mark_s = time.perf_counter()
+
+    def end_epoch(self, *, save: Saves | None = None, save_every_s: float = 0.0) -> None:
+        """What `epochs` does after each: it may save, and raise `Stopped`."""
+        tally = self._tally
+        seconds = time.perf_counter() - self._began_s - self._saving_s
+        n_steps = tally.step_of_epoch
+        tally.go_to(tally.epoch + 1, 0)
+        self._is_in_epoch, self._n_to_skip = False, 0
+        if not self._n_steps_before:
+            # An epoch that began in an earlier attempt says nothing about how long one takes.
+            tally.end_epoch(EpochRecord(time.time(), tally.epoch, seconds, n_steps, self._samples))
+        is_last = self._total is not None and tally.epoch >= self._total
+        stops = not is_last and self.agree(self._wants_stop())
+        is_due = time.monotonic() - self._kept_s >= save_every_s
+        saved = save is not None and (stops or is_last or is_due) and self.save(save)
+        if stops:
+            self._stop(saved)
+
+    def steps(self, loader: Iterable[T], *, save: Saves | None = None) -> Iterator[T]:
         """The batches of this epoch that are left. With `save`, each step is a safe point."""
-        n_done = self._position.step
+        if not self._n_to_skip or self._tally.steps_total is None:
+            self._tally.steps_total = _length(loader)
+        if self.before_steps is not None:
+            self.before_steps()
         try:
-            self._tally.set(steps_total=len(loader))  # type: ignore[arg-type]
-        except TypeError:
-            self._tally.set(steps_total=None)
-        self._in_steps = True
-        try:
-            for index, batch in enumerate(loader):
-                if index < n_done:
+            for batch in loader:
+                if self._n_to_skip:
+                    self._n_to_skip -= 1
                     continue
                 if self._at_first_step is not None:
-                    self._at_first_step()
-                    self._at_first_step = None
+                    at_first_step, self._at_first_step = self._at_first_step, None
+                    at_first_step()
                     self._mark_s = time.perf_counter()
+                self._is_in_steps = True
                 yield batch
-                self.step(_n_samples(batch), save=save)
+                self._is_in_steps = False
+                self.step(n_samples(batch), save=save)
         finally:
-            self._in_steps = False
+            self._is_in_steps = False
 
-    def step(self, samples: int = 0, *, save: Optional[Saves] = None) -> None:
+    def at_first_step(self, call: Callable[[], object]) -> None:
+        """For `load`: call this when the batches that were done are skipped, before the next."""
+        self._at_first_step = call
+
+    def step(self, samples: int = 0, *, save: Saves | None = None) -> None:
         """A step is done. With `save`, it is a safe point."""
         now_s = time.perf_counter()
-        self._tally.step(now_s - self._mark_s, samples)
+        if self._is_looping:
+            self._tally.step(now_s - self._mark_s, samples)
+        else:
+            self._begin()  # How long the first took without `epochs` is not known.
         self._mark_s = now_s
         self._samples += samples
-        self._position = self._position.after_step()
-        self._where()
-        if save is not None and not self._is_last_epoch and self.agree(self.should_stop):
-            self.save(save, position=self._position)
-            raise Stopped(self._reporter.orders.stop)
+        self._tally.step_of_epoch += 1
+        if save is not None:
+            self._reporter.hears = True
+            if self.agree(self._wants_stop()):
+                self._stop(self._save(save, self._tally.position()))
+        elif self._insistence.came:
+            raise Stopped("SIGTERM")
 
-    def report(self, **metrics: Any) -> None:
-        """The newest loss, accuracy, or whatever is worth seeing."""
-        self._tally.metrics(metrics)
+    def report(self, /, **metrics: Any) -> None:
+        """The newest loss, accuracy, or whatever is worth seeing: numbers, also numpy's or torch's."""
+        numbers = {name[:LONGEST_NAME]: as_number(value) for name, value in metrics.items()}
+        self._tally.metrics({name: each for name, each in numbers.items() if each is not None})
+        wrong = [name for name, each in numbers.items() if each is None]
+        if wrong and not self._has_complained:
+            self._has_complained = True
+            say(f"the metric {wrong[0]} is not a finite number; such values are left out")
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    def save(self, save: Saves) -> bool:
+        """Write a checkpoint: within `steps` as after this step, else as after this epoch.
+
+        True when it is on the disk. A failure is said, and training goes on. Only the worker with
+        rank 0 writes."""
+        return self._save(save, self._tally.position(self._is_in_steps, self._is_in_epoch))
+
+    def restore(self, load: Loads) -> bool:
+        """Load the newest sound checkpoint of this job and code. False if there is none."""
+        self._tally.before = None
+        self._tally.epochs_saved = self._tally.progress
+        began_s = time.perf_counter()
+        found = self._keeping.newest()
+        if found is None:
+            return False
+        self._go_to(found.position)
+        self._tally.epochs_saved = found.position.progress
+        load(found.path)
+        self._tally.load_s = time.perf_counter() - began_s
+        return True
+
+    def _save(self, save: Saves, position: Position) -> bool:
+        began_s = time.perf_counter()
+        self._is_saving = True
+        try:
+            saved = self._keeping.save(save, position)
+        finally:
+            self._is_saving = False
+        seconds = time.perf_counter() - began_s
+        self._saving_s += seconds
+        self._mark_s += seconds
+        if saved:
+            self._kept_s = time.monotonic()
+            self._tally.save_s = seconds
+        if saved or self.place.rank:
+            self._tally.epochs_saved = position.progress
+        if self._insistence.came and not self._is_looping:
+            raise Stopped("SIGTERM", saved=saved)
+        return saved
+
+    # -- ends -----------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Begin to report, and to hear SIGTERM."""
+        self._insistence.listen()
+        if self.place.url:
+            self._reporter.start()
+
+    def close(self) -> None:
+        """The last report. Called at exit, too."""
+        self._insistence.forget()
+        self._reporter.close()
+
+    def in_forked_child(self) -> None:
+        """A process that this one forked, to load data for instance, is not the run."""
+        self._insistence.forget()
+        self._reporter.abandon()
+        self._tally.unlock()
+
+    def _wants_stop(self) -> bool:
+        if self._insistence.came:
+            return True
+        is_last = self._total is not None and self._tally.epoch >= self._total - 1
+        return bool(self._reporter.orders.stop) and not (self._is_in_epoch and is_last)
+
+    def _stop(self, saved: bool) -> None:
+        # All wait here for the one that writes: the end of any may be the end of all.
+        saved = self.agree(saved)
+        raise Stopped(self._reporter.orders.stop or "SIGTERM", saved=saved)
+
+    def _stop_outside(self) -> None:
+        """SIGTERM came: where there is no safe point ahead, nothing is gained by waiting for it."""
+        if not (self._is_looping or self._is_saving):
+            raise Stopped("SIGTERM")
+
+    def _begin(self) -> None:
+        self._reporter.hears = self._reporter.hears or self._total is not None
+        self._is_looping = True
+        self._tally.before = None
+        if self._tally.start_s is None and self.place.began_s is not None:
+            started_s = time.time() - self.place.began_s - (self._tally.load_s or 0.0)
+            self._tally.start_s = max(0.0, started_s)
+
+    def _go_to(self, position: Position) -> None:
+        self._tally.go_to(position.epoch, position.step)
+        self._n_to_skip = position.step
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for run in list(_runs):
+        run.in_forked_child()
+
+
+os.register_at_fork(after_in_child=_after_fork)

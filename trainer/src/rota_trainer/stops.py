@@ -7,8 +7,9 @@ CODE = 75
 
 
 class Stopped(SystemExit):
-    """Raised at a safe point after a request to stop. The work so far is saved."""
+    """Raised at a safe point after a request to stop. `saved`: a checkpoint holds the work."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, saved: bool = False) -> None:
         super().__init__(CODE)
         self.reason = reason
+        self.saved = saved

@@ -5,28 +5,65 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List
+from typing import Any
 
 from rota_trainer.messages import MOST_METRICS, MOST_RECORDS, EpochRecord, StepsRecord
+from rota_trainer.position import Position
 
 BIN_S = 0.1
 """Steps that end within so long of each other share a record."""
 
 
 class Tally:
-    """Bounded: what does not fit any more pushes out the oldest, and is counted."""
+    """Bounded: what does not fit any more pushes out the oldest, and is counted.
 
-    def __init__(self) -> None:
+    The plain attributes say where the run is; only the training thread writes them.
+    """
+
+    def __init__(self, before: float = 0.0, epochs_total: float | None = None) -> None:
+        """`before` is what earlier attempts did, which counts until this one says where it is."""
+        self.before: float | None = before
+        self.epoch = 0
+        self.step_of_epoch = 0
+        self.steps_total: int | None = None
+        self.epochs_total = epochs_total
+        self.epochs_saved: float | None = None
+        self.start_s: float | None = None
+        self.load_s: float | None = None
+        self.save_s: float | None = None
         self._lock = threading.Lock()
-        self._now: Dict[str, Any] = {}
-        self._metrics: Dict[str, float] = {}
-        self._steps: Deque[StepsRecord] = deque(maxlen=MOST_RECORDS)
-        self._epochs: Deque[EpochRecord] = deque(maxlen=MOST_RECORDS)
+        self._metrics: dict[str, float] = {}
+        self._steps: deque[StepsRecord] = deque(maxlen=MOST_RECORDS)
+        self._epochs: deque[EpochRecord] = deque(maxlen=MOST_RECORDS)
         self._dropped = 0
         self._count = 0
         self._seconds = 0.0
         self._slowest_s = 0.0
         self._samples = 0
+
+    @property
+    def progress(self) -> float:
+        """Epochs done, with a fraction where the length of one is known."""
+        if self.before is not None:
+            return self.before
+        return self._in_epochs(self.epoch, self.step_of_epoch)
+
+    def position(self, is_in_step: bool = False, is_in_epoch: bool = False) -> Position:
+        """As it is, or as it will be when the step or epoch that runs now is over."""
+        epoch, step = self.epoch, self.step_of_epoch
+        if is_in_step:
+            step += 1
+        elif is_in_epoch:
+            epoch, step = epoch + 1, 0
+        return Position(epoch, step, self._in_epochs(epoch, step))
+
+    def go_to(self, epoch: int, step: int) -> None:
+        self.before = None
+        self.epoch, self.step_of_epoch = epoch, step
+
+    def unlock(self) -> None:
+        """In a forked child: whoever held the lock in the parent is not here."""
+        self._lock = threading.Lock()
 
     def step(self, seconds: float, samples: int = 0) -> None:
         with self._lock:
@@ -38,12 +75,12 @@ class Tally:
             if self._seconds >= BIN_S:
                 self._close_record()
 
-    def epoch(self, record: EpochRecord) -> None:
+    def end_epoch(self, record: EpochRecord) -> None:
         with self._lock:
             self._dropped += len(self._epochs) == MOST_RECORDS
             self._epochs.append(record)
 
-    def metrics(self, values: Dict[str, float]) -> None:
+    def metrics(self, values: dict[str, float]) -> None:
         """The newest value of each counts; of too many names, the first."""
         with self._lock:
             for name, value in values.items():
@@ -52,25 +89,33 @@ class Tally:
                 else:
                     self._dropped += 1
 
-    def set(self, **now: Any) -> None:
-        """Where the run is, in fields of a report."""
+    def drop(self, count: int = 1) -> None:
         with self._lock:
-            self._now.update(now)
+            self._dropped += count
 
-    def take(self) -> Dict[str, Any]:
+    def take(self) -> dict[str, Any]:
         """Everything since the last call, as fields of a report."""
         with self._lock:
             if self._count:
                 self._close_record()
-            taken = {
-                **self._now,
+            metrics, self._metrics = self._metrics, {}
+            return {
+                "epochs_done": self.progress,
+                "epochs_total": self.epochs_total,
+                "epochs_saved": self.epochs_saved,
+                "steps_done": self.step_of_epoch,
+                "steps_total": self.steps_total,
+                "start_s": self.start_s,
+                "load_s": self.load_s,
+                "save_s": self.save_s,
                 "steps": _emptied(self._steps),
                 "epochs": _emptied(self._epochs),
-                "metrics": self._metrics,
+                "metrics": metrics,
                 "dropped": self._dropped,
             }
-            self._metrics = {}
-            return taken
+
+    def _in_epochs(self, epoch: int, step: int) -> float:
+        return epoch + min(1.0, step / self.steps_total) if self.steps_total else float(epoch)
 
     def _close_record(self) -> None:
         self._dropped += len(self._steps) == MOST_RECORDS
@@ -80,7 +125,7 @@ class Tally:
         self._count, self._seconds, self._slowest_s, self._samples = 0, 0.0, 0.0, 0
 
 
-def _emptied(records: Deque[Any]) -> List[Any]:
+def _emptied(records: deque[Any]) -> list[Any]:
     found = list(records)
     records.clear()
     return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import socket
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Dict, Optional
+from typing import Any
 from urllib.parse import urlsplit
 
 from rota_trainer.messages import PATH, Orders, orders_from
@@ -13,17 +14,22 @@ from rota_trainer.messages import PATH, Orders, orders_from
 PATIENCE_S = 5.0
 """How much longer than it was asked to hold an answer the daemon may take."""
 LONGEST_ANSWER = 1 << 20
+FINAL = (401, 403, 404)
+"""The token opens nothing any more, or this daemon has no such door."""
+REFUSED = (400, 413, 422)
+"""Something is wrong with this report; the next one may be fine."""
 
 
 class WireError(Exception):
-    """The report did not arrive, or was refused. `is_final`: nothing will change about that."""
+    """The report did not arrive, or was not taken."""
 
-    def __init__(self, what: str, is_final: bool = False) -> None:
+    def __init__(self, what: str, *, is_final: bool = False, is_refusal: bool = False) -> None:
         super().__init__(what)
         self.is_final = is_final
+        self.is_refusal = is_refusal
 
 
-class _UnixConnection(HTTPConnection):
+class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
@@ -38,38 +44,63 @@ class Wire:
     def __init__(self, url: str, token: str) -> None:
         self._url = url
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        self._connection: Optional[HTTPConnection] = None
+        self._connection: http.client.HTTPConnection | None = None
 
-    def send(self, report: Dict[str, Any], timeout_s: float) -> Orders:
+    def send(self, report: dict[str, Any], timeout_s: float) -> Orders:
         """The orders that came back. Raises nothing but `WireError`."""
         try:
-            if self._connection is None:
-                self._connection = _connection(self._url, timeout_s)
-            self._connection.timeout = timeout_s
-            if self._connection.sock is not None:
-                self._connection.sock.settimeout(timeout_s)
-            self._connection.request("POST", PATH, json.dumps(report), self._headers)
-            answer = self._connection.getresponse()
-            body = answer.read(LONGEST_ANSWER)
-            if answer.status == 200:
-                return orders_from(json.loads(body))
-        except (OSError, HTTPException, ValueError) as error:
+            status, answer = self._exchange(json.dumps(report), timeout_s)
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             self.close()
-            raise WireError(f"{type(error).__name__}: {error}") from None
+            raise WireError(f"{type(error).__name__}: {error}"[:200]) from None
+        if status == 200 and isinstance(answer, dict):
+            return orders_from(answer)
         self.close()
-        # Too many or too busy passes; a token that opens nothing any more does not.
-        is_final = answer.status in (400, 401, 403, 404, 405, 422)
-        raise WireError(f"the daemon answered {answer.status}", is_final)
+        # A proxy has its own reasons for its own pages: only the daemon's word is final.
+        is_ours = isinstance(answer, dict) and "code" in answer
+        raise WireError(
+            f"the daemon answered {status}",
+            is_final=is_ours and status in FINAL,
+            is_refusal=status in REFUSED,
+        )
+
+    def hang_up(self) -> None:
+        """From another thread: whoever waits for an answer waits no longer."""
+        connection = self._connection
+        with contextlib.suppress(OSError, AttributeError):
+            if connection is not None:
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
+    def _exchange(self, body: str, timeout_s: float) -> Any:
+        if self._connection is None:
+            self._connection = _connection(self._url, timeout_s)
+        connection = self._connection
+        connection.timeout = timeout_s
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout_s)
+        connection.request("POST", PATH, body, self._headers)
+        answer = connection.getresponse()
+        read = answer.read(LONGEST_ANSWER)
+        if len(read) == LONGEST_ANSWER:
+            raise ValueError("the answer is too long")
+        if answer.status != 200:
+            with contextlib.suppress(ValueError, RecursionError):
+                return answer.status, json.loads(read)
+            return answer.status, None
+        return 200, json.loads(read)
 
-def _connection(url: str, timeout_s: float) -> HTTPConnection:
+
+def _connection(url: str, timeout_s: float) -> http.client.HTTPConnection:
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return _UnixConnection(parts.path, timeout_s)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(parts.hostname or "localhost", parts.port, timeout=timeout_s)
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(
+            parts.hostname or "localhost", parts.port, timeout=timeout_s
+        )
+    return http.client.HTTPConnection(parts.hostname or "localhost", parts.port, timeout=timeout_s)

@@ -1,0 +1,69 @@
+"""Where a run's checkpoints are kept, and by whom. Opens nothing before it is needed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+from rota_trainer.identity import code_identity
+from rota_trainer.place import Place
+from rota_trainer.position import Owner, Position
+from rota_trainer.say import say
+
+ALONE = "rota-checkpoints"
+"""Runs outside of rota each have a folder of their own in this one."""
+
+
+class Keeping:
+    def __init__(
+        self,
+        place: Place,
+        *,
+        keep: int = 2,
+        folder: str | Path | None = None,
+        code: str | None = None,
+    ) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep}: at least one checkpoint has to stay")
+        self._place = place
+        self._keep = keep
+        chosen = folder or place.checkpoint_dir or Path(ALONE, _own_name())
+        self._folder = Path(chosen).absolute()
+        self._owner = Owner(place.job, code_identity() if code is None else code)
+        self._opened: Any = None
+
+    def folder(self) -> Path:
+        """The folder, made if it can be."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            say(f"the folder for checkpoints cannot be made: {error}")
+        return self._folder
+
+    def save(self, save: Callable[[Path], object], position: Position) -> bool:
+        """Whether a checkpoint is on the disk now. A failure is said, not raised."""
+        if self._place.rank:
+            return False
+        try:
+            self._checkpoints().write(save, position)
+        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+            say(f"the checkpoint was not saved: {type(error).__name__}: {error}")
+            return False
+        return True
+
+    def newest(self) -> Any:
+        """What can be loaded: its path and position, None if there is nothing."""
+        return self._checkpoints().newest()
+
+    def _checkpoints(self) -> Any:
+        if self._opened is None:
+            from rota_trainer.checkpoints import Checkpoints
+
+            self._opened = Checkpoints(self._folder, self._owner, keep=self._keep)
+        return self._opened
+
+
+def _own_name() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
