@@ -36,7 +36,8 @@ def find_place(env: Mapping[str, str] | None = None) -> Place:
         job=env.get("ROTA_JOB", ""),
         attempt=attempt,
         worker=_worker(env.get("ROTA_WORKER", "")),
-        rank=int(_number(env, "RANK", 0)),
+        # Some launchers on one machine set only the local one.
+        rank=int(_number(env, "RANK", _number(env, "LOCAL_RANK", 0))),
         generation=int(_number(env, "ROTA_GENERATION", 0)),
         epochs_done=_number(env, "EPOCHS_DONE", 0.0),
         epochs_total=_number(env, "ROTA_EPOCHS", 0.0) or None,

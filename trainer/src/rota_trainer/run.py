@@ -160,20 +160,24 @@ class Run:
                 if self._n_to_skip:
                     self._n_to_skip -= 1
                     continue
-                if self._at_first_step is not None:
-                    at_first_step, self._at_first_step = self._at_first_step, None
-                    at_first_step()
-                    self._mark_s = time.perf_counter()
+                self._end_skip()
                 self._is_in_steps = True
                 yield batch
                 self._is_in_steps = False
                 self.step(n_samples(batch), save=save)
+            self._end_skip()  # All of this epoch's steps may have been done before.
         finally:
             self._is_in_steps = False
 
     def at_first_step(self, call: Callable[[], object]) -> None:
         """For `load`: call this when the batches that were done are skipped, before the next."""
         self._at_first_step = call
+
+    def _end_skip(self) -> None:
+        if self._at_first_step is not None:
+            at_first_step, self._at_first_step = self._at_first_step, None
+            at_first_step()
+            self._mark_s = time.perf_counter()
 
     def step(self, samples: int = 0, *, save: Saves | None = None) -> None:
         """A step is done. With `save`, it is a safe point."""

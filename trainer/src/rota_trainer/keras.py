@@ -1,0 +1,65 @@
+"""For scripts that use Keras 3: one callback that reports, saves and stops after an epoch.
+
+    rota = RotaCallback()
+    model.fit(x, y, epochs=90, initial_epoch=rota.restore(model), callbacks=[..., rota])
+
+It comes last in the list, because it saves what the others changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Iterator, Optional
+
+import keras
+import torch
+
+from rota_trainer.run import Run, start
+from rota_trainer.torch import randomness
+
+WEIGHTS = "model.weights.h5"
+RANDOM = "random.pt"
+
+
+class RotaCallback(keras.callbacks.Callback):
+    def __init__(self, run: Optional[Run] = None) -> None:
+        super().__init__()
+        self.run = start() if run is None else run
+        self._epochs: Optional[Iterator[int]] = None
+        self._random: Optional[Dict[str, Any]] = None
+
+    def restore(self, model: keras.Model) -> int:
+        """Load the newest checkpoint into a built and compiled model. For `initial_epoch` of
+        `fit`: how many epochs are done."""
+
+        def load(path: Path) -> None:
+            model.optimizer.build(model.trainable_variables)
+            model.load_weights(path / WEIGHTS)
+            self._random = torch.load(path / RANDOM, weights_only=True)
+
+        self.run.restore(load)
+        return self.run.epochs_done
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self._epochs is None:
+            self._epochs = self.run.epochs(self.params["epochs"], done=epoch, save=self._save)
+            next(self._epochs, None)
+        if self._random is not None:
+            randomness.put_back(self._random)
+            self._random = None
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.run.step()
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.run.report(**(logs or {}))
+        if self._epochs is not None:
+            next(self._epochs, None)
+
+    def on_train_end(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._epochs = None
+
+    def _save(self, path: Path) -> None:
+        path.mkdir()
+        self.model.save_weights(path / WEIGHTS)
+        torch.save(randomness.take(), path / RANDOM)

@@ -1,0 +1,104 @@
+"""What a state is made of: anything that can say what it holds and take it back."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Mapping
+
+import torch
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+MOST_NAMED = 5
+"""Keys named in a message; of the rest only their number."""
+
+
+class OtherState(ValueError):
+    """A checkpoint of something else: another model, another optimizer, other parts."""
+
+
+def unwrapped(part: Any) -> Any:
+    """The model inside of what spreads or compiles it, so that its keys do not depend on that."""
+    while True:
+        if isinstance(part, (DataParallel, DistributedDataParallel)):
+            part = part.module
+        elif isinstance(part, torch.nn.Module) and "_orig_mod" in part._modules:
+            part = part._modules["_orig_mod"]
+        else:
+            return part
+
+
+def state_of(name: str, part: Any) -> Any:
+    if hasattr(part, "state_dict") and hasattr(part, "load_state_dict"):
+        return part.state_dict()
+    if isinstance(part, torch.Generator):
+        return part.get_state()
+    if hasattr(part, "bit_generator"):
+        return part.bit_generator.state
+    if hasattr(part, "set_epoch") and hasattr(part, "epoch"):
+        return {"epoch": part.epoch}
+    raise TypeError(
+        f"{name}={type(part).__name__} cannot be saved: it has no state_dict() and"
+        " load_state_dict(); give it both, or leave it out"
+    )
+
+
+def put_back(part: Any, state: Any) -> None:
+    if hasattr(part, "load_state_dict"):
+        part.load_state_dict(state)
+    elif isinstance(part, torch.Generator):
+        part.set_state(state)
+    elif hasattr(part, "bit_generator"):
+        part.bit_generator.state = state
+    else:
+        part.set_epoch(state["epoch"])
+
+
+def check(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that does not fit, before anything is changed."""
+    problems = list(_differences("parts", set(parts), set(saved)))
+    for name in parts.keys() & saved.keys():
+        part = parts[name]
+        if isinstance(part, torch.nn.Module):
+            problems += _of_model(name, part.state_dict(), saved[name])
+        elif isinstance(part, torch.optim.Optimizer):
+            problems += _of_optimizer(name, part.state_dict(), saved[name])
+    if problems:
+        raise OtherState(
+            "this checkpoint is of something else: "
+            + "; ".join(problems)
+            + ". Restore it with the code that saved it, or begin in a new checkpoint folder"
+        )
+
+
+def _of_model(name: str, now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator[str]:
+    yield from _differences(name, set(now), set(saved))
+    shapes = [
+        f"{key} (here {_shape(now[key])}, saved {_shape(saved[key])})"
+        for key in sorted(now.keys() & saved.keys())
+        if _shape(now[key]) != _shape(saved[key])
+    ]
+    if shapes:
+        yield f"{name} has other shapes: {_some(shapes)}"
+
+
+def _of_optimizer(name: str, now: Dict[str, Any], saved: Dict[str, Any]) -> Iterator[str]:
+    sizes = [
+        [len(group["params"]) for group in state["param_groups"]] for state in (now, saved)
+    ]
+    if sizes[0] != sizes[1]:
+        yield f"{name} has groups of {sizes[0]} parameters here, of {sizes[1]} in the checkpoint"
+
+
+def _differences(name: str, now: "set[str]", saved: "set[str]") -> Iterator[str]:
+    if now - saved:
+        yield f"{name} missing in it: {_some(sorted(now - saved))}"
+    if saved - now:
+        yield f"{name} unexpected in it: {_some(sorted(saved - now))}"
+
+
+def _shape(value: Any) -> Any:
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None
+
+
+def _some(names: List[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,53 @@
+"""The random states of a process: of Python, of numpy where it is loaded, of torch and its GPUs.
+
+They are kept as plain values and tensors, so that they can be read back without unpickling code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from typing import Any, Dict
+
+import torch
+
+
+def take() -> Dict[str, Any]:
+    states: Dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        kind, words, *rest = numpy.random.get_state()
+        states["numpy"] = (str(kind), words.tolist(), *rest)
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    return states
+
+
+def put_back(states: Dict[str, Any]) -> None:
+    """On fewer GPUs than there were, as many states as there are GPUs."""
+    random.setstate(states["python"])
+    torch.set_rng_state(states["torch"])
+    if "numpy" in states:
+        import numpy
+
+        kind, words, *rest = states["numpy"]
+        numpy.random.set_state((kind, numpy.array(words, dtype=numpy.uint32), *rest))
+    if "cuda" in states and torch.cuda.is_available():
+        for index in range(min(len(states["cuda"]), torch.cuda.device_count())):
+            torch.cuda.set_rng_state(states["cuda"][index], index)
+
+
+def made_for(rank: int, states: Dict[str, Any]) -> Dict[str, Any]:
+    """States for a worker whose own were not saved, made from those of worker 0: the same each
+    time, and others for each worker."""
+    words = states["torch"].numpy().tobytes() + str(rank).encode()
+    seed = int.from_bytes(hashlib.sha256(words).digest()[:4], "big")
+    before = take()
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    made = take()
+    put_back(before)
+    return made
