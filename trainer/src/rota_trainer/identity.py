@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 
 def code_identity() -> str:
@@ -12,6 +11,7 @@ def code_identity() -> str:
     if not path:
         return ""
     import hashlib
+    from pathlib import Path
 
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from rota_trainer.identity import code_identity
 from rota_trainer.place import Place
 from rota_trainer.position import Owner, Position
 from rota_trainer.say import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rota_trainer.checkpoints import Checkpoints, Found
 
 ALONE = "rota-checkpoints"
 """Runs outside of rota each have a folder of their own in this one."""
@@ -29,18 +33,19 @@ class Keeping:
             raise ValueError(f"keep={keep}: at least one checkpoint has to stay")
         self._place = place
         self._keep = keep
-        chosen = folder or place.checkpoint_dir or Path(ALONE, _own_name())
-        self._folder = Path(chosen).absolute()
+        chosen = folder or place.checkpoint_dir or os.path.join(ALONE, _own_name())
+        self._folder = os.path.abspath(chosen)
         self._owner = Owner(place.job, code_identity() if code is None else code)
-        self._opened: Any = None
+        self._opened: Checkpoints | None = None
 
     def folder(self) -> Path:
         """The folder, made if it can be."""
+        folder = self._checkpoints().folder
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             say(f"the folder for checkpoints cannot be made: {error}")
-        return self._folder
+        return folder
 
     def save(self, save: Callable[[Path], object], position: Position) -> bool:
         """Whether a checkpoint is on the disk now. A failure is said, not raised."""
@@ -53,15 +58,17 @@ class Keeping:
             return False
         return True
 
-    def newest(self) -> Any:
+    def newest(self) -> Found | None:
         """What can be loaded: its path and position, None if there is nothing."""
         return self._checkpoints().newest()
 
-    def _checkpoints(self) -> Any:
+    def _checkpoints(self) -> Checkpoints:
         if self._opened is None:
+            from pathlib import Path
+
             from rota_trainer.checkpoints import Checkpoints
 
-            self._opened = Checkpoints(self._folder, self._owner, keep=self._keep)
+            self._opened = Checkpoints(Path(self._folder), self._owner, keep=self._keep)
         return self._opened
 
 

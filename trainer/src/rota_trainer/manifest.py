@@ -11,7 +11,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ class Manifest:
     files: dict[str, str]
     """For each file its size and hash, as one word."""
     library: str
-    format: int = FORMAT
 
 
 def seal(folder: Path, *, owner: Owner, position: Position, library: str) -> None:
@@ -42,7 +41,13 @@ def seal(folder: Path, *, owner: Owner, position: Position, library: str) -> Non
     files = {name: _digest(folder / name, sync=True) for name in _names(folder)}
     if not files:
         raise OSError(f"nothing was written to {folder}")
-    body = asdict(Manifest(owner, position, files, library))
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "library": library,
+        "owner": owner._asdict(),
+        "position": position._asdict(),
+        "files": files,
+    }
     written = json.dumps({"sum": _checksum(body), "checkpoint": body}, sort_keys=True)
     with (folder / NAME).open("x", encoding="utf-8") as file:
         file.write(written)

@@ -11,12 +11,24 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
+from rota_trainer.bounds import LONGEST_NAME, MOST_METRICS, MOST_RECORDS
+
+__all__ = [
+    "LONGEST_NAME",
+    "MOST_METRICS",
+    "MOST_RECORDS",
+    "PATH",
+    "VERSION",
+    "EpochRecord",
+    "Orders",
+    "Report",
+    "StepsRecord",
+    "orders_from",
+    "to_json",
+]
+
 VERSION = 1
 PATH = "/v1/training/report"
-MOST_RECORDS = 64
-"""Records of steps or epochs in one report; faster steps share a record."""
-MOST_METRICS = 64
-LONGEST_NAME = 64
 MOST_NOTES = 16
 LONGEST_NOTE = 1000
 LONGEST_WAIT_S = 1e9

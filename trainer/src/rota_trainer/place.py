@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What rota tells a worker in its environment. Without a `url` the script runs alone."""
 
     url: str = ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """So many whole epochs, and so many steps of the next one."""
 
     epoch: int = 0
@@ -15,8 +14,7 @@ class Position:
     """The same in epochs, as far as the length of an epoch is known."""
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(NamedTuple):
     """Who can go on from a checkpoint: the same job with the same code."""
 
     job: str = ""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
-import weakref
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
+from rota_trainer.bounds import LONGEST_NAME
 from rota_trainer.keeping import Keeping
-from rota_trainer.messages import LONGEST_NAME, EpochRecord
-from rota_trainer.place import Place, find_place
+from rota_trainer.place import Place
 from rota_trainer.position import Position
 from rota_trainer.reporter import Reporter
 from rota_trainer.say import say
@@ -21,27 +18,15 @@ from rota_trainer.stops import Stopped
 from rota_trainer.tally import Tally
 from rota_trainer.values import as_number, n_samples
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rota_trainer.following import Following
+
+    Saves = Callable[[Path], object]
+    Loads = Callable[[Path], object]
+
 T = TypeVar("T")
-Saves = Callable[[Path], object]
-Loads = Callable[[Path], object]
-
-
-def start(
-    *,
-    keep: int = 2,
-    checkpoint_dir: str | Path | None = None,
-    code: str | None = None,
-) -> Run:
-    """Begin a run: as a worker of rota, or alone.
-
-    `keep` is how many checkpoints stay. `code` names the code that a checkpoint belongs to, instead
-    of a hash of the main script.
-    """
-    place = find_place()
-    run = Run(place, Keeping(place, keep=keep, folder=checkpoint_dir, code=code))
-    run.listen()
-    atexit.register(run.close)
-    return run
 
 
 class Run:
@@ -67,8 +52,8 @@ class Run:
         self._began_s = self._mark_s = time.perf_counter()
         self._kept_s = time.monotonic()
         self._saving_s = 0.0
+        self._following: Following | None = None
         self._has_complained = False
-        _runs.add(self)
 
     # -- where it is ----------------------------------------------------------------------------
 
@@ -141,7 +126,7 @@ class Run:
         self._is_in_epoch, self._n_to_skip = False, 0
         if not self._n_steps_before:
             # An epoch that began in an earlier attempt says nothing about how long one takes.
-            tally.end_epoch(EpochRecord(time.time(), tally.epoch, seconds, n_steps, self._samples))
+            tally.end_epoch(seconds, steps=n_steps, samples=self._samples)
         is_last = self._total is not None and tally.epoch >= self._total
         stops = not is_last and self.agree(self._wants_stop())
         is_due = time.monotonic() - self._kept_s >= save_every_s
@@ -197,13 +182,21 @@ class Run:
             raise Stopped("SIGTERM")
 
     def report(self, /, **metrics: Any) -> None:
-        """The newest loss, accuracy, or whatever is worth seeing: numbers, also numpy's or torch's."""
+        """The newest loss, accuracy, or whatever is worth seeing: numbers, of any library."""
         numbers = {name[:LONGEST_NAME]: as_number(value) for name, value in metrics.items()}
         self._tally.metrics({name: each for name, each in numbers.items() if each is not None})
         wrong = [name for name, each in numbers.items() if each is None]
         if wrong and not self._has_complained:
             self._has_complained = True
             say(f"the metric {wrong[0]} is not a finite number; such values are left out")
+
+    def follow_csv(self, path: str | Path) -> None:
+        """Take progress and metrics from a CSV that the script appends a row to for each epoch."""
+        from rota_trainer.csv_file import CsvFile
+        from rota_trainer.following import Following
+
+        if self.place.url and self._following is None:
+            self._following = Following(CsvFile(os.fspath(path)), self._tally)
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -258,6 +251,8 @@ class Run:
     def close(self) -> None:
         """The last report. Called at exit, too."""
         self._insistence.forget()
+        if self._following is not None:
+            self._following.close()
         self._reporter.close()
 
     def in_forked_child(self) -> None:
@@ -265,17 +260,18 @@ class Run:
         self._insistence.forget()
         self._reporter.abandon()
         self._tally.unlock()
+        self._following = None
 
     def _wants_stop(self) -> bool:
         if self._insistence.came:
             return True
         is_last = self._total is not None and self._tally.epoch >= self._total - 1
-        return bool(self._reporter.orders.stop) and not (self._is_in_epoch and is_last)
+        return bool(self._reporter.stop) and not (self._is_in_epoch and is_last)
 
     def _stop(self, saved: bool) -> None:
         # All wait here for the one that writes: the end of any may be the end of all.
         saved = self.agree(saved)
-        raise Stopped(self._reporter.orders.stop or "SIGTERM", saved=saved)
+        raise Stopped(self._reporter.stop or "SIGTERM", saved=saved)
 
     def _stop_outside(self) -> None:
         """SIGTERM came: where there is no safe point ahead, nothing is gained by waiting for it."""
@@ -300,14 +296,3 @@ def _length(loader: Any) -> int | None:
         return len(loader)
     except TypeError:
         return None
-
-
-_runs: weakref.WeakSet[Run] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for run in list(_runs):
-        run.in_forked_child()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
-from rota_trainer.messages import MOST_METRICS, MOST_RECORDS, EpochRecord, StepsRecord
+from rota_trainer.bounds import MOST_METRICS, MOST_RECORDS
 from rota_trainer.position import Position
 
 BIN_S = 0.1
@@ -33,8 +34,8 @@ class Tally:
         self.save_s: float | None = None
         self._lock = threading.Lock()
         self._metrics: dict[str, float] = {}
-        self._steps: deque[StepsRecord] = deque(maxlen=MOST_RECORDS)
-        self._epochs: deque[EpochRecord] = deque(maxlen=MOST_RECORDS)
+        self._steps: deque[tuple[float, int, float, float, int]] = deque(maxlen=MOST_RECORDS)
+        self._epochs: deque[tuple[float, int, float, int, int]] = deque(maxlen=MOST_RECORDS)
         self._dropped = 0
         self._count = 0
         self._seconds = 0.0
@@ -75,12 +76,22 @@ class Tally:
             if self._seconds >= BIN_S:
                 self._close_record()
 
-    def end_epoch(self, record: EpochRecord) -> None:
+    def steps(self, count: int, seconds: float) -> None:
+        """So many at once, of a program that does not tell of each."""
+        with self._lock:
+            self._count += count
+            self._seconds += seconds
+            self._slowest_s = max(self._slowest_s, seconds / count)
+            if self._seconds >= BIN_S:
+                self._close_record()
+
+    def end_epoch(self, seconds: float, *, steps: int, samples: int) -> None:
+        """The epoch before the one that the run is in now is over."""
         with self._lock:
             self._dropped += len(self._epochs) == MOST_RECORDS
-            self._epochs.append(record)
+            self._epochs.append((time.time(), self.epoch, seconds, steps, samples))
 
-    def metrics(self, values: dict[str, float]) -> None:
+    def metrics(self, values: Mapping[str, float]) -> None:
         """The newest value of each counts; of too many names, the first."""
         with self._lock:
             for name, value in values.items():
@@ -94,7 +105,7 @@ class Tally:
             self._dropped += count
 
     def take(self) -> dict[str, Any]:
-        """Everything since the last call, as fields of a report."""
+        """Everything since the last call, as fields of a report; its records as plain tuples."""
         with self._lock:
             if self._count:
                 self._close_record()
@@ -120,7 +131,7 @@ class Tally:
     def _close_record(self) -> None:
         self._dropped += len(self._steps) == MOST_RECORDS
         self._steps.append(
-            StepsRecord(time.time(), self._count, self._seconds, self._slowest_s, self._samples)
+            (time.time(), self._count, self._seconds, self._slowest_s, self._samples)
         )
         self._count, self._seconds, self._slowest_s, self._samples = 0, 0.0, 0.0, 0
 
