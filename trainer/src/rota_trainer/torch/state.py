@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import platform
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set
 
 import torch
 
 from rota_trainer.run import Run
 from rota_trainer.torch import parts, randomness
 from rota_trainer.torch.agreement import any_worker, gathered
+from rota_trainer.torch.reading import also_safe, classes_in
 
 FORMAT = 1
 
@@ -104,7 +104,7 @@ class State:
         """Without running code that a file may hold: only tensors, plain values, and classes that
         the parts of this state hold themselves are made."""
         try:
-            with _also_safe(self._classes()):
+            with also_safe(self._classes()):
                 saved = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
             raise ValueError(
@@ -118,7 +118,7 @@ class State:
         return {
             kind
             for name, part in self._parts.items()
-            for kind in _classes_in(parts.state_of(name, part))
+            for kind in classes_in(parts.state_of(name, part))
         }
 
 
@@ -127,20 +127,3 @@ def _made_for(rank: int, first: Dict[str, Any]) -> Dict[str, Any]:
         name: None if states is None else randomness.made_for(rank, states)
         for name, states in first.items()
     }
-
-
-def _classes_in(value: Any) -> Iterator[type]:
-    yield type(value)
-    if isinstance(value, dict):
-        for each in value.values():
-            yield from _classes_in(each)
-    elif isinstance(value, (list, tuple, set)):
-        for each in value:
-            yield from _classes_in(each)
-
-
-def _also_safe(classes: Set[type]) -> Any:
-    if not hasattr(torch.serialization, "safe_globals"):
-        return contextlib.nullcontext()
-    own: List[Any] = [kind for kind in classes if kind.__module__ not in ("builtins", "torch")]
-    return torch.serialization.safe_globals(own)

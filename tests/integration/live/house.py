@@ -1,0 +1,127 @@
+"""A job under test: its coordinator, its workers, and what they wrote down."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.integration.live.coordinator import Coordinator
+
+HERE = Path(__file__).parent
+SCRIPT = HERE / "worker.py"
+
+
+class Nursery:
+    """The process that starts workers, and hears of their ends."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "nursery.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        self._thread = threading.Thread(target=self._hear, daemon=True)
+        self._thread.start()
+
+    def start(self, order: dict[str, Any]) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(10)
+
+    def _hear(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            said = json.loads(line)
+            job, _, number = said["number"].partition("/")
+            coordinator = self.jobs[job].coordinator
+            if "pid" in said:
+                coordinator.started(int(number), said["pid"])
+            else:
+                coordinator.ended(int(number), said["code"])
+
+
+class Job:
+    def __init__(self, nursery: Nursery, folder: Path, options: dict[str, Any]) -> None:
+        self.folder = folder
+        self.options = options
+        self.own_options: dict[int, dict[str, Any]] = {}
+        """What single workers have differently."""
+        self._nursery = nursery
+        nursery.jobs[folder.name] = self
+        self.coordinator = Coordinator(folder, self._start)
+
+    def _start(self, number: int, env: dict[str, str]) -> None:
+        options = {**self.options, **self.own_options.get(number, {})}
+        journal = self.folder / f"{number}.journal"
+        self._nursery.start(
+            {
+                "number": f"{self.folder.name}/{number}",
+                "argv": [str(SCRIPT), str(journal), json.dumps(options)],
+                "env": env,
+                "log": str(self.folder / f"{number}.log"),
+            }
+        )
+
+    def notes(self, kind: str) -> list[dict[str, Any]]:
+        """What all workers wrote down of one kind: `step`, `done` or `ended`."""
+        found: list[dict[str, Any]] = []
+        for path in sorted(self.folder.glob("*.journal")):
+            for line in path.read_text().splitlines():
+                with suppress(ValueError):  # A worker that was killed in the middle of a line.
+                    note = json.loads(line)
+                    if kind in note:
+                        found.append(note)
+        return found
+
+    def log(self, number: int) -> str:
+        return (self.folder / f"{number}.log").read_text()
+
+    def close(self) -> None:
+        for number, process in self.coordinator.processes.items():
+            if number not in self.coordinator.ends:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+        self.coordinator.wait_for_ends(*self.coordinator.processes)
+        self.coordinator.go_away()
+
+
+@contextmanager
+def job(nursery: Nursery, folder: Path, **options: Any) -> Iterator[Job]:
+    """Shows the logs of all workers when the test fails."""
+    found = Job(nursery, folder, options)
+    try:
+        yield found
+    except BaseException:
+        for path in sorted(folder.glob("*.log")):
+            print(f"-- {path.name}\n{path.read_text()[-2500:]}")
+        raise
+    finally:
+        found.close()
+
+
+def alone(folder: Path, **options: Any) -> list[dict[str, Any]]:
+    """The steps of the same training without rota: one worker, from the beginning to the end."""
+    folder.mkdir()
+    journal = folder / "alone.journal"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
+    subprocess.run(
+        [sys.executable, str(SCRIPT), str(journal), json.dumps(options)],
+        check=True,
+        timeout=120,
+        cwd=folder,
+        env=env,
+    )
+    return [json.loads(line) for line in journal.read_text().splitlines()]
