@@ -12,7 +12,7 @@ from typing import Any
 
 from rota_trainer.messages import Member, Orders, Switch, to_json
 
-FARTHEST_S = 60.0
+FARTHEST_S = 30.0
 JOB = "job-1"
 
 
@@ -115,11 +115,13 @@ class Coordinator:
     # -- what workers say -------------------------------------------------------------------------
 
     def heard(self, report: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a report: held until there is something new to say."""
+        """The answer to a report: held until there is something new to say. Until a worker has an
+        address it is not ready to join, and what it says of its generation means nothing."""
         number = report["worker"]
         with self.changed:
-            self.reports[number] = report
-            self._complete()
+            if report["address"]:
+                self.reports[number] = report
+                self._complete()
             given = self._given.get(number, Orders())
             self.changed.wait_for(lambda: self._orders(number) != given, report["wait_s"])
             orders = self._orders(number)
@@ -127,9 +129,10 @@ class Coordinator:
         return to_json(orders)
 
     def _orders(self, number: int) -> Orders:
-        switch = self.switch
-        if switch is not None and switch.generation <= self.reports[number]["generation"]:
-            switch = None
+        report = self.reports.get(number)
+        is_news = report is not None and self.switch is not None
+        is_news = is_news and self.switch.generation > report["generation"]
+        switch = self.switch if is_news else None
         return Orders(stop=self.stop, switch=switch, refused=self.refused.get(number, ""))
 
     def wait_until(self, is_so: Callable[[], bool], within_s: float = FARTHEST_S) -> None:

@@ -40,6 +40,9 @@ class Nursery:
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait(10)
+        self._thread.join(10)
+        assert self._process.stdout
+        self._process.stdout.close()
 
     def _hear(self) -> None:
         assert self._process.stdout
@@ -59,6 +62,8 @@ class Job:
         self.options = options
         self.own_options: dict[int, dict[str, Any]] = {}
         """What single workers have differently."""
+        self._slowly = folder / "slowly"
+        self._slowly.touch()
         self._nursery = nursery
         nursery.jobs[folder.name] = self
         self.coordinator = Coordinator(folder, self._start)
@@ -74,6 +79,10 @@ class Job:
                 "log": str(self.folder / f"{number}.log"),
             }
         )
+
+    def hurry(self) -> None:
+        """Let the training come to its end."""
+        self._slowly.unlink()
 
     def notes(self, kind: str) -> list[dict[str, Any]]:
         """What all workers wrote down of one kind: `step`, `done` or `ended`."""

@@ -1,4 +1,5 @@
-"""A training script for the tests: writes down what it did in each step.
+"""A training script for the tests: writes down what it did in each step. As long as there is a
+file `slowly` beside its journal, it takes its time.
 
     python worker.py JOURNAL '{"epochs": 3, ...}'
 """
@@ -20,7 +21,7 @@ DEFAULTS = {
     "samples": 203,
     "batch": 24,
     "model": "plain",
-    "step_s": 0.0,
+    "step_s": 0.05,
     "width": 8,
     "scaling": "constant",
     "save_every_s": 600.0,
@@ -53,6 +54,7 @@ def make_model(kind: str, width: int) -> nn.Module:
 
 def main() -> None:
     journal = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    slowly = os.path.join(os.path.dirname(sys.argv[1]), "slowly")
     options = {**DEFAULTS, **json.loads(sys.argv[2])}
     torch.set_num_threads(1)
     if options["torch"]:
@@ -96,7 +98,8 @@ def main() -> None:
                     loss=weight * loss.item(),
                     rate=optimizer.param_groups[0]["lr"],
                 )
-                time.sleep(options["step_s"])
+                if os.path.exists(slowly):
+                    time.sleep(options["step_s"])
             if options["journal_hash"]:
                 note(done=live.global_step, generation=live.generation, hash=hash_of(net))
         scheduler.step()
