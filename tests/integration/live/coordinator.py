@@ -5,6 +5,7 @@ import os
 import signal
 import socketserver
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -22,6 +23,7 @@ class Coordinator:
     def __init__(self, folder: Path, start: Callable[[int, dict[str, str]], None]) -> None:
         self.changed = threading.Condition()
         self.reports: dict[int, dict[str, Any]] = {}
+        self.heard_s: dict[int, float] = {}
         self.processes: dict[int, int] = {}
         self.ends: dict[int, int] = {}
         self.generation = -1
@@ -31,6 +33,7 @@ class Coordinator:
         self.refused: dict[int, str] = {}
         self.reacts = True
         """False: deaths are seen, and nothing is done about them, as while the daemon is away."""
+        self._lost: set[int] = set()
         self._given: dict[int, Orders] = {}
         self._history: dict[int, list[int]] = {}
         self._folder = folder
@@ -47,6 +50,18 @@ class Coordinator:
             self._change(list(numbers))
         for number in new:
             self._start(number, self._environment(number))
+
+    def start_again(self, *numbers: int) -> None:
+        """All have ended: others begin, as the next attempt of the job."""
+        with self.changed:
+            self.stop, self.reacts = "", True
+        self.want(*numbers)
+
+    def give_up(self, number: int) -> None:
+        """Go on without a worker as if it were dead."""
+        with self.changed:
+            self._lost.add(number)
+            self._take_out_dead()
 
     def ask_to_stop(self, reason: str) -> None:
         with self.changed:
@@ -75,8 +90,7 @@ class Coordinator:
             self._take_out_dead()
 
     def _take_out_dead(self) -> None:
-        """Who has left by plan is not in the target any more; who is refused never got in."""
-        left = [number for number in self.target if number not in self.ends]
+        left = [number for number in self.target if number not in self._gone()]
         if left and left != self.target:
             self._change(left)
 
@@ -88,7 +102,11 @@ class Coordinator:
     def _is_broken(self) -> bool:
         """Whether somebody died in the generation that stands."""
         standing = max((each["generation"] for each in self.reports.values()), default=-1)
-        return any(self.ends.get(number) for number in self._history.get(standing, []))
+        return not self._gone().isdisjoint(self._history.get(standing, []))
+
+    def _gone(self) -> set[int]:
+        """Dead, or as good as dead. Who left by plan ended well."""
+        return self._lost | {number for number, code in self.ends.items() if code}
 
     def _complete(self) -> None:
         """The switch is given when all of its members can come and fit to each other."""
@@ -119,9 +137,11 @@ class Coordinator:
         address it is not ready to join, and what it says of its generation means nothing."""
         number = report["worker"]
         with self.changed:
+            self.heard_s[number] = time.monotonic()
             if report["address"]:
                 self.reports[number] = report
                 self._complete()
+            self.changed.notify_all()
             given = self._given.get(number, Orders())
             self.changed.wait_for(lambda: self._orders(number) != given, report["wait_s"])
             orders = self._orders(number)
@@ -147,8 +167,22 @@ class Coordinator:
         """Until every member has reported the newest generation."""
         self.wait_until(lambda: self._is_committed(), within_s)
 
-    def wait_for_step(self, step: int, within_s: float = FARTHEST_S) -> None:
-        self.wait_until(lambda: self.steps() >= step, within_s)
+    def wait_for_silence(self, number: int, heartbeat_s: float) -> None:
+        """Until the others have reported for so long without it."""
+        self.wait_until(
+            lambda: max(self.heard_s.values()) - self.heard_s[number] > heartbeat_s
+        )
+
+    def wait_for_switch(self) -> None:
+        """Until the newest generation was given, which is not to say that anybody heard."""
+        self.wait_until(
+            lambda: self.switch is not None and self.switch.generation == self.generation
+        )
+
+    def wait_for_steps(self, count: int) -> None:
+        """So many more than now."""
+        wanted = count + self.steps()
+        self.wait_until(lambda: self.steps() >= wanted)
 
     def wait_for_ends(self, *numbers: int, within_s: float = FARTHEST_S) -> list[int]:
         self.wait_until(lambda: all(number in self.ends for number in numbers), within_s)

@@ -6,15 +6,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.integration.live.coordinator import Coordinator
+from tests.integration.live.lineage import check_equal, check_samples
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "worker.py"
+EPOCHS = 60
+SAMPLES = 203
+BATCH = 24
+PATIENCE_S = 30.0
 
 
 class Nursery:
@@ -95,6 +101,20 @@ class Job:
                         found.append(note)
         return found
 
+    def wait_for_steps(self, count: int) -> None:
+        """So many more, whether anybody is told of them or not."""
+        wanted = count + self.last_step()
+        wait_until(lambda: self.last_step() >= wanted)
+
+    def wait_for_log(self, number: int, words: str) -> None:
+        wait_until(lambda: words in self.log(number))
+
+    def wait_for_checkpoint(self) -> None:
+        wait_until(lambda: any(self.folder.glob("checkpoints/0*")))
+
+    def last_step(self) -> int:
+        return max((note["step"] for note in self.notes("step")), default=0)
+
     def log(self, number: int) -> str:
         return (self.folder / f"{number}.log").read_text()
 
@@ -105,6 +125,14 @@ class Job:
                     os.kill(process, signal.SIGKILL)
         self.coordinator.wait_for_ends(*self.coordinator.processes)
         self.coordinator.go_away()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """For what only files tell."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < until_s, "it did not happen"
+        time.sleep(0.05)
 
 
 @contextmanager
@@ -119,6 +147,18 @@ def job(nursery: Nursery, folder: Path, **options: Any) -> Iterator[Job]:
         raise
     finally:
         found.close()
+
+
+def finish(job: Job, *numbers: int) -> None:
+    """These workers end well."""
+    job.hurry()
+    assert job.coordinator.wait_for_ends(*numbers) == [0] * len(numbers)
+
+
+def check(job: Job) -> None:
+    """Each sample of each epoch was used once, and all workers always had the same model."""
+    check_samples(job.notes("step"), samples=SAMPLES, batch=BATCH, epochs=EPOCHS)
+    check_equal(job.notes("done"))
 
 
 def alone(folder: Path, **options: Any) -> list[dict[str, Any]]:

@@ -5,27 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.live.house import Job, alone
-from tests.integration.live.lineage import check_equal, check_samples, lineage, losses
+from tests.integration.live.house import BATCH, EPOCHS, SAMPLES, Job, alone, check, finish
+from tests.integration.live.lineage import lineage, losses
 
-EPOCHS = 60
-SAMPLES = 203
-BATCH = 24
 Start = Callable[..., Job]
 
 
 def go_through(job: Job, *sizes: int) -> None:
     """One size after the other. The last worker is the one that leaves."""
     for size in sizes:
-        before = job.coordinator.steps()
         job.coordinator.want(*range(size))
         job.coordinator.wait_for_generation()
-        job.coordinator.wait_for_step(before + 3)
-
-
-def finish(job: Job, *numbers: int) -> None:
-    job.hurry()
-    assert job.coordinator.wait_for_ends(*numbers) == [0] * len(numbers)
+        job.coordinator.wait_for_steps(3)
 
 
 def test_any_sequence_of_sizes_trains_like_one_worker(start_job: Start, tmp_path: Path) -> None:
@@ -35,8 +26,7 @@ def test_any_sequence_of_sizes_trains_like_one_worker(start_job: Start, tmp_path
 
     steps = job.notes("step")
     assert {note["size"] for note in steps} == {1, 2, 3, 4}
-    assert check_samples(steps, samples=SAMPLES, batch=BATCH, epochs=EPOCHS) == 0
-    check_equal(job.notes("done"))
+    check(job)
     expected = losses([each for each in alone(tmp_path / "a", epochs=EPOCHS) if "step" in each])
     assert losses(steps) == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
@@ -47,8 +37,7 @@ def test_statistics_of_layers_are_the_same_in_all_workers(start_job: Start) -> N
     finish(job, 0, 1, 2)
     done = job.notes("done")
     assert len({note["worker"] for note in done}) == 3
-    check_equal(done)
-    assert check_samples(job.notes("step"), samples=SAMPLES, batch=BATCH, epochs=EPOCHS) == 0
+    check(job)
 
 
 def test_the_first_worker_can_leave_and_newcomers_take_its_place(start_job: Start) -> None:
@@ -61,8 +50,7 @@ def test_the_first_worker_can_leave_and_newcomers_take_its_place(start_job: Star
     job.coordinator.want(3)
     job.coordinator.wait_for_generation()
     finish(job, 1, 2, 3)
-    assert check_samples(job.notes("step"), samples=SAMPLES, batch=BATCH, epochs=EPOCHS) == 0
-    check_equal(job.notes("done"))
+    check(job)
 
 
 @pytest.mark.parametrize(("scaling", "factor"), [("linear", 3.0), ("sqrt", 3.0**0.5)])

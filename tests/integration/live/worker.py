@@ -29,6 +29,7 @@ DEFAULTS = {
     "torch": "",
     "code": "test",
     "journal_hash": True,
+    "fails_at": -1,
 }
 
 
@@ -59,7 +60,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if options["torch"]:
         torch.__version__ = options["torch"]
-    torch.manual_seed(0 if not options.get("own_seed") else os.getpid())
+    torch.manual_seed(0)
     run = trainer.start(code=options["code"])
     net = make_model(options["model"], options["width"])
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
@@ -83,6 +84,8 @@ def main() -> None:
     for epoch in live.epochs(options["epochs"]):
         for x, y, indices in live.batches():
             with live.step():
+                if live.global_step == options["fails_at"]:
+                    raise RuntimeError("the script's own mistake")
                 optimizer.zero_grad()
                 loss = nn.functional.mse_loss(live.model(x), y)
                 loss.backward()
