@@ -123,8 +123,7 @@ class Coordinator:
         if fits and all(each.get("address") for each in said):
             if self.switch is None or self.switch.generation < self.generation:
                 members = [
-                    Member(number, each["address"])
-                    for number, each in zip(fits, said, strict=True)
+                    Member(number, each["address"]) for number, each in zip(fits, said, strict=True)
                 ]
                 self.switch = Switch(self.generation, members, self._is_broken())
                 self._history[self.generation] = list(fits)
@@ -169,9 +168,7 @@ class Coordinator:
 
     def wait_for_silence(self, number: int, heartbeat_s: float) -> None:
         """Until the others have reported for so long without it."""
-        self.wait_until(
-            lambda: max(self.heard_s.values()) - self.heard_s[number] > heartbeat_s
-        )
+        self.wait_until(lambda: max(self.heard_s.values()) - self.heard_s[number] > heartbeat_s)
 
     def wait_for_switch(self) -> None:
         """Until the newest generation was given, which is not to say that anybody heard."""

@@ -1,7 +1,7 @@
 """Starts workers quickly: a process that has torch loaded, and forks one for each line it reads.
 
-    python nursery.py    # reads {"number": 1, "argv": [...], "env": {...}, "log": "..."} lines,
-                         # writes {"number": 1, "pid": 12} and, at its end, {"number": 1, "code": 0}
+python nursery.py    # reads {"number": 1, "argv": [...], "env": {...}, "log": "..."} lines,
+                     # writes {"number": 1, "pid": 12} and, at its end, {"number": 1, "code": 0}
 """
 
 import atexit

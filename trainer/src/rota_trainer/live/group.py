@@ -84,9 +84,7 @@ class Vote:
         return self._votes.tolist()
 
 
-def open_group(
-    store: Any, *, rank: int, size: int, backend: str | None, ports: set[int]
-) -> Group:
+def open_group(store: Any, *, rank: int, size: int, backend: str | None, ports: set[int]) -> Group:
     """Raises RuntimeError when a member does not come. `ports` are those of stores."""
     device = torch.device("cuda" if torch.cuda.is_available() and backend != "gloo" else "cpu")
     if device.type == "cuda":

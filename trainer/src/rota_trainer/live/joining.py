@@ -185,5 +185,3 @@ class Joining:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
-
-

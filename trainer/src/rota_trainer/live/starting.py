@@ -68,9 +68,7 @@ def live(
 
 def identity(code: str, parts: Parts, options: Options) -> str:
     """What has to be the same in all workers of a generation, in words that show what differs."""
-    shapes = [
-        (name, tuple(each.shape)) for name, each in parts.named["model"].state_dict().items()
-    ]
+    shapes = [(name, tuple(each.shape)) for name, each in parts.named["model"].state_dict().items()]
     return ", ".join(
         (
             f"code {code[:12] or 'unknown'}",
