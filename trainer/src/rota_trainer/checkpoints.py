@@ -8,10 +8,12 @@ left of a writer that died is removed by the next.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Callable, NamedTuple
@@ -24,6 +26,7 @@ from rota_trainer.version import VERSION
 STATE = "state"
 """The name that a script's `save` and `load` get, inside a checkpoint's folder."""
 UNFINISHED = ".unfinished-"
+BEGUN = ".begun-"
 FORGOTTEN_AFTER_S = 86400.0
 """On file systems that lock no folders, age tells what its writer left behind."""
 _NAME = re.compile(r"(\d{6,18})-epoch-\d+-step-\d+")
@@ -49,9 +52,12 @@ class Checkpoints:
         """Let `save` write, then put it in place at once. Raises what `save` raises, or OSError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._clear_unfinished()
-        unfinished = self.folder / f"{UNFINISHED}{os.getpid()}-{time.time_ns()}"
-        unfinished.mkdir()
-        lock = _lock(unfinished)
+        unfinished = self._hidden(UNFINISHED)
+        # It is locked before it has a name that others may clear away.
+        begun = self._hidden(BEGUN)
+        begun.mkdir()
+        lock = _lock(begun)
+        begun.rename(unfinished)
         try:
             save(unfinished / STATE)
             seal(unfinished, owner=self._owner, position=position, library=VERSION)
@@ -74,7 +80,7 @@ class Checkpoints:
                 if manifest.owner != self._owner:
                     others += 1
                     if others == 1:
-                        say(_refusal(folder, manifest.owner, self._owner))
+                        say(_refusal(folder, theirs=manifest.owner, ours=self._owner))
                     continue
                 check(folder, manifest)
             except DamageError as damage:
@@ -93,12 +99,21 @@ class Checkpoints:
         return sorted(found, key=lambda folder: (_serial(folder), folder.name), reverse=True)
 
     def _put_in_place(self, unfinished: Path, position: Position) -> Path:
-        serial = 1 + max((_serial(folder) for folder in self._folders()), default=0)
-        name = f"{serial:06d}-epoch-{position.epoch}-step-{position.step}"
-        final = self.folder / name
-        unfinished.rename(final)
-        sync_folder(self.folder)
-        return final
+        while True:
+            serial = 1 + max((_serial(folder) for folder in self._folders()), default=0)
+            name = f"{serial:06d}-epoch-{position.epoch}-step-{position.step}"
+            final = self.folder / name
+            try:
+                unfinished.rename(final)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                continue  # Somebody else was faster; theirs counts from now on.
+            sync_folder(self.folder)
+            return final
+
+    def _hidden(self, kind: str) -> Path:
+        return self.folder / f"{kind}{os.getpid()}-{threading.get_ident()}-{time.time_ns()}"
 
     def _prune(self) -> None:
         """Remove ours that are older than the newest few. What belongs to others stays."""
@@ -113,7 +128,7 @@ class Checkpoints:
             self._remove(folder)
 
     def _remove(self, folder: Path) -> None:
-        doomed = self.folder / f"{UNFINISHED}{os.getpid()}-{time.time_ns()}"
+        doomed = self._hidden(UNFINISHED)
         try:
             folder.rename(doomed)
         except OSError:
@@ -127,9 +142,12 @@ class Checkpoints:
                 os.close(lock)
             if lock is not None or _age_s(left) > FORGOTTEN_AFTER_S:
                 shutil.rmtree(left, ignore_errors=True)
+        for left in self.folder.glob(f"{BEGUN}*"):
+            if _age_s(left) > FORGOTTEN_AFTER_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
-def _refusal(folder: Path, theirs: Owner, ours: Owner) -> str:
+def _refusal(folder: Path, *, theirs: Owner, ours: Owner) -> str:
     if theirs.job != ours.job:
         whose = f"another job ({theirs.job or 'a script run alone'})"
         advice = "To go on from it, load it by its path."
