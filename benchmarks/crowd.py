@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from rota.core.commands import ChangeMembership, ReportWorkers, StartWorkers, StopWorkers
+from rota.core.commands import (
+    AskToStop,
+    ChangeMembership,
+    ReportWorkers,
+    StartWorkers,
+    StopWorkers,
+)
 from rota.core.effects import Effects
 from rota.core.events import (
     JobSubmitted,
@@ -62,8 +68,8 @@ class Crowd:
                     event = WorkersExited(job_id, attempt, dict.fromkeys(workers, STOPPED))
                 case ChangeMembership(generation=generation):
                     event = MembershipChanged(job_id, attempt, generation)
-                case ReportWorkers():
-                    continue  # Asked only after a crash, and nothing crashes here.
+                case ReportWorkers() | AskToStop():
+                    continue  # Nothing crashes here, and no program listens.
             self.carry_out(self._kernel.apply(event, self.now))
 
     def turn_over(self) -> None:

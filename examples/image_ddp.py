@@ -1,7 +1,7 @@
 """A small image model on generated pictures; with several workers it trains on all of them.
 
-    python examples/image_ddp.py --epochs 5
-    rota submit --gpus 2 --epochs 5 -- python examples/image_ddp.py --epochs 5
+python examples/image_ddp.py --epochs 5
+rota submit --gpus 2 --epochs 5 -- python examples/image_ddp.py --epochs 5
 """
 
 import argparse
@@ -34,9 +34,7 @@ def main() -> None:
     parallel = DistributedDataParallel(model) if dist.is_initialized() else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs)
-    state = State(
-        run, model=parallel, optimizer=optimizer, scheduler=scheduler, sampler=sampler
-    )
+    state = State(run, model=parallel, optimizer=optimizer, scheduler=scheduler, sampler=sampler)
     run.restore(state.load)
 
     for epoch in run.epochs(options.epochs, save=state.save):
@@ -60,8 +58,6 @@ def main() -> None:
 
     if options.weights and run.place.rank == 0:
         torch.save(model.state_dict(), options.weights)
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def make_model() -> nn.Module:
@@ -99,3 +95,5 @@ def parse() -> argparse.Namespace:
 
 if __name__ == "__main__":
     main()
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,7 +1,7 @@
 """A regression by gradient descent with numpy alone, for machines without torch.
 
-    python examples/numpy_model.py --epochs 10
-    rota submit --epochs 10 -- python examples/numpy_model.py --epochs 10
+python examples/numpy_model.py --epochs 10
+rota submit --epochs 10 -- python examples/numpy_model.py --epochs 10
 """
 
 import argparse
@@ -23,7 +23,7 @@ def main() -> None:
 
     def save(path: Path) -> None:
         with path.open("wb") as file:
-            np.savez(file, **model)
+            np.savez(file, weights=model["weights"], speed=model["speed"])
 
     def load(path: Path) -> None:
         with np.load(path) as saved:

@@ -1,6 +1,6 @@
 """A script that knows nothing of rota: it saves when it gets SIGTERM, and goes on from its file.
 
-    rota submit -- python examples/plain_sigterm.py --file /tmp/counted.json
+rota submit -- python examples/plain_sigterm.py --file /tmp/counted.json
 """
 
 import argparse

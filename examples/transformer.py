@@ -1,7 +1,7 @@
 """A small transformer that learns to tell the next letter of sums such as `27+58=85`.
 
-    python examples/transformer.py --epochs 10
-    rota submit --gpus 1 --epochs 10 -- python examples/transformer.py --epochs 10
+python examples/transformer.py --epochs 10
+rota submit --gpus 1 --epochs 10 -- python examples/transformer.py --epochs 10
 """
 
 import argparse
@@ -34,8 +34,8 @@ def main() -> None:
     run.restore(state.load)
 
     for epoch in run.epochs(options.epochs, save=state.save):
-        for (letters,) in run.steps(loader, save=state.save):
-            letters = letters.to(device)
+        for (sums,) in run.steps(loader, save=state.save):
+            letters = sums.to(device)
             guess = model(letters[:, :-1])
             loss = nn.functional.cross_entropy(guess.flatten(0, 1), letters[:, 1:].flatten())
             optimizer.zero_grad()

@@ -122,8 +122,11 @@ class Lab:
         codes = dict.fromkeys(numbers, code)
         return self.tell(WorkersExited(JobId(name), self.job(name).attempt, codes, **words))
 
-    def progress(self, name: str, epochs: float, epoch_s: float | None = None) -> list[Command]:
-        report = ProgressReported(JobId(name), self.job(name).attempt, epochs, epoch_s)
+    def progress(
+        self, name: str, epochs: float, epoch_s: float | None = None, **more: Any
+    ) -> list[Command]:
+        """`more` are the event's own: `saved`, `hears`, `epochs_total`, `memory_bytes`."""
+        report = ProgressReported(JobId(name), self.job(name).attempt, epochs, epoch_s, **more)
         return self.tell(report)
 
     def switched(self, name: str) -> list[Command]:

@@ -18,7 +18,9 @@ from rota.core.model import (
     Running,
     Slot,
     Starting,
+    Stopping,
 )
+from rota.core.phases import ASKING
 from rota.core.states import State
 from rota.engines.fake_run import Fence
 
@@ -46,6 +48,24 @@ def _not_gone(job: Job) -> Allocation:
     exits = job.phase.exits if isinstance(job.phase, HoldsGpus) else {}
     workers = zip(job.numbers, job.members, strict=True)
     return tuple(slot for number, slot in workers if number not in exits)
+
+
+def check_asking(kernel: Kernel, now: float) -> None:
+    """Whoever is only asked to stop hears us, may go on afterwards, and will be told in time."""
+    for job in kernel.jobs.values():
+        if isinstance(job.phase, Stopping) and job.phase.insists_at_s is not None:
+            assert job.hears, job
+            assert job.phase.purpose in ASKING, job
+            assert job.phase.insists_at_s == job.phase.since_s + job.spec.grace_s, job
+            assert kernel.next_timer_s() <= max(now, job.phase.insists_at_s), job
+
+
+def check_saved(kernel: Kernel) -> None:
+    """What is saved was done, and what was not saved does not outlive its attempt."""
+    for job in kernel.jobs.values():
+        assert 0 <= job.epochs_saved <= job.epochs_done <= job.epochs, job
+        assert job.lost_s >= 0, job
+        assert job.is_active or job.epochs_done == job.epochs_saved, job
 
 
 class Orders:

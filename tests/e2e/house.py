@@ -71,7 +71,7 @@ class House:
             **{name: value for name, value in os.environ.items() if not name.startswith("ROTA_")},
             "ROTA_HOME": str(self.state),
             "ROTA_BACKOFF": BACKOFF,
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'trainer/src'}",
         }
 
     # -- the daemon -----------------------------------------------------------------------------

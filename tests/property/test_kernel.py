@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from rota.core.capacity import Capacity
+from rota.core.commands import AskToStop
 from rota.core.demand import demand_of
 from rota.core.divide import divide
 from rota.core.effects import Effects
@@ -29,6 +30,7 @@ from rota.core.events import (
     NodeDrained,
     NodeLost,
     NodeSeen,
+    ProgressReported,
     TimerFired,
 )
 from rota.core.kernel import Kernel
@@ -58,7 +60,15 @@ from rota.store.base import Batch
 from rota.store.memory import MemoryStore
 from rota.store.records import Saved
 from tests.counts import count
-from tests.invariants import Orders, check_booked, check_engine, check_kernel, check_story
+from tests.invariants import (
+    Orders,
+    check_asking,
+    check_booked,
+    check_engine,
+    check_kernel,
+    check_saved,
+    check_story,
+)
 
 NODE_IDS = [NodeId(f"n{number}") for number in range(4)]
 ELASTIC = ["elastic-fifo", "elastic-srjf", "elastic-tiresias", "ffdl", "afs-l"]
@@ -115,6 +125,7 @@ class Lab(RuleBasedStateMachine):
         self.store = MemoryStore()
         self.kernel = Kernel(Rules())
         self.engine = FakeEngine(work_of_all(100.0))
+        self.is_heard = True
 
     @initialize(
         first=nodes(NODE_IDS[0]),
@@ -122,11 +133,19 @@ class Lab(RuleBasedStateMachine):
         rules=st.builds(Rules, is_guarded=st.booleans(), min_runtime_s=st.just(10.0)),
         delays=st.sampled_from([Delays(), Delays(5.0, 10.0, 20.0)]),
         jobs=st.lists(specs(), min_size=2, max_size=4),
+        is_heard=st.booleans(),
     )
     def open(
-        self, first: Node, second: Node, rules: Rules, delays: Delays, jobs: list[JobSpec]
+        self,
+        first: Node,
+        second: Node,
+        rules: Rules,
+        delays: Delays,
+        jobs: list[JobSpec],
+        is_heard: bool,
     ) -> None:
-        """Some jobs are there already and run."""
+        """Some jobs are there already and run. Programs that are asked to stop may not do it."""
+        self.is_heard = is_heard
         self.kernel = Kernel(rules)
         self.engine.delays = delays
         self.see(first)
@@ -178,6 +197,16 @@ class Lab(RuleBasedStateMachine):
             fence = data.draw(st.sampled_from(sorted(running)))
             some = data.draw(st.sets(st.sampled_from(sorted(running[fence])), min_size=1))
             self.engine.end_workers(fence, dict.fromkeys(some, code), now=self.now)
+
+    @precondition(lambda self: self.engine.running())
+    @rule(data=st.data(), hears=st.booleans(), part=st.sampled_from([0.0, 0.3, 1.0]))
+    def report(self, data: st.DataObject, hears: bool, part: float) -> None:
+        """A program says how far it is, that it listens, and how much of it is safe."""
+        job_id, attempt = data.draw(st.sampled_from(sorted(self.engine.running())))
+        job = self.kernel.job(job_id)
+        done = min(job.epochs, job.epochs_done + part) if job else part
+        saved = data.draw(st.sampled_from([None, 0.0, job.epochs_saved if job else 0.0, done]))
+        self.tell(ProgressReported(job_id, attempt, done, 10.0, saved=saved, hears=hears))
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 10.0, 100.0]))
     def wait(self, seconds: float) -> None:
@@ -242,7 +271,8 @@ class Lab(RuleBasedStateMachine):
         self.store.write(Batch(effects)).result()
         for command in effects.commands:
             self.orders.check(command, self.specs[command.job_id])
-            self.engine.apply(command, self.now)
+            if self.is_heard or not isinstance(command, AskToStop):
+                self.engine.apply(command, self.now)
 
     # -- what holds -----------------------------------------------------------------------------
 
@@ -251,6 +281,14 @@ class Lab(RuleBasedStateMachine):
         check_kernel(self.kernel)
         check_engine(self.engine.running(), self.specs, self.nodes)
         check_booked(self.kernel, self.engine.running())
+
+    @invariant()
+    def nobody_is_asked_for_ever(self) -> None:
+        check_asking(self.kernel, self.now)
+
+    @invariant()
+    def nothing_is_saved_that_was_not_done(self) -> None:
+        check_saved(self.kernel)
 
     @invariant()
     def terminal_is_final(self) -> None:

@@ -39,14 +39,41 @@ def test_speedups_are_finite_and_none_is_negative(
             assert all(s > 0 for s in model.speedups[1:])
 
 
-@given(times=st.lists(st.tuples(SIZES, TIMES), min_size=1, max_size=8))
-def test_what_was_measured_at_a_size_is_what_is_believed_of_it(
+@given(
+    times=st.lists(st.tuples(SIZES, st.floats(0.98, 1.02)), min_size=1, max_size=20),
+    epoch_s=TIMES,
+)
+def test_the_mean_of_times_that_agree_is_what_is_believed_of_a_size(
+    times: list[tuple[Size, float]], epoch_s: float
+) -> None:
+    model = learnt([(size, part * epoch_s) for size, part in times], PRIOR, 40)
+    for workers in {size.workers for size, _ in times}:
+        parts = [part for size, part in times if size.workers == workers]
+        assert model.epoch_s(workers) == pytest.approx(epoch_s * sum(parts) / len(parts))
+
+
+@given(times=st.lists(st.tuples(SIZES, TIMES), min_size=1, max_size=20))
+def test_what_is_believed_of_a_size_lies_among_the_times_that_were_measured(
     times: list[tuple[Size, float]],
 ) -> None:
     model = learnt(times, PRIOR, 40)
     for workers in {size.workers for size, _ in times}:
         measured = [epoch_s for size, epoch_s in times if size.workers == workers]
-        assert model.epoch_s(workers) == pytest.approx(sum(measured) / len(measured))
+        assert min(measured) * 0.999 <= model.epoch_s(workers) <= max(measured) * 1.001
+
+
+@given(
+    before=st.lists(st.floats(0.98, 1.02), min_size=1, max_size=60),
+    factor=st.floats(0.1, 10).filter(lambda factor: abs(factor - 1) > 0.2),
+    after=st.lists(st.floats(0.98, 1.02), min_size=3, max_size=10),
+    size=SIZES,
+)
+def test_a_change_of_pace_is_known_within_three_epochs(
+    before: list[float], factor: float, after: list[float], size: Size
+) -> None:
+    times = [100 * part for part in before] + [100 * factor * part for part in after]
+    model = learnt([(size, each) for each in times], PRIOR, 40)
+    assert model.epoch_s(size.workers) == pytest.approx(100 * factor, rel=0.1)
 
 
 @given(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from concurrent.futures import Future
+from itertools import accumulate
 from pathlib import Path
 
 from hypothesis import given
@@ -13,11 +14,12 @@ from rota.core.kernel import Kernel
 from rota.core.model import JobId, Node
 from rota.core.states import State
 from rota.core.view import Rules
-from rota.store.base import Store
+from rota.store.base import Batch, Store
 from rota.store.check import check
 from rota.store.memory import MemoryStore
-from rota.store.records import JobFilter
+from rota.store.records import JobFilter, Sample
 from rota.store.sqlite import SqliteStore
+from rota.store.thinning import MOST_SAMPLES
 from tests.lives import OPENING, Life, Step
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -54,6 +56,24 @@ def test_sqlite_answers_as_memory_does(drawn: list[Step], wanted: JobFilter, lim
         reopened = SqliteStore(path)
         same_answers(memory, reopened, life)
         reopened.close()
+
+
+@given(gaps=st.lists(st.sampled_from([0.0, 0.5, 1.0, 7.0, 900.0]), min_size=1, max_size=9))
+def test_sqlite_thins_samples_as_memory_does(gaps: list[float]):
+    life, memory = Life(), MemoryStore()
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        sqlite = SqliteStore(Path(folder) / "rota.db")
+        for step in OPENING:
+            batch = life.step(step)
+            memory.write(batch).result()
+            sqlite.write(batch).result()
+        job_id = next(iter(life.kernel.jobs))
+        times = accumulate(gaps * (2 * MOST_SAMPLES // len(gaps)))
+        drawn = [Sample(job_id, 1, at_s, 0, 1, 0.0) for at_s in times]
+        for store in (memory, sqlite):
+            store.write(Batch(samples=tuple(drawn))).result()
+        assert sqlite.samples(job_id) == memory.samples(job_id)
+        sqlite.close()
 
 
 def same_answers(memory: Store, sqlite: Store, life: Life) -> None:

@@ -40,7 +40,8 @@ def functions_with_free_signatures() -> list[NamedFunction]:
     """Leaves out what has its parameters from elsewhere.
 
     A command's parameters are the options that a user sees, a special method's are the language's,
-    and those of a protocol's implementations are the protocol's, which is measured itself.
+    a callback's are its framework's, and those of a protocol's implementations are the protocol's,
+    which is measured itself.
     """
     found = product_functions()
     protocol_methods = {each.node.name for each in found if each.is_of_protocol}
@@ -49,8 +50,13 @@ def functions_with_free_signatures() -> list[NamedFunction]:
         for each in found
         if not each.node.name.startswith("__")
         and not is_command(each.node.decorator_list)
+        and not is_of_callback(each)
         and (each.is_of_protocol or not each.owner or each.node.name not in protocol_methods)
     ]
+
+
+def is_of_callback(function: NamedFunction) -> bool:
+    return function.owner is not None and function.owner.name.endswith("Callback")
 
 
 def is_command(decorators: list[ast.expr]) -> bool:

@@ -9,13 +9,14 @@ from typing import Any
 from fastapi import FastAPI
 
 import rota
-from rota.api import box, jobs, metrics, people, problems, sessions, snapshots, streams
+from rota.api import box, jobs, metrics, people, problems, sessions, snapshots, streams, training
 from rota.api.auth import Doorkeeper
 from rota.api.bounds import Bounded
 from rota.api.server import Patience
 from rota.daemon.desk import Desk
 from rota.daemon.machine import Machine
 from rota.daemon.tokens import Tokens
+from rota.daemon.training import Training
 from rota.daemon.visits import Visits
 
 DESCRIPTION = "Shares a lab's GPUs between the people who train on them."
@@ -31,6 +32,7 @@ class House:
     tokens: Tokens
     doorkeeper: Doorkeeper
     visits: Visits
+    training: Training
     patience: Patience
     n_streams: Counter[str] = field(default_factory=Counter[str])
     """How many each user reads at the moment."""
@@ -56,7 +58,8 @@ def _app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for room in (jobs, streams, sessions, snapshots, box, people, metrics):
+    # The first is found first, and what every worker asks once a second should be.
+    for room in (training, jobs, streams, sessions, snapshots, box, people, metrics):
         app.include_router(room.router)
     problems.install(app)
     return app

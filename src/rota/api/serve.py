@@ -22,13 +22,16 @@ from rota.api.server import Patience, Server, server
 from rota.config import SOCKET_NAME
 from rota.core.model import Job
 from rota.core.view import Rules
+from rota.daemon import checkpoints
 from rota.daemon.admission import Defaults
+from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
+from rota.daemon.training import Training
 from rota.daemon.visits import Visits
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import Gpus
@@ -38,6 +41,7 @@ from rota.store.sqlite import SqliteStore
 
 log = structlog.get_logger()
 
+DOOR_NAME = "door"
 PRUNE_S = 3600.0
 """How often shipped code and logs that nobody needs any more are removed."""
 SWITCH_S = 0.001
@@ -58,6 +62,8 @@ class Settings:
     admins: frozenset[str] = frozenset()
     listen: tuple[str, int] | None = None
     keep_logs_s: float = math.inf
+    checkpoints: Checkpoints | None = None
+    """Where jobs keep theirs; in the state folder if nothing is said."""
     patience: Patience = field(default_factory=Patience)
 
 
@@ -72,6 +78,7 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
+        house.training.hush()
 
 
 async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float) -> None:
@@ -80,7 +87,8 @@ async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float)
         try:
             live = await launches.prune_snapshots()
             before_s = time.time() - keep_logs_s
-            await asyncio.to_thread(engine.forget_before, before_s, keep=live)
+            gone = await asyncio.to_thread(engine.forget_before, before_s, keep=live)
+            await launches.remove_checkpoints(gone)
         except (RotaError, OSError) as error:
             log.warning("what nobody needs could not be removed", error=str(error))
 
@@ -94,14 +102,16 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     tokens = Tokens(shell, store, key=load_key(settings.folder), clock=clock)
     tcp = _written(*settings.listen) if settings.listen else ""
     address = Address(str(settings.folder / SOCKET_NAME), tcp)
+    door = settings.folder / DOOR_NAME
 
     def env(job: Job) -> dict[str, str]:
-        """How a worker reaches us: through TCP, or the socket."""
-        url = f"http://{tcp}" if tcp else f"unix://{address.socket}"
+        """How a worker reaches us: through TCP, or its own socket."""
+        url = f"http://{tcp}" if tcp else f"unix://{door / SOCKET_NAME}"
         return {"ROTA_URL": url, "ROTA_TOKEN": tokens.for_attempt(job.id, job.attempt)}
 
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
-    site = Site(clock, settings.defaults, env, snapshots)
+    places = settings.checkpoints or checkpoints.parse("", folder=settings.folder)
+    site = Site(clock, settings.defaults, env, snapshots, places, str(door))
     desk = Desk(shell, store, site=site)
     launches = Launches(shell, store, site=site)
     machine = Machine(
@@ -110,14 +120,20 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         settings.gpus,
         setup=Setup(address, settings.policy, settings.policy_file),
     )
-    pruning = asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s))
+    training = Training(shell, clock=clock)
+    chores = [
+        asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s)),
+        asyncio.ensure_future(training.run()),
+    ]
     try:
-        await shell.start(launches.program)
+        await shell.start(launches.program, ask=training.ask)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
-        yield House(desk, machine, tokens, doorkeeper, visits, settings.patience)
+        yield House(desk, machine, tokens, doorkeeper, visits, training, settings.patience)
     finally:
-        pruning.cancel()
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
         await shell.close()
         await asyncio.to_thread(store.close)
 
@@ -125,8 +141,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
 @asynccontextmanager
 async def _doors(settings: Settings, house: House) -> AsyncGenerator[None]:
     app = create(house)
-    path = settings.folder / SOCKET_NAME
-    sockets = [_unix(path)]
+    paths = [settings.folder / SOCKET_NAME, _door(settings.folder) / SOCKET_NAME]
+    sockets = [_unix(path) for path in paths]
     if settings.listen:
         sockets.append(_tcp(*settings.listen))
     front = server(app, patience=settings.patience)
@@ -137,8 +153,8 @@ async def _doors(settings: Settings, house: House) -> AsyncGenerator[None]:
     finally:
         front.should_exit = True
         await running
-        with suppress(FileNotFoundError):
-            path.unlink()
+        for path in paths:
+            path.unlink(missing_ok=True)
 
 
 async def _started(front: Server, running: asyncio.Future[None]) -> None:
@@ -146,6 +162,15 @@ async def _started(front: Server, running: asyncio.Future[None]) -> None:
         if running.done():
             running.result()
         await asyncio.sleep(0.005)
+
+
+def _door(folder: Path) -> Path:
+    """A folder with nothing but a socket in it. A container is shown the folder: a socket alone
+    would be lost to it when we start again and make another."""
+    door = folder / DOOR_NAME
+    door.mkdir(exist_ok=True)
+    door.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    return door
 
 
 def _unix(path: Path) -> socket.socket:

@@ -25,7 +25,7 @@ class StrictRequest(Request):
     async def json(self) -> Any:
         body = await self.body()
         try:
-            found = json.loads(body.decode(), object_pairs_hook=_each_once)
+            found = json.loads(body.decode(), object_pairs_hook=each_once)
         except (ValueError, RecursionError) as error:
             raise HTTPException(400, why_not_json(error)) from None
         require_known(self.kind, found)
@@ -76,7 +76,7 @@ def _kinds(kind: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()

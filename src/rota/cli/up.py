@@ -92,6 +92,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
     from rota.api.serve import Settings
     from rota.config import store_file
     from rota.config.load import POLICY_NAME, Sources, daemon_settings
+    from rota.daemon.checkpoints import parse as parse_place
     from rota.engines.local.gpus import find, parse_virtual
     from rota.policies.registry import parse
 
@@ -103,6 +104,8 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         gpus = parse_virtual(chosen.virtual_gpus) if chosen.virtual_gpus else find()
     with _blamed(found.get("listen")):
         address = _address(chosen.listen) if chosen.listen else None
+    with _blamed(found.get("checkpoints")):
+        checkpoints = parse_place(chosen.checkpoints, folder=folder)
     return Settings(
         folder=folder,
         store_file=store_file(),
@@ -114,6 +117,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         admins=frozenset(chosen.admins),
         listen=address,
         keep_logs_s=chosen.keep_logs_s,
+        checkpoints=checkpoints,
     )
 
 

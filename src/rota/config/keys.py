@@ -94,6 +94,15 @@ class Daemon:
         float,
         Key(seconds, "TIME", "How long the logs of a job that is over are kept.", name="keep_logs"),
     ] = 90 * 86400.0
+    checkpoints: Annotated[
+        str,
+        Key(
+            text,
+            "PATH",
+            "Where a job finds its folder for checkpoints; `{user}` and `{job}` stand for them. It"
+            " is removed with the job's logs. Else in the state folder.",
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

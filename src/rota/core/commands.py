@@ -32,6 +32,18 @@ class StopWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class AskToStop:
+    """Ask a program that hears us to save its state and stop by itself. It goes to the program,
+    past the engine. At `insists_at_s` the workers that are left are stopped, heard or not."""
+
+    job_id: JobId
+    attempt: int
+    workers: tuple[int, ...]
+    reason: str
+    insists_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeMembership:
     """Go on with worker `workers[i]` in slot i, without a stop: the next generation. Whoever is
     new is started, and whoever is not listed leaves. An engine in which the attempt is over says
@@ -56,4 +68,4 @@ class ReportWorkers:
     workers: tuple[int, ...]
 
 
-Command = StartWorkers | StopWorkers | ChangeMembership | ReportWorkers
+Command = StartWorkers | StopWorkers | AskToStop | ChangeMembership | ReportWorkers

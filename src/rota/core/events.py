@@ -94,13 +94,21 @@ class MembershipChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProgressReported:
-    """Epochs done so far; with `epoch_s`, how long the newest took; memory seen on a card."""
+    """Epochs done so far; with `epoch_s`, how long the newest took; memory seen on a card.
+
+    `saved` is how many of them a checkpoint holds; a program that does not say keeps the whole
+    ones. One that `hears` stops by itself when it is asked to, for the rest of its attempt.
+    `epochs_total` is how many it will do, which it knows better than the user.
+    """
 
     job_id: JobId
     attempt: int
     epochs_done: float
     epoch_s: float | None = None
     memory_bytes: int = 0
+    saved: float | None = None
+    hears: bool = False
+    epochs_total: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

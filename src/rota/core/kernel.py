@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
+from rota.core.categories import Categories
 from rota.core.commands import StopWorkers
 from rota.core.effects import Effects
 from rota.core.events import (
@@ -26,13 +28,15 @@ from rota.core.events import (
     WorkersStarted,
 )
 from rota.core.ledger import Ledger
-from rota.core.life import Reaction, submitted
-from rota.core.model import Job, JobId, Node, NodeId, Purpose
+from rota.core.life import submitted, timed_out
+from rota.core.model import Job, JobId, Node, NodeId
 from rota.core.plan import Plan
 from rota.core.roster import Roster
 from rota.core.speed import SpeedModel
-from rota.core.states import State, Trigger
+from rota.core.states import State
 from rota.core.view import Rules, View
+
+NOTHING_MEASURED: Mapping[str, SpeedModel] = MappingProxyType({})
 
 
 class Kernel:
@@ -41,8 +45,7 @@ class Kernel:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._roster = Roster(rules.backoff_s)
-        self._speeds: dict[str, SpeedModel] = {}
-        """What the newest job of each category measured."""
+        self._categories = Categories()
         self._plan_wakes_at_s = math.inf
 
     def apply(self, event: Event, now: float) -> Effects:
@@ -65,7 +68,8 @@ class Kernel:
                 self._adopt_or_end(event, effects)
             case ProgressReported():
                 self._roster.tell(event, effects)
-                self._remember_speed(event.job_id, effects)
+                if event.job_id in effects.jobs:
+                    self._categories.learn_from(effects.jobs[event.job_id])
             case _:
                 self._roster.tell(event, effects)
         return effects
@@ -86,6 +90,11 @@ class Kernel:
     def ledger(self) -> Ledger:
         """What is booked, to be read only."""
         return self._roster.ledger
+
+    @property
+    def speeds(self) -> Mapping[str, SpeedModel]:
+        """What the jobs of each category measured."""
+        return self._categories.speeds
 
     @property
     def wants_round(self) -> bool:
@@ -138,18 +147,23 @@ class Kernel:
         *,
         outcomes: Mapping[JobId, State],
         now: float,
+        speeds: Mapping[str, SpeedModel] = NOTHING_MEASURED,
     ) -> Effects:
         """Go on after a crash from what was written down. Orders that may not have arrived are
         given again with their old fences, and what runs is asked about. Then the shell tells
-        what else is true by now: which nodes it sees or misses, which workers it found."""
+        what else is true by now: which nodes it sees or misses, which workers it found.
+
+        `speeds` is what categories had measured. A category that is not there is known by its
+        jobs that are not over."""
         effects = Effects(now)
         roster = self._roster
         roster.nodes.update((node.id, node) for node in nodes)
         roster.outcomes.update(outcomes)
+        self._categories.restore(speeds)
         for job in sorted(jobs, key=lambda job: (job.submitted_s, job.id)):
             roster.restore(job, effects)
-            if job.spec.category and job.speed.measured:
-                self._speeds[job.spec.category] = job.speed
+            if job.spec.category not in speeds:
+                self._categories.learn_from(job)
         roster.intent.rebuild(roster.jobs, roster.nodes)
         roster.wants_round = True
         return effects
@@ -159,13 +173,8 @@ class Kernel:
     def _submit(self, event: JobSubmitted, effects: Effects) -> None:
         if event.job_id in self._roster.jobs or event.job_id in self._roster.outcomes:
             return
-        known = self._speeds.get(event.spec.category) if event.spec.category else None
+        known = self._categories.speeds.get(event.spec.category)
         self._roster.add(submitted(event, effects.now, known=known), effects)
-
-    def _remember_speed(self, job_id: JobId, effects: Effects) -> None:
-        job = effects.jobs.get(job_id)
-        if job is not None and job.spec.category and job.speed.measured:
-            self._speeds[job.spec.category] = job.speed
 
     def _adopt_or_end(self, event: WorkersFound, effects: Effects) -> None:
         """Workers of the attempt that we know of run, as they should; others are ended."""
@@ -213,7 +222,6 @@ class Kernel:
         self._plan_wakes_at_s = math.inf
         for job_id in self._roster.timers.take_due(effects.now):
             job = self.job(job_id)
-            if job is not None and job.is_active:
-                reason = f"reached its time limit of {job.spec.time_limit_s:g} s"
-                stop = Reaction(job, Trigger.STOP, reason, Purpose.FAIL)
-                self._roster.follow(stop, effects, cause="TimerFired")
+            reaction = timed_out(job) if job else None
+            if reaction is not None:
+                self._roster.follow(reaction, effects, cause="TimerFired")

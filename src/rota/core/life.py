@@ -6,7 +6,6 @@ next, and `phases.enter` takes the job there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -35,10 +34,10 @@ from rota.core.model import (
     Service,
     Starting,
     Stopping,
-    n_nodes,
 )
 from rota.core.phases import changes_the_end
-from rota.core.speed import PRIOR, Size, SpeedModel, estimated, learn, sized_for
+from rota.core.reports import progressed
+from rota.core.speed import PRIOR, SpeedModel, estimated, sized_for
 from rota.core.states import Trigger
 
 LOST = -1
@@ -92,15 +91,29 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
         case WorkersStarted():
             return _started(job, event)
         case WorkersExited():
-            return _gone(job, event, codes=event.codes)
+            return _gone(job, event, codes=event.codes, now=now)
         case WorkersLost():
-            return _gone(job, event, codes=dict.fromkeys(event.workers, LOST))
+            return _gone(job, event, codes=dict.fromkeys(event.workers, LOST), now=now)
         case MembershipChanged():
             return _switched(job, event)
         case ProgressReported():
-            return _progressed(job, event, now=now)
+            after = progressed(job, event, now=now)
+            return Reaction(after, Trigger.PROGRESS) if after else Reaction(job, None)
         case _:
             assert_never(event)
+
+
+def timed_out(job: Job) -> Reaction | None:
+    """The moment came that the job's timer was set to."""
+    match job.phase:
+        case Stopping(purpose=purpose):
+            reason = f"has not stopped within {job.spec.grace_s:g} s of being asked"
+            return Reaction(job, Trigger.INSIST, reason, purpose)
+        case Starting() | Running():
+            reason = f"reached its time limit of {job.spec.time_limit_s:g} s"
+            return Reaction(job, Trigger.STOP, reason, Purpose.FAIL)
+        case _:
+            return None
 
 
 def _asked(job: Job, request: JobCancelled | JobHeld | JobReleased) -> Reaction:
@@ -140,7 +153,9 @@ def _switched(job: Job, event: MembershipChanged) -> Reaction:
     return Reaction(job, Trigger.RESIZED)
 
 
-def _gone(job: Job, event: WorkersExited | WorkersLost, *, codes: Mapping[int, int]) -> Reaction:
+def _gone(
+    job: Job, event: WorkersExited | WorkersLost, *, codes: Mapping[int, int], now: float
+) -> Reaction:
     """Some workers ended. The first word about each worker counts."""
     phase = job.phase
     assert isinstance(phase, HoldsGpus)
@@ -149,10 +164,13 @@ def _gone(job: Job, event: WorkersExited | WorkersLost, *, codes: Mapping[int, i
     if not news:
         return Reaction(job, None)
     exits = {**phase.exits, **news}
-    job = replace(job, phase=replace(phase, exits=exits))
+    phase = replace(phase, exits=exits)
+    job = replace(job, phase=phase)
     is_all = len(exits) == len(numbers)
     if isinstance(phase, Stopping):
-        return _stopped(job, phase, last=_said_by(news, event)) if is_all else Reaction(job, None)
+        if is_all:
+            return _stopped(job, phase, last=_said_by(news, event))
+        return _left_behind(job, phase, news=news, now=now)
     worst = _worst(exits)
     if worst == 0:
         reason = _joined(_early(job), event.reason)
@@ -165,6 +183,16 @@ def _gone(job: Job, event: WorkersExited | WorkersLost, *, codes: Mapping[int, i
     return Reaction(job, trigger, reason, purpose)
 
 
+def _left_behind(job: Job, phase: Stopping, *, news: Mapping[int, int], now: float) -> Reaction:
+    """Who was asked to stop and waits for a worker that was killed will never come to a safe
+    point."""
+    is_killed = any(code == LOST or code >= FIRST_SIGNAL_CODE for code in news.values())
+    if phase.insists_at_s is None or not is_killed:
+        return Reaction(job, None)
+    hopeless = replace(job, phase=replace(phase, insists_at_s=now))
+    return Reaction(hopeless, Trigger.INSIST, "a worker was lost on the way", phase.purpose)
+
+
 def _worst(exits: Mapping[int, int]) -> int:
     """The loss of a node explains all the rest; a worker's own failure explains signals."""
     codes = set(exits.values())
@@ -175,8 +203,8 @@ def _worst(exits: Mapping[int, int]) -> int:
 
 
 def _early(job: Job) -> str:
-    if 0 < job.epochs_done < job.spec.epochs:
-        return f"ended early at epoch {job.epochs_done:g} of {job.spec.epochs:g}"
+    if 0 < job.epochs_done < job.epochs:
+        return f"ended early at epoch {job.epochs_done:g} of {job.epochs:g}"
     return ""
 
 
@@ -193,7 +221,7 @@ def _verdict(job: Job, code: int, *, event: WorkersExited | WorkersLost) -> tupl
         return Purpose.FAIL, what
     if job.failures >= n_retries:
         return Purpose.FAIL, f"{what}{comma} no retries left" if n_retries else what
-    is_idle = job.epochs_done <= job.epochs_done_at_start
+    is_idle = job.epochs_saved <= job.epochs_done_at_start
     if is_idle and job.idle_attempts + 1 >= IDLE_ATTEMPTS_MAX:
         return Purpose.FAIL, f"{what}; {IDLE_ATTEMPTS_MAX} attempts in a row made no progress"
     return Purpose.RETRY, f"{what}{comma} will be tried again"
@@ -215,7 +243,7 @@ def _said_by(news: Mapping[int, int], event: WorkersExited | WorkersLost) -> str
 def _stopped(job: Job, phase: Stopping, *, last: str) -> Reaction:
     """All workers are gone after our request: what they said with their exit does not count, but
     the engine's words about the last of them (it had to be killed) belong into the story."""
-    if job.epochs_done >= job.spec.epochs:
+    if job.epochs_done >= job.epochs:
         return Reaction(job, Trigger.FINISHED)
     match phase.purpose:
         case Purpose.HOLD:
@@ -227,22 +255,3 @@ def _stopped(job: Job, phase: Stopping, *, last: str) -> Reaction:
         case Purpose.RESIZE | Purpose.PREEMPT | Purpose.RETRY | Purpose.LOST:
             trigger = Trigger.STOPPED
     return Reaction(job, trigger, _joined(phase.reason, last), phase.purpose)
-
-
-def _progressed(job: Job, event: ProgressReported, *, now: float) -> Reaction:
-    """Nonsense (not finite, backwards, beyond the end) is dropped."""
-    done = event.epochs_done
-    if not (math.isfinite(done) and job.epochs_done <= done <= job.spec.epochs):
-        return Reaction(job, None)
-    speed = job.speed
-    if event.epoch_s is not None:
-        size = Size(len(job.allocation), n_nodes(job.allocation) > 1)
-        speed = learn(speed, size, epoch_s=event.epoch_s, max_workers=job.spec.max_workers)
-    job = replace(
-        job,
-        epochs_done=done,
-        progress_at_s=now,
-        speed=speed,
-        memory_bytes_seen=max(job.memory_bytes_seen, event.memory_bytes),
-    )
-    return Reaction(job, Trigger.PROGRESS)

@@ -13,6 +13,7 @@ from typing import NewType
 
 from rota.core.speed import PRIOR, SpeedModel
 from rota.core.states import State
+from rota.core.wishes import Estimate, Mode, Share
 
 JobId = NewType("JobId", str)
 NodeId = NewType("NodeId", str)
@@ -39,41 +40,6 @@ class Node:
     max_workers: float = math.inf
     labels: Labels = frozenset()
     is_draining: bool = False
-
-
-class Mode(StrEnum):
-    """How a job takes a change of its workers (design: inside a training job)."""
-
-    FIXED = "fixed"
-    RESTART = "restart"
-    TORCHRUN = "torchrun"
-    LIVE = "live"
-
-    @property
-    def resizes_in_place(self) -> bool:
-        return self in (Mode.TORCHRUN, Mode.LIVE)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A part of one GPU's memory, declared as a fraction of the card or in bytes."""
-
-    fraction: float = 0.0
-    memory_bytes: int = 0
-
-    def bytes_on(self, card_bytes: int) -> int:
-        """Rounded down, so that ten tenths of a card fit on it."""
-        return self.memory_bytes or max(1, int(self.fraction * card_bytes))
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What the submitter says about a job's length: seconds on `workers` workers, and perhaps
-    how it speeds up (`speedups[n]` on n workers, `speedups[0]` = 0)."""
-
-    seconds: float
-    workers: int = 1
-    speedups: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +146,15 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
+    """Until `insists_at_s` the program is only asked to stop; None once it was told to."""
+
     since_s: float
     allocation: Allocation
     numbers: tuple[int, ...]
     purpose: Purpose
     reason: str = ""
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
+    insists_at_s: float | None = None
     state = State.STOPPING
 
 
@@ -236,9 +205,14 @@ class Job:
     speed: SpeedModel = PRIOR
     epochs_done: float = 0.0
     epochs_done_at_start: float = 0.0
+    reported_in: int = 0  # the attempt of the newest report
+    epochs_saved: float = 0.0  # what a checkpoint holds: where the next attempt begins
+    saved_at_s: float = 0.0  # when that was told, or work began anew
+    epochs_total: float | None = None  # what the program says that it will do
+    hears: bool = False  # whether the program of this attempt stops when it is asked to
+    lost_s: float = 0.0  # how long the work took that was done in vain, over all attempts
     progress_at_s: float = 0.0
-    start_s: float | None = None
-    """How long the newest start took, up to all workers running; None before the first."""
+    start_s: float | None = None  # how long the newest start took, up to all workers running
     stop_s: float = 0.0
     memory_bytes_seen: int = 0
 
@@ -276,9 +250,9 @@ class Job:
                 return tuple(range(len(self.allocation)))
 
     @property
-    def restart_s(self) -> float | None:
-        """What a stop and a start took the last time; None before the first start."""
-        return None if self.start_s is None else self.start_s + self.stop_s
+    def epochs(self) -> float:
+        """How many epochs the job takes: what its program says, else what the user said."""
+        return self.spec.epochs if self.epochs_total is None else self.epochs_total
 
 
 def n_gpus(allocation: Allocation) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rota.core.commands import (
+    AskToStop,
     ChangeMembership,
     Command,
     ReportWorkers,
@@ -10,6 +11,10 @@ from rota.core.commands import (
     StopWorkers,
 )
 from rota.core.model import Job, Running, Starting, Stopping
+from rota.core.phases import asks_first
+
+KILL_AFTER_S = 10.0
+"""What is left to a program that was asked before it was told to stop."""
 
 
 def orders_after(before: Job, job: Job) -> list[Command]:
@@ -17,10 +22,12 @@ def orders_after(before: Job, job: Job) -> list[Command]:
     match before.phase, job.phase:
         case _, Starting():
             return [_start(job)]
+        case Stopping(insists_at_s=float()), Stopping(insists_at_s=None):
+            return [stop(job)]
         case Stopping(), Stopping():
             return []
         case _, Stopping():
-            return [stop(job)]
+            return [_ask_or_stop(job, job.phase)]
         case Running(joining=()), Running(joining=(_, *_)):
             return [_change(job)]
         case _:
@@ -34,7 +41,7 @@ def standing_orders(job: Job) -> list[Command]:
         case Starting():
             return [_start(job)]
         case Stopping():
-            return [stop(job)]
+            return [_ask_or_stop(job, job.phase)]
         case Running(joining=(_, *_)):
             return [_report(job), _change(job)]
         case Running():
@@ -43,8 +50,17 @@ def standing_orders(job: Job) -> list[Command]:
             return []
 
 
+def _ask_or_stop(job: Job, phase: Stopping) -> Command:
+    if phase.insists_at_s is None:
+        return stop(job)
+    return AskToStop(job.id, job.attempt, job.numbers, phase.reason, phase.insists_at_s)
+
+
 def stop(job: Job) -> StopWorkers:
-    return StopWorkers(job.id, job.attempt, job.numbers, job.spec.grace_s)
+    """A program that was asked has had its grace period."""
+    was_asked = isinstance(job.phase, Stopping) and asks_first(job, job.phase.purpose)
+    grace_s = min(KILL_AFTER_S, job.spec.grace_s) if was_asked else job.spec.grace_s
+    return StopWorkers(job.id, job.attempt, job.numbers, grace_s)
 
 
 def _start(job: Job) -> StartWorkers:

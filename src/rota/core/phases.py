@@ -19,10 +19,14 @@ from rota.core.model import (
     Starting,
     Stopping,
 )
-from rota.core.progress import service_at
+from rota.core.progress import rolled_back, service_at
 from rota.core.states import State
 
 BACKOFF_MAX_S = 600.0
+ASKING = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.HOLD)
+"""Purposes that can wait until a program that hears us has saved its state."""
+IN_VAIN = (State.HELD, State.QUEUED, State.FAILED, State.CANCELLED)
+"""States in which an attempt ends without success."""
 FINALITY = tuple(Purpose)
 """A job that is stopping for two purposes follows the more final one."""
 
@@ -41,6 +45,8 @@ class Entry:
 def enter(job: Job, state: State, *, entry: Entry) -> Job:
     """The job in its next state, its time accounts closed for the last one."""
     job = replace(job, service=service_at(job, entry.now))
+    if job.is_active and state in IN_VAIN:
+        job = rolled_back(job)
     now = entry.now
     match state:
         case State.HELD:
@@ -62,7 +68,7 @@ def _queued(job: Job, entry: Entry) -> Job:
     is_resizing = entry.purpose is Purpose.RESIZE
     service = job.service if is_resizing else replace(job.service, last_waiting_s=0.0)
     phase = Queued(entry.now, is_resizing=is_resizing)
-    is_idle = job.epochs_done <= job.epochs_done_at_start
+    is_idle = job.epochs_saved <= job.epochs_done_at_start
     idle_attempts = job.idle_attempts if is_idle else 0
     queued = replace(job, phase=phase, service=service, stop_s=stop_s, idle_attempts=idle_attempts)
     if entry.purpose is not Purpose.RETRY:
@@ -89,6 +95,7 @@ def _starting(job: Job, entry: Entry) -> Job:
         service=service,
         first_started_s=min(job.first_started_s, entry.now),
         epochs_done_at_start=job.epochs_done,
+        hears=False,
     )
 
 
@@ -96,7 +103,8 @@ def _running(job: Job, entry: Entry) -> Job:
     phase = job.phase
     if isinstance(phase, Starting):
         running = Running(entry.now, phase.allocation, job.numbers, exits=phase.exits)
-        return replace(job, phase=running, start_s=entry.now - phase.since_s)
+        start_s = entry.now - phase.since_s
+        return replace(job, phase=running, start_s=start_s, saved_at_s=entry.now)
     assert isinstance(phase, Running)
     if entry.allocation:
         return _with_newcomers(job, entry.allocation, phase=phase)
@@ -128,14 +136,33 @@ def _stopping(job: Job, entry: Entry) -> Job:
     phase = job.phase
     assert isinstance(phase, HoldsGpus)
     if isinstance(phase, Stopping):
-        stopping = phase
-        if changes_the_end(phase, entry.purpose):
-            stopping = replace(phase, purpose=entry.purpose, reason=entry.reason)
-    else:
-        stopping = Stopping(
-            entry.now, job.members, job.numbers, entry.purpose, entry.reason, phase.exits
-        )
+        return replace(job, phase=_stopping_still(job, phase, entry=entry))
+    insists_at_s = entry.now + job.spec.grace_s if asks_first(job, entry.purpose) else None
+    stopping = Stopping(
+        entry.now,
+        job.members,
+        job.numbers,
+        entry.purpose,
+        entry.reason,
+        exits=phase.exits,
+        insists_at_s=insists_at_s,
+    )
     return replace(job, phase=stopping)
+
+
+def asks_first(job: Job, purpose: Purpose) -> bool:
+    """Whether the program is asked to stop before it is told to."""
+    return job.hears and purpose in ASKING and job.spec.grace_s > 0
+
+
+def _stopping_still(job: Job, phase: Stopping, *, entry: Entry) -> Stopping:
+    """With another end, or no longer only asked: the time is up, or the end cannot wait."""
+    if changes_the_end(phase, entry.purpose):
+        phase = replace(phase, purpose=entry.purpose, reason=entry.reason)
+    insists_at_s = phase.insists_at_s
+    if insists_at_s is None or (entry.now < insists_at_s and asks_first(job, phase.purpose)):
+        return phase
+    return replace(phase, insists_at_s=None)
 
 
 def changes_the_end(phase: Stopping, purpose: Purpose) -> bool:

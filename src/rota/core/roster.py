@@ -32,7 +32,8 @@ from rota.core.model import (
     newcomers,
 )
 from rota.core.orders import orders_after, standing_orders, stop
-from rota.core.phases import Entry, enter
+from rota.core.phases import IN_VAIN, Entry, enter
+from rota.core.progress import with_loss
 from rota.core.states import State, Trigger, UnlistedTransitionError, follow
 from rota.core.timers import Timers
 
@@ -120,7 +121,8 @@ class Roster:
             return
         if state is State.QUEUED and purpose is Purpose.RESIZE and not self._is_planned(job.id):
             purpose = Purpose.PREEMPT  # Its new size was taken back while it stopped.
-        entry = Entry(effects.now, reaction.reason, purpose, reaction.allocation, self._backoff_s)
+        reason = with_loss(reaction.reason, job) if state in IN_VAIN else reaction.reason
+        entry = Entry(effects.now, reason, purpose, reaction.allocation, self._backoff_s)
         self._enter(job, state, entry=entry, cause=cause, effects=effects)
 
     def _enter(
@@ -176,10 +178,10 @@ class Roster:
             self._enter(job, State.HELD, entry=entry, cause="Bug", effects=effects)
             return
         # The exits that led here are spent. The order to stop makes the engine tell them again.
-        unheard = replace(job, phase=replace(job.phase, exits={}))
+        unheard = replace(job, hears=False, phase=replace(job.phase, exits={}))
         self._enter(unheard, State.STOPPING, entry=entry, cause="Bug", effects=effects)
-        if isinstance(job.phase, Stopping):
-            effects.commands.append(stop(job))
+        if isinstance(job.phase, Stopping) and job.phase.insists_at_s is None:
+            effects.commands.append(stop(unheard))
 
     # -- from what is to what should be ---------------------------------------------------------
 

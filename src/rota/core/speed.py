@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import scipy
 
+from rota.core.samples import Sample, first
+
 PRIOR_SIZE = 513
 PRIOR_OVERHEAD = 0.05
 """The prior's communication cost: each worker more adds 5 % of the one-worker time over n."""
 PRIOR_ERROR = 0.5
 ESTIMATE_ERROR = 0.3
-ERROR_OF_ONE = 0.1
 ASSUMED_WEIGHT = 1e-6
 """What an assumed time counts in a fit, where one measured epoch counts 1: just enough to settle
 what the measured ones leave open."""
@@ -34,28 +35,6 @@ class Size:
 
     workers: int
     crosses: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Mean and spread of measured epoch times at one size (Welford's sums)."""
-
-    count: int
-    mean_s: float
-    squares: float
-
-    def with_time(self, seconds: float) -> Sample:
-        count = self.count + 1
-        delta = seconds - self.mean_s
-        mean = self.mean_s + delta / count
-        return Sample(count, mean, self.squares + delta * (seconds - mean))
-
-    @property
-    def error(self) -> float:
-        """Relative standard error of the mean. One measurement alone is worth 10 %, and two that
-        happen to agree are not worth much more."""
-        squares = self.squares + (ERROR_OF_ONE * self.mean_s) ** 2
-        return math.sqrt(squares) / self.count / self.mean_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +82,7 @@ def learn(model: SpeedModel, size: Size, *, epoch_s: float, max_workers: int) ->
     if not (epoch_s > 0 and math.isfinite(epoch_s) and size.workers > 0):
         return model
     before = model.measured.get(size)
-    sample = before.with_time(epoch_s) if before else Sample(1, epoch_s, 0.0)
+    sample = before.with_time(epoch_s) if before else first(epoch_s)
     measured = {**model.measured, size: sample}
     assumed = model.assumed or model.speedups
     return _refit(replace(model, measured=measured, assumed=assumed), max_workers)

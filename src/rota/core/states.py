@@ -54,6 +54,7 @@ class Trigger(StrEnum):
     RESIZE = "resize"
     RESIZED = "resized"
     STOP = "stop"
+    INSIST = "insist"
     WORKER_LOST = "worker lost"
     FINISHED = "finished"
     BROKE_DOWN = "broke down"
@@ -138,6 +139,8 @@ TABLE: Table = {
         Trigger.PROGRESS: State.STOPPING,
         Trigger.RESIZED: IGNORE,
         Trigger.STOP: IGNORE,
+        # Whoever was only asked to stop is told to.
+        Trigger.INSIST: State.STOPPING,
         Trigger.WORKER_LOST: IGNORE,
         Trigger.FINISHED: State.SUCCEEDED,
         Trigger.STOPPED: State.QUEUED,

@@ -1,11 +1,12 @@
-"""When time alone changes something for a job: a back-off ends, or a time limit is reached."""
+"""When time alone changes something for a job: a back-off ends, a time limit is reached,
+or the patience with a program that was asked to stop."""
 
 from __future__ import annotations
 
 import heapq
 import math
 
-from rota.core.model import Job, JobId, Queued, Running, Starting
+from rota.core.model import Job, JobId, Queued, Running, Starting, Stopping
 
 
 class Timers:
@@ -47,5 +48,7 @@ def _due_s(job: Job) -> float:
             return until_s
         case Starting() | Running():
             return job.service.as_of_s + job.spec.time_limit_s - job.service.running_s
+        case Stopping(insists_at_s=float(until_s)):
+            return until_s
         case _:
             return math.inf

@@ -21,6 +21,7 @@ from rota.core.notation import (
     parse_seconds,
 )
 from rota.daemon import fields
+from rota.daemon.category import category_of
 from rota.daemon.fields import RefusedError
 from rota.engines.base import LogLimits
 from rota.errors import shown
@@ -65,9 +66,11 @@ def admit(
 ) -> list[Admitted]:
     """The jobs that a request of good shape stands for: one, or one for each index of its
     array."""
+    name = request.category or request.name
     request = _with_defaults(request, user=user, defaults=defaults)
     fields.check(request)
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
+    spec = replace(spec, category=category_of(request, spec, name=name))
     found = misfits.of(spec)
     if found is not None:
         is_implied = found.field == "gpus_per_worker" and not request.gpus_per_worker
@@ -128,7 +131,6 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: 
         if request.epochs is not None
         else 1.0,
         estimate=_estimate(request, workers=n_workers[2]),
-        category=request.category,
         retries=_bounded("retries", request.retries, low=0, high=MOST_RETRIES),
         retry_on=frozenset(
             _bounded("retry_on", code, low=1, high=255) for code in request.retry_on

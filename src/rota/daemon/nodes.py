@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -38,3 +39,8 @@ async def watch(engine: Looks, see: Callable[[tuple[Node, ...]], None]) -> None:
         else:
             trouble = ""
             see(seen)
+
+
+def still_drained(node: Node, known: Node) -> Node:
+    """What an administrator drained stays so over a restart."""
+    return replace(node, is_draining=known.is_draining)

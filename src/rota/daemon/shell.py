@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from rota.core.commands import ChangeMembership, Command, StartWorkers
+from rota.core.commands import AskToStop, ChangeMembership, Command, StartWorkers
 from rota.core.effects import Effects
 from rota.core.events import Event, NodeLost, NodeSeen, TimerFired, WorkersExited
 from rota.core.kernel import Kernel
@@ -25,14 +25,14 @@ from rota.core.model import JobId, Node
 from rota.core.plan import Plan
 from rota.core.policy import Policy
 from rota.core.view import Rules, View
-from rota.daemon import nodes
+from rota.daemon import nodes, recovery
 from rota.daemon.findings import examined, needs_a_look
 from rota.daemon.health import Health
 from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
 from rota.errors import RotaError, StoreError
 from rota.store.base import Batch, Store
-from rota.store.records import Exit, Row, Submission
+from rota.store.records import Exit, Row, Sample, Submission
 
 log = structlog.get_logger()
 
@@ -43,6 +43,7 @@ DONE: Future[None] = Future()
 DONE.set_result(None)
 
 Programs = Callable[[JobId], Awaitable[Program]]
+Asks = Callable[[AskToStop], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Shell:
         self._epoch = 0
         """Grows when the kernel is made anew: what an older one wanted does not count."""
         self._programs: Programs = _nothing_to_run
+        self._ask: Asks = _nobody_to_ask
         self._rounds = Rounds(self, interval_s=parts.rules.round_interval_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -73,9 +75,11 @@ class Shell:
 
     # -- life -----------------------------------------------------------------------------------
 
-    async def start(self, programs: Programs) -> None:
-        """`programs` says what to run for a job, when it starts."""
+    async def start(self, programs: Programs, *, ask: Asks) -> None:
+        """`programs` says what to run for a job, when it starts; `ask` passes on to a program that
+        it is to stop."""
         self._programs = programs
+        self._ask = ask
         await self._parts.engine.start(self._report)
         await self._recover()
         self._spawn(self._deliver())
@@ -95,14 +99,13 @@ class Shell:
     async def _recover(self) -> None:
         """Go on from what is written, and from what the engine finds."""
         parts = self._parts
-        saved = await asyncio.to_thread(parts.store.load)
+        written = await asyncio.to_thread(recovery.read, parts.store)
         seen = await asyncio.to_thread(parts.engine.inventory)
         self._health.trouble = ""
         self.kernel = Kernel(parts.rules)
         self._epoch += 1
-        now = parts.clock()
-        self._record(self.kernel.recover(saved.jobs, saved.nodes, outcomes=saved.outcomes, now=now))
-        for node_id in {node.id for node in saved.nodes} - {node.id for node in seen}:
+        self._record(written.restore(self.kernel, now=parts.clock()))
+        for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
             self.tell(NodeLost(node_id))
         self._see(seen)
         await parts.engine.adopt()
@@ -131,10 +134,10 @@ class Shell:
             together.commands += effects.commands
         return self._record(together, Batch(submissions=tuple(submissions), actor=actor))
 
-    def put(self, *rows: Row) -> Future[None]:
+    def put(self, *rows: Row, samples: tuple[Sample, ...] = ()) -> Future[None]:
         """Rows that are none of the kernel's business."""
         self.require_sound()
-        return self._write(Batch(rows=rows), [])
+        return self._write(Batch(rows=rows, samples=samples), [])
 
     async def durable(self, written: Future[None]) -> None:
         """Wait for the disk; a failure is the caller's to tell."""
@@ -178,7 +181,7 @@ class Shell:
     def _see(self, seen: Iterable[Node]) -> None:
         for node in seen:
             known = self.kernel.nodes.get(node.id)
-            self.tell(NodeSeen(node if known is None else _still_drained(node, known)))
+            self.tell(NodeSeen(node if known is None else nodes.still_drained(node, known)))
 
     # -- effects --------------------------------------------------------------------------------
 
@@ -215,6 +218,9 @@ class Shell:
                     await self._send(command)
 
     async def _send(self, command: Command) -> None:
+        if isinstance(command, AskToStop):
+            self._ask(command)
+            return
         starts = isinstance(command, StartWorkers | ChangeMembership)
         if starts and self.kernel.job(command.job_id) is None:
             # Given again after a restart, when the engine had already told how it ended.
@@ -284,12 +290,11 @@ async def _nothing_to_run(job_id: JobId) -> Program:
     raise RotaError(f"no program to start for job {job_id}")
 
 
+def _nobody_to_ask(_: AskToStop) -> None:
+    """Before the start there is no program that hears."""
+
+
 def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:
     return tuple(
         Exit(event.job_id, event.attempt, worker, code, now) for worker, code in event.codes.items()
     )
-
-
-def _still_drained(node: Node, known: Node) -> Node:
-    """What an administrator drained stays so over a restart."""
-    return replace(node, is_draining=known.is_draining)

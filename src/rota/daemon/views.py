@@ -36,7 +36,7 @@ def job_view(job: Job, *, now: float, reason: str = "") -> JobView:
         started_s=job.first_started_s if math.isfinite(job.first_started_s) else None,
         ended_s=phase.at_s if isinstance(phase, Ended) else None,
         running_s=_running_s(job, now),
-        epochs=spec.epochs,
+        epochs=job.epochs,
         epochs_done=job.epochs_done,
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
 from rota.core.commands import (
+    AskToStop,
     ChangeMembership,
     Command,
     ReportWorkers,
@@ -30,10 +31,8 @@ from rota.core.events import (
 from rota.core.model import Job, JobId, NodeId, Running, Slot
 from rota.engines.fake_run import LOST, Delays, Fence, Gone, Run, Work
 
-STOPPED_CODE = 143
-"""What a program ended by SIGTERM exits with."""
-REPORTS_MAX = 50
-"""Progress reports of one run at the most, however many epochs it has."""
+STOPPED_CODE = 143  # what a program ended by SIGTERM exits with
+REPORTS_MAX = 50  # progress reports of one run at the most, however many epochs it has
 
 
 class FakeEngine:
@@ -62,6 +61,9 @@ class FakeEngine:
                 self._switch(command, now)
             case ReportWorkers():
                 self._report(command, now)
+            case AskToStop(job_id=job_id, attempt=attempt):
+                if (run := self._runs.get((job_id, attempt))) and run.is_whole:
+                    self._save_and_stop(run, now)
             case _:
                 assert_never(command)
 
@@ -158,13 +160,14 @@ class FakeEngine:
             self._expect(None, now, WorkersExited(*run.fence, exits))
         if run.gone:
             self._tell_again(run.fence, run.gone, now=now)
-        if math.isinf(run.stops_at_s):
-            self._save_and_stop(run, now)
+        self._save_and_stop(run, now)
 
     def _save_and_stop(self, run: Run, now: float) -> None:
+        if run.stops_at_s < math.inf:
+            return
         run.advance(now)
         run.since_s, run.stops_at_s = math.inf, now + self.delays.stop_s
-        if not run.gone and run.has_started and run.work.is_resumable:
+        if run.is_whole and run.work.is_resumable:
             self._done[run.fence[0]] = run.done
             self._expect(run, now, run.progress(run.done))
         self._expect(run, run.stops_at_s, run.exits(STOPPED_CODE))

@@ -62,6 +62,11 @@ class Run:
         return frozenset(self.workers.keys() - self.gone.keys())
 
     @property
+    def is_whole(self) -> bool:
+        """All its workers came up, and none is gone."""
+        return self.has_started and not self.gone
+
+    @property
     def run_s(self) -> float:
         return self.work.run_s(self.allocation)
 
@@ -78,4 +83,6 @@ class Run:
         return WorkersStarted(*self.fence, frozenset(self.workers))
 
     def progress(self, done: float, epoch_s: float | None = None) -> ProgressReported:
-        return ProgressReported(*self.fence, done * self.work.epochs, epoch_s)
+        """A program in virtual time saves all that it did."""
+        epochs = done * self.work.epochs
+        return ProgressReported(*self.fence, epochs, epoch_s, saved=epochs)

@@ -15,14 +15,14 @@ def foreseen(jobs: Iterable[Job], now: float, *, delays: Delays | None = None) -
     known = {job.id: job for job in jobs}
 
     def work_of(job_id: JobId) -> Work:
-        spec, speed = known[job_id].spec, known[job_id].speed
+        epochs, speed = known[job_id].epochs, known[job_id].speed
 
         def run_s(allocation: Allocation) -> float:
-            return spec.epochs * speed.epoch_s(len(allocation))
+            return epochs * speed.epoch_s(len(allocation))
 
-        return Work(spec.epochs, run_s)
+        return Work(epochs, run_s)
 
     engine = FakeEngine(work_of, delays)
     for job in known.values():
-        engine.resume(job, epochs_done_at(job, now) / job.spec.epochs, now=now)
+        engine.resume(job, epochs_done_at(job, now) / job.epochs, now=now)
     return engine

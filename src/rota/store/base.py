@@ -18,6 +18,7 @@ from rota.store.records import (
     Profile,
     Project,
     Row,
+    Sample,
     Saved,
     Submission,
     Token,
@@ -38,6 +39,7 @@ class Batch:
     submissions: tuple[Submission, ...] = ()
     exits: tuple[Exit, ...] = ()
     rows: tuple[Row, ...] = ()
+    samples: tuple[Sample, ...] = ()
     actor: str = ""
 
 
@@ -88,6 +90,10 @@ class Store(Protocol):
 
     def newest_entry(self) -> int:
         """The number of the newest entry of the story; 0 before the first."""
+        ...
+
+    def samples(self, job_id: JobId) -> list[Sample]:
+        """How a job trained, the first first; thinned where they stood close."""
         ...
 
     def rows(self, kind: type[R]) -> list[R]:

@@ -15,7 +15,7 @@ from rota.store.connect import READ_ONLY, connect, require_ours
 from rota.store.faults import RESTORE, explained, faults
 from rota.store.migrate import pending
 from rota.store.queries import queries
-from rota.store.tables import TABLES, job_row, read_job
+from rota.store.tables import TABLES, job_row, read_job, read_sample
 
 BUSY_S = 1.0
 SHOWN_MAX = 100
@@ -112,3 +112,8 @@ def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
                 table.unpack(row)
             except ValueError as error:
                 yield f"{kind.__name__.lower()} {row[0]}: {error}"
+    for row in connection.execute(queries()["check_samples"]):
+        try:
+            read_sample(row)
+        except ValueError as error:
+            yield f"job {row[0]}: a sample has {error}"

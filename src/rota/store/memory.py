@@ -17,12 +17,15 @@ from rota.store.records import (
     Exit,
     JobFilter,
     Page,
+    Profile,
     Row,
+    Sample,
     Saved,
     Submission,
     Worker,
     key_of,
 )
+from rota.store.thinning import MOST_PROFILES, thinned
 
 
 class MemoryStore:
@@ -35,6 +38,7 @@ class MemoryStore:
         self._story: list[Entry] = []
         self._attempts: dict[tuple[JobId, int], Attempt] = {}
         self._workers: dict[WorkerKey, Worker] = {}
+        self._samples: dict[JobId, list[Sample]] = {}
         self._rows: dict[tuple[type, tuple[str, ...]], Row | Node] = {}
 
     def write(self, batch: Batch) -> Future[None]:
@@ -48,6 +52,11 @@ class MemoryStore:
             self._story.append(Entry(len(self._story) + 1, transition, batch.actor))
         for row in batch.rows:
             self._rows[type(row), key_of(row)] = row
+        if any(isinstance(row, Profile) for row in batch.rows):
+            self._forget_profiles()
+        for sample in batch.samples:
+            kept = [*self._samples.get(sample.job_id, ()), sample]
+            self._samples[sample.job_id] = thinned(kept)
         for node_id, node in batch.effects.nodes.items():
             if node is None:
                 self._rows.pop((Node, (node_id,)), None)
@@ -103,6 +112,9 @@ class MemoryStore:
     def newest_entry(self) -> int:
         return len(self._story)
 
+    def samples(self, job_id: JobId) -> list[Sample]:
+        return list(self._samples.get(job_id, ()))
+
     def rows(self, kind: type[R]) -> list[R]:
         keys = sorted(key for key in self._rows if key[0] is kind)
         return [cast("R", self._rows[key]) for key in keys]
@@ -122,6 +134,12 @@ class MemoryStore:
         self._attempts.update(found.begun)
         for key, worker in found.workers.items():
             self._workers.setdefault(key, worker)
+
+    def _forget_profiles(self) -> None:
+        profiles = self.rows(Profile)
+        profiles.sort(key=lambda each: (each.updated_s, each.category))
+        for each in profiles[:-MOST_PROFILES]:
+            del self._rows[Profile, key_of(each)]
 
     def _write_exit(self, told: Exit) -> None:
         key = (told.job_id, told.attempt, told.worker)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rota.core.effects import Transition
@@ -130,6 +130,23 @@ class Profile:
     category: str
     speed: SpeedModel
     updated_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How a job trained around a moment, as one of its workers told it. What nobody told is 0."""
+
+    job_id: JobId
+    attempt: int
+    at_s: float
+    worker: int
+    workers: int
+    epochs_done: float
+    step_s: float = 0.0
+    samples_per_s: float = 0.0
+    memory_bytes: int = 0
+    gpu_memory_bytes: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 Row = Project | User | Token | Usage | Profile

@@ -27,9 +27,17 @@ from rota.store.faults import faults
 from rota.store.migrate import create, migrate, newest, pending, version_of
 from rota.store.queries import queries
 from rota.store.readers import Readers
-from rota.store.records import ALL, Attempt, Entry, JobFilter, Page, Saved, Submission
+from rota.store.records import ALL, Attempt, Entry, JobFilter, Page, Sample, Saved, Submission
 from rota.store.statements import statements
-from rota.store.tables import TABLES, Value, read_attempt, read_entry, read_job, read_worker
+from rota.store.tables import (
+    TABLES,
+    Value,
+    read_attempt,
+    read_entry,
+    read_job,
+    read_sample,
+    read_worker,
+)
 from rota.store.writer import Writer
 
 BUSY_S = 1.0
@@ -130,6 +138,10 @@ class SqliteStore:
     def newest_entry(self) -> int:
         with self._readers.one() as connection:
             return _ask(connection, "newest_entry")[0][0]
+
+    def samples(self, job_id: JobId) -> list[Sample]:
+        with self._readers.one() as connection:
+            return [read_sample(row) for row in _ask(connection, "samples", job_id)]
 
     def rows(self, kind: type[R]) -> list[R]:
         with self._readers.one() as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from rota.core.effects import Transition
 from rota.core.model import Job, Node, Slot
@@ -18,6 +18,7 @@ from rota.store.records import (
     Exit,
     Profile,
     Project,
+    Sample,
     Scope,
     Submission,
     Token,
@@ -26,6 +27,8 @@ from rota.store.records import (
     Worker,
 )
 from rota.store.writer import Value
+
+_to_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 Row = Sequence[Any]
 """As SQLite gives it; its strict tables vouch for the types."""
@@ -93,6 +96,30 @@ def read_entry(row: Row) -> Entry:
     old = None if before is None else State(before)
     transition = Transition(at_s, job_id, attempt, old, State(after), cause, reason)
     return Entry(number, transition, actor)
+
+
+def sample_row(each: Sample) -> tuple[Value, ...]:
+    seen = (each.memory_bytes, each.gpu_memory_bytes, _to_text(dict(each.metrics)))
+    pace = (each.epochs_done, each.step_s, each.samples_per_s)
+    return each.job_id, each.attempt, each.at_s, each.worker, each.workers, *pace, *seen
+
+
+def read_sample(row: Row) -> Sample:
+    *plain, metrics = row
+    return Sample(*plain, metrics=_read_metrics(metrics))
+
+
+def _read_metrics(text: str) -> dict[str, float]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise CodecError(f"metrics that are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise CodecError("metrics that are no object")
+    named = cast("dict[str, object]", found)
+    if not all(isinstance(value, int | float) for value in named.values()):
+        raise CodecError("metrics that are no numbers")
+    return cast("dict[str, float]", found)
 
 
 @dataclass(frozen=True, slots=True)

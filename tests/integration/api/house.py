@@ -148,7 +148,10 @@ def _process(
         process = subprocess.Popen(
             [python, "-m", "tests.integration.api.daemon", *words],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{LIBRARIES}"},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'trainer/src'}:{ROOT}:{LIBRARIES}",
+            },
             stdout=log,
             stderr=log,
             user=uid,

@@ -39,7 +39,12 @@ def test_a_released_database_opens(path: Path, released: Path):
     expected = json.loads(released.with_suffix(".json").read_text())
     store = SqliteStore(path)
     saved = store.load()
-    held = {"jobs": plain(saved.jobs), "nodes": plain(saved.nodes), "story": plain(store.story())}
+    held = {
+        "jobs": plain(saved.jobs),
+        "nodes": plain(saved.nodes),
+        "story": plain(store.story()),
+        "samples": [plain(store.samples(job.id)) for job in saved.jobs],
+    }
     assert contains(held, expected)
     store.write(Life(first_job=1_000).submit(1, 0)).result()
     store.close()

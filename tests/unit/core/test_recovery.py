@@ -10,6 +10,7 @@ from rota.core.commands import (
     StopWorkers,
 )
 from rota.core.events import WorkersFound, WorkersLost
+from rota.core.kernel import Kernel
 from rota.core.model import JobId
 from rota.core.states import State
 from tests.builders import Lab, cluster, job, live_job, slots
@@ -150,3 +151,23 @@ def test_what_a_category_measured_is_known_after_a_crash() -> None:
     lab.recover()
     lab.submit(job("b", category="bert"))
     assert lab.job("b").speed.epoch_s(1) == 50
+
+
+def test_what_a_category_had_measured_may_be_told_to_a_new_kernel() -> None:
+    """Its jobs are over; one that waits since before it was measured does not speak for it."""
+    lab = Lab(cluster("1x1"))
+    lab.run(job("a", category="bert", epochs=9.0))
+    lab.progress("a", 1, epoch_s=50.0)
+    lab.submit(job("waits", category="bert"))
+    for epoch in (2, 3, 4):
+        lab.progress("a", epoch, epoch_s=80.0)
+    lab.exited("a")
+    measured = dict(lab.kernel.speeds)
+    assert measured["bert"].epoch_s(1) == 80
+    saved = lab.store.load()
+    lab.kernel = Kernel(lab.kernel.rules)
+    lab.kernel.recover(
+        saved.jobs, saved.nodes, outcomes=saved.outcomes, now=lab.now, speeds=measured
+    )
+    lab.submit(job("b", category="bert"))
+    assert lab.job("b").speed.epoch_s(1) == 80

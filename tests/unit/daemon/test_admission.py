@@ -24,7 +24,7 @@ def admitted(defaults: Defaults = NOTHING, **fields: Any) -> list[Admitted]:
 
 def spec(**fields: Any) -> JobSpec:
     (only,) = admitted(**fields)
-    return only.spec
+    return replace(only.spec, category="")
 
 
 def refusal(**fields: Any) -> str:
@@ -148,3 +148,48 @@ def test_a_job_without_a_name_is_called_after_its_program(command: list[str], na
 )
 def test_what_is_refused_names_its_field(fields: dict[str, Any], field: str):
     assert refusal(**fields).startswith(f"{field}: {field}: ")
+
+
+# -- categories ---------------------------------------------------------------------------------
+
+
+def category(user: str = "user-1", defaults: Defaults = NOTHING, **fields: Any) -> str:
+    request = JobRequest(**{"command": ["python", "train.py"], **fields})
+    (only,) = admit(request, user=user, defaults=defaults, misfits=Misfits(NODES))
+    return only.spec.category
+
+
+def test_jobs_of_the_same_code_and_arguments_are_of_one_category():
+    assert category() == category(priority=3, epochs=5, env={"SEED": "1"}, gpus="1..4")
+    others = [
+        category(command=["python", "train.py", "--wide"]),
+        category(snapshot="0" * 64),
+        category(image="lab/torch"),
+        category(workdir="/elsewhere"),
+    ]
+    assert len({category(), *others}) == 5
+
+
+def test_words_of_a_command_are_told_apart():
+    assert category(command=["a", "b c"]) != category(command=["a b", "c"])
+
+
+def test_a_name_or_category_of_the_user_s_own_goes_before_the_code():
+    one, other = ["python", "one.py"], ["python", "other.py"]
+    assert category(name="bert", command=one) == category(name="bert", command=other)
+    assert category(category="bert", command=one) == category(name="bert", command=other)
+    assert category(category="bert", name="x") == category(category="bert", name="y")
+    assert category(name="train.py") != category()
+
+
+def test_nobody_is_of_somebody_else_s_category():
+    assert category(user="user-1", name="bert") != category(user="user-2", name="bert")
+    assert category(user="user-1") != category(user="user-2")
+
+
+def test_workers_that_hold_more_are_of_another_category():
+    assert len({category(name="bert", gpus=gpus) for gpus in ("1", "2", "0.5", "0")}) == 4
+
+
+def test_the_image_of_the_site_counts():
+    assert category(defaults=Defaults(image="lab/torch")) == category(image="lab/torch")

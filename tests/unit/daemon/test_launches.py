@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from rota.core.model import JobId
 from rota.daemon.admission import Defaults
+from rota.daemon.checkpoints import parse
 from rota.daemon.launches import Launches, Site
 from rota.daemon.programs import Saved, account_of, pack
 from rota.engines.base import Mount, Program
@@ -19,19 +22,33 @@ from tests.builders import job
 
 TREE = "/shelf/trees/abc"
 JOB = JobId("job")
+Launched = Callable[..., Program]
 
 
-def launched(request: JobRequest) -> Program:
+@pytest.fixture
+def launched(tmp_path: Path) -> Launched:
+    return partial(launch, folder=tmp_path)
+
+
+def launch(request: JobRequest, *, folder: Path, attempt: int = 1, saved: float = 0.0) -> Program:
     submission = Submission(JOB, "ada", os.getuid(), pack(Saved(request)))
-    shell: Any = SimpleNamespace(kernel=SimpleNamespace(job=lambda _: SimpleNamespace(spec=job())))
+    known = SimpleNamespace(spec=job(), attempt=attempt, epochs_saved=saved)
+    shell: Any = SimpleNamespace(kernel=SimpleNamespace(job=lambda _: known))
     store: Any = SimpleNamespace(submission=lambda _: submission)
     snapshots: Any = SimpleNamespace(unpack=lambda *_, **__: Path(TREE))
-    site = Site(lambda: 0.0, lambda _: Defaults(), lambda _: {}, snapshots)
+    site = Site(
+        clock=lambda: 1_700_000_000.25,
+        defaults=lambda _: Defaults(),
+        env=lambda _: {},
+        snapshots=snapshots,
+        checkpoints=parse("", folder=folder),
+        door="/state/door",
+    )
     return asyncio.run(Launches(shell, store, site=site).program(JOB))
 
 
 @pytest.mark.parametrize("image", ["", "pytorch"])
-def test_shipped_code_is_where_the_job_begins(image: str) -> None:
+def test_shipped_code_is_where_the_job_begins(image: str, launched: Launched) -> None:
     made = launched(JobRequest(command=["p"], image=image, snapshot="abc"))
     assert made.workdir == TREE
     assert Mount(TREE, TREE, is_writable=True) in made.mounts
@@ -42,6 +59,29 @@ def test_an_unknown_uid_gets_nobodys_group() -> None:
     assert (account.uid, account.gid, account.groups) == (4242424, 65534, ())
 
 
-def test_where_a_job_begins_that_names_no_folder() -> None:
+def test_where_a_job_begins_that_names_no_folder(launched: Launched) -> None:
     assert launched(JobRequest(command=["p"])).workdir == str(Path.home())
     assert launched(JobRequest(command=["p"], image="pytorch")).workdir == ""
+
+
+def test_an_attempt_is_told_where_the_one_before_was_stopped(
+    launched: Launched, tmp_path: Path
+) -> None:
+    made = launched(JobRequest(command=["p"], epochs=90, image="pytorch"), attempt=3, saved=4.5)
+    place = str(tmp_path / "checkpoints" / JOB)
+    assert made.env == {
+        "EPOCHS_DONE": "4",
+        "ROTA_EPOCHS": "90",
+        "ROTA_RESTARTS": "2",
+        "ROTA_CHECKPOINT_DIR": place,
+        "ROTA_BEGAN": "1700000000.250",
+        "ROTA_JOB_NAME": job().name,
+    }
+    assert made.mounts == (
+        Mount("/state/door", "/state/door"),
+        Mount(place, place, is_writable=True),
+    )
+
+
+def test_a_job_of_unknown_length_is_told_no_length(launched: Launched) -> None:
+    assert "ROTA_EPOCHS" not in launched(JobRequest(command=["p"])).env

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +20,14 @@ from rota.store.records import (
     JobFilter,
     Profile,
     Project,
+    Sample,
     Scope,
     Token,
     Usage,
     User,
 )
 from rota.store.sqlite import SqliteStore
+from rota.store.thinning import MOST_PROFILES, MOST_SAMPLES
 from tests.lives import OPENING, Life
 
 FIRST, SECOND = JobId("job-00001"), JobId("job-00002")
@@ -153,3 +157,41 @@ def test_a_batch_may_be_written_again(store: Store):
     store.write(batch).result()
     store.write(batch).result()
     assert len(store.jobs().jobs) == 1
+
+
+def sample(at_s: float, **fields: Any) -> Sample:
+    return Sample(FIRST, 1, at_s, worker=0, workers=2, epochs_done=at_s / 100, **fields)
+
+
+@pytest.mark.usefixtures("life")
+def test_samples_of_a_job(store: Store):
+    told = [sample(1.0), sample(2.0, step_s=0.5, metrics={"loss": 0.25, "steps": 3})]
+    store.write(Batch(samples=tuple(told))).result()
+    assert store.samples(FIRST) == told
+    assert store.samples(SECOND) == []
+
+
+@pytest.mark.usefixtures("life")
+def test_samples_of_a_long_run_spread_over_all_of_it(store: Store):
+    """Ten times as many as are kept, and a night in the queue in the middle."""
+    night_s = 1e5
+    times = [float(n) + (night_s if n > 2_500 else 0.0) for n in range(5_000)]
+    written = [store.write(Batch(samples=(sample(at_s),))) for at_s in times]
+    for each in written:
+        each.result()
+    kept = [each.at_s for each in store.samples(FIRST)]
+    assert MOST_SAMPLES * 0.7 <= len(kept) <= MOST_SAMPLES
+    assert (kept[0], kept[-1]) == (times[0], times[-1])
+    assert kept == sorted(kept)
+    gaps = [after - before for before, after in pairwise(kept)]
+    assert sorted(gaps)[-2] <= 40, "besides the night"
+
+
+def test_the_newest_profiles_are_kept(store: Store):
+    speed = estimated(3.0)
+    rows = [Profile(f"{n:05}", speed, float(n)) for n in range(MOST_PROFILES + 3)]
+    store.write(Batch(rows=tuple(rows))).result()
+    store.write(Batch(rows=(Profile("00003", speed, 1e6), Profile("new", speed, 1e6)))).result()
+    kept = [each.category for each in store.rows(Profile)]
+    assert len(kept) == MOST_PROFILES
+    assert (kept[:2], kept[-1]) == (["00003", "00005"], "new")

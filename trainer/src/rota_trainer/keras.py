@@ -6,15 +6,20 @@
 It comes last in the list, because it saves what the others changed.
 """
 
+# Keras has no types of its own.
+# pyright: basic, reportOptionalSubscript=false, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any
 
 import keras
 import torch
 
-from rota_trainer.run import Run, start
+from rota_trainer.run import Run
+from rota_trainer.starting import start
 from rota_trainer.torch import randomness
 
 WEIGHTS = "model.weights.h5"
@@ -22,11 +27,11 @@ RANDOM = "random.pt"
 
 
 class RotaCallback(keras.callbacks.Callback):
-    def __init__(self, run: Optional[Run] = None) -> None:
+    def __init__(self, run: Run | None = None) -> None:
         super().__init__()
         self.run = start() if run is None else run
-        self._epochs: Optional[Iterator[int]] = None
-        self._random: Optional[Dict[str, Any]] = None
+        self._epochs: Iterator[int] | None = None
+        self._random: dict[str, Any] | None = None
 
     def restore(self, model: keras.Model) -> int:
         """Load the newest checkpoint into a built and compiled model. For `initial_epoch` of
@@ -40,7 +45,7 @@ class RotaCallback(keras.callbacks.Callback):
         self.run.restore(load)
         return self.run.epochs_done
 
-    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self._epochs is None:
             self._epochs = self.run.epochs(self.params["epochs"], done=epoch, save=self._save)
             next(self._epochs, None)
@@ -48,15 +53,15 @@ class RotaCallback(keras.callbacks.Callback):
             randomness.put_back(self._random)
             self._random = None
 
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.run.step()
 
-    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.run.report(**(logs or {}))
         if self._epochs is not None:
             next(self._epochs, None)
 
-    def on_train_end(self, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._epochs = None
 
     def _save(self, path: Path) -> None:

@@ -1,23 +1,25 @@
 """For scripts that use Lightning: one callback that reports, saves and stops.
 
-    rota = RotaCallback()
-    trainer = Trainer(max_epochs=90, callbacks=[rota])
-    trainer.fit(model, loader, ckpt_path=rota.newest())
+rota = RotaCallback()
+trainer = Trainer(max_epochs=90, callbacks=[rota])
+trainer.fit(model, loader, ckpt_path=rota.newest())
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader
 
-from rota_trainer.run import Run, start
+from rota_trainer.run import Run
+from rota_trainer.starting import start
 from rota_trainer.torch import randomness
 from rota_trainer.values import n_samples
 
@@ -29,14 +31,14 @@ class RotaCallback(Checkpoint):
     loader that can go on in the middle, such as `Loader`.
     """
 
-    def __init__(self, run: Optional[Run] = None, *, every_step: bool = False) -> None:
+    def __init__(self, run: Run | None = None, *, every_step: bool = False) -> None:
         self.run = start() if run is None else run
         self._every_step = every_step
-        self._epochs: Optional[Iterator[int]] = None
+        self._epochs: Iterator[int] | None = None
 
-    def newest(self) -> Optional[str]:
+    def newest(self) -> str | None:
         """For `ckpt_path` of `Trainer.fit`: the checkpoint to go on from, None to begin."""
-        found: List[Path] = []
+        found: list[Path] = []
         self.run.restore(found.append)
         return str(found[0]) if found else None
 
@@ -78,25 +80,25 @@ class RotaCallback(Checkpoint):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._epochs = None
 
-    def state_dict(self) -> Dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         return {"random": randomness.take()}
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         states, rank = state_dict["random"], self.run.place.rank
         randomness.put_back(randomness.made_for(rank, states) if rank else states)
 
     def _save(self, path: Path) -> None:
         with _without_barrier(self._trainer.strategy):
-            self._trainer.save_checkpoint(path)
+            self._trainer.save_checkpoint(path, weights_only=False)
 
 
-class Loader(DataLoader):
+class Loader(DataLoader[Any]):
     """A DataLoader that goes on in the middle of an epoch, with the same samples in the same
     order. Lightning saves and restores it with its own checkpoints."""
 
     _n_given = 0
-    _at_start: Optional[Dict[str, Any]] = None
-    _resume: Optional[Dict[str, Any]] = None
+    _at_start: dict[str, Any] | None = None
+    _resume: dict[str, Any] | None = None
 
     def __iter__(self) -> Any:
         resume, self._resume = self._resume, None
@@ -117,14 +119,14 @@ class Loader(DataLoader):
             self._n_given += 1
             yield batch
 
-    def state_dict(self) -> Dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         return {
             "n_given": self._n_given,
             "at_start": self._at_start,
             "now": randomness.take(),
         }
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """After the last batch there is nothing to go on with: the next epoch begins."""
         if 0 < state_dict["n_given"] < len(self):
             self._resume = state_dict
@@ -144,11 +146,15 @@ def _n_epochs(trainer: Trainer) -> int:
 
 
 @contextlib.contextmanager
-def _without_barrier(strategy: Any) -> Iterator[None]:
+def _without_barrier(strategy: Any) -> Generator[None]:
     """Lightning waits for all workers after a save. Only worker 0 saves here, and if it cannot,
     the others must not wait for it."""
-    strategy.barrier = lambda *_args, **_named: None
+    strategy.barrier = _do_nothing
     try:
         yield
     finally:
         del strategy.barrier
+
+
+def _do_nothing(*_args: Any, **_named: Any) -> None:
+    pass

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import assert_never
 
 from rota.core.commands import (
+    AskToStop,
     ChangeMembership,
     Command,
     ReportWorkers,
@@ -67,6 +68,8 @@ class LocalEngine:
                 await self._change(command, program)
             case ReportWorkers():
                 self._report(command)
+            case AskToStop():
+                pass  # It is for the program.
             case _:
                 assert_never(command)
 

@@ -100,6 +100,38 @@ WHERE job_id = ? AND number > ?
 ORDER BY number
 LIMIT ?;
 
+-- name: put_sample
+INSERT INTO samples (
+    job_id, attempt, at_s, worker, workers,
+    epochs_done, step_s, samples_per_s, memory_bytes, gpu_memory_bytes, metrics
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: thin_samples
+-- A job with too many loses some of every second one, those with the closest neighbours: so never
+-- two in a row. rota.store.thinning says the same.
+DELETE FROM samples WHERE number IN (
+    SELECT number FROM (
+        SELECT
+            number,
+            row_number() OVER by_age AS place,
+            lead(at_s) OVER by_age - lag(at_s) OVER by_age AS gap_s
+        FROM samples WHERE job_id = ?
+        WINDOW by_age AS (ORDER BY number)
+    )
+    WHERE place % 2 = 0 AND gap_s IS NOT NULL
+    ORDER BY gap_s, number
+    LIMIT CASE WHEN (SELECT count(*) FROM samples WHERE job_id = ?) > ? THEN ? ELSE 0 END
+);
+
+-- name: samples
+SELECT
+    job_id, attempt, at_s, worker, workers,
+    epochs_done, step_s, samples_per_s, memory_bytes, gpu_memory_bytes, metrics
+FROM samples
+WHERE job_id = ?
+ORDER BY number;
+
 -- name: put_node
 INSERT INTO nodes (id, body) VALUES (?, ?)
 ON CONFLICT (id) DO UPDATE SET body = excluded.body;
@@ -148,6 +180,11 @@ SELECT project, user, gpu_s, decayed_gpu_s, as_of_s FROM usage ORDER BY project,
 INSERT INTO profiles (category, speed, updated_s) VALUES (?, ?, ?)
 ON CONFLICT (category) DO UPDATE SET speed = excluded.speed, updated_s = excluded.updated_s;
 
+-- name: thin_profiles
+DELETE FROM profiles WHERE category IN (
+    SELECT category FROM profiles ORDER BY updated_s DESC, category DESC LIMIT -1 OFFSET ?
+);
+
 -- name: profiles
 SELECT category, speed, updated_s FROM profiles ORDER BY category;
 
@@ -178,3 +215,11 @@ WHERE newest.after IS NOT jobs.state;
 -- name: check_columns
 -- Every job, to be compared with its body.
 SELECT id, name, user, project, state, attempt, body FROM jobs ORDER BY number;
+
+-- name: check_samples
+-- Every sample, to be read.
+SELECT
+    job_id, attempt, at_s, worker, workers,
+    epochs_done, step_s, samples_per_s, memory_bytes, gpu_memory_bytes, metrics
+FROM samples
+ORDER BY number;

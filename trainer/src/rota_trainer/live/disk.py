@@ -14,8 +14,8 @@ from rota_trainer.live.parts import Parts, on_cpu
 from rota_trainer.position import Position
 from rota_trainer.run import Run
 from rota_trainer.torch import randomness
-from rota_trainer.torch.parts import OtherState
-from rota_trainer.torch.reading import also_safe
+from rota_trainer.torch.parts import OtherStateError
+from rota_trainer.torch.reading import also_safe, essence
 
 FORMAT = 1
 
@@ -45,7 +45,8 @@ class Disk:
         return self._write(self._contents(), self._run.tally.position())
 
     def restore(self) -> bool:
-        """The newest checkpoint of this job and code. Raises OtherState for one that does not fit."""
+        """The newest checkpoint of this job and code. Raises
+        OtherStateError for one that does not fit."""
         return self._run.restore(self._load)
 
     def _contents(self) -> dict[str, Any]:
@@ -64,11 +65,11 @@ class Disk:
             with also_safe(self._parts.classes()):
                 saved = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-            raise OtherState(
-                f"{path} cannot be read by torch {torch.__version__}: {str(error).splitlines()[0]}"
+            raise OtherStateError(
+                f"{path} cannot be read by torch {torch.__version__}: {essence(error)}"
             ) from error
         if not isinstance(saved, dict) or saved.get("live") != FORMAT:
-            raise OtherState(
+            raise OtherStateError(
                 f"{path} was not saved by a live training; begin in a new checkpoint folder"
             )
         self._parts.load(saved)

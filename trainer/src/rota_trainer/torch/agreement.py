@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Optional
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -20,16 +20,16 @@ def any_worker(flag: bool) -> bool:
     """Whether `flag` is set in any worker. Every worker has to ask; all get the same answer."""
     if not _has_others():
         return flag
-    asked = torch.tensor([int(flag)], dtype=torch.int32, device=_device(_backends()))
+    asked = torch.tensor([int(flag)], dtype=torch.int32, device=device_for(_backends()))
     dist.all_reduce(asked, op=dist.ReduceOp.MAX)
     return bool(asked.item())
 
 
-def gathered(own: Any) -> List[Any]:
+def gathered(own: Any) -> list[Any]:
     """What every worker has, in worker 0; nothing in the others. Every worker has to take part."""
     if not _has_others():
         return [own]
-    found: Optional[List[Any]] = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    found: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
     dist.gather_object(own, found)
     return found or []
 
@@ -45,7 +45,7 @@ def _backends() -> str:
     return dist.get_backend()
 
 
-def _device(backends: str) -> torch.device:
+def device_for(backends: str) -> torch.device:
     """Where the group can reduce a tensor: on the CPU wherever it can, because that waits for no
     kernel that is still running on the GPU."""
     devices = [each.split(":")[0] for each in backends.split(",") if ":" in each]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
@@ -11,19 +12,15 @@ MOST_NAMED = 5
 """Keys named in a message; of the rest only their number."""
 
 
-class OtherState(ValueError):
+class OtherStateError(ValueError):
     """A checkpoint of something else: another model, another optimizer, other parts."""
 
 
 def unwrapped(part: Any) -> Any:
     """The model inside of what spreads or compiles it, so that its keys do not depend on that."""
-    while True:
-        if isinstance(part, (DataParallel, DistributedDataParallel)):
-            part = part.module
-        elif isinstance(part, torch.nn.Module) and "_orig_mod" in part._modules:
-            part = part._modules["_orig_mod"]
-        else:
-            return part
+    is_spread = isinstance(part, (DataParallel, DistributedDataParallel))
+    inside: Any = getattr(part, "module" if is_spread else "_orig_mod", None)
+    return unwrapped(inside) if isinstance(inside, torch.nn.Module) else part
 
 
 def state_of(name: str, part: Any) -> Any:
@@ -54,23 +51,23 @@ def put_back(part: Any, state: Any) -> None:
 
 def check(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
     """Refuse a checkpoint that does not fit, before anything is changed."""
-    problems = list(_differences("parts", set(parts), set(saved)))
+    problems = list(_differences("parts", now=set(parts), saved=set(saved)))
     for name in parts.keys() & saved.keys():
         part = parts[name]
         if isinstance(part, torch.nn.Module):
-            problems += _of_model(name, part.state_dict(), saved[name])
+            problems += _of_model(name, now=part.state_dict(), saved=saved[name])
         elif isinstance(part, torch.optim.Optimizer):
-            problems += _of_optimizer(name, part.state_dict(), saved[name])
+            problems += _of_optimizer(name, now=part.state_dict(), saved=saved[name])
     if problems:
-        raise OtherState(
+        raise OtherStateError(
             "this checkpoint is of something else: "
             + "; ".join(problems)
             + ". Restore it with the code that saved it, or begin in a new checkpoint folder"
         )
 
 
-def _of_model(name: str, now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator[str]:
-    yield from _differences(name, set(now), set(saved))
+def _of_model(name: str, *, now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterator[str]:
+    yield from _differences(name, now=set(now), saved=set(saved))
     shapes = [
         f"{key} (here {_shape(now[key])}, saved {_shape(saved[key])})"
         for key in sorted(now.keys() & saved.keys())
@@ -80,15 +77,13 @@ def _of_model(name: str, now: Mapping[str, Any], saved: Mapping[str, Any]) -> It
         yield f"{name} has other shapes: {_some(shapes)}"
 
 
-def _of_optimizer(name: str, now: Dict[str, Any], saved: Dict[str, Any]) -> Iterator[str]:
-    sizes = [
-        [len(group["params"]) for group in state["param_groups"]] for state in (now, saved)
-    ]
+def _of_optimizer(name: str, *, now: dict[str, Any], saved: dict[str, Any]) -> Iterator[str]:
+    sizes = [[len(group["params"]) for group in state["param_groups"]] for state in (now, saved)]
     if sizes[0] != sizes[1]:
         yield f"{name} has groups of {sizes[0]} parameters here, of {sizes[1]} in the checkpoint"
 
 
-def _differences(name: str, now: "set[str]", saved: "set[str]") -> Iterator[str]:
+def _differences(name: str, *, now: set[str], saved: set[str]) -> Iterator[str]:
     if now - saved:
         yield f"{name} missing in it: {_some(sorted(now - saved))}"
     if saved - now:
@@ -99,6 +94,6 @@ def _shape(value: Any) -> Any:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else None
 
 
-def _some(names: List[str]) -> str:
+def _some(names: list[str]) -> str:
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

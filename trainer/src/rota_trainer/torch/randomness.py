@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
-from typing import Any, Dict
+from typing import Any
 
 import torch
 
 
-def take() -> Dict[str, Any]:
-    states: Dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+def take() -> dict[str, Any]:
+    states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, words, *rest = numpy.random.get_state()
@@ -24,28 +24,30 @@ def take() -> Dict[str, Any]:
     return states
 
 
-def put_back(states: Dict[str, Any]) -> None:
+def put_back(states: dict[str, Any]) -> None:
     """On fewer GPUs than there were, as many states as there are GPUs."""
     random.setstate(states["python"])
     torch.set_rng_state(states["torch"])
     if "numpy" in states:
-        import numpy
+        import numpy as np
 
         kind, words, *rest = states["numpy"]
-        numpy.random.set_state((kind, numpy.array(words, dtype=numpy.uint32), *rest))
+        # The old global state, which scripts and libraries still draw from.
+        np.random.set_state((kind, np.array(words, dtype=np.uint32), *rest))  # noqa: NPY002
     if "cuda" in states and torch.cuda.is_available():
         for index in range(min(len(states["cuda"]), torch.cuda.device_count())):
             torch.cuda.set_rng_state(states["cuda"][index], index)
 
 
-def made_for(rank: int, states: Dict[str, Any]) -> Dict[str, Any]:
+def made_for(rank: int, states: dict[str, Any]) -> dict[str, Any]:
     """States for a worker whose own were not saved, made from those of worker 0: the same each
     time, and others for each worker."""
     words = states["torch"].numpy().tobytes() + str(rank).encode()
     seed = int.from_bytes(hashlib.sha256(words).digest()[:4], "big")
     before = take()
     random.seed(seed)
-    torch.manual_seed(seed)
+    untyped: Any = torch
+    untyped.manual_seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
     made = take()

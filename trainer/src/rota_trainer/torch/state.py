@@ -5,14 +5,14 @@ from __future__ import annotations
 import pickle
 import platform
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, cast
 
 import torch
 
 from rota_trainer.run import Run
 from rota_trainer.torch import parts, randomness
 from rota_trainer.torch.agreement import any_worker, gathered
-from rota_trainer.torch.reading import also_safe, classes_in
+from rota_trainer.torch.reading import also_safe, classes_in, essence
 
 FORMAT = 1
 
@@ -25,15 +25,15 @@ class State:
     middle goes on with the same samples in the same order.
     """
 
-    def __init__(self, run: Optional[Run] = None, **named: Any) -> None:
+    def __init__(self, run: Run | None = None, **named: Any) -> None:
         self._parts = {
             name: parts.unwrapped(part) for name, part in named.items() if part is not None
         }
         for name, part in self._parts.items():
             parts.state_of(name, part)
         self._run = run
-        self._at_start: Optional[Dict[str, Any]] = None
-        self._of_all: List[Dict[str, Any]] = []
+        self._at_start: dict[str, Any] | None = None
+        self._of_all: list[dict[str, Any]] = []
         self._gathered_at = (-1, -1)
         if run is not None:
             run.agree = self._agree
@@ -72,17 +72,17 @@ class State:
             self._gathered_at = self._position()
         return decision
 
-    def _random_of_all(self) -> List[Dict[str, Any]]:
+    def _random_of_all(self) -> list[dict[str, Any]]:
         is_fresh = self._gathered_at == self._position()
         return [self._own_random(), *(self._of_all[1:] if is_fresh else [])]
 
-    def _own_random(self) -> Dict[str, Any]:
+    def _own_random(self) -> dict[str, Any]:
         return {"now": randomness.take(), "at_start": self._at_start}
 
-    def _position(self) -> "tuple[int, int]":
+    def _position(self) -> tuple[int, int]:
         return (self._run.epochs_done, self._run.steps_done) if self._run is not None else (0, 0)
 
-    def _put_back_random(self, of_all: List[Dict[str, Any]]) -> None:
+    def _put_back_random(self, of_all: list[dict[str, Any]]) -> None:
         run = self._run
         rank = run.place.rank if run is not None else 0
         own = of_all[rank] if rank < len(of_all) else _made_for(rank, of_all[0])
@@ -93,28 +93,28 @@ class State:
         run.before_steps = lambda: self._start_again(run, own["at_start"])
         run.at_first_step(lambda: randomness.put_back(own["now"]))
 
-    def _start_again(self, run: Run, at_start: Dict[str, Any]) -> None:
+    def _start_again(self, run: Run, at_start: dict[str, Any]) -> None:
         randomness.put_back(at_start)
         self._at_start = at_start
         run.before_steps = self._note_start
 
     # -- reading --------------------------------------------------------------------------------
 
-    def _read(self, path: Path) -> Dict[str, Any]:
+    def _read(self, path: Path) -> dict[str, Any]:
         """Without running code that a file may hold: only tensors, plain values, and classes that
         the parts of this state hold themselves are made."""
         try:
             with also_safe(self._classes()):
-                saved = torch.load(path, map_location="cpu", weights_only=True)
+                saved: Any = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
             raise ValueError(
-                f"{path} cannot be read by torch {torch.__version__}: {str(error).splitlines()[0]}"
+                f"{path} cannot be read by torch {torch.__version__}: {essence(error)}"
             ) from error
-        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-            raise parts.OtherState(f"{path} was not saved by this version of State")
+        if not _is_ours(saved):
+            raise parts.OtherStateError(f"{path} was not saved by this version of State")
         return saved
 
-    def _classes(self) -> Set[type]:
+    def _classes(self) -> set[type]:
         return {
             kind
             for name, part in self._parts.items()
@@ -122,8 +122,12 @@ class State:
         }
 
 
-def _made_for(rank: int, first: Dict[str, Any]) -> Dict[str, Any]:
+def _made_for(rank: int, first: dict[str, Any]) -> dict[str, Any]:
     return {
         name: None if states is None else randomness.made_for(rank, states)
         for name, states in first.items()
     }
+
+
+def _is_ours(saved: Any) -> bool:
+    return isinstance(saved, dict) and cast("dict[str, Any]", saved).get("format") == FORMAT

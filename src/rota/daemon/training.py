@@ -1,0 +1,177 @@
+"""Where the programs of jobs report, and hear that they are to stop.
+
+A report is answered when there is an order for its worker, or when the worker does not want to wait
+any longer: so an order arrives at once, on a connection that is there anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from rota.core.commands import AskToStop
+from rota.core.model import Job, JobId
+from rota.daemon.measurements import Measurements
+from rota.daemon.people import Caller, ForbiddenError, Reach
+from rota.daemon.reports import Told, told
+from rota.daemon.shell import Shell
+from rota.daemon.trainees import Team, Trainee
+from rota_trainer.messages import Orders
+
+log = structlog.get_logger()
+
+LONGEST_WAIT_S = 30.0
+TIDY_S = 2.0
+"""How often samples are written, slow workers looked for, and the jobs forgotten that are over."""
+
+
+class Training:
+    def __init__(self, shell: Shell, *, clock: Callable[[], float]) -> None:
+        self._shell = shell
+        self._clock = clock
+        self._teams: dict[JobId, Team] = {}
+        self._measurements = Measurements(shell)
+        self._is_hushed = False
+
+    # -- reports --------------------------------------------------------------------------------
+
+    async def report(self, caller: Caller, raw: object) -> Orders:
+        """Take a report; wait for an order as long as the worker wants to."""
+        job = self._job(caller)
+        now = self._clock()
+        said = told(raw, now=now)
+        team = self._team(job.id, job.attempt)
+        if said.worker not in job.numbers:
+            stranger = f"a report came from worker {said.worker}, which this job does not have"
+            return Orders(notes=team.news({"worker": stranger}))
+        trainee = team.trainees.setdefault(said.worker, Trainee(said.worker))
+        before = trainee.sequence
+        faults = said.faults | trainee.take(said, now=now)
+        if trainee.sequence != before:
+            self._follow(job, team, said, now=now)
+        notes = team.news(faults)
+        await self._wait(team, trainee, min(said.wait_s, LONGEST_WAIT_S))
+        return self._orders(team, trainee, notes)
+
+    def _job(self, caller: Caller) -> Job:
+        job = None if caller.job_id is None else self._shell.kernel.job(caller.job_id)
+        if caller.reach is not Reach.JOB or job is None:
+            raise ForbiddenError(
+                "only a job reports about its training, with the token of its attempt",
+                "use rota_trainer in the job's program: it finds the token in ROTA_TOKEN",
+            )
+        return job
+
+    def _team(self, job_id: JobId, attempt: int) -> Team:
+        known = self._teams.get(job_id)
+        if known is None or known.attempt != attempt:
+            self._forget(job_id)
+            known = self._teams[job_id] = Team(attempt)
+        return known
+
+    def _follow(self, job: Job, team: Team, said: Told, *, now: float) -> None:
+        """Tell the scheduler what it needs, and keep what is worth keeping. While the store cannot
+        be written nothing is told; what is owed comes with a later report."""
+        lead = team.lead(job.numbers, now=now)
+        if lead is None or lead.worker != said.worker:
+            return
+        team.note_epochs(said)
+        sample = team.sample(job, lead, now=now)
+        if sample is not None:
+            self._measurements.add(sample)
+        fact = team.next_fact(job, lead, now=now)
+        if fact is not None and not self._shell.trouble:
+            self._shell.tell(fact)
+            team.has_told(fact, lead, now=now)
+            if fact.epoch_s is not None:
+                self._measurements.learn(self._shell.kernel.job(job.id) or job)
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def ask(self, order: AskToStop) -> None:
+        """For the shell. Given again after a crash, it changes nothing for those who know it."""
+        job = self._shell.kernel.job(order.job_id)
+        if job is None or job.attempt != order.attempt:
+            return
+        team = self._team(order.job_id, order.attempt)
+        team.order = order
+        team.answer_all()
+
+    async def _wait(self, team: Team, trainee: Trainee, wait_s: float) -> None:
+        is_news = _order_for(team, trainee) != trainee.order
+        if is_news or wait_s <= 0 or self._is_hushed:
+            return
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        team.wait(trainee.worker, answer)
+        await asyncio.wait([answer], timeout=wait_s)
+        team.stop_waiting(trainee.worker, answer)
+
+    def _orders(self, team: Team, trainee: Trainee, notes: list[str]) -> Orders:
+        if trainee.worker == min(team.trainees, default=None):
+            notes += team.notes
+            team.notes.clear()
+        order = trainee.order = _order_for(team, trainee)
+        if order is None:
+            return Orders(notes=notes)
+        insists_in_s = max(0.0, order.insists_at_s - self._clock())
+        return Orders(order.reason or "the GPUs are needed", insists_in_s, notes)
+
+    def hush(self) -> None:
+        """The daemon ends: nobody waits for anything any more."""
+        self._is_hushed = True
+        for team in self._teams.values():
+            team.answer_all()
+
+    # -- what is known --------------------------------------------------------------------------
+
+    def workers(self, job_id: JobId) -> Sequence[Trainee]:
+        """The workers of a job that report, by number."""
+        team = self._teams.get(job_id)
+        return [] if team is None else [one for _, one in sorted(team.trainees.items())]
+
+    def slow_workers(self, job_id: JobId) -> dict[int, float]:
+        """Those that hold the others up -> how many times as long as usual their steps take."""
+        team = self._teams.get(job_id)
+        return {} if team is None else team.slow()
+
+    # -- time -----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until it is cancelled; then what is left is written."""
+        try:
+            while True:
+                await asyncio.sleep(TIDY_S)
+                self._tidy()
+        finally:
+            self._measurements.write(now=self._clock(), all_of_it=True)
+
+    def _tidy(self) -> None:
+        self._measurements.write(now=self._clock())
+        for job_id, team in list(self._teams.items()):
+            job = self._shell.kernel.job(job_id)
+            if job is None or not job.is_active or job.attempt != team.attempt:
+                self._forget(job_id)
+            else:
+                team.keep_only(job.numbers)
+                self._name_slow(job_id, team)
+
+    def _name_slow(self, job_id: JobId, team: Team) -> None:
+        """Once for each worker and attempt, where the job's owner and the operator look. The story
+        is about changes of state, and this is none."""
+        for worker, times in team.slow().items():
+            words = f"worker {worker} takes {times:.3g} times as long for a step as the others"
+            if team.news({f"slow {worker}": words}):
+                team.notes.append(words)
+                log.info("worker is slow", job=job_id, worker=worker, times=round(times, 2))
+
+    def _forget(self, job_id: JobId) -> None:
+        team = self._teams.pop(job_id, None)
+        if team is not None:
+            team.answer_all()
+
+
+def _order_for(team: Team, trainee: Trainee) -> AskToStop | None:
+    order = team.order
+    return order if order is not None and trainee.worker in order.workers else None

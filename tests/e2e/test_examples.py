@@ -1,0 +1,103 @@
+"""Real training under a real daemon: every example, and a job that is stopped and killed."""
+
+import importlib.util
+import random
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from rota.engines.local import procs
+from rota.wire.jobs import JobRequest, LogRange
+from tests.counts import seeds
+from tests.e2e.house import House, wait_until
+from tests.integration.torch.attempts import SCRIPT, History
+from tests.integration.torch.nursery import PYTHONPATH
+from tests.tidy.tree import ROOT
+
+EXAMPLES = ROOT / "examples"
+EPOCHS = 3
+PATTERN = "epoch (?P<epoch>[0-9]+)/(?P<epochs>[0-9]+) loss (?P<loss>[0-9.]+)"
+COMMANDS = {
+    "image_ddp.py": [f"--epochs={EPOCHS}", "--pictures=64"],
+    "transformer.py": [f"--epochs={EPOCHS}", "--sums=64"],
+    "lightning_model.py": [f"--epochs={EPOCHS}", "--points=64"],
+    "keras_model.py": [f"--epochs={EPOCHS}", "--points=64"],
+    "numpy_model.py": [f"--epochs={EPOCHS}", "--points=64"],
+    "plain_sigterm.py": [f"--epochs={EPOCHS}", "--seconds-per-epoch=0"],
+}
+NEEDS = {
+    "image_ddp.py": "torch",
+    "transformer.py": "torch",
+    "lightning_model.py": "lightning",
+    "keras_model.py": "keras",
+}
+
+
+def submit(house: House, command: list[str], **fields: Any) -> str:
+    env = {"HERE": str(house.place), "PYTHONPATH": PYTHONPATH}
+    request = JobRequest(command, env=env, workdir=str(house.place), **{"name": "train", **fields})
+    return house.client.submit(request)
+
+
+def need(module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed: nothing here trains")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_example_runs_to_its_end(name: str, house: House) -> None:
+    need(NEEDS.get(name, "numpy"))
+    command = [sys.executable, str(EXAMPLES / name), *COMMANDS[name]]
+    job = submit(house, command, gpus="2" if name == "image_ddp.py" else "1")
+    ended = house.ends(job)
+    assert ended.state == "succeeded", house.output(job)
+    if name != "plain_sigterm.py":
+        assert (ended.epochs_done, ended.epochs) == (EPOCHS, EPOCHS)
+
+
+def test_a_program_in_another_language_is_seen_through_the_wrapper(house: House) -> None:
+    wrapper = [sys.executable, "-m", "rota_trainer", "run", "--progress-regex", PATTERN, "--"]
+    program = ["sh", str(EXAMPLES / "progress_lines.sh"), str(EPOCHS), "0.05"]
+    job = submit(house, [*wrapper, *program])
+    ended = house.ends(job)
+    assert (ended.state, ended.epochs_done, ended.epochs) == ("succeeded", EPOCHS, EPOCHS)
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("way", ["hold", "kill"])
+def test_three_interruptions_change_nothing(way: str, seed: int, house: House) -> None:
+    need("torch")
+    command = [sys.executable, str(SCRIPT), "--pause-s=0.05"]
+    undisturbed = submit(house, [sys.executable, str(SCRIPT)])
+    moments = sorted(random.Random(seed).sample(range(1, 40), 3))
+    job = submit(house, [*command, *(["--every-step"] if way == "hold" else [])], retries=3)
+    for attempt, moment in enumerate(moments, start=1):
+        wait_until(lambda moment=moment: len(history(house, job).steps) >= moment, f"step {moment}")
+        if way == "hold":
+            house.client.hold(job)
+            house.reaches(job, "held", attempt=attempt)
+            house.client.release(job)
+        else:
+            for pid, start_ticks in house.processes(job, attempt=attempt).items():
+                procs.send(pid, start_ticks, number=signal.SIGKILL)
+        house.reaches(job, "starting", attempt=attempt + 1)
+    assert house.ends(job).state == "succeeded", house.client.story(job)
+    assert house.ends(undisturbed).state == "succeeded"
+    ended, expected = history(house, job), history(house, undisturbed)
+    assert ended.steps == expected.steps
+    assert (ended.end, bool(ended.end)) == (expected.end, True)
+    if way == "hold":
+        assert ended.n_lost == 0
+
+
+def history(house: House, job: str) -> History:
+    """What all attempts said so far."""
+    heard = History()
+    for attempt in range(1, 1 + len(house.client.show(job).attempts)):
+        said = b"".join(house.client.log_bytes(job, LogRange(attempt=attempt))).decode()
+        for line in said.splitlines(keepends=True):
+            if line.endswith("\n") and line.startswith(("begins ", "step ", "ends ")):
+                heard.hear(line)
+    return heard

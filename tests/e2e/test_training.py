@@ -1,0 +1,168 @@
+"""Programs that train with `rota_trainer`, under a real daemon: they report, stop when they are
+asked to, and go on where they were."""
+
+import sys
+from contextlib import closing
+from typing import Any
+
+from rota.core.model import JobId
+from rota.store.sqlite import SqliteStore
+from rota.wire.jobs import JobRequest, JobView
+from tests.e2e.house import House, wait_until
+from tests.tidy.tree import ROOT
+
+ALL = "4"
+"""GPUs: as many as there are."""
+PROGRAM = """
+import json, os, pathlib, signal, sys, time
+import rota_trainer as trainer
+
+here = pathlib.Path(os.environ["HERE"])
+epochs = []
+
+def say(*words):
+    with (here / "journal").open("a") as journal:
+        print(os.environ["ROTA_JOB"], os.environ["ROTA_ATTEMPT"], *words, file=journal)
+
+def leave(*_):
+    say("term")
+    sys.exit(1)
+
+def load(path):
+    epochs.extend(json.loads(path.read_text()))
+
+if "--deaf" in sys.argv:
+    signal.signal(signal.SIGTERM, leave)
+run = trainer.start()
+restored = run.restore(load)
+say("start", os.environ["EPOCHS_DONE"], os.environ["ROTA_RESTARTS"], len(epochs), restored)
+for epoch in run.epochs(6, save=lambda path: path.write_text(json.dumps(epochs))):
+    say("epoch", epoch)
+    while not (here / f"go-{epoch}").exists():
+        if run.should_stop and "--deaf" not in sys.argv:
+            break
+        time.sleep(0.01)
+    epochs.append(epoch)
+    run.report(loss=1 / (1 + epoch))
+    run.step(samples=32)
+say("end", *epochs)
+"""
+
+
+def train(house: House, *flags: str, **fields: Any) -> str:
+    script = house.place / "train.py"
+    script.write_text(PROGRAM)
+    request = JobRequest(
+        [sys.executable, str(script), *flags],
+        env={"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
+        workdir=str(house.place),
+        **{"name": "train", **fields},
+    )
+    return house.client.submit(request)
+
+
+def said(house: House, job: str) -> list[tuple[int, str]]:
+    return [(line.attempt, line.words) for line in house.heard(job)]
+
+
+def reports(house: House, job: str, epochs: float) -> JobView:
+    def view() -> JobView | None:
+        found = house.client.show(job).job
+        return found if found.epochs_done == epochs else None
+
+    return wait_until(view, f"a report of {epochs} epochs; {house.output(job)!r}")
+
+
+def test_a_job_reports_to_its_end(house: House) -> None:
+    job = train(house)
+    house.says(job, "epoch 0")
+    for epoch in range(6):
+        reports(house, job, epoch)
+        house.allow(f"go-{epoch}")
+    ended = house.ends(job)
+    assert (ended.state, ended.epochs_done, ended.epochs) == ("succeeded", 6, 6)
+    assert house.output(job) == b""
+    with closing(SqliteStore(house.state / "rota.db")) as store:
+        samples = store.samples(JobId(job))
+    assert samples, "none was kept"
+    assert [each.epochs_done for each in samples] == sorted(each.epochs_done for each in samples)
+    assert {each.workers for each in samples} == {1}
+    assert samples[-1].metrics["loss"] <= 1
+    assert samples[-1].memory_bytes > 0
+
+
+def test_a_higher_priority_waits_for_the_safe_point(house: House) -> None:
+    low = train(house, gpus=ALL)
+    house.allow("go-0")
+    house.says(low, "epoch 1")
+    reports(house, low, 1)
+    high = house.submit("say start; await high", gpus=ALL, priority=5)
+    house.says(high, "start")
+    (stop,) = [each for each in house.client.story(low) if each.before == "stopping"]
+    assert "lost" not in stop.reason
+    for epoch in range(2, 6):
+        house.allow(f"go-{epoch}")
+    house.allow("high")
+    assert house.ends(low).state == "succeeded"
+    assert said(house, low) == [
+        (1, "start 0 0 0 False"),
+        (1, "epoch 0"),
+        (1, "epoch 1"),
+        (2, "start 2 1 2 True"),
+        *((2, f"epoch {epoch}") for epoch in range(2, 6)),
+        (2, "end 0 1 2 3 4 5"),
+    ]
+    first, second = house.client.show(low).attempts
+    assert [worker.exit_code for worker in first.workers + second.workers] == [75, 0]
+
+
+def test_after_the_grace_period_it_is_told(house: House) -> None:
+    job = train(house, "--deaf", gpus=ALL, grace="1s")
+    house.allow("go-0")
+    reports(house, job, 1)
+    house.client.hold(job)
+    house.says(job, "term")
+    house.reaches(job, "held")
+    assert house.client.show(job).job.epochs_done == 1
+
+
+def test_a_daemon_that_dies_changes_nothing_but_reports(own_house: House) -> None:
+    house = own_house
+    house.up()
+    job = train(house)
+    house.allow("go-0")
+    reports(house, job, 1)
+    house.kill()
+    house.allow("go-1")
+    house.says(job, "epoch 2")
+    house.up()
+    reports(house, job, 2)
+    for epoch in range(2, 6):
+        house.allow(f"go-{epoch}")
+    assert house.ends(job).state == "succeeded"
+    assert said(house, job)[-1] == (1, "end 0 1 2 3 4 5")
+    assert len(house.starts(job)) == 1
+
+
+def test_who_was_asked_before_a_crash_is_asked_again_after_it(own_house: House) -> None:
+    house = own_house
+    house.up()
+    job = train(house, "--deaf", grace="1h")
+    house.allow("go-0")
+    reports(house, job, 1)
+    house.says(job, "epoch 1")
+    house.client.hold(job)
+    house.kill()
+    house.up()
+    assert house.state_of(job) == "stopping"
+    wait_until(lambda: b"reports arrive again" in house.output(job), "the worker to come back")
+    for epoch in range(1, 6):
+        house.allow(f"go-{epoch}")
+    house.reaches(job, "held")
+    (stop,) = [each for each in house.client.story(job) if each.before == "stopping"]
+    assert "lost" not in stop.reason
+    house.client.release(job)
+    n_done = int(house.says_like(job, "start", attempt=2).words.split()[1])
+    # It stopped where it could, at the end of an epoch with a checkpoint; not where it had to.
+    assert n_done >= 2
+    assert (2, f"start {n_done} 1 {n_done} True") in said(house, job)

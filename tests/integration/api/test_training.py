@@ -1,0 +1,233 @@
+"""What training programs report, and what they hear, through the door of a real daemon."""
+
+import json
+import math
+import sqlite3
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count as counting
+from typing import Any
+
+import httpx2
+import pytest
+import schemathesis
+
+from rota_trainer.messages import LONGEST_NAME, PATH
+from tests.integration.api.house import ANNA, BERT, SLEEP, House, eventually, submit
+from tests.integration.api.test_schema import CHECKS, described, prepared, some
+
+TELL_TOKEN = {**SLEEP, "command": ["sh", "-c", "echo token $ROTA_TOKEN end; sleep 1000"]}
+NOTHING = {"stop": "", "insists_in_s": None, "notes": []}
+numbers = counting(1)
+
+
+@pytest.fixture(scope="module")
+def job(house: House) -> str:
+    """With two workers."""
+    return submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, epochs=50, grace="1s")
+
+
+@pytest.fixture(scope="module")
+def worker(house: House, job: str) -> Iterator[httpx2.Client]:
+    with house.by_tcp(token_of(house, job)) as client:
+        yield client
+
+
+def token_of(house: House, job: str) -> str:
+    def output() -> str:
+        return house.admin.get(f"/v1/jobs/{job}/logs").text
+
+    eventually(lambda: " end" in output())
+    return output().partition("token ")[2].partition(" end")[0]
+
+
+def tell(client: httpx2.Client, **fields: Any) -> httpx2.Response:
+    body = {"worker": 0, "sequence": next(numbers), "epochs_total": 50, **fields}
+    return client.post(PATH, content=json.dumps(body))
+
+
+def heard(client: httpx2.Client, **fields: Any) -> dict[str, Any]:
+    answer = tell(client, **fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def shown(house: House, job: str) -> dict[str, Any]:
+    return house.admin.get(f"/v1/jobs/{job}").json()["job"]
+
+
+@pytest.mark.parametrize("scope", ["user", "read_only"])
+def test_people_do_not_report(house: House, job: str, scope: str) -> None:
+    with house.person(ANNA, scope) as anna:
+        answer = tell(anna, job=job)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert tell(house.admin).status_code == 403
+    with house.by_tcp() as stranger:
+        assert tell(stranger).status_code == 401
+
+
+def test_an_attempt_that_is_over_does_not_report(house: House) -> None:
+    with house.person(BERT) as bert:
+        over = submit(bert, **TELL_TOKEN, gpus="0", grace="1s")
+        with house.by_tcp(token_of(house, over)) as client:
+            assert heard(client) == NOTHING
+            bert.post(f"/v1/jobs/{over}/cancel")
+            house.reaches(over, "cancelled")
+            assert tell(client).status_code == 401
+
+
+def test_progress_is_seen(house: House, job: str, worker: httpx2.Client) -> None:
+    now = time.time()
+    assert heard(worker, epochs_done=2, epochs=[epoch(now, 2)]) == NOTHING
+    assert shown(house, job)["epochs_done"] == 2
+    assert heard(worker, epochs_done=3.5, epochs=[epoch(now, 3)]) == NOTHING
+    assert shown(house, job)["epochs_done"] == 3.5
+    # Only the worker of the lowest rank speaks for the job.
+    assert heard(worker, worker=1, epochs_done=9, epochs=[epoch(now, 9)]) == NOTHING
+    assert shown(house, job)["epochs_done"] == 3.5
+
+
+def test_a_report_that_comes_twice_counts_once(
+    house: House, job: str, worker: httpx2.Client
+) -> None:
+    same = next(numbers)
+    heard(worker, sequence=same, epochs_done=4, epochs_saved=4)
+    assert shown(house, job)["epochs_done"] == 4
+    heard(worker, sequence=same, epochs_done=5, epochs_saved=5)
+    assert shown(house, job)["epochs_done"] == 4
+
+
+def epoch(at_s: float, number: int, seconds: float = 1.5) -> dict[str, Any]:
+    return {"at_s": at_s, "number": number, "seconds": seconds}
+
+
+NONSENSE = {
+    "negative": ({"epochs_saved": -1}, "epochs_saved was -1"),
+    "not a number": ({"metrics": {"loss": math.nan}}, "metric 'loss' was nan"),
+    "endless": ({"save_s": math.inf}, "save_s was inf"),
+    "more than all": ({"epochs_done": 60}, "60 epochs done of 50"),
+    "many metrics": ({"metrics": dict.fromkeys(map(str, range(9000)), 1.0)}, "9000 metrics"),
+    "long names": ({"metrics": {"x" * (LONGEST_NAME + 1): 1.0}}, f"up to {LONGEST_NAME}"),
+    "absurd times": ({"epochs": [epoch(0.0, 3)]}, "a record in 'epochs' made no sense"),
+    "slow epochs": ({"steps": [{"at_s": 0, "count": 1, "seconds": -3}]}, "a record in 'steps'"),
+    "no list": ({"steps": 7}, "steps was 7 instead of a list"),
+    "too many": ({"epochs": [epoch(time.time(), 1)] * 70}, "70 records in 'epochs'"),
+    "saved what is not done": ({"epochs_saved": 49}, "49 epochs saved of 6"),
+    "another worker": ({"worker": 17}, "worker 17, which this job does not have"),
+    "text": ({"memory_bytes": "much"}, "memory_bytes was 'much'"),
+    "huge": ({"start_s": 10**300}, "start_s was 1000"),
+}
+
+
+@pytest.mark.parametrize("kind", NONSENSE)
+def test_nonsense_is_named_once_and_the_rest_is_taken(house: House, kind: str) -> None:
+    fields, words = NONSENSE[kind]
+    own = submit(house.admin, **TELL_TOKEN, gpus="0", grace="1s")
+    with house.by_tcp(token_of(house, own)) as client:
+        sense = {"epochs_done": 6, "hears": False}
+        (note,) = heard(client, **{**sense, **fields})["notes"]
+        assert words in note
+        assert heard(client, **{**sense, **fields})["notes"] == []
+        heard(client, epochs_done=7, epochs_saved=7)
+        assert shown(house, own)["epochs_done"] == 7
+    house.admin.post(f"/v1/jobs/{own}/cancel")
+
+
+def test_progress_that_goes_back_is_left_out(house: House) -> None:
+    own = submit(house.admin, **TELL_TOKEN, gpus="0", grace="1s")
+    with house.by_tcp(token_of(house, own)) as client:
+        heard(client, epochs_done=6, epochs_saved=6)
+        (note,) = heard(client, epochs_done=5, epochs_saved=5, metrics={"a": 1})["notes"][:1]
+        assert "epochs_done went back from 6 to 5" in note
+        assert shown(house, own)["epochs_done"] == 6
+    house.admin.post(f"/v1/jobs/{own}/cancel")
+
+
+def test_a_job_of_unknown_length_is_not_taken_for_complete(house: House) -> None:
+    own = submit(house.admin, **TELL_TOKEN, gpus="0", grace="1s")
+    with house.by_tcp(token_of(house, own)) as client:
+        for done in (1, 2, 3):
+            heard(client, epochs_total=None, epochs_done=done, epochs_saved=done)
+            assert shown(house, own)["epochs_done"] == done
+        house.admin.post(f"/v1/jobs/{own}/cancel")
+        assert house.reaches(own, "cancelled", "succeeded") == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b'{"worker": 0, "worker": 1, "sequence": 1}', 400),
+        (b"[" * 100_000, 400),
+        (b'"\xff"', 400),
+        (b"[]", 422),
+        (b"{}", 422),
+        (b'{"worker": -1, "sequence": 1}', 422),
+        (b'{"worker": true, "sequence": 1}', 422),
+        (b'{"worker": 0, "sequence": 1.5}', 422),
+        (b'{"worker": 0, "sequence": 1, "x": "' + b"x" * 300_000 + b'"}', 413),
+    ],
+)
+def test_what_is_no_report(worker: httpx2.Client, body: bytes, status: int) -> None:
+    answer = worker.post(PATH, content=body)
+    assert (answer.status_code, bool(answer.json()["message"])) == (status, True)
+
+
+def test_a_field_of_a_newer_library_is_ignored(worker: httpx2.Client) -> None:
+    assert heard(worker, version=2, weather="fine") == NOTHING
+
+
+def test_an_order_is_pushed_to_all_workers(house: House) -> None:
+    own = submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1h")
+    house.reaches(own, "running")
+    with house.by_tcp(token_of(house, own)) as one, house.by_tcp(token_of(house, own)) as two:
+        with ThreadPoolExecutor() as pool:
+            # They hear, so that they are asked; then both wait much longer than a test may take.
+            heard(one, worker=0, hears=True, epochs_done=1)
+            waiting = [
+                pool.submit(heard, client, worker=number, hears=True, wait_s=1e6, epochs_done=1)
+                for number, client in enumerate((one, two))
+            ]
+            house.admin.post(f"/v1/jobs/{own}/hold")
+            orders = [each.result() for each in waiting]
+        assert [each["stop"] for each in orders] == [orders[0]["stop"]] * 2
+        assert "held" in orders[0]["stop"]
+        assert 0 < orders[0]["insists_in_s"] <= 3600
+        # Known by now, it is repeated, and cuts no wait short.
+        again = heard(one, worker=0, epochs_done=1, wait_s=0.05)
+        assert again["stop"] == orders[0]["stop"]
+    assert house.state(own) == "stopping"
+    house.admin.post(f"/v1/jobs/{own}/cancel")
+    house.reaches(own, "cancelled")
+
+
+def test_samples_are_kept(house: House, job: str, worker: httpx2.Client) -> None:
+    steps = [{"at_s": time.time(), "count": 4, "seconds": 2.0, "samples": 128}]
+    pace = {"steps": steps, "metrics": {"loss": 0.5}, "memory_bytes": 2**30}
+
+    def rows() -> list[Any]:
+        heard(worker, epochs_done=11, **pace)
+        with sqlite3.connect(f"file:{house.folder}/rota.db?mode=ro", uri=True) as store:
+            found = store.execute(
+                "SELECT workers, step_s, samples_per_s, memory_bytes, metrics FROM samples"
+                " WHERE job_id = ? AND epochs_done = 11",
+                (job,),
+            ).fetchall()
+        store.close()
+        return found
+
+    eventually(lambda: bool(rows()))
+    assert rows()[0] == (2, 0.5, 64.0, 2**30, '{"loss":0.5}')
+
+
+reports = described.include(path=PATH)
+
+
+@reports.parametrize()
+@some
+def test_any_report_is_answered(case: schemathesis.Case, worker: httpx2.Client) -> None:
+    if isinstance(case.body, dict):
+        case.body["wait_s"] = 0
+    case.validate_response(worker.send(prepared(case, worker)), checks=CHECKS)

@@ -1,0 +1,59 @@
+"""The examples that know nothing of rota."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.torch.attempts import environment
+from tests.integration.torch.stand_in import StandIn
+from tests.tidy.tree import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def test_a_plain_script_saves_when_it_gets_sigterm_and_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    command = [sys.executable, str(EXAMPLES / "plain_sigterm.py"), "--epochs=6", f"--file={file}"]
+    with subprocess.Popen([*command, "--seconds-per-epoch=0.3"], stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"begins at epoch 0\n"
+        first.stdout.readline()
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(timeout=60) == 143
+    done = json.loads(file.read_text())["epoch"]
+    assert 1 <= done < 6
+    second = subprocess.run(
+        [*command, "--seconds-per-epoch=0"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert second.stdout.startswith(f"begins at epoch {done}\n")
+    assert second.stdout.endswith(f"sum {sum(number**2 for number in range(6))}\n")
+
+
+def test_a_program_in_another_language_is_read_by_the_wrapper(tmp_path: Path) -> None:
+    pattern = "epoch (?P<epoch>[0-9]+)/(?P<epochs>[0-9]+) loss (?P<loss>[0-9.]+)"
+    assert f"'{pattern}'" in (EXAMPLES / "progress_lines.sh").read_text()
+    program = ["sh", str(EXAMPLES / "progress_lines.sh"), "4", "0.05"]
+    with StandIn(tmp_path / "socket") as daemon:
+        env = {**environment(daemon.url, tmp_path, attempt=2), "EPOCHS_DONE": "1.0"}
+        wrapped = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "rota_trainer",
+                "run",
+                "--progress-regex",
+                pattern,
+                "--",
+                *program,
+            ],
+            env={"PYTHONPATH": str(ROOT / "trainer" / "src"), "PATH": "/usr/bin:/bin", **env},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        last = daemon.reports[-1]
+    assert wrapped.stdout == "".join(f"epoch {n}/4 loss 0.{1000 // n}\n" for n in (2, 3, 4))
+    assert (last["epochs_done"], last["epochs_total"]) == (4.0, 4.0)

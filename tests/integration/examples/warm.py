@@ -1,0 +1,12 @@
+"""What the examples otherwise load when they begin."""
+
+import os
+
+os.environ["KERAS_BACKEND"] = "torch"
+
+import keras
+import lightning.pytorch
+
+import tests.integration.torch.warm
+
+__all__ = ["keras", "lightning", "tests"]

@@ -1,0 +1,112 @@
+"""Attempts of a training script as the engine would start them, step by step."""
+
+import contextlib
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.integration.torch.nursery import Nursery
+
+SCRIPT = Path(__file__).with_name("train.py")
+STOPPED = 75
+
+
+@dataclass
+class Step:
+    epoch: int
+    samples: list[int]
+
+
+@dataclass
+class History:
+    """What was trained on, along the checkpoints that later attempts began from."""
+
+    steps: list[Step] = field(default_factory=list)
+    n_lost: int = 0
+    end: str = ""
+
+    def begin(self, epoch: int, step: int) -> None:
+        kept = [each for each in self.steps if each.epoch < epoch]
+        kept += [each for each in self.steps if each.epoch == epoch][:step]
+        self.n_lost += len(self.steps) - len(kept)
+        self.steps = kept
+
+    def hear(self, line: str) -> bool:
+        """A line of the script; False if there is none any more."""
+        match line.split():
+            case ["begins", epoch, step]:
+                self.begin(int(epoch), int(step))
+            case ["step", epoch, samples]:
+                numbers = [int(each) for each in samples.split(",")]
+                self.steps.append(Step(int(epoch), numbers))
+            case ["ends", *prints]:
+                self.end = " ".join(prints)
+            case []:
+                return False
+            case other:
+                raise AssertionError(f"not expected: {other}")
+        return True
+
+
+class Attempt:
+    """One process of the script. `history` hears what it says."""
+
+    def __init__(
+        self,
+        nursery: Nursery,
+        history: History,
+        *options: str,
+        env: Mapping[str, str],
+        is_heard: bool = True,
+    ) -> None:
+        self._history = history
+        self._child = nursery.run([str(SCRIPT), *options], env)
+        if is_heard:
+            self.hear()
+
+    def step(self) -> bool:
+        """Let it make one step; False if it ended instead."""
+        self.allow_step()
+        return self.hear()
+
+    def allow_step(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._child.stdin.write(b".")
+
+    def let_go(self) -> None:
+        """From now on it makes its steps unasked."""
+        self._child.stdin.close()
+
+    def steps(self, n_steps: int) -> bool:
+        return all(self.step() for _ in range(n_steps))
+
+    def run_on(self) -> int:
+        """Let it go to its end, whatever that is."""
+        self.let_go()
+        while self.hear():
+            pass
+        return self._child.wait()
+
+    def kill(self) -> None:
+        self._child.kill()
+        assert self.run_on() == -signal.SIGKILL
+
+    def wait(self) -> int:
+        return self._child.wait()
+
+    def hear(self) -> bool:
+        """Wait for its next words; False if it ended."""
+        return self._history.hear(self._child.stdout.readline().decode())
+
+
+def environment(url: str, folder: Path, *, attempt: int, rank: int = 0) -> dict[str, str]:
+    """What rota gives to a worker."""
+    return {
+        "ROTA_URL": url,
+        "ROTA_TOKEN": "open sesame",
+        "ROTA_JOB": "j-1",
+        "ROTA_ATTEMPT": str(attempt),
+        "ROTA_WORKER": f"j-1/{attempt}/{rank}/nonce",
+        "ROTA_CHECKPOINT_DIR": str(folder / "checkpoints"),
+    }

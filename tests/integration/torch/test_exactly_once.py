@@ -1,0 +1,80 @@
+"""However often a job is stopped or killed, it ends as if nothing had happened."""
+
+import functools
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.counts import seeds
+from tests.integration.torch.attempts import STOPPED, Attempt, History, environment
+from tests.integration.torch.nursery import Nursery
+from tests.integration.torch.stand_in import StandIn
+
+pytest.importorskip("torch", reason="torch is not installed: nothing here trains")
+
+EPOCHS = 8
+STEPS = 8
+SAMPLES = list(range(64))
+
+
+@functools.cache
+def undisturbed(nursery: Nursery, *options: str) -> History:
+    history = History()
+    with tempfile.TemporaryDirectory() as folder:
+        attempt = Attempt(nursery, history, *options, env={"ROTA_CHECKPOINT_DIR": folder})
+        assert attempt.run_on() == 0
+    return history
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("options", [("--every-step",), ("--every-step", "--loaders=1"), ()])
+def test_three_stops_change_nothing(
+    seed: int, options: tuple[str, ...], nursery: Nursery, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    moments = sorted(chance.sample(range(1, 5 * STEPS), 3))
+    history = History()
+    for number, moment in enumerate(moments, start=1):
+        with StandIn(tmp_path / f"{number}.socket") as daemon:
+            env = environment(daemon.url, tmp_path, attempt=number)
+            attempt = Attempt(nursery, history, *options, env=env)
+            assert attempt.steps(max(0, moment - len(history.steps)))
+            daemon.stop(0)
+            while attempt.step():
+                pass
+            assert attempt.wait() == STOPPED
+    env = environment("unix:///nowhere", tmp_path, attempt=4)
+    assert Attempt(nursery, history, *options, env=env).run_on() == 0
+    assert history.n_lost == 0
+    expect_exactly_once(history, undisturbed(nursery, *options))
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("options", [(), ("--loaders=1",)])
+def test_three_kills_change_nothing(
+    seed: int, options: tuple[str, ...], nursery: Nursery, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    history = History()
+    for number in range(1, 4):
+        env = environment("unix:///nowhere", tmp_path, attempt=number)
+        attempt = Attempt(nursery, history, *options, env=env)
+        # Often right after the last step of an epoch, which is when it saves.
+        n_steps = chance.choice([chance.randrange(1, 20), STEPS, 2 * STEPS])
+        assert attempt.steps(n_steps)
+        time.sleep(chance.uniform(0.0, 0.01))
+        attempt.kill()
+    env = environment("unix:///nowhere", tmp_path, attempt=4)
+    assert Attempt(nursery, history, *options, env=env).run_on() == 0
+    expect_exactly_once(history, undisturbed(nursery, *options))
+
+
+def expect_exactly_once(history: History, expected: History) -> None:
+    for epoch in range(EPOCHS):
+        seen = [sample for step in history.steps if step.epoch == epoch for sample in step.samples]
+        assert sorted(seen) == SAMPLES
+    assert history.steps == expected.steps
+    assert history.end == expected.end
