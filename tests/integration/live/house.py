@@ -143,10 +143,15 @@ def job(nursery: Nursery, folder: Path, **options: Any) -> Iterator[Job]:
         yield found
     except BaseException:
         for path in sorted(folder.glob("*.log")):
-            print(f"-- {path.name}\n{path.read_text()[-2500:]}")
+            say(f"-- {path.name}\n{path.read_text()[-2500:]}")
         raise
     finally:
         found.close()
+
+
+def say(words: str) -> None:
+    """Shown when the test fails."""
+    sys.stdout.write(f"{words}\n")
 
 
 def finish(job: Job, *numbers: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.live.house import EPOCHS, Job, check, finish
+from tests.integration.live.house import EPOCHS, Job, check, finish, say
 
 N_SEEDS = 50 if os.environ.get("ROTA_TEST_LONG") else 5
 N_EVENTS = 6
@@ -15,7 +15,7 @@ MOST = 4
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
 def test_any_sequence_of_changes_and_deaths(start_job: Callable[..., Job], seed: int) -> None:
-    print(f"seed={seed}")
+    say(f"seed={seed}")
     chance = random.Random(seed)
     job = start_job(epochs=EPOCHS)
     desk = job.coordinator
@@ -25,7 +25,7 @@ def test_any_sequence_of_changes_and_deaths(start_job: Callable[..., Job], seed:
         members = list(desk.target)
         event = chance.choice(["grow", "shrink", "move", "kill", "kill", "kill two", "away"])
         next_number = max(desk.processes) + 1
-        print(event, members)
+        say(f"{event} {members}")
         if event == "grow" and len(members) < MOST:
             desk.want(*members, next_number)
         elif event == "shrink" and len(members) > 1:

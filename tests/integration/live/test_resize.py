@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.live.house import BATCH, EPOCHS, SAMPLES, Job, alone, check, finish
+from tests.integration.live.house import EPOCHS, SAMPLES, Job, alone, check, finish
 from tests.integration.live.lineage import lineage, losses
 
 Start = Callable[..., Job]

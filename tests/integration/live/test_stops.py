@@ -1,6 +1,5 @@
 """Stops that are asked for, checkpoints, and who may join."""
 
-import os
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +35,7 @@ def test_sigterm_to_one_stops_all_at_the_same_step(start_job: Start) -> None:
     job = running(start_job, 2)
     job.coordinator.kill(1, by=signal.SIGTERM)
     assert job.coordinator.wait_for_ends(0, 1) == [75, 75]
-    assert os.listdir(job.folder / "checkpoints")
+    assert list((job.folder / "checkpoints").iterdir())
 
 
 def test_who_waits_for_others_that_do_not_come_can_be_stopped(start_job: Start) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -30,6 +31,7 @@ DEFAULTS = {
     "code": "test",
     "journal_hash": True,
     "fails_at": -1,
+    "times": False,
 }
 
 
@@ -55,7 +57,7 @@ def make_model(kind: str, width: int) -> nn.Module:
 
 def main() -> None:
     journal = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    slowly = os.path.join(os.path.dirname(sys.argv[1]), "slowly")
+    slowly = Path(sys.argv[1]).parent / "slowly"
     options = {**DEFAULTS, **json.loads(sys.argv[2])}
     torch.set_num_threads(1)
     if options["torch"]:
@@ -83,7 +85,9 @@ def main() -> None:
 
     for epoch in live.epochs(options["epochs"]):
         for x, y, indices in live.batches():
+            began_s = time.perf_counter()
             with live.step():
+                begun_s = time.perf_counter()
                 if live.global_step == options["fails_at"]:
                     raise RuntimeError("the script's own mistake")
                 optimizer.zero_grad()
@@ -101,8 +105,12 @@ def main() -> None:
                     loss=weight * loss.item(),
                     rate=optimizer.param_groups[0]["lr"],
                 )
-                if os.path.exists(slowly):
+                if slowly.exists():
                     time.sleep(options["step_s"])
+                ended_s = time.perf_counter()
+            if options["times"]:
+                over_s = time.perf_counter()
+                note(hooks_s=begun_s - began_s + over_s - ended_s)
             if options["journal_hash"]:
                 note(done=live.global_step, generation=live.generation, hash=hash_of(net))
         scheduler.step()

@@ -1,5 +1,7 @@
 """The process group of one generation: opened, used, broken from any thread, never used again."""
 
+# torch is typed in parts only.
+# pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
 import contextlib

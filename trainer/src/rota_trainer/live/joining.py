@@ -1,5 +1,7 @@
 """How a worker gets into the newest generation, however often that takes."""
 
+# torch is typed in parts only.
+# pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
 import time
@@ -11,7 +13,7 @@ from rota_trainer.live import stores, transfer
 from rota_trainer.live.disk import Disk
 from rota_trainer.live.group import Group, open_group
 from rota_trainer.live.leaving import Left, Refused
-from rota_trainer.live.meeting import GivenUp, meet
+from rota_trainer.live.meeting import GivenUpError, meet
 from rota_trainer.live.membership import Membership
 from rota_trainer.live.model import ElasticModel
 from rota_trainer.live.parts import FRESH, Parts
@@ -24,7 +26,7 @@ RETRY_S = 1.0
 """Whoever is gone is told of by then. If nobody is, the same generation meets once more."""
 
 
-class NobodyCame(Exception):
+class NobodyCameError(Exception):
     """No generation came about in the time that was given; the words say what was last tried."""
 
 
@@ -51,14 +53,14 @@ class Joining:
         )
 
     def enter(self, patience_s: float) -> None:
-        """Raises NobodyCame, Left or Refused, or what is wrong with the state."""
+        """Raises NobodyCameError, Left or Refused, or what is wrong with the state."""
         began_s = time.monotonic()
         self.membership.moved(is_step=False)
         while True:
             switch = self._wait_for_switch(began_s + patience_s)
             try:
                 self._try(switch, began_s + patience_s)
-            except GivenUp:
+            except GivenUpError:
                 self.leave_group()
                 continue
             at = self._training.parts.at
@@ -101,9 +103,9 @@ class Joining:
     def _check_patience(self, until_s: float) -> None:
         reason = self._training.run.reporter.stop
         if reason or self._training.run.should_stop:
-            raise NobodyCame(reason or "SIGTERM")
+            raise NobodyCameError(reason or "SIGTERM")
         if time.monotonic() > until_s:
-            raise NobodyCame("a worker is gone, and nobody said who goes on")
+            raise NobodyCameError("a worker is gone, and nobody said who goes on")
 
     def _is_over(self, switch: Switch, until_s: float) -> bool:
         """Whether there is something better to do than to wait for the others."""
@@ -114,7 +116,7 @@ class Joining:
     # -- one attempt ----------------------------------------------------------------------------
 
     def _try(self, switch: Switch, until_s: float) -> None:
-        """Raises GivenUp if it did not come about."""
+        """Raises GivenUpError if it did not come about."""
         numbers = [member.number for member in switch.members]
         self.rank, self.size = numbers.index(self.membership.number), len(numbers)
         first = switch.members[0].address
@@ -132,7 +134,7 @@ class Joining:
                 self._open(place, first)
         except RuntimeError as error:
             say(f"generation {switch.generation} did not meet ({_first_line(error)})")
-            raise GivenUp from error
+            raise GivenUpError from error
         try:
             self._have_state(steps)
             self._commit()
@@ -140,7 +142,7 @@ class Joining:
             if self.group is None or not self.group.is_why(error):
                 raise
             say(f"generation {switch.generation} broke as it began ({_first_line(error)})")
-            raise GivenUp from error
+            raise GivenUpError from error
 
     def _open(self, place: Any, first: str) -> None:
         ports = {stores.port_of(self._address), stores.port_of(first)}

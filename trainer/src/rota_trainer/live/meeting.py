@@ -11,7 +11,7 @@ import torch.distributed as dist
 WAIT_S = 0.2
 
 
-class GivenUp(Exception):
+class GivenUpError(Exception):
     """There is a newer generation, or another reason not to wait for this one any longer."""
 
 
@@ -19,14 +19,14 @@ def meet(
     store: Any, numbers: list[int], *, own: int, step: int, is_over: Callable[[], bool]
 ) -> list[int]:
     """How many steps each member has done, by rank. Waits until all have come; `is_over` is asked
-    again and again whether to go on waiting. Raises GivenUp, or RuntimeError without a store."""
+    again and again whether to go on. Raises GivenUpError, or RuntimeError without a store."""
     store.set(f"in/{own}", str(step))
     keys = [f"in/{number}" for number in numbers]
     while not _have_come(store, keys):
         if is_over():
-            raise GivenUp
+            raise GivenUpError
     if is_over():
-        raise GivenUp
+        raise GivenUpError
     return [int(store.get(key)) for key in keys]
 
 

@@ -1,5 +1,7 @@
 """The model as a script uses it: the same object in every generation."""
 
+# torch is typed in parts only.
+# pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
 import inspect
@@ -59,7 +61,7 @@ class ElasticModel(torch.nn.Module):
                 each.detach().copy_(part.view_as(each))
 
 
-def _weighted_sum(model, bucket):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+def _weighted_sum(model, bucket):
     # DDP looks at annotations of hooks, and does not know those that are texts.
     gradients = bucket.buffer().mul_(model.weight)
     work: Any = dist.all_reduce(gradients, async_op=True)

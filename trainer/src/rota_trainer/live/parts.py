@@ -1,10 +1,12 @@
 """Everything that a training is made of, and how far it is."""
 
+# torch is typed in parts only.
+# pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
 import copy
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -62,7 +64,7 @@ class Parts:
             for name in SCALED:
                 if name in group:
                     group[name] = group[name] * ratio
-        scheduler = self.named.get("scheduler")
+        scheduler: Any = self.named.get("scheduler")
         if hasattr(scheduler, "base_lrs"):
             scheduler.base_lrs = [rate * ratio for rate in scheduler.base_lrs]
 
@@ -89,7 +91,8 @@ class Parts:
         if snapshot["scheduler"] is not None:
             self.named["scheduler"].load_state_dict(snapshot["scheduler"])
         if snapshot["scaler"] is not None:
-            vars(self.named["scaler"]).update(snapshot["scaler"])
+            attributes: dict[str, Any] = vars(self.named["scaler"])
+            attributes.update(snapshot["scaler"])
         optimizer.zero_grad(set_to_none=True)
 
 
@@ -97,9 +100,10 @@ def _copied(scaler: Any) -> dict[str, Any] | None:
     """Its attributes: asking it for its state would wait for the GPU in each step."""
     if scaler is None:
         return None
+    attributes: dict[str, Any] = vars(scaler)
     return {
         name: value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
-        for name, value in vars(scaler).items()
+        for name, value in attributes.items()
     }
 
 
@@ -108,7 +112,7 @@ def on_cpu(state: Any) -> Any:
     if isinstance(state, torch.Tensor):
         return state.detach().to("cpu", copy=True)
     if isinstance(state, dict):
-        return {key: on_cpu(value) for key, value in state.items()}
+        return {key: on_cpu(value) for key, value in cast("dict[Any, Any]", state).items()}
     if type(state) in (list, tuple):
         return type(state)(on_cpu(value) for value in state)
     return copy.copy(state)

@@ -50,7 +50,8 @@ def share(ordered: torch.Tensor, used: int, *, batch: int, rank: int, size: int)
     n_together = len(together)
     begin, end = bounds(n_together, rank, size)
     own = together[begin:end] if end > begin else ordered[:LEAST]
-    return Share(own.tolist(), (end - begin) / n_together, n_together)
+    samples: list[int] = own.tolist()  # type: ignore[reportUnknownMemberType]
+    return Share(samples, (end - begin) / n_together, n_together)
 
 
 def batch_together(batch_size: int, size: int, scaling: str) -> int:

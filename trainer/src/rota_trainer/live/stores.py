@@ -1,5 +1,7 @@
 """The store that each worker serves, so that a generation can meet at any of its members."""
 
+# torch is typed in parts only.
+# pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
 import os

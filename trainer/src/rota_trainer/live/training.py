@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from rota_trainer.live import sharing
 from rota_trainer.live.group import Vote
-from rota_trainer.live.joining import Joining, NobodyCame, Training
+from rota_trainer.live.joining import Joining, NobodyCameError, Training
 from rota_trainer.position import Position
 from rota_trainer.say import say
 from rota_trainer.stops import Stopped
@@ -103,7 +103,7 @@ class Live:
         self._end_together()
 
     @contextlib.contextmanager
-    def step(self) -> Iterator[None]:
+    def step(self) -> Generator[None, None, None]:
         """Around all that is done with a batch. A step that cannot be finished because a worker is
         gone is undone, and its samples come again."""
         self._begin_step()
@@ -220,7 +220,7 @@ class Live:
             self._joining.leave_group()
             try:
                 self._joining.enter(patience_s)
-            except NobodyCame as why:
+            except NobodyCameError as why:
                 if is_done:
                     return
                 self._stop_alone(str(why))

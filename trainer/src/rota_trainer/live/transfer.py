@@ -8,7 +8,7 @@ the sender may die in the middle, and the receiver may be the next to send.
 from __future__ import annotations
 
 import io
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
@@ -51,7 +51,8 @@ def take_apart(state: Any, tensors: list[torch.Tensor]) -> Any:
         dtype = str(state.dtype).partition(".")[2]
         return {"__tensor__": [dtype, list(state.shape), state.device.type]}
     if isinstance(state, dict):
-        return {key: take_apart(value, tensors) for key, value in state.items()}
+        held = cast("dict[Any, Any]", state)
+        return {key: take_apart(value, tensors) for key, value in held.items()}
     if type(state) in (list, tuple):
         return type(state)(take_apart(value, tensors) for value in state)
     return state
@@ -60,12 +61,13 @@ def take_apart(state: Any, tensors: list[torch.Tensor]) -> Any:
 def put_together(outline: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
     """The state again, with new and empty tensors, which are also added to `tensors`."""
     if isinstance(outline, dict):
-        if "__tensor__" in outline:
-            dtype, shape, kind = outline["__tensor__"]
+        held = cast("dict[Any, Any]", outline)
+        if "__tensor__" in held:
+            dtype, shape, kind = held["__tensor__"]
             where = torch.device("cpu") if kind == "cpu" else device
             tensors.append(torch.empty(shape, dtype=getattr(torch, dtype), device=where))
             return tensors[-1]
-        return {key: put_together(value, tensors, device) for key, value in outline.items()}
+        return {key: put_together(value, tensors, device) for key, value in held.items()}
     if type(outline) in (list, tuple):
         return type(outline)(put_together(value, tensors, device) for value in outline)
     return outline

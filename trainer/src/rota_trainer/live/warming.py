@@ -1,5 +1,7 @@
 """What torch does only once, done before the others wait for it."""
 
+# torch is typed in parts only.
+# pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
 import torch
