@@ -120,13 +120,11 @@ class Coordinator:
             self.generation += 1
             self.target = fits
             said = [self.reports.get(number, {}) for number in fits]
-        if fits and all(each.get("address") for each in said):
-            if self.switch is None or self.switch.generation < self.generation:
-                members = [
-                    Member(number, each["address"]) for number, each in zip(fits, said, strict=True)
-                ]
-                self.switch = Switch(self.generation, members, self._is_broken())
-                self._history[self.generation] = list(fits)
+        is_given = self.switch is not None and self.switch.generation == self.generation
+        if fits and not is_given and all(each.get("address") for each in said):
+            members = [Member(n, each["address"]) for n, each in zip(fits, said, strict=True)]
+            self.switch = Switch(self.generation, members, self._is_broken())
+            self._history[self.generation] = list(fits)
         self.changed.notify_all()
 
     # -- what workers say -------------------------------------------------------------------------
@@ -158,13 +156,13 @@ class Coordinator:
         with self.changed:
             if not self.changed.wait_for(is_so, within_s):
                 raise AssertionError(
-                    f"not within {within_s:.0f} s: generation {self.generation}, want {self.target},"
+                    f"not within {within_s:.0f} s: generation {self.generation} of {self.target},"
                     f" ends {self.ends}, reports {self._places()}"
                 )
 
     def wait_for_generation(self, within_s: float = FARTHEST_S) -> None:
         """Until every member has reported the newest generation."""
-        self.wait_until(lambda: self._is_committed(), within_s)
+        self.wait_until(self._is_committed, within_s)
 
     def wait_for_silence(self, number: int, heartbeat_s: float) -> None:
         """Until the others have reported for so long without it."""

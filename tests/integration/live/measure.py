@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def gap(measured: Job, generation: int) -> float:
     """From the last step of worker 0 before a generation to its first in it, without a step."""
     notes = [note for note in measured.notes("step") if note["worker"] == 0]
     first = next(at for at, note in enumerate(notes) if note["generation"] == generation)
-    usual = sorted(b["at_s"] - a["at_s"] for a, b in zip(notes[1:], notes[2:], strict=False))
+    usual = sorted(b["at_s"] - a["at_s"] for a, b in pairwise(notes))
     return notes[first]["at_s"] - notes[first - 1]["at_s"] - usual[len(usual) // 2]
 
 

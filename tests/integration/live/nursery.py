@@ -68,7 +68,7 @@ def live_as(order: dict) -> NoReturn:
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever ends it, it ends here and not in the parent
         traceback.print_exc()
     finally:
         atexit._run_exitfuncs()

@@ -22,7 +22,7 @@ def test_one_after_the_other_until_one_is_left(start_job: Start) -> None:
     job = running(start_job, 4)
     for number in (0, 3, 1):
         job.coordinator.kill(number)
-        job.coordinator.wait_until(lambda: number in job.coordinator.ends)
+        job.coordinator.wait_for_ends(number)
         job.coordinator.wait_for_generation()
         job.coordinator.wait_for_steps(2)
     finish(job, 2)
