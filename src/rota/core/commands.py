@@ -1,7 +1,7 @@
 """Effects that the kernel wants. Each is idempotent and carries a fence, so that an engine can tell
 a repeated order from a new one: the job and its attempt, and the generation where members change.
-A stop and a question are about workers by number, and need no generation: a number is given once in
-an attempt."""
+A stop, a kill and a question are about workers by number, and need no generation: a number is
+given once in an attempt."""
 
 from __future__ import annotations
 
@@ -44,6 +44,16 @@ class AskToStop:
 
 
 @dataclass(frozen=True, slots=True)
+class KillWorkers:
+    """End these workers at once, with all that they started, and leave the others of the attempt
+    alone. An engine that knows nothing of one never starts it and reports it as gone."""
+
+    job_id: JobId
+    attempt: int
+    workers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeMembership:
     """Go on with worker `workers[i]` in slot i, without a stop: the next generation. Whoever is
     new is started, and whoever is not listed leaves. An engine in which the attempt is over says
@@ -68,4 +78,6 @@ class ReportWorkers:
     workers: tuple[int, ...]
 
 
-Command = StartWorkers | StopWorkers | AskToStop | ChangeMembership | ReportWorkers
+Command = (
+    StartWorkers | StopWorkers | AskToStop | KillWorkers | ChangeMembership | ReportWorkers
+)

@@ -38,6 +38,15 @@ class JobReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class JobResized:
+    """Somebody wants the job to have just so many workers; None leaves that to the policy again."""
+
+    job_id: JobId
+    workers: int | None
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersStarted:
     job_id: JobId
     attempt: int
@@ -73,6 +82,17 @@ class WorkersLost:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkersSilent:
+    """Workers that hold up the others of their job, and that nobody hears of any more: they
+    froze, or do not leave although the others went on without them."""
+
+    job_id: JobId
+    attempt: int
+    workers: frozenset[int]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersFound:
     """Workers that an engine came upon without being asked: after a restart of the daemon, or on
     a node that is back. They may be ours, or nobody's any more."""
@@ -85,11 +105,12 @@ class WorkersFound:
 @dataclass(frozen=True, slots=True)
 class MembershipChanged:
     """This generation stands: its members finished their first collective, and the workers that
-    it leaves out are gone."""
+    it leaves out are gone. `pause_s` is how long the program stood still for it, if measured."""
 
     job_id: JobId
     attempt: int
     generation: int
+    pause_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +162,11 @@ JobEvent = (
     JobCancelled
     | JobHeld
     | JobReleased
+    | JobResized
     | WorkersStarted
     | WorkersExited
     | WorkersLost
+    | WorkersSilent
     | MembershipChanged
     | ProgressReported
 )

@@ -15,11 +15,13 @@ from rota.core.events import (
     JobEvent,
     JobHeld,
     JobReleased,
+    JobResized,
     JobSubmitted,
     MembershipChanged,
     ProgressReported,
     WorkersExited,
     WorkersLost,
+    WorkersSilent,
     WorkersStarted,
 )
 from rota.core.model import (
@@ -86,6 +88,8 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
     match event:
         case JobCancelled() | JobHeld() | JobReleased():
             return _asked(job, event)
+        case JobResized():
+            return _pinned(job, event)
         case _ if event.attempt != job.attempt or not isinstance(job.phase, HoldsGpus):
             return Reaction(job, None)
         case WorkersStarted():
@@ -94,6 +98,8 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return _gone(job, event, codes=event.codes, now=now)
         case WorkersLost():
             return _gone(job, event, codes=dict.fromkeys(event.workers, LOST), now=now)
+        case WorkersSilent():
+            return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
         case MembershipChanged():
             return _switched(job, event)
         case ProgressReported():
@@ -128,6 +134,14 @@ def _asked(job: Job, request: JobCancelled | JobHeld | JobReleased) -> Reaction:
     if isinstance(job.phase, Stopping) and not changes_the_end(job.phase, purpose):
         return Reaction(job, None)
     return Reaction(job, trigger, _by(deed, request.actor), purpose)
+
+
+def _pinned(job: Job, request: JobResized) -> Reaction:
+    """Only a size that the job can have, which whoever asks has been told."""
+    workers, spec = request.workers, job.spec
+    if workers is not None and not spec.min_workers <= workers <= spec.max_workers:
+        return Reaction(job, None)
+    return Reaction(replace(job, pinned_workers=workers), None)
 
 
 def _by(deed: str, actor: str) -> str:

@@ -217,6 +217,7 @@ class Job:
     start_s: float | None = None  # how long the newest start took, up to all workers running
     stop_s: float = 0.0
     memory_bytes_seen: int = 0
+    pinned_workers: int | None = None  # the size that its owner wants, whatever the policy says
 
     @property
     def state(self) -> State:

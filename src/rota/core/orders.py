@@ -6,10 +6,12 @@ from rota.core.commands import (
     AskToStop,
     ChangeMembership,
     Command,
+    KillWorkers,
     ReportWorkers,
     StartWorkers,
     StopWorkers,
 )
+from rota.core.events import WorkersSilent
 from rota.core.model import Job, Running, Starting, Stopping
 from rota.core.phases import asks_first
 
@@ -48,6 +50,14 @@ def standing_orders(job: Job) -> list[Command]:
             return [_report(job)]
         case _:
             return []
+
+
+def kill(job: Job, event: WorkersSilent) -> list[Command]:
+    """What to do about workers that hold up the others: their exit is a fact like any other."""
+    silent = tuple(n for n in job.numbers if n in event.workers)
+    if not silent or not isinstance(job.phase, Running) or event.attempt != job.attempt:
+        return []
+    return [KillWorkers(job.id, job.attempt, silent)]
 
 
 def _ask_or_stop(job: Job, phase: Stopping) -> Command:

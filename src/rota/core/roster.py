@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rota.core.effects import Effects, Transition
-from rota.core.events import JobEvent
+from rota.core.events import JobEvent, JobResized, WorkersSilent
 from rota.core.intent import Intent
 from rota.core.ledger import Ledger
 from rota.core.life import Reaction, react
@@ -31,7 +31,7 @@ from rota.core.model import (
     Stopping,
     newcomers,
 )
-from rota.core.orders import orders_after, standing_orders, stop
+from rota.core.orders import kill, orders_after, standing_orders, stop
 from rota.core.phases import IN_VAIN, Entry, enter
 from rota.core.progress import with_loss
 from rota.core.states import State, Trigger, UnlistedTransitionError, follow
@@ -91,6 +91,10 @@ class Roster:
             self.put(reaction.job, effects)
         if reaction.trigger is not None:
             self.follow(reaction, effects, cause=type(event).__name__)
+        elif isinstance(event, JobResized):
+            self.wants_round = True
+        elif isinstance(event, WorkersSilent):
+            effects.commands += kill(job, event)
 
     def may_run(self, job: Job, now: float) -> bool:
         """Whether a plan may give the job slots now."""

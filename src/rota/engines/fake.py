@@ -15,6 +15,7 @@ from rota.core.commands import (
     AskToStop,
     ChangeMembership,
     Command,
+    KillWorkers,
     ReportWorkers,
     StartWorkers,
     StopWorkers,
@@ -32,6 +33,7 @@ from rota.core.model import Job, JobId, NodeId, Running, Slot
 from rota.engines.fake_run import LOST, Delays, Fence, Gone, Run, Work
 
 STOPPED_CODE = 143  # what a program ended by SIGTERM exits with
+KILLED_CODE = 137  # ... and one ended by SIGKILL
 REPORTS_MAX = 50  # progress reports of one run at the most, however many epochs it has
 
 
@@ -64,6 +66,8 @@ class FakeEngine:
             case AskToStop(job_id=job_id, attempt=attempt):
                 if (run := self._runs.get((job_id, attempt))) and run.is_whole:
                     self._save_and_stop(run, now)
+            case KillWorkers():
+                self._kill(command, now)
             case _:
                 assert_never(command)
 
@@ -162,6 +166,16 @@ class FakeEngine:
             self._tell_again(run.fence, run.gone, now=now)
         self._save_and_stop(run, now)
 
+    def _kill(self, order: KillWorkers, now: float) -> None:
+        fence = (order.job_id, order.attempt)
+        run = self._runs.get(fence)
+        if run is None:
+            self._end_unknown(order, KILLED_CODE)
+            self._tell_again(fence, order.workers, never_had=KILLED_CODE, now=now)
+            return
+        self._tell_again(fence, [n for n in order.workers if n in run.gone], now=now)
+        self.end_workers(fence, dict.fromkeys(order.workers, KILLED_CODE), now=now)
+
     def _save_and_stop(self, run: Run, now: float) -> None:
         if run.stops_at_s < math.inf:
             return
@@ -216,7 +230,7 @@ class FakeEngine:
             self._expect(None, now, WorkersLost(*fence, lost))
 
     def _end_unknown(
-        self, order: StopWorkers | ChangeMembership | ReportWorkers, code: int | None
+        self, order: StopWorkers | KillWorkers | ChangeMembership | ReportWorkers, code: int | None
     ) -> None:
         """What the engine never heard of is over from now on, and is not started later."""
         if self._ended.get(order.job_id, (0,))[0] < order.attempt:

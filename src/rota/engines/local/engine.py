@@ -12,6 +12,7 @@ from rota.core.commands import (
     AskToStop,
     ChangeMembership,
     Command,
+    KillWorkers,
     ReportWorkers,
     StartWorkers,
     StopWorkers,
@@ -68,6 +69,9 @@ class LocalEngine:
                 await self._change(command, program)
             case ReportWorkers():
                 self._report(command)
+            case KillWorkers():
+                for worker in command.workers:
+                    self._workers.kill(Fence(command.job_id, command.attempt, worker))
             case AskToStop():
                 pass  # It is for the program.
             case _:

@@ -24,6 +24,8 @@ DOOR = "door"
 """A socket at which the keeper takes commands to run beside the worker (`sessions.py`)."""
 STOP = "stop.json"
 """In the attempt's folder: it is to stop, or never to start, with this much grace."""
+KILL = "kill"
+"""In the worker's folder: it is to be ended at once, while the others of its attempt go on."""
 RESERVED_BYTES = 4096
 
 

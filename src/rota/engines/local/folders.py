@@ -58,6 +58,10 @@ class Folders:
     def is_stopped(self, fence: Fence) -> bool:
         return (self.attempt(fence.job_id, fence.attempt) / files.STOP).exists()
 
+    def is_doomed(self, fence: Fence) -> bool:
+        """Whether the worker alone is to be killed."""
+        return (self.worker(fence) / files.KILL).exists()
+
     def fences(self, job_id: str, attempt: int) -> list[Fence]:
         """All workers that an attempt ever had, in their order."""
         folder = self.attempt(job_id, attempt)
@@ -83,6 +87,11 @@ class Folders:
         folder = self.attempt(job_id, attempt)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write_json(f"{folder}/{files.STOP}", {"grace_s": grace_s})
+
+    def wish_kill(self, fence: Fence) -> None:
+        folder = self.worker(fence)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / files.KILL).touch()
 
     def lock(self, fence: Fence) -> Lock | None:
         """Held by a keeper for life: None means that one is at work. Who holds it decides what

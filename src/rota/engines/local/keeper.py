@@ -19,7 +19,7 @@ from typing import Any
 from rota.engines.local import cgroups, ends, files, procs, signals, tree
 from rota.engines.local.child import Stdio, become_worker
 from rota.engines.local.logfile import LogFile
-from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
+from rota.engines.local.order import KILLED_CODE, NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.output import Output
 from rota.engines.local.sessions import Sessions
 
@@ -77,8 +77,9 @@ class Keeper:
         files.write_json(f"{self._place}/{files.KEEPER}", self._record(notes))
         # After the record: a daemon that stops an attempt writes its wish first and looks for the
         # record second, so that one of the two sees the other.
-        if self._stop_wish() is not None:
-            self._finish(Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True))
+        if self._is_doomed() or self._stop_wish() is not None:
+            code = KILLED_CODE if self._is_doomed() else STOPPED_CODE
+            self._finish(Ending(code, NEVER_STARTED, is_stopped=True))
             return
         self._sessions.open()
         self._start()
@@ -147,7 +148,11 @@ class Keeper:
 
     def _heed_signals(self) -> None:
         numbers = os.read(self._signals_fd, 4096)
-        if signal.SIGTERM in numbers:
+        if signal.SIGTERM not in numbers:
+            return
+        if self._is_doomed():
+            self._kill_at = time.monotonic()
+        else:
             self._stop()
 
     def _read_complaint(self) -> None:
@@ -219,6 +224,9 @@ class Keeper:
         comes and goes meanwhile is not taken for the worker's."""
         before, others = self._members(), self._sessions.members()
         return dict((before.items() & self._members().items()) - others.items())
+
+    def _is_doomed(self) -> bool:
+        return os.path.exists(f"{self._place}/{files.KILL}")
 
     def _stop_wish(self) -> float | None:
         wish = files.read_json(f"{os.path.dirname(self._place)}/{files.STOP}")

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 STOPPED_CODE = 143
 """The exit code of a worker that was told to stop before it had started: 128 + SIGTERM."""
 
+KILLED_CODE = 137
+"""The same for one that was killed: 128 + SIGKILL."""
+
 NEVER_STARTED = "stopped before it started"
 
 

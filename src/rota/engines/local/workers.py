@@ -23,7 +23,7 @@ from rota.engines.local import procs
 from rota.engines.local.child import CANNOT_RUN
 from rota.engines.local.cradle import Cradle
 from rota.engines.local.folders import Folders
-from rota.engines.local.order import NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
+from rota.engines.local.order import KILLED_CODE, NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.remains import end_remains
 
 log = structlog.get_logger()
@@ -68,14 +68,20 @@ class Workers:
         is_known = fence in self._watched or self._cradle.has_asked(fence.folder)
         if is_known or folders.keeper(fence) or folders.ending(fence):
             self.resume(fence)
-        elif folders.is_stopped(fence):
+        elif self._is_to_end(fence):
             self.stop(fence)
         else:
             folders.prepare(fence, order)
             self._cradle.ask(fence.folder)
 
+    def kill(self, fence: Fence) -> None:
+        """This worker alone, at once. The wish is on disk before its keeper is woken."""
+        if not self._folders.ending(fence):
+            self._folders.wish_kill(fence)
+        self.stop(fence)
+
     def stop(self, fence: Fence) -> None:
-        """The attempt's wish to stop is on disk already."""
+        """The wish, the attempt's or one about this worker alone, is on disk already."""
         if ending := self._folders.ending(fence):
             self._report_end(fence, ending)
         elif watched := self._watched.get(fence):
@@ -98,8 +104,11 @@ class Workers:
         elif identity := self._folders.keeper(fence):
             self._watch(fence, identity)
             self._spawn(fence, lambda: self._await_start(fence, is_found=is_found))
-        elif self._folders.is_stopped(fence):
+        elif self._is_to_end(fence):
             self.stop(fence)
+
+    def _is_to_end(self, fence: Fence) -> bool:
+        return self._folders.is_stopped(fence) or self._folders.is_doomed(fence)
 
     # -- watching -------------------------------------------------------------------------------
 
@@ -136,7 +145,7 @@ class Workers:
             return
         self._watched[fence] = _Watched(pidfd)
         asyncio.get_running_loop().add_reader(pidfd, self._keeper_ended, fence)
-        if self._folders.is_stopped(fence):
+        if self._is_to_end(fence):
             self.stop(fence)
 
     def _unwatch(self, fence: Fence) -> _Watched | None:
@@ -203,7 +212,8 @@ class Workers:
         return ending
 
     def _stop_unborn(self, fence: Fence) -> None:
-        if not self.end_unborn(fence, Ending(STOPPED_CODE, NEVER_STARTED, is_stopped=True)):
+        code = KILLED_CODE if self._folders.is_doomed(fence) else STOPPED_CODE
+        if not self.end_unborn(fence, Ending(code, NEVER_STARTED, is_stopped=True)):
             self._spawn(fence, lambda: self._stop_again(fence))
 
     def end_unborn(self, fence: Fence, ending: Ending) -> bool:
