@@ -28,6 +28,8 @@ from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
+from rota.daemon.membership import Membership
+from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
@@ -79,6 +81,7 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         await house.machine.stopping.wait()
         log.info("stopping")
         house.training.hush()
+        house.rendezvous.hush()
 
 
 async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float) -> None:
@@ -121,15 +124,21 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         setup=Setup(address, settings.policy, settings.policy_file),
     )
     training = Training(shell, clock=clock)
+    membership = Membership(shell)
+    rendezvous = Rendezvous(shell, membership, clock=clock)
     chores = [
         asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s)),
         asyncio.ensure_future(training.run()),
+        asyncio.ensure_future(membership.run()),
+        asyncio.ensure_future(rendezvous.run()),
     ]
     try:
         await shell.start(launches.program, ask=training.ask)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
-        yield House(desk, machine, tokens, doorkeeper, visits, training, settings.patience)
+        yield House(
+            desk, machine, tokens, doorkeeper, visits, training, rendezvous, settings.patience
+        )
     finally:
         for chore in chores:
             chore.cancel()
