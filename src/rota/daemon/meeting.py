@@ -28,18 +28,14 @@ class Offer(NamedTuple):
 class Met:
     round: Round
     members: tuple[int, ...]
-    offer: Offer
-    """Of the first of them."""
+    offer: Offer | None
+    """Of the first of them; None if they met before the daemon was started."""
 
-    def seat(self, worker: int) -> Seat:
-        return Seat(
-            MET,
-            *self.round,
-            rank=self.members.index(worker),
-            size=len(self.members),
-            host=self.offer.host,
-            port=self.offer.port,
-        )
+    def seat(self, worker: int) -> Seat | None:
+        if self.offer is None:
+            return None
+        rank, size = self.members.index(worker), len(self.members)
+        return Seat(MET, *self.round, rank, size, self.offer.host, self.offer.port)
 
 
 @dataclass(slots=True)
@@ -76,7 +72,9 @@ class Meeting:
         if worker not in roll.numbers:
             return Seat(LEFT, roll.generation) if self.met else None
         if self.met and last != self.met.round and not self.arrived:
-            return self.met.seat(worker)
+            seat = self.met.seat(worker)
+            if seat is not None:
+                return seat
         if any(roll.exits.get(number) == 0 for number in roll.numbers):
             return Seat(OVER, roll.generation)
         self._count(last)
@@ -101,7 +99,7 @@ class Meeting:
         is_together = all(self.running.get(number) == at for number in numbers)
         if self.met or at.generation != self.roll.generation or not is_together:
             return False
-        self.met = Met(at, numbers, Offer("", 0))
+        self.met = Met(at, numbers, None)
         return True
 
     def calls(self, worker: int, at: Round, *, state: str) -> bool:

@@ -3,7 +3,7 @@ form, and the keys and values that they share in it.
 
 All three are `POST` with the token of the job's attempt, and long polls: the daemon holds its
 answer until there is something to say or `wait_s` have passed. A *round* is one meeting of all
-members of a generation; there is more than one only where an agent restarts its processes by itself.
+members of a generation; there is more than one only where an agent restarts its processes alone.
 """
 
 from __future__ import annotations
