@@ -58,13 +58,17 @@ class Field:
         }
 
     def kill(self, worker: int) -> None:
-        """-9, with all that it started, as its keeper sees to; then the scheduler knows it."""
+        """As a keeper sees to it: then the scheduler knows."""
+        self.kill_unseen(worker)
+        self.scheduler.exited(worker, 128 + signal.SIGKILL)
+
+    def kill_unseen(self, worker: int) -> None:
+        """-9, with all that it started."""
         agent = self.agents.pop(worker)
         tree = [psutil.Process(agent.pid), *psutil.Process(agent.pid).children(recursive=True)]
         for process in tree:
             process.send_signal(signal.SIGKILL)
         assert agent.wait(PATIENCE_S) == -signal.SIGKILL
-        self.scheduler.exited(worker, 128 + signal.SIGKILL)
 
     def end(self, worker: int) -> int:
         """The code with which an agent ends by itself."""

@@ -146,6 +146,10 @@ class Scheduler:
         events = self._do(lambda: list(self.shell.told))
         return [event.generation for event in events if isinstance(event, MembershipChanged)]
 
+    def at_the_barrier(self) -> set[int]:
+        room = self._do(lambda: self.rendezvous._rooms.get(JOB))
+        return set() if room is None else set(room.meeting.arrived)
+
     def _change(self, numbers: tuple[int, ...]) -> int:
         job = self._kernel.only
         held = job.numbers
