@@ -146,6 +146,9 @@ class Scheduler:
         events = self._do(lambda: list(self.shell.told))
         return [event.generation for event in events if isinstance(event, MembershipChanged)]
 
+    def generation(self) -> int:
+        return self._kernel.only.generation
+
     def at_the_barrier(self) -> set[int]:
         room = self._do(lambda: self.rendezvous._rooms.get(JOB))
         return set() if room is None else set(room.meeting.arrived)

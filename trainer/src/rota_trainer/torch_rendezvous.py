@@ -68,6 +68,7 @@ class RotaRendezvous(RendezvousHandler):
         self._wire = Wire(wishes.place.url, wishes.place.token)
         self._watch = Watch(wishes.place)
         self._seat = Seat("")
+        self._store: RotaStore | None = None
         self._met_s = 0.0
 
     # -- what torch asks ------------------------------------------------------------------------
@@ -87,9 +88,10 @@ class RotaRendezvous(RendezvousHandler):
         os.environ["ROTA_GENERATION"] = str(seat.generation)
         if not is_first:
             os.environ["ROTA_BEGAN"] = f"{arrived_s:.3f}"
-        store = RotaStore(self._wishes.place, seat)
+        self._close_store()
+        self._store = RotaStore(self._wishes.place, seat)
         master = RendezvousStoreInfo(seat.host, seat.port)
-        return RendezvousInfo(store, seat.rank, seat.size, master)
+        return RendezvousInfo(self._store, seat.rank, seat.size, master)
 
     def num_nodes_waiting(self) -> int:
         """Learnt in the background: this is called several times a second."""
@@ -104,6 +106,7 @@ class RotaRendezvous(RendezvousHandler):
     def shutdown(self) -> bool:
         self._watch.close()
         self._wire.close()
+        self._close_store()
         return True
 
     # -- what our agent asks --------------------------------------------------------------------
@@ -167,6 +170,10 @@ class RotaRendezvous(RendezvousHandler):
             return Seat(**answer)
         except TypeError:
             raise WireError(f"no seat: {answer}"[:200]) from None
+
+    def _close_store(self) -> None:
+        if self._store is not None:
+            self._store.close()
 
     def _leave(self, seat: Seat) -> NoReturn:
         # torch has an error of its own for this, after which torchrun trips over its own feet.

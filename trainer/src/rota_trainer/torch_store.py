@@ -50,12 +50,18 @@ class RotaStore(Store):
         self._place = place
         self._seat = seat
         self._wires = threading.local()
+        self._open: list[Wire] = []
         self._changing = threading.Lock()
         self._sequence = itertools.count(random.getrandbits(48))
         self._store = ""
         self._values: dict[str, bytes] = {}
         self._sums: dict[str, int] = {}
         """What this agent has set and added."""
+
+    def close(self) -> None:
+        """Hang up; whoever asks again calls again."""
+        for wire in self._open:
+            wire.close()
 
     # -- what torch asks ------------------------------------------------------------------------
 
@@ -176,6 +182,7 @@ class RotaStore(Store):
         wire: Wire | None = getattr(self._wires, "wire", None)
         if wire is None:
             wire = self._wires.wire = Wire(self._place.url, self._place.token)
+            self._open.append(wire)
         message = {**to_json(exchange), "store": self._store, "wait_s": wait_s}
         answer = wire.post(STORE, message, wait_s + PATIENCE_S)
         try:
