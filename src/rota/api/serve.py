@@ -29,6 +29,8 @@ from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
+from rota.daemon.membership import Membership
+from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
@@ -81,6 +83,7 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         await house.machine.stopping.wait()
         log.info("stopping")
         house.training.hush()
+        house.rendezvous.hush()
 
 
 def _set_aside_what_stays() -> None:
@@ -122,17 +125,22 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     places = settings.checkpoints or checkpoints.parse("", folder=settings.folder)
     site = Site(clock, settings.defaults, env, snapshots, places, str(door))
     training = Training(shell, clock=clock)
+    membership = Membership(shell)
+    rendezvous = Rendezvous(shell, membership, clock=clock)
     desk = Desk(shell, store, site=site, training=training)
     launches = Launches(shell, store, site=site)
     setup = Setup(address, settings.policy, settings.policy_file)
     machine = Machine(desk, engine, settings.gpus, setup=setup)
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
-    chores = [asyncio.ensure_future(each) for each in (pruning, training.run())]
+    work = (pruning, training.run(), membership.run(), rendezvous.run())
+    chores = [asyncio.ensure_future(each) for each in work]
     try:
         await shell.start(launches.program, ask=training.ask)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
-        yield House(desk, machine, tokens, doorkeeper, visits, training, settings.patience)
+        yield House(
+            desk, machine, tokens, doorkeeper, visits, training, rendezvous, settings.patience
+        )
     finally:
         for chore in chores:
             chore.cancel()
