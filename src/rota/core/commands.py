@@ -78,6 +78,4 @@ class ReportWorkers:
     workers: tuple[int, ...]
 
 
-Command = (
-    StartWorkers | StopWorkers | AskToStop | KillWorkers | ChangeMembership | ReportWorkers
-)
+Command = StartWorkers | StopWorkers | AskToStop | KillWorkers | ChangeMembership | ReportWorkers

@@ -24,7 +24,7 @@ def restart_cost_s(job: Job, view: View) -> float:
 
 def resize_cost_s(job: Job, view: View) -> float:
     """The same for a change of size, which some jobs take without stopping."""
-    return 0.0 if job.spec.mode.resizes_in_place else restart_cost_s(job, view)
+    return (job.resize_s or 0.0) if job.spec.mode.resizes_in_place else restart_cost_s(job, view)
 
 
 def loss_gpu_s(job: Job, view: View) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from rota.core.cost import loss_gpu_s, protected_until_s, resize_cost_s
 from rota.core.demand import demand_of
+from rota.core.growth import is_own_wish
 from rota.core.model import Allocation, Job, JobId, Mode, Running, Starting, n_gpus
 from rota.core.placement import Placed, Wish, place
 from rota.core.plan import Change, Kind, diff
@@ -196,13 +197,17 @@ class _Case:
     def _worth_sparing(self, change: Change) -> tuple[bool, float]:
         job, view = self._jobs[change.job_id], self.view
         is_fresh = protected_until_s(job, view) > view.now
-        takes_it_in_its_stride = bool(change.after) and job.spec.mode.resizes_in_place
-        return is_fresh, 0.0 if takes_it_in_its_stride else loss_gpu_s(job, view)
+        if change.after and job.spec.mode.resizes_in_place:
+            return is_fresh, resize_cost_s(job, view) * n_gpus(job.allocation)
+        return is_fresh, loss_gpu_s(job, view)
 
     def _disturbed(self, change: Change) -> Job | None:
-        """The job, if it runs and could go on as it is."""
+        """The job, if it runs and could go on as it is, and nothing but others' good wants it to
+        change."""
         job = self._jobs.get(change.job_id)
         if job is None or not change.before or not isinstance(job.phase, Running | Starting):
+            return None
+        if is_own_wish(job, change.before, change.after, now=self.view.now):
             return None
         nodes = (self.view.nodes.get(slot.node) for slot in change.before)
         return job if all(node and not node.is_draining for node in nodes) else None

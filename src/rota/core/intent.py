@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rota.core.capacity import Capacity
 from rota.core.demand import Demand, demand_of
-from rota.core.model import Allocation, Job, JobId, Node, NodeId, Running, Starting
+from rota.core.model import Allocation, Job, JobId, Node, NodeId, Running, Slot, Starting
 from rota.core.plan import Plan, diff
 
 
@@ -79,6 +79,21 @@ class Intent:
         self.free.give(self.allocations[job.id], self._demands[job.id])
         del self.allocations[job.id], self.gpu_types[job.id], self._demands[job.id]
         return True
+
+    def lose(self, job: Job, dead: Sequence[Slot]) -> None:
+        """The job goes on without workers in these slots. What was planned for the others stays
+        planned where it is enough; else that is what they are on their way to."""
+        left = list(self.allocations.get(job.id, ()))
+        gpu_types = {job.id: self.gpu_types.get(job.id, "")}
+        self.drop(job)
+        for slot in dead:
+            if slot in left:
+                left.remove(slot)
+        on_its_way = job.phase.joining if isinstance(job.phase, Running) else ()
+        for wanted in (tuple(left), on_its_way):
+            is_enough = len(wanted) >= job.spec.min_workers
+            if is_enough and self._try_set(job, wanted, gpu_types=gpu_types):
+                return
 
     def refit(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> list[JobId]:
         """Go over to nodes that changed. Returns the jobs whose planned slots are gone; one of

@@ -6,8 +6,8 @@ next, and `phases.enter` takes the job there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import math
+from dataclasses import replace
 from typing import assert_never
 
 from rota.core.events import (
@@ -24,8 +24,8 @@ from rota.core.events import (
     WorkersSilent,
     WorkersStarted,
 )
+from rota.core.exits import gone
 from rota.core.model import (
-    Allocation,
     Held,
     HoldsGpus,
     Job,
@@ -38,28 +38,10 @@ from rota.core.model import (
     Stopping,
 )
 from rota.core.phases import changes_the_end
+from rota.core.reaction import LOST, Reaction, early_end
 from rota.core.reports import progressed
 from rota.core.speed import PRIOR, SpeedModel, estimated, sized_for
 from rota.core.states import Trigger
-
-LOST = -1
-"""Stands for the exit code of a worker that went with its node."""
-IDLE_ATTEMPTS_MAX = 3
-RETRIES_OF_NOBODYS_MISTAKE = 2
-"""A failure that is nobody's mistake is tried again this often, even if the job asks for less."""
-FIRST_SIGNAL_CODE = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Reaction:
-    """A trigger, and why. `job` is the job with the fact written down, before any transition;
-    `allocation` is where a start or a resize leads."""
-
-    job: Job
-    trigger: Trigger | None
-    reason: str = ""
-    purpose: Purpose = Purpose.PREEMPT
-    allocation: Allocation = ()
 
 
 def submitted(event: JobSubmitted, now: float, *, known: SpeedModel | None) -> Job:
@@ -95,9 +77,9 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
         case WorkersStarted():
             return _started(job, event)
         case WorkersExited():
-            return _gone(job, event, codes=event.codes, now=now)
+            return gone(job, event, codes=event.codes, now=now)
         case WorkersLost():
-            return _gone(job, event, codes=dict.fromkeys(event.workers, LOST), now=now)
+            return gone(job, event, codes=dict.fromkeys(event.workers, LOST), now=now)
         case WorkersSilent():
             return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
         case MembershipChanged():
@@ -141,7 +123,8 @@ def _pinned(job: Job, request: JobResized) -> Reaction:
     workers, spec = request.workers, job.spec
     if workers is not None and not spec.min_workers <= workers <= spec.max_workers:
         return Reaction(job, None)
-    return Reaction(replace(job, pinned_workers=workers), None)
+    deed = "size left to the policy" if workers is None else f"resized to {workers}"
+    return Reaction(replace(job, pinned_workers=workers), None, _by(deed, request.actor))
 
 
 def _by(deed: str, actor: str) -> str:
@@ -161,111 +144,12 @@ def _switched(job: Job, event: MembershipChanged) -> Reaction:
     phase = job.phase
     if not isinstance(phase, Running) or not phase.joining or event.generation != job.generation:
         return Reaction(job, None)
+    job = replace(job, resize_s=_measured(event.pause_s, job.resize_s))
     if phase.exits.keys() >= set(phase.joining_numbers):
         # The news that all its members had finished overtook the news that they had come.
-        return Reaction(job, Trigger.FINISHED, _early(job))
+        return Reaction(job, Trigger.FINISHED, early_end(job))
     return Reaction(job, Trigger.RESIZED)
 
 
-def _gone(
-    job: Job, event: WorkersExited | WorkersLost, *, codes: Mapping[int, int], now: float
-) -> Reaction:
-    """Some workers ended. The first word about each worker counts."""
-    phase = job.phase
-    assert isinstance(phase, HoldsGpus)
-    numbers = job.numbers
-    news = {n: code for n, code in codes.items() if n in numbers and n not in phase.exits}
-    if not news:
-        return Reaction(job, None)
-    exits = {**phase.exits, **news}
-    phase = replace(phase, exits=exits)
-    job = replace(job, phase=phase)
-    is_all = len(exits) == len(numbers)
-    if isinstance(phase, Stopping):
-        if is_all:
-            return _stopped(job, phase, last=_said_by(news, event))
-        return _left_behind(job, phase, news=news, now=now)
-    worst = _worst(exits)
-    if worst == 0:
-        reason = _joined(_early(job), event.reason)
-        return Reaction(job, Trigger.FINISHED, reason) if is_all else Reaction(job, None)
-    # Until now all exits were 0, or the job would be stopping: these words are about the worst.
-    purpose, reason = _verdict(job, worst, event=event)
-    if not is_all:
-        return Reaction(job, Trigger.WORKER_LOST, reason, purpose)
-    trigger = Trigger.GAVE_UP if purpose is Purpose.FAIL else Trigger.BROKE_DOWN
-    return Reaction(job, trigger, reason, purpose)
-
-
-def _left_behind(job: Job, phase: Stopping, *, news: Mapping[int, int], now: float) -> Reaction:
-    """Who was asked to stop and waits for a worker that was killed will never come to a safe
-    point."""
-    is_killed = any(code == LOST or code >= FIRST_SIGNAL_CODE for code in news.values())
-    if phase.insists_at_s is None or not is_killed:
-        return Reaction(job, None)
-    hopeless = replace(job, phase=replace(phase, insists_at_s=now))
-    return Reaction(hopeless, Trigger.INSIST, "a worker was lost on the way", phase.purpose)
-
-
-def _worst(exits: Mapping[int, int]) -> int:
-    """The loss of a node explains all the rest; a worker's own failure explains signals."""
-    codes = set(exits.values())
-    own = [code for code in codes if 0 < code < FIRST_SIGNAL_CODE]
-    if LOST in codes:
-        return LOST
-    return min(own) if own else max(codes)
-
-
-def _early(job: Job) -> str:
-    if 0 < job.epochs_done < job.epochs:
-        return f"ended early at epoch {job.epochs_done:g} of {job.epochs:g}"
-    return ""
-
-
-def _verdict(job: Job, code: int, *, event: WorkersExited | WorkersLost) -> tuple[Purpose, str]:
-    """Whether a broken attempt is tried again, and in which words."""
-    if code == LOST or isinstance(event, WorkersLost):
-        return Purpose.LOST, f"lost: {event.reason}" if event.reason else "lost with its node"
-    spec, n_retries = job.spec, job.spec.retries
-    said = _joined(event.finding, event.reason)
-    what, comma = (f"exit code {code}: {said}", ";") if said else (f"exit code {code}", ",")
-    if event.is_retriable:
-        n_retries = max(n_retries, RETRIES_OF_NOBODYS_MISTAKE)
-    elif code < FIRST_SIGNAL_CODE and code not in spec.retry_on:
-        return Purpose.FAIL, what
-    if job.failures >= n_retries:
-        return Purpose.FAIL, f"{what}{comma} no retries left" if n_retries else what
-    is_idle = job.epochs_saved <= job.epochs_done_at_start
-    if is_idle and job.idle_attempts + 1 >= IDLE_ATTEMPTS_MAX:
-        return Purpose.FAIL, f"{what}; {IDLE_ATTEMPTS_MAX} attempts in a row made no progress"
-    return Purpose.RETRY, f"{what}{comma} will be tried again"
-
-
-def _joined(*words: str) -> str:
-    return "; ".join(each for each in words if each)
-
-
-def _said_by(news: Mapping[int, int], event: WorkersExited | WorkersLost) -> str:
-    """The engine's words about workers that ended last. What their log says does not count: to be
-    stopped looks like a failure there."""
-    if not event.reason:
-        return ""
-    who = "worker" if len(news) == 1 else "workers"
-    return f"{who} {', '.join(str(number) for number in sorted(news))}: {event.reason}"
-
-
-def _stopped(job: Job, phase: Stopping, *, last: str) -> Reaction:
-    """All workers are gone after our request: what they said with their exit does not count, but
-    the engine's words about the last of them (it had to be killed) belong into the story."""
-    if job.epochs_done >= job.epochs:
-        return Reaction(job, Trigger.FINISHED)
-    match phase.purpose:
-        case Purpose.HOLD:
-            trigger = Trigger.STOPPED_TO_HOLD
-        case Purpose.CANCEL:
-            trigger = Trigger.STOPPED_TO_CANCEL
-        case Purpose.FAIL:
-            trigger = Trigger.GAVE_UP
-        case Purpose.RESIZE | Purpose.PREEMPT | Purpose.RETRY | Purpose.LOST:
-            trigger = Trigger.STOPPED
-    return Reaction(job, trigger, _joined(phase.reason, last), phase.purpose)
+def _measured(pause_s: float | None, before_s: float | None) -> float | None:
+    return pause_s if pause_s is not None and 0 <= pause_s < math.inf else before_s

@@ -100,6 +100,8 @@ class Purpose(StrEnum):
     HOLD = "hold"
     FAIL = "fail"
     CANCEL = "cancel"
+    FINISH = "finish"
+    """The work is done; those who came too late for it are stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class Starting:
 @dataclass(frozen=True, slots=True)
 class Running:
     """All workers are up, number `numbers[i]` (given once in an attempt) in slot i. While the
-    membership changes, `joining` comes next."""
+    membership changes, `joining` comes next. A worker that died and was outlived is in neither."""
 
     since_s: float
     allocation: Allocation
@@ -187,6 +189,15 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
+class Cap:
+    """A job does not grow beyond so many workers until then: it did not pay, or did not work."""
+
+    workers: int
+    until_s: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job and everything that the scheduler knows of it."""
 
@@ -217,7 +228,11 @@ class Job:
     start_s: float | None = None  # how long the newest start took, up to all workers running
     stop_s: float = 0.0
     memory_bytes_seen: int = 0
+    resize_s: float | None = None  # how long it stood still for the newest change in place
+    deaths: int = 0  # how often in a row workers died and were outlived, without progress
+    died_at_s: float = -math.inf  # when the newest of these began
     pinned_workers: int | None = None  # the size that its owner wants, whatever the policy says
+    cap: Cap | None = None
 
     @property
     def state(self) -> State:
@@ -239,7 +254,8 @@ class Job:
         phase = self.phase
         if not isinstance(phase, Running) or not phase.joining:
             return self.allocation
-        return phase.allocation + newcomers(phase.allocation, phase.joining)
+        coming = zip(phase.joining_numbers, phase.joining, strict=True)
+        return phase.allocation + tuple(slot for n, slot in coming if n not in phase.numbers)
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ def orders_after(before: Job, job: Job) -> list[Command]:
             return []
         case _, Stopping():
             return [_ask_or_stop(job, job.phase)]
-        case Running(joining=()), Running(joining=(_, *_)):
+        case Running(), Running() if job.generation > before.generation:
             return [_change(job)]
         case _:
             return []

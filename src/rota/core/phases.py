@@ -5,6 +5,7 @@ Pure functions of one job. The roster calls `enter` with the state that the tabl
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from rota.core.model import (
@@ -13,6 +14,7 @@ from rota.core.model import (
     Held,
     HoldsGpus,
     Job,
+    Mode,
     Purpose,
     Queued,
     Running,
@@ -28,6 +30,8 @@ LOST_SOON_S = 60.0
 """Workers that are lost before this, without progress, came to nothing."""
 ASKING = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.HOLD)
 """Purposes that can wait until a program that hears us has saved its state."""
+BEREFT = (Purpose.LOST, Purpose.RETRY)
+"""Purposes of a stop after which too few workers are left."""
 IN_VAIN = (State.HELD, State.QUEUED, State.FAILED, State.CANCELLED)
 """States in which an attempt ends without success."""
 FINALITY = tuple(Purpose)
@@ -43,6 +47,7 @@ class Entry:
     purpose: Purpose = Purpose.PREEMPT
     allocation: Allocation = ()
     backoff_s: float = 0.0
+    gone: frozenset[int] = frozenset()
 
 
 def enter(job: Job, state: State, *, entry: Entry) -> Job:
@@ -111,6 +116,8 @@ def _starting(job: Job, entry: Entry) -> Job:
         first_started_s=min(job.first_started_s, entry.now),
         epochs_done_at_start=job.epochs_done,
         hears=False,
+        deaths=0,
+        died_at_s=-math.inf,
     )
 
 
@@ -121,6 +128,8 @@ def _running(job: Job, entry: Entry) -> Job:
         start_s = entry.now - phase.since_s
         return replace(job, phase=running, start_s=start_s, saved_at_s=entry.now)
     assert isinstance(phase, Running)
+    if entry.gone:
+        return _without(job, entry.gone, phase=phase)
     if entry.allocation:
         return _with_newcomers(job, entry.allocation, phase=phase)
     exits = {n: code for n, code in phase.exits.items() if n in phase.joining_numbers}
@@ -147,6 +156,30 @@ def _with_newcomers(job: Job, joining: Allocation, *, phase: Running) -> Job:
     )
 
 
+def _without(job: Job, gone: frozenset[int], *, phase: Running) -> Job:
+    """The next generation has no place for the dead; if it had none anyway, it stays the next."""
+    numbers, allocation = _left(phase.numbers, phase.allocation, gone=gone)
+    coming = (phase.joining_numbers, phase.joining) if phase.joining else (numbers, allocation)
+    joining_numbers, joining = _left(*coming, gone=gone)
+    is_missed = not gone.isdisjoint(phase.joining_numbers or phase.numbers)
+    changing = replace(
+        phase,
+        allocation=allocation,
+        numbers=numbers,
+        joining=joining,
+        joining_numbers=joining_numbers,
+    )
+    return replace(job, phase=changing, generation=job.generation + is_missed)
+
+
+def _left(
+    numbers: tuple[int, ...], allocation: Allocation, *, gone: frozenset[int]
+) -> tuple[tuple[int, ...], Allocation]:
+    places = zip(numbers, allocation, strict=True)
+    kept = [(number, slot) for number, slot in places if number not in gone]
+    return tuple(number for number, _ in kept), tuple(slot for _, slot in kept)
+
+
 def _stopping(job: Job, entry: Entry) -> Job:
     phase = job.phase
     assert isinstance(phase, HoldsGpus)
@@ -166,8 +199,10 @@ def _stopping(job: Job, entry: Entry) -> Job:
 
 
 def asks_first(job: Job, purpose: Purpose) -> bool:
-    """Whether the program is asked to stop before it is told to."""
-    return job.hears and purpose in ASKING and job.spec.grace_s > 0
+    """Whether the program is asked to stop before it is told to. One that can do without others
+    comes to a safe point even if it has lost some."""
+    can_wait = purpose in ASKING or (purpose in BEREFT and job.spec.mode is Mode.LIVE)
+    return job.hears and can_wait and job.spec.grace_s > 0
 
 
 def _stopping_still(job: Job, phase: Stopping, *, entry: Entry) -> Stopping:

@@ -87,6 +87,27 @@ class WaitsForJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class Pinned:
+    """Its owner chose the size."""
+
+    workers: int
+
+    def __str__(self) -> str:
+        return f"{plural(self.workers, 'worker')} as its owner wants"
+
+
+@dataclass(frozen=True, slots=True)
+class DoesNotGrow:
+    """More workers did not help."""
+
+    workers: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{plural(self.workers, 'worker')} for a while: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class OnHold:
     def __str__(self) -> str:
         return "is held until somebody releases it"

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 from rota.core.events import ProgressReported
+from rota.core.growth import judged
 from rota.core.model import Job, Stopping, n_nodes
 from rota.core.speed import Size, SpeedModel, learn
 
@@ -29,7 +30,7 @@ def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
         job = _begun_at(job, done)
     job = _told_total(job, total)
     saved = _saved(job, event)
-    return replace(
+    after = replace(
         job,
         epochs_done=done,
         epochs_saved=saved,
@@ -39,7 +40,9 @@ def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
         progress_at_s=now,
         speed=_learnt(job, event),
         memory_bytes_seen=max(job.memory_bytes_seen, event.memory_bytes),
+        deaths=job.deaths if done <= job.epochs_done else 0,
     )
+    return judged(after, now) if event.epoch_s is not None else after
 
 
 def _total(job: Job, event: ProgressReported) -> float:

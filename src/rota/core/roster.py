@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from rota.core.effects import Effects, Transition
 from rota.core.events import JobEvent, JobResized, WorkersSilent
+from rota.core.growth import why_smaller
 from rota.core.intent import Intent
 from rota.core.ledger import Ledger
-from rota.core.life import Reaction, react
+from rota.core.life import react
 from rota.core.model import (
     Allocation,
     Ended,
@@ -34,6 +35,7 @@ from rota.core.model import (
 from rota.core.orders import kill, orders_after, standing_orders, stop
 from rota.core.phases import IN_VAIN, Entry, enter
 from rota.core.progress import with_loss
+from rota.core.reaction import Reaction
 from rota.core.states import State, Trigger, UnlistedTransitionError, follow
 from rota.core.timers import Timers
 
@@ -93,8 +95,15 @@ class Roster:
             self.follow(reaction, effects, cause=type(event).__name__)
         elif isinstance(event, JobResized):
             self.wants_round = True
-        elif isinstance(event, WorkersSilent):
-            effects.commands += kill(job, event)
+            self._note(job, effects, cause="JobResized", reason=reaction.reason)
+        elif isinstance(event, WorkersSilent) and (killing := kill(job, event)):
+            effects.commands += killing
+            self._note(job, effects, cause="WorkersSilent", reason=event.reason)
+
+    def _note(self, job: Job, effects: Effects, *, cause: str, reason: str) -> None:
+        """A row of the story that leads to no other state."""
+        row = Transition(effects.now, job.id, job.attempt, job.state, job.state, cause, reason)
+        effects.transitions.append(row)
 
     def may_run(self, job: Job, now: float) -> bool:
         """Whether a plan may give the job slots now."""
@@ -126,8 +135,19 @@ class Roster:
         if state is State.QUEUED and purpose is Purpose.RESIZE and not self._is_planned(job.id):
             purpose = Purpose.PREEMPT  # Its new size was taken back while it stopped.
         reason = with_loss(reaction.reason, job) if state in IN_VAIN else reaction.reason
-        entry = Entry(effects.now, reason, purpose, reaction.allocation, self._backoff_s)
+        allocation, gone = reaction.allocation, reaction.gone
+        entry = Entry(effects.now, reason, purpose, allocation, self._backoff_s, gone)
         self._enter(job, state, entry=entry, cause=cause, effects=effects)
+        if gone:
+            self._replan_without(job, gone, effects=effects)
+
+    def _replan_without(self, before: Job, gone: frozenset[int], *, effects: Effects) -> None:
+        """The slots of the dead are free; to replace them is the next round's business."""
+        workers = zip(before.numbers, before.members, strict=True)
+        job = self.jobs[before.id]
+        self.intent.lose(job, [slot for number, slot in workers if number in gone])
+        self.wants_round = True
+        self.reconcile(job.id, effects)
 
     def _enter(
         self, before: Job, state: State, *, entry: Entry, cause: str, effects: Effects
@@ -223,19 +243,20 @@ class Roster:
         else:
             self._waiting[job.id] = None
 
-    def _stop(self, job: Job, purpose: Purpose, *, effects: Effects) -> None:
-        self.follow(Reaction(job, Trigger.STOP, WORDS[purpose], purpose), effects, cause="Plan")
+    def _stop(self, job: Job, purpose: Purpose, *, effects: Effects, why: str = "") -> None:
+        reason = f"{WORDS[purpose]}; {why}" if why else WORDS[purpose]
+        self.follow(Reaction(job, Trigger.STOP, reason, purpose), effects, cause="Plan")
 
     def _resize(self, job: Job, wanted: Allocation, *, effects: Effects) -> None:
         """In place, if the job can do that and newcomers need not wait for its own leavers."""
         assert isinstance(job.phase, Running)
         joining = newcomers(job.allocation, wanted)
         if not job.spec.mode.resizes_in_place:
-            self._stop(job, Purpose.RESIZE, effects=effects)
+            self._stop(job, Purpose.RESIZE, effects=effects, why=why_smaller(job, wanted))
         elif job.phase.exits:
             pass  # It is about to end by itself.
         elif self.ledger.has_room(joining, job.spec, nodes=self.nodes):
-            resize = Reaction(job, Trigger.RESIZE, allocation=wanted)
+            resize = Reaction(job, Trigger.RESIZE, why_smaller(job, wanted), allocation=wanted)
             self.follow(resize, effects, cause="Plan")
         elif self._is_only_in_its_own_way(job, wanted):
             self._stop(job, Purpose.RESIZE, effects=effects)

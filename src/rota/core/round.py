@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rota.core.defragment import defragment
 from rota.core.divide import Division, divide
+from rota.core.growth import next_cap_ends_s
 from rota.core.guard import Guarded, guard
 from rota.core.model import Allocation, Job, JobId, Queued, Running, n_gpus
 from rota.core.placement import Placed, Wish, place, place_next_in_line
@@ -37,7 +38,12 @@ def decide(view: View, policy: Policy) -> Plan:
         gpu_types={job_id: gpu_types[job_id] for job_id in guarded.allocations},
         queues=queues,
         waits={job_id: why for job_id, why in waits.items() if job_id not in guarded.allocations},
-        wake_at_s=min(wake_at_s, guarded.wake_at_s, _next_requeue_s(view, guarded, policy=policy)),
+        wake_at_s=min(
+            wake_at_s,
+            guarded.wake_at_s,
+            _next_requeue_s(view, guarded, policy=policy),
+            next_cap_ends_s(view.jobs, view.now),
+        ),
     )
     violations = check(plan, view)
     if not violations:
@@ -129,7 +135,7 @@ def _with_next_in_line(view: View, division: Division, *, guarded: Guarded) -> G
 
 def _smallest_of_those_who_wait(view: View, division: Division, *, placed: Placed) -> list[Wish]:
     return [
-        Wish(job, job.spec.min_workers, pool.gpu_type)
+        Wish(job, job.pinned_workers or job.spec.min_workers, pool.gpu_type)
         for pool in division.pools
         for job in pool.jobs
         if job.id not in placed.allocations

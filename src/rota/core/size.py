@@ -1,10 +1,17 @@
-"""The second step of a round: the policy turns budgets into targets, pool by pool."""
+"""The second step of a round: the policy turns budgets into targets, pool by pool.
+
+What is known of a job beyond the policy comes in here, for every policy alike: a size that its
+owner pinned looks to the policy like the only one that the job can have, and a growth that did not
+pay like a limit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from rota.core.divide import Division
+from rota.core.divide import Division, Pool
+from rota.core.growth import cap_of
 from rota.core.leftovers import Leftovers
 from rota.core.model import Job, JobId
 from rota.core.policy import Budget, Policy, SharesLeftovers, Targets, ask
@@ -14,6 +21,7 @@ from rota.core.view import View
 def size(division: Division, policy: Policy, *, view: View, limits: Mapping[JobId, int]) -> Targets:
     """Workers for every job that should run. `limits` caps jobs at what was found to fit."""
     targets: Targets = {}
+    limits = _with_caps(view, limits)
     budgets = {
         gpu_type: Budget(float(n_gpus), division.card_bytes[gpu_type], limits)
         for gpu_type, n_gpus in division.gpus.items()
@@ -22,16 +30,69 @@ def size(division: Division, policy: Policy, *, view: View, limits: Mapping[JobI
     leftovers = Leftovers(view) if shares else None
     for pool in division.pools:
         if not pool.gpu_type:
-            targets.update(_without_gpus(pool.jobs, limits))
+            jobs = tuple(_pinned(job, limits) for job in pool.jobs)
+            targets.update(_without_gpus(jobs, limits))
             continue
         budget = budgets[pool.gpu_type]
-        sizes = ask(policy, pool.jobs, budget=budget, now=view.now)
+        asked, sizes = _ask_about(pool, policy, view=view, budget=budget, limits=limits)
         if leftovers is not None:
-            leftovers.settle(pool, sizes, budget=budget)
+            leftovers.settle(asked, sizes, budget=budget)
         targets.update(sizes)
     if leftovers is not None:
         leftovers.offer(targets, budgets)
     return targets
+
+
+def _with_caps(view: View, limits: Mapping[JobId, int]) -> Mapping[JobId, int]:
+    caps = {job.id: cap for job in view.jobs if (cap := cap_of(job, view.now)) is not None}
+    if not caps:
+        return limits
+    return {**limits, **{job_id: min(cap, limits.get(job_id, cap)) for job_id, cap in caps.items()}}
+
+
+def _ask_about(
+    pool: Pool, policy: Policy, *, view: View, budget: Budget, limits: Mapping[JobId, int]
+) -> tuple[Pool, Targets]:
+    """The policy's answer, and the jobs as it was asked about them. A job that runs is not stopped
+    because its owner wants more than there is: it then grows as far as it can."""
+    if all(job.pinned_workers is None for job in pool.jobs):
+        return pool, ask(policy, pool.jobs, budget=budget, now=view.now)
+    free = budget.free
+    asked = Pool(pool.gpu_type, tuple(_pinned(job, limits) for job in pool.jobs))
+    sizes = ask(policy, asked.jobs, budget=budget, now=view.now)
+    halted = {job.id for job in pool.jobs if job.id in view.planned and job.id not in sizes}
+    wanting = {job.id for job in pool.jobs if job.pinned_workers is not None} & halted
+    if not wanting:
+        return asked, sizes
+    budget.free = free
+    asked = Pool(
+        pool.gpu_type,
+        tuple(
+            _no_more_than_pinned(job) if job.id in wanting else _pinned(job, limits)
+            for job in pool.jobs
+        ),
+    )
+    return asked, ask(policy, asked.jobs, budget=budget, now=view.now)
+
+
+def _pinned(job: Job, limits: Mapping[JobId, int]) -> Job:
+    """As far as it fits: what does not is no reason to wait."""
+    if job.pinned_workers is None:
+        return job
+    workers = min(job.pinned_workers, limits.get(job.id, job.pinned_workers))
+    workers = max(workers, job.spec.min_workers)
+    return _sized(job, least=workers, most=workers)
+
+
+def _no_more_than_pinned(job: Job) -> Job:
+    assert job.pinned_workers is not None
+    return _sized(job, least=job.spec.min_workers, most=job.pinned_workers)
+
+
+def _sized(job: Job, *, least: int, most: int) -> Job:
+    requested = min(max(job.spec.requested_workers, least), most)
+    spec = replace(job.spec, min_workers=least, max_workers=most, requested_workers=requested)
+    return replace(job, spec=spec)
 
 
 def _without_gpus(jobs: tuple[Job, ...], limits: Mapping[JobId, int]) -> Targets:

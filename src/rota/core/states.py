@@ -53,6 +53,7 @@ class Trigger(StrEnum):
     PROGRESS = "progress"
     RESIZE = "resize"
     RESIZED = "resized"
+    OUTLIVED = "outlived"
     STOP = "stop"
     INSIST = "insist"
     WORKER_LOST = "worker lost"
@@ -75,6 +76,7 @@ _FACTS_OF_WORKERS = (
     Trigger.STARTED,
     Trigger.PROGRESS,
     Trigger.RESIZED,
+    Trigger.OUTLIVED,
     Trigger.WORKER_LOST,
     Trigger.FINISHED,
     Trigger.BROKE_DOWN,
@@ -124,6 +126,8 @@ TABLE: Table = {
         Trigger.PROGRESS: State.RUNNING,
         Trigger.RESIZE: State.RUNNING,
         Trigger.RESIZED: State.RUNNING,
+        # Some of its workers died, and it goes on without them.
+        Trigger.OUTLIVED: State.RUNNING,
         Trigger.STOP: State.STOPPING,
         Trigger.WORKER_LOST: State.STOPPING,
         Trigger.FINISHED: State.SUCCEEDED,

@@ -193,16 +193,15 @@ class FakeEngine:
             self._end_unknown(order, LOST)
             known = self._ended[order.job_id][1]
             self._tell_again(fence, {*known, *order.workers}, never_had=0, now=now)
-        elif run.gone or run.stops_at_s < math.inf:
+        elif run.stops_at_s < math.inf or not run.gone.keys().isdisjoint(order.workers):
             pass  # What keeps the order from being carried out was reported, or will be.
         elif order.generation <= run.generation:
             self._expect(None, now, MembershipChanged(*fence, order.generation))
-        elif run.joining is None:
+        elif run.joining is None or run.joining.generation < order.generation:
             run.advance(now)
             run.joining = order
             run.workers.update(zip(order.workers, order.allocation, strict=True))
-            changed = MembershipChanged(*fence, order.generation)
-            self._expect(run, now + self.delays.switch_s, changed)
+            self._expect_switch(run, now)
             self._expect_work(run)
             self._lose_those_on_dead_nodes(run, now)
 
@@ -257,6 +256,11 @@ class FakeEngine:
             case _:
                 pass
 
+    def _expect_switch(self, run: Run, now: float) -> None:
+        if run.joining is not None and run.can_switch:
+            changed = MembershipChanged(*run.fence, run.joining.generation)
+            self._expect(run, now + self.delays.switch_s, changed)
+
     def _take_over(self, run: Run, now: float) -> None:
         """The next generation stands; those whom it leaves out are gone."""
         order = run.joining
@@ -264,11 +268,12 @@ class FakeEngine:
         run.advance(now)
         run.allocation, run.generation, run.joining = order.allocation, order.generation, None
         run.workers = dict(zip(order.workers, order.allocation, strict=True))
+        run.since_s = now
         self._expect_work(run)
 
     def _expect_work(self, run: Run) -> None:
         """The next report of a run that works, or its end, if it ever comes to one."""
-        if math.isinf(run.run_s):
+        if math.isinf(run.run_s) or math.isinf(run.since_s):
             return
         end_s = run.since_s + (1 - run.done) * run.run_s
         if not run.work.is_resumable:
@@ -290,14 +295,17 @@ class FakeEngine:
             self._expect(None, now, WorkersLost(*run.fence, frozenset(lost)))
 
     def _break(self, run: Run, gone: Mapping[int, int | None], *, now: float) -> None:
-        """Some workers are gone; the others stand still until they are stopped."""
+        """Some workers are gone; the others stand still until they are stopped, or go on without
+        them."""
+        run.advance(now)
         run.gone.update(gone)
         run.since_s = math.inf
-        run.version += 1
         if not run.alive:
             self._end(run)
         elif run.stops_at_s < math.inf:
             self._expect(run, max(now, run.stops_at_s), run.exits(STOPPED_CODE))
+        else:
+            self._expect_switch(run, now)
 
     def _end(self, run: Run) -> None:
         run.version += 1

@@ -63,12 +63,17 @@ class Run:
 
     @property
     def is_whole(self) -> bool:
-        """All its workers came up, and none is gone."""
-        return self.has_started and not self.gone
+        """All its workers came up, and none of them is gone."""
+        return self.has_started and self.gone.keys().isdisjoint(self.workers)
 
     @property
     def run_s(self) -> float:
         return self.work.run_s(self.allocation)
+
+    @property
+    def can_switch(self) -> bool:
+        """Whether all who are to go on are there."""
+        return self.joining is not None and self.gone.keys().isdisjoint(self.joining.workers)
 
     def advance(self, now: float) -> None:
         if now > self.since_s:

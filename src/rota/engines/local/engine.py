@@ -170,10 +170,10 @@ class LocalEngine:
             self._end_unborn(command, NEVER_JOINED)
 
     def _is_over(self, fences: list[Fence]) -> bool:
-        """Something ended or is to end: the attempt takes nobody in any more."""
-        return any(
-            self._folders.is_stopped(fence) or self._folders.ending(fence) for fence in fences
-        )
+        """Whether the attempt is to end or all its workers have: it takes nobody in any more. One
+        that lost some may go on with others."""
+        is_stopped = any(map(self._folders.is_stopped, fences))
+        return is_stopped or (bool(fences) and all(map(self._folders.ending, fences)))
 
     def _end_unborn(self, command: ChangeMembership | ReportWorkers, ending: Ending) -> None:
         for worker in command.workers:
