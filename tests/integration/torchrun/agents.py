@@ -81,8 +81,7 @@ class Field:
         assert set(codes.values()) == {0}, self.logs()
 
     def journal(self) -> list[Line]:
-        path = self.folder / "journal"
-        return [Line(*line.split()) for line in path.read_text().splitlines()] if path.exists() else []
+        return lines_of(self.folder)
 
     def trains(self, generation: int, *workers: int, restarts: int = 0) -> None:
         """These, with ranks in this order, have done a step together."""
@@ -111,6 +110,11 @@ class Field:
                 process.kill()
             agent.kill()
             agent.wait()
+
+
+def lines_of(folder: Path) -> list[Line]:
+    path = folder / "journal"
+    return [Line(*line.split()) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def environment(installed: Path) -> dict[str, str]:
