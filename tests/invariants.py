@@ -20,7 +20,7 @@ from rota.core.model import (
     Starting,
     Stopping,
 )
-from rota.core.phases import ASKING
+from rota.core.phases import asks_first
 from rota.core.states import State
 from rota.engines.fake_run import Fence
 
@@ -39,9 +39,31 @@ def check_kernel(kernel: Kernel) -> None:
         held.book(_not_gone(job), job.spec)
         assert len(job.members) == len(job.numbers) == len(set(job.numbers)), job
         if isinstance(job.phase, Starting | Running):
-            assert_fits(len(job.allocation), job.spec)
+            assert_fits(len(_next(job)), job.spec)
+        _check_change(job)
     assert held.is_sound(kernel.nodes), "overbooked"
     assert recount.booked() == kernel.ledger.booked(), "booked by nobody"
+
+
+def _next(job: Job) -> Allocation:
+    """Where the job is on its way to; it may have lost some of those whom it began with."""
+    joining = job.phase.joining if isinstance(job.phase, Running) else ()
+    return joining or job.allocation
+
+
+def _check_change(job: Job) -> None:
+    """Somebody who holds the state of the work takes part in the next generation, unless all move;
+    numbers were given in this attempt; who sits in the same place is the same worker."""
+    phase = job.phase
+    assert all(0 <= number < job.workers_numbered for number in job.numbers), job
+    if not isinstance(phase, Running):
+        return
+    assert len(phase.allocation) == len(phase.numbers) > 0, job
+    assert len(phase.joining) == len(phase.joining_numbers), job
+    places = dict(zip(phase.numbers, phase.allocation, strict=True))
+    for number, slot in zip(phase.joining_numbers, phase.joining, strict=True):
+        assert places.get(number, slot) == slot, job
+    assert phase.exits.keys() <= set(job.numbers), job
 
 
 def _not_gone(job: Job) -> Allocation:
@@ -55,7 +77,7 @@ def check_asking(kernel: Kernel, now: float) -> None:
     for job in kernel.jobs.values():
         if isinstance(job.phase, Stopping) and job.phase.insists_at_s is not None:
             assert job.hears, job
-            assert job.phase.purpose in ASKING, job
+            assert asks_first(job, job.phase.purpose), job
             assert job.phase.insists_at_s == job.phase.since_s + job.spec.grace_s, job
             assert kernel.next_timer_s() <= max(now, job.phase.insists_at_s), job
 
@@ -73,6 +95,7 @@ class Orders:
 
     def __init__(self) -> None:
         self._newest: dict[JobId, StartWorkers] = {}
+        self._changes: dict[JobId, ChangeMembership] = {}
 
     def check(self, command: Command, spec: JobSpec) -> None:
         """All or nothing: an order to start names a slot for every worker of a legal size. It
@@ -84,6 +107,19 @@ class Orders:
             is_next = before is None or before.attempt < command.attempt
             assert is_next or before == command, f"{command} after {before}"
             self._newest[command.job_id] = command
+        elif isinstance(command, ChangeMembership):
+            self._check_change(command)
+
+    def _check_change(self, command: ChangeMembership) -> None:
+        """A later generation, or the very order again. Nobody who was left out comes back."""
+        before = self._changes.get(command.job_id)
+        self._changes[command.job_id] = command
+        assert len(set(command.workers)) == len(command.workers), command
+        if before is None or before.attempt != command.attempt:
+            return
+        assert before == command or before.generation < command.generation, (before, command)
+        back = {n for n in command.workers if n <= max(before.workers)} - set(before.workers)
+        assert not back, f"{command} after {before}"
 
 
 def assert_fits(workers: int, spec: JobSpec) -> None:

@@ -16,6 +16,7 @@ from rota.core.events import (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobResized,
     JobSubmitted,
     MembershipChanged,
     NodeLost,
@@ -113,7 +114,7 @@ class Life:
         job = self._pick(who, is_active=True)
         if job is None:
             return Batch()
-        codes = dict.fromkeys(job.numbers, CODES[how % 3])
+        codes = dict.fromkeys(job.numbers[how % 2 :] or job.numbers, CODES[how % 3])
         exits = tuple(
             Exit(job.id, job.attempt, number, code, self.now) for number, code in codes.items()
         )
@@ -130,16 +131,19 @@ class Life:
         told = ProgressReported(job.id, job.attempt, done, 1.0 + how, memory_bytes=how * GIB)
         return Batch(self._apply(told))
 
-    def _switched(self, who: int, _how: int) -> Batch:
+    def _switched(self, who: int, how: int) -> Batch:
         job = self._pick(who, is_active=True)
         if job is None:
             return Batch()
-        return Batch(self._apply(MembershipChanged(job.id, job.attempt, job.generation)))
+        told = MembershipChanged(job.id, job.attempt, job.generation, pause_s=how / 10 or None)
+        return Batch(self._apply(told))
 
     def _asked(self, who: int, how: int) -> Batch:
         job = self._pick(who)
         if job is None:
             return Batch()
+        if how % 4 == 3:
+            return Batch(self._apply(JobResized(job.id, 1 + how % 2, actor="eve")), actor="eve")
         wish = (JobCancelled, JobHeld, JobReleased)[how % 3]
         return Batch(self._apply(wish(job.id, actor="eve")), actor="eve")
 

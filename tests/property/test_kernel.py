@@ -26,12 +26,14 @@ from rota.core.events import (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobResized,
     JobSubmitted,
     NodeDrained,
     NodeLost,
     NodeSeen,
     ProgressReported,
     TimerFired,
+    WorkersSilent,
 )
 from rota.core.kernel import Kernel
 from rota.core.life import submitted
@@ -197,6 +199,32 @@ class Lab(RuleBasedStateMachine):
             fence = data.draw(st.sampled_from(sorted(running)))
             some = data.draw(st.sets(st.sampled_from(sorted(running[fence])), min_size=1))
             self.engine.end_workers(fence, dict.fromkeys(some, code), now=self.now)
+
+    @precondition(lambda self: self.engine.running())
+    @rule(data=st.data(), pause_s=st.sampled_from([0.0, 1.0]))
+    def kill_one(self, data: st.DataObject, pause_s: float) -> None:
+        """A worker dies at whatever moment, and the news is there at once or a moment later."""
+        fence = data.draw(st.sampled_from(sorted(self.engine.running())))
+        workers = sorted(self.engine.running()[fence])
+        if workers:
+            dead = data.draw(st.sampled_from(workers))
+            self.engine.end_workers(fence, {dead: 137}, now=self.now)
+            self.wait(pause_s)
+
+    @precondition(lambda self: self.engine.running())
+    @rule(data=st.data(), numbers=st.frozensets(st.integers(0, 8), max_size=3))
+    def fall_silent(self, data: st.DataObject, numbers: frozenset[int]) -> None:
+        fence = data.draw(st.sampled_from(sorted(self.engine.running())))
+        self.tell(WorkersSilent(*fence, numbers, "says nothing"))
+
+    @precondition(lambda self: self.kernel.jobs)
+    @rule(data=st.data(), policy=POLICY, is_pinned=st.booleans())
+    def resize(self, data: st.DataObject, policy: str, is_pinned: bool) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.kernel.jobs)))
+        spec = self.specs[job_id]
+        workers = data.draw(st.integers(spec.min_workers - 1, spec.max_workers + 1))
+        self.tell(JobResized(job_id, workers if is_pinned else None))
+        self.round(policy)
 
     @precondition(lambda self: self.engine.running())
     @rule(data=st.data(), hears=st.booleans(), part=st.sampled_from([0.0, 0.3, 1.0]))

@@ -124,13 +124,24 @@ def test_an_old_generation_s_echo_changes_nothing() -> None:
 
 
 def test_a_job_may_finish_while_newcomers_are_on_order() -> None:
-    """The engine says of those it never started that they exited with 0."""
+    """They are stopped; how they end says nothing about a job that has finished."""
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..4"), live_job("b", gpus=2))
     lab.exited("b")
     lab.round()
-    lab.exited("a", 0, workers=[0, 1])
-    assert lab.state("a") is State.RUNNING
+    assert lab.exited("a", 0, workers=[0]) == []
+    assert lab.exited("a", 0, workers=[1]) == [StopWorkers(A, 1, (0, 1, 2, 3), 30.0)]
+    lab.cancel("a")
+    lab.exited("a", 143, workers=[2, 3])
+    assert lab.state("a") is State.SUCCEEDED
+
+
+def test_the_engine_may_know_that_newcomers_came_too_late() -> None:
+    """It says of those it never started that they exited with 0."""
+    lab = Lab(cluster("1x4"), policy="elastic-fifo")
+    lab.run(live_job("a", gpus="1..4"), live_job("b", gpus=2))
+    lab.exited("b")
+    lab.round()
     lab.exited("a", 0, workers=[0, 1, 2, 3])
     assert lab.state("a") is State.SUCCEEDED
 
