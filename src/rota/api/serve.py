@@ -21,6 +21,7 @@ from rota.api.app import House, create
 from rota.api.auth import Doorkeeper
 from rota.api.server import Patience, Server, server
 from rota.config import SOCKET_NAME
+from rota.core.commands import Command
 from rota.core.model import Job
 from rota.core.view import Rules
 from rota.daemon import checkpoints
@@ -29,7 +30,7 @@ from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
-from rota.daemon.membership import Membership
+from rota.daemon.membership import HEARTBEAT_S, Membership
 from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
@@ -67,6 +68,7 @@ class Settings:
     keep_logs_s: float = math.inf
     checkpoints: Checkpoints | None = None
     """Where jobs keep theirs; in the state folder if nothing is said."""
+    heartbeat_s: float = HEARTBEAT_S
     patience: Patience = field(default_factory=Patience)
 
 
@@ -121,11 +123,16 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         url = f"http://{tcp}" if tcp else f"unix://{door / SOCKET_NAME}"
         return {"ROTA_URL": url, "ROTA_TOKEN": tokens.for_attempt(job.id, job.attempt)}
 
+    def hear(command: Command) -> None:
+        """What a job's workers are told by those they report to."""
+        membership.order(command)
+        training.order(command)
+
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
     places = settings.checkpoints or checkpoints.parse("", folder=settings.folder)
     site = Site(clock, settings.defaults, env, snapshots, places, str(door))
-    training = Training(shell, clock=clock)
-    membership = Membership(shell)
+    membership = Membership(shell, clock=clock, heartbeat_s=settings.heartbeat_s)
+    training = Training(shell, membership, clock=clock)
     rendezvous = Rendezvous(shell, membership, clock=clock)
     desk = Desk(shell, store, site=site, training=training)
     launches = Launches(shell, store, site=site)
@@ -135,7 +142,7 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     work = (pruning, training.run(), membership.run(), rendezvous.run())
     chores = [asyncio.ensure_future(each) for each in work]
     try:
-        await shell.start(launches.program, ask=training.ask)
+        await shell.start(launches.program, listener=hear)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
         yield House(

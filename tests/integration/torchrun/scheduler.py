@@ -100,7 +100,7 @@ class Scheduler:
         self._loop = asyncio.get_running_loop()
         self.shell = Shell(self._kernel)
         shell = cast(Any, self.shell)
-        membership = Membership(shell)
+        membership = Membership(shell, clock=time.time)
         self.rendezvous = Rendezvous(shell, membership, clock=time.time)
         nothing = cast(Any, None)
         house = House(

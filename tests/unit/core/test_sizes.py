@@ -1,6 +1,5 @@
 """Sizes beyond the policy: what an owner pins, and growth that did not pay."""
 
-
 import pytest
 
 from rota.core.commands import ChangeMembership
