@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rota.wire.jobs import JobRequest
@@ -28,7 +29,8 @@ def say(*words):
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-inputs = torch.randn(int(os.environ.get("SAMPLES", "64")), 8)
+samples = here / "samples"
+inputs = torch.randn(int(samples.read_text()) if samples.exists() else 64, 8)
 data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
 net = nn.Linear(8, 1)
 optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
@@ -74,7 +76,7 @@ class LiveJob:
         env = {"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")}
         request = JobRequest(
             [sys.executable, str(script)],
-            env={**env, **fields.pop("env", {})},
+            env=env,
             workdir=str(house.place),
             **{"name": "live", "mode": "live", "gpus": "1..4", "grace": "20s", **fields},
         )
@@ -108,12 +110,21 @@ class LiveJob:
                 return [here[rank].worker for rank in sorted(here)]
         return []
 
-    def trains_with(self, n_workers: int, *, attempt: int = 1) -> list[int]:
-        """Waits until so many train together; their numbers by rank."""
-        wait_until(
-            lambda: len(self.members(attempt=attempt)) == n_workers and self.is_settled(),
-            f"{n_workers} workers; {self.joined(attempt=attempt)}; {self.words()}",
-        )
+    def trains_with(
+        self, n_workers: int, *, attempt: int = 1, without: Sequence[int] = ()
+    ) -> list[int]:
+        """Waits until so many train together, and not these; their numbers by rank."""
+
+        def do_train() -> bool:
+            members = self.members(attempt=attempt)
+            is_so = len(members) == n_workers and not set(members).intersection(without)
+            return is_so and self.is_settled()
+
+        try:
+            wait_until(do_train, f"{n_workers} workers")
+        except AssertionError as error:
+            error.add_note(f"{self.joined(attempt=attempt)}; {self.words()}")
+            raise
         return self.members(attempt=attempt)
 
     def is_settled(self) -> bool:
