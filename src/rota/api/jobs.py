@@ -1,4 +1,4 @@
-"""Jobs: submit, list, look, cancel, hold, release, resize, send again."""
+"""Jobs: submit, list, look, cancel, hold, release, send again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rota.api.auth import Asks
 from rota.api.strict import StrictRoute
 from rota.core.states import State
 from rota.store.records import JobFilter
-from rota.wire.jobs import JobDetails, JobRequest, JobView, Resize, StoryEntry
+from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 from rota.wire.training import JobProfile
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
@@ -126,12 +126,6 @@ async def hold(word: Word, *, house: Reaches, caller: Asks) -> Response:
 @router.post("/{word}/release", response_model=JobView, summary="Let a held job run")
 async def release(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(await house.desk.release(caller, word))
-
-
-@router.post("/{word}/resize", response_model=JobView, summary="Give a job another size")
-async def resize(word: Word, body: Resize, *, house: Reaches, caller: Asks) -> Response:
-    """Within what it was submitted for. It changes when there is room."""
-    return answer(await house.desk.resize(caller, word, workers=body.workers))
 
 
 @router.post(

@@ -1,5 +1,4 @@
-"""What is done to jobs that are there: list, show, cancel, hold, release, resize, resubmit, wait,
-story."""
+"""What is done to jobs that are there: list, show, cancel, hold, release, resubmit, wait, story."""
 
 from __future__ import annotations
 
@@ -33,11 +32,6 @@ StateWords = Annotated[
         complete=completing.states,
     ),
 ]
-SizeWord = Annotated[
-    str, typer.Argument(metavar="N|auto", help="How many workers.", show_default=False)
-]
-AUTO = "auto"
-LONGEST_SIZE = 9
 NO_JOBS = "no such jobs; 'rota submit -- COMMAND' makes one"
 NO_JOBS_OF_YOURS = "you have no jobs; 'rota list --all' shows everybody's"
 
@@ -171,29 +165,6 @@ def hold(jobs: JobWords, *, as_json: AsJson = False) -> None:
 def release(jobs: JobWords, *, as_json: AsJson = False) -> None:
     """Let held jobs run."""
     _each(jobs, "release", as_json=as_json)
-
-
-@app.command()
-def resize(job: JobWord, size: SizeWord, *, as_json: AsJson = False) -> None:
-    """Give a job another number of workers, within what it was submitted for.
-
-    It changes when there is room, without a stop if its mode is live or torchrun. Whatever the
-    policy says, it keeps that size; 'auto' leaves it to the policy again.
-    """
-    from rota.cli.output.jobs import say_jobs
-    from rota.client import Client
-
-    with Client() as rota:
-        resized = rota.resize(job, _workers(size))
-    say_jobs([resized], as_json=as_json)
-
-
-def _workers(size: str) -> int | None:
-    if size == AUTO:
-        return None
-    if not size.isdecimal() or len(size) > LONGEST_SIZE:
-        raise UserError(f"'{shown(size)}' is no number of workers", f"write 3, or {AUTO}")
-    return int(size)
 
 
 @app.command()

@@ -23,7 +23,6 @@ from rota.wire.jobs import (
     JobView,
     LogPiece,
     LogRange,
-    Resize,
     StoryEntry,
 )
 from rota.wire.json import load
@@ -188,11 +187,6 @@ class Client:
 
     def release(self, job: str) -> JobView:
         return self._deed(job, "release")
-
-    def resize(self, job: str, workers: int | None) -> JobView:
-        """Just so many workers, when there is room; None leaves it to the policy again."""
-        body = Resize(workers)
-        return load(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/resize", body=body))
 
     def resubmit(self, job: str, *, key: str = "") -> str:
         """The id of a new job that is the same again; tried again as a submit is."""

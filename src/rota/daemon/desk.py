@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rota.core.events import (
-    JobCancelled,
-    JobEvent,
-    JobHeld,
-    JobReleased,
-    JobResized,
-    JobSubmitted,
-)
+from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSubmitted
 from rota.core.life import submitted
 from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.daemon import keys
@@ -35,7 +28,6 @@ from rota.daemon.people import (
 )
 from rota.daemon.programs import Saved, unpack
 from rota.daemon.shell import Shell
-from rota.daemon.sizes import check_size
 from rota.daemon.training import Training
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job, standing
@@ -186,15 +178,6 @@ class Desk:
 
     async def release(self, caller: Caller, word: str) -> JobView:
         return await self._ask(caller, word, deed=JobReleased)
-
-    async def resize(self, caller: Caller, word: str, *, workers: int | None) -> JobView:
-        """Give it just so many workers, when there is room; None leaves that to the policy."""
-
-        def deed(job_id: JobId, actor: str) -> JobEvent:
-            check_size(self.find(job_id, caller).spec, workers)
-            return JobResized(job_id, workers, actor)
-
-        return await self._ask(caller, word, deed=deed)
 
     async def resubmit(self, caller: Caller, word: str, *, key: str = "") -> list[JobId]:
         """The same again, as a new job of the caller's; with a key, once."""

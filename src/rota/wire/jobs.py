@@ -52,13 +52,6 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
-    """How many workers a job is to have; None: as many as the policy says."""
-
-    workers: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class WorkerView:
     """A worker of an attempt, and how it ended, once it has."""
 
