@@ -34,7 +34,7 @@ def main() -> None:
                 loss = nn.functional.mse_loss(live.model(x), y)
                 loss.backward()
                 optimizer.step()
-                run.report(loss=loss)
+                run.report(loss=loss.item())
         print(f"epoch {epoch + 1} is done, by {live.size} workers", flush=True)
 
 

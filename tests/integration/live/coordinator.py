@@ -24,6 +24,7 @@ class Coordinator:
         self.changed = threading.Condition()
         self.reports: dict[int, dict[str, Any]] = {}
         self.heard_s: dict[int, float] = {}
+        self.begun: set[int] = set()
         self.processes: dict[int, int] = {}
         self.ends: dict[int, int] = {}
         self.generation = -1
@@ -46,7 +47,8 @@ class Coordinator:
     def want(self, *numbers: int) -> None:
         """A new generation of these workers; those that do not run yet are started."""
         with self.changed:
-            new = [number for number in numbers if number not in self.processes]
+            new = [number for number in numbers if number not in self.begun]
+            self.begun.update(new)
             self._change(list(numbers))
         for number in new:
             self._start(number, self._environment(number))
@@ -162,7 +164,7 @@ class Coordinator:
 
     def wait_for_generation(self, within_s: float = FARTHEST_S) -> None:
         """Until every member has reported the newest generation."""
-        self.wait_until(self._is_committed, within_s)
+        self.wait_until(self.is_committed, within_s)
 
     def wait_for_silence(self, number: int, heartbeat_s: float) -> None:
         """Until the others have reported for so long without it."""
@@ -186,7 +188,7 @@ class Coordinator:
     def steps(self) -> int:
         return max((report["global_step"] for report in self.reports.values()), default=0)
 
-    def _is_committed(self) -> bool:
+    def is_committed(self) -> bool:
         said = [self.reports.get(number) for number in self.target]
         return all(each and each["generation"] == self.generation for each in said)
 
@@ -234,7 +236,7 @@ class Coordinator:
         """No answer to anybody until `serve`."""
         server, self._server = self._server, None
         self.reacts = False
-        (self._folder / "socket").unlink()
+        (self._folder / "socket").unlink(missing_ok=True)
         if server is not None:
             server.shutdown()
             server.server_close()

@@ -63,12 +63,16 @@ def live(
         _patience_s() if patience_s is None else patience_s,
         dict(loader or {}),
     )
-    return Live(training, _joining(training, options, backend), options)
+    return Live(training, _joining(training, options, backend=backend), options)
 
 
-def identity(code: str, parts: Parts, options: Options) -> str:
+def identity(training: Training, options: Options) -> str:
     """What has to be the same in all workers of a generation, in words that show what differs."""
-    shapes = [(name, tuple(each.shape)) for name, each in parts.named["model"].state_dict().items()]
+    shapes = [
+        (name, tuple(each.shape))
+        for name, each in training.parts.named["model"].state_dict().items()
+    ]
+    code = training.run.keeping.code
     return ", ".join(
         (
             f"code {code[:12] or 'unknown'}",
@@ -81,7 +85,7 @@ def identity(code: str, parts: Parts, options: Options) -> str:
     )
 
 
-def _joining(training: Training, options: Options, backend: str | None) -> Joining | None:
+def _joining(training: Training, options: Options, *, backend: str | None) -> Joining | None:
     """None outside of rota: one worker, and nobody to join."""
     if not training.run.place.url:
         return None
@@ -89,8 +93,7 @@ def _joining(training: Training, options: Options, backend: str | None) -> Joini
 
     stores.use_loopback()
     warm_up()
-    words = identity(training.run.keeping.code, training.parts, options)
-    return Joining(training, identity=words, backend=backend)
+    return Joining(training, identity=identity(training, options), backend=backend)
 
 
 def _patience_s() -> float:

@@ -250,8 +250,8 @@ class Live:
     def _load(self) -> Iterator[tuple[sharing.Share, Any]]:
         """Shares and their batches from here to the end of the epoch, for the workers of now."""
         at, options = self._parts.at, self._options
-        ordered = sharing.order(options.seed, at.epoch, self._length)
-        together = sharing.batch_together(options.batch_size, self.size, options.scaling)
+        ordered = sharing.order(self._length, seed=options.seed, epoch=at.epoch)
+        together = self._batch_together()
         shares = [
             sharing.share(ordered, used, batch=together, rank=self.rank, size=self.size)
             for used in range(at.used, self._length, together)
@@ -265,9 +265,12 @@ class Live:
         yield from zip(shares, loader)
 
     def _steps_of_epoch(self) -> int:
-        at, options = self._parts.at, self._options
-        together = sharing.batch_together(options.batch_size, self.size, options.scaling)
-        return at.steps + -(-(self._length - at.used) // together)
+        at = self._parts.at
+        return at.steps + -(-(self._length - at.used) // self._batch_together())
+
+    def _batch_together(self) -> int:
+        options = self._options
+        return sharing.batch_together(options.batch_size, size=self.size, scaling=options.scaling)
 
 
 def _never(_path: Any) -> None:
