@@ -148,10 +148,9 @@ class Coordinator:
         return to_json(orders)
 
     def _orders(self, number: int) -> Orders:
-        report = self.reports.get(number)
-        is_news = report is not None and self.switch is not None
-        is_news = is_news and self.switch.generation > report["generation"]
-        switch = self.switch if is_news else None
+        report, switch = self.reports.get(number), self.switch
+        if report is None or (switch and switch.generation <= report["generation"]):
+            switch = None
         return Orders(stop=self.stop, switch=switch, refused=self.refused.get(number, ""))
 
     def wait_until(self, is_so: Callable[[], bool], within_s: float = FARTHEST_S) -> None:
@@ -219,14 +218,14 @@ class Coordinator:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            def log_message(self, *_: object) -> None:
-                pass
+            def log_message(self, format: str, *_: object) -> None:  # noqa: A002
+                """Nothing is said of each request."""
 
         class Server(socketserver.ThreadingUnixStreamServer):
             daemon_threads = True
             block_on_close = False
 
-            def handle_error(self, *_: object) -> None:
+            def handle_error(self, request: object, client_address: object) -> None:
                 """A worker was killed in the middle of a request."""
 
         server = self._server = Server(str(path), Handler)

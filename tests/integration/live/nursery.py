@@ -17,7 +17,7 @@ from typing import NoReturn
 import torch
 import torch._dynamo
 
-import rota_trainer.live.starting
+import rota_trainer.live.training
 import rota_trainer.live.warming  # noqa: F401
 
 

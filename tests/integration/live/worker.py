@@ -85,9 +85,9 @@ def main() -> None:
 
     for epoch in live.epochs(options["epochs"]):
         for x, y, indices in live.batches():
-            began_s = time.perf_counter()
+            began_s, began_cpu_s = time.perf_counter(), time.thread_time()
             with live.step():
-                begun_s = time.perf_counter()
+                begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
                 if live.global_step == options["fails_at"]:
                     raise RuntimeError("the script's own mistake")
                 optimizer.zero_grad()
@@ -107,10 +107,13 @@ def main() -> None:
                 )
                 if slowly.exists():
                     time.sleep(options["step_s"])
-                ended_s = time.perf_counter()
+                ended_s, ended_cpu_s = time.perf_counter(), time.thread_time()
             if options["times"]:
-                over_s = time.perf_counter()
-                note(hooks_s=begun_s - began_s + over_s - ended_s)
+                over_s, over_cpu_s = time.perf_counter(), time.thread_time()
+                note(
+                    hooks_s=begun_s - began_s + over_s - ended_s,
+                    hooks_cpu_s=begun_cpu_s - began_cpu_s + over_cpu_s - ended_cpu_s,
+                )
             if options["journal_hash"]:
                 note(done=live.global_step, generation=live.generation, hash=hash_of(net))
         scheduler.step()

@@ -18,6 +18,7 @@ from rota_trainer.torch.parts import OtherStateError
 from rota_trainer.torch.reading import also_safe, essence
 
 FORMAT = 1
+SAVE_EVERY_S = 600.0
 
 
 class Disk:
