@@ -32,6 +32,7 @@ DEFAULTS = {
     "journal_hash": True,
     "fails_at": -1,
     "times": False,
+    "loader": {},
 }
 
 
@@ -77,6 +78,7 @@ def main() -> None:
         batch_scaling=options["scaling"],
         save_every_s=options["save_every_s"],
         patience_s=options["patience_s"],
+        loader=options["loader"],
     )
 
     def note(**words: object) -> None:
@@ -90,6 +92,7 @@ def main() -> None:
                 begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
                 if live.global_step == options["fails_at"]:
                     raise RuntimeError("the script's own mistake")
+                draw = torch.rand(()).item()
                 optimizer.zero_grad()
                 loss = nn.functional.mse_loss(live.model(x), y)
                 loss.backward()
@@ -104,6 +107,7 @@ def main() -> None:
                     samples=indices.tolist() if weight else [],
                     loss=weight * loss.item(),
                     rate=optimizer.param_groups[0]["lr"],
+                    draw=draw,
                 )
                 if slowly.exists():
                     time.sleep(options["step_s"])
@@ -117,7 +121,13 @@ def main() -> None:
             if options["journal_hash"]:
                 note(done=live.global_step, generation=live.generation, hash=hash_of(net))
         scheduler.step()
-    note(ended=live.global_step, hash=hash_of(net), rate=optimizer.param_groups[0]["lr"])
+    n_tracked = next((int(each) for each in net.buffers() if each.dtype == torch.int64), 0)
+    note(
+        ended=live.global_step,
+        n_tracked=n_tracked,
+        hash=hash_of(net),
+        rate=optimizer.param_groups[0]["lr"],
+    )
 
 
 def hash_of(net: nn.Module) -> str:
