@@ -13,7 +13,7 @@ from typing import Any
 
 from rota_trainer.messages import Member, Orders, Switch, to_json
 
-FARTHEST_S = 30.0
+FARTHEST_S = 60.0
 JOB = "job-1"
 
 

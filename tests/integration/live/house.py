@@ -34,6 +34,8 @@ class Nursery:
             stdout=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
+        assert self._process.stdout
+        assert self._process.stdout.readline(), "the nursery did not start"
         self._thread = threading.Thread(target=self._hear, daemon=True)
         self._thread.start()
 
