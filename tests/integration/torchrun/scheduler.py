@@ -112,7 +112,7 @@ class Scheduler:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind(("127.0.0.1", self.port))
         serving = asyncio.ensure_future(self._server.serve(sockets=[door]))
-        while not self._server.started:
+        while not self._server.started:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.005)
         is_ready.set()
         await serving

@@ -160,7 +160,7 @@ class RotaRendezvous(RendezvousHandler):
         arrival = Arrival(
             self._wishes.place.worker,
             self._seat.generation,
-            self._seat.round,
+            self._seat.turn,
             self._wishes.host,
             get_free_port(),
             wait_s,

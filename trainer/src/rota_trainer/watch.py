@@ -117,7 +117,7 @@ class Watch:
         watching = Watching(
             self._place.worker,
             seat.generation,
-            seat.round,
+            seat.turn,
             state,
             self._start_s,
             min(wait_s, LONGEST_WAIT_S),
