@@ -118,6 +118,26 @@ DETAILS = JobDetails(
     queued_s=384.0,
     after=["1q1gaaaa"],
 )
+OUT_OF_MEMORY = "exit code 1: the GPU ran out of memory (OOM)"
+BROKEN = JobDetails(
+    job=replace(FAILED, reason=OUT_OF_MEMORY),
+    request=JobRequest(command=["python", "train.py"], name="broken", gpus="0.5"),
+    attempts=[
+        AttemptView(
+            1,
+            NOW - 199_990,
+            NOW - 199_000,
+            "failed",
+            OUT_OF_MEMORY,
+            [WorkerView(0, "box", [3], share_bytes=8 * GIB, exit_code=1, ended_s=NOW - 199_000)],
+        )
+    ],
+    failures=0,
+    gpu_s=495.0,
+    queued_s=10.0,
+    after=[],
+    hint="a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`",
+)
 STORY = [
     StoryEntry(1, NOW - 7384, "1q1ghcmf", 0, "", "queued", "JobSubmitted", "", "user-1"),
     StoryEntry(2, NOW - 7000, "1q1ghcmf", 1, "queued", "starting", "Plan", "", ""),
@@ -197,7 +217,7 @@ class StandIn:
         )
 
     def show(self, job: str) -> JobDetails:
-        return DETAILS
+        return BROKEN if job == "broken" else DETAILS
 
     def story(self, job: str) -> list[StoryEntry]:
         return STORY

@@ -270,7 +270,8 @@ def test_show_as_json(rota: Rota):
   "after": [
     "1q1gaaaa"
   ],
-  "array_index": null
+  "array_index": null,
+  "hint": ""
 }
 """)
 

@@ -66,6 +66,59 @@ attempt   worker   where     began                 ended                 exit   
 """)
 
 
+def test_show_of_a_known_failure(rota: Rota):
+    assert rota("show", "broken") == snapshot("""\
+id         1q1gxzs9
+name       broken
+user       user-1
+state      failed
+why        exit code 1: the GPU ran out of memory (OOM)
+hint       a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`
+command    python train.py
+gpus       0.5
+submitted  2026-09-19 06:40:00
+started    2026-09-19 06:40:10
+ended      2026-09-19 06:56:40
+ran        16m30s
+waited     10s
+GPU time   8m15s
+
+attempt   worker   where   began                 ended                 exit   then     why
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box:3   2026-09-19 06:40:10   2026-09-19 06:56:40      1   failed   exit code 1: the GPU ran out of memory (OOM)
+""")
+
+
+def test_a_report_of_a_known_failure_has_the_hint(rota: Rota):
+    report = rota("report", "broken", "--output", "-")
+    _, job, *_ = report.split("## ")
+    assert job == snapshot("""\
+The job
+
+~~~~
+id         1q1gxzs9
+name       broken
+user       user-1
+state      failed
+why        exit code 1: the GPU ran out of memory (OOM)
+hint       a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`
+command    python train.py
+gpus       0.5
+submitted  2026-09-19 06:40:00
+started    2026-09-19 06:40:10
+ended      2026-09-19 06:56:40
+ran        16m30s
+waited     10s
+GPU time   8m15s
+
+attempt   worker   where   began                 ended                 exit   then     why
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box:3   2026-09-19 06:40:10   2026-09-19 06:56:40      1   failed   exit code 1: the GPU ran out of memory (OOM)
+~~~~
+
+""")
+
+
 def test_story(rota: Rota):
     assert rota("story", "bert") == snapshot("""\
 when                  attempt   became     because

@@ -51,3 +51,22 @@ def imported_packages(path: Path) -> Iterator[str]:
                 yield module.split(".")[0]
             case _:
                 pass
+
+
+FRAMEWORKS = {"torch", "lightning", "pytorch_lightning", "keras", "numpy"}
+
+
+def test_the_training_library_needs_nothing_else() -> None:
+    """Any image that trains can have it. A framework is imported only by files that begin
+    with its name."""
+    allowed = sys.stdlib_module_names | {"rota_trainer", "__future__"}
+    found = [
+        f"{relative(path)} imports {package}"
+        for path in python_files("trainer")
+        for package in imported_packages(path)
+        if package not in allowed
+        and not (
+            package in FRAMEWORKS and path.stem.split("_")[0] in ("torch", "lightning", "keras")
+        )
+    ]
+    assert not found

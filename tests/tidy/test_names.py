@@ -6,22 +6,21 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tidy.tree import SOURCE, parse, python_files, relative
+from tests.tidy.tree import parse, python_files, relative
 
 # Words that fit any code at all, and so attract it.
 EMPTY_WORDS = {"common", "data", "helpers", "info", "manager", "misc", "utils"}
-CODE_FOLDERS = ("src", "tests", "benchmarks", "examples")
+CODE_FOLDERS = ("src", "trainer", "tests", "benchmarks", "examples")
 PRINTERS = {"echo", "print", "secho"}
 REMINDER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 REMINDER_WITH_ISSUE = re.compile(r"\bTODO\(#\d+\)")
 
 
 def test_no_module_has_an_empty_name() -> None:
-    modules = [path.relative_to(SOURCE) for path in python_files("src")]
     empty = [
-        str(path)
-        for path in modules
-        if EMPTY_WORDS & {word for part in path.with_suffix("").parts for word in part.split("_")}
+        name
+        for name in map(relative, python_files("src", "trainer"))
+        if EMPTY_WORDS & {word for part in name[:-3].split("/") for word in part.split("_")}
     ]
     assert not empty, f"name these after what they hold: {empty}"
 
@@ -29,7 +28,7 @@ def test_no_module_has_an_empty_name() -> None:
 def test_only_the_output_room_prints() -> None:
     printing = [
         f"{relative(path)}:{line}"
-        for path in python_files("src")
+        for path in python_files("src", "trainer")
         if not relative(path).startswith("src/rota/cli/output")
         for line in printing_lines(path)
     ]

@@ -71,8 +71,9 @@ def _app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    doors = (jobs, streams, sessions, snapshots, box, people, metrics, training, rendezvous)
-    for room in doors:
+    # The first is found first, and what every worker asks once a second should be.
+    rooms = (training, rendezvous, jobs, streams, sessions, snapshots, box, people, metrics)
+    for room in rooms:
         app.include_router(room.router)
     problems.install(app)
     return app

@@ -123,6 +123,6 @@ async def release(word: Word, *, house: Reaches, caller: Asks) -> Response:
 @router.post(
     "/{word}/resubmit", status_code=201, response_model=Submitted, summary="The same again"
 )
-async def resubmit(word: Word, *, house: Reaches, caller: Asks) -> Response:
-    ids = await house.desk.resubmit(caller, word)
+async def resubmit(word: Word, *, house: Reaches, caller: Asks, key: Key = "") -> Response:
+    ids = await house.desk.resubmit(caller, word, key=key)
     return answer(Submitted([str(each) for each in ids]), status=201)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import signal
@@ -76,12 +77,20 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, house.machine.stopping.set)
+        _set_aside_what_stays()
         ready()
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
         await house.machine.stopping.wait()
         log.info("stopping")
         house.training.hush()
         house.rendezvous.hush()
+
+
+def _set_aside_what_stays() -> None:
+    """The libraries alone are about a hundred thousand objects. Looking through them for garbage,
+    again and again, would each time keep everybody waiting for as long as hundreds of submits."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float) -> None:
@@ -117,28 +126,20 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     site = Site(clock, settings.defaults, env, snapshots, places, str(door))
     desk = Desk(shell, store, site=site)
     launches = Launches(shell, store, site=site)
-    machine = Machine(
-        desk,
-        engine,
-        settings.gpus,
-        setup=Setup(address, settings.policy, settings.policy_file),
-    )
+    setup = Setup(address, settings.policy, settings.policy_file)
+    machine = Machine(desk, engine, settings.gpus, setup=setup)
     training = Training(shell, clock=clock)
     membership = Membership(shell)
     rendezvous = Rendezvous(shell, membership, clock=clock)
-    chores = [
-        asyncio.ensure_future(_prune(launches, engine, keep_logs_s=settings.keep_logs_s)),
-        asyncio.ensure_future(training.run()),
-        asyncio.ensure_future(membership.run()),
-        asyncio.ensure_future(rendezvous.run()),
-    ]
+    pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
+    running = (pruning, training.run(), membership.run(), rendezvous.run())
+    chores = [asyncio.ensure_future(each) for each in running]
     try:
         await shell.start(launches.program, ask=training.ask)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
-        yield House(
-            desk, machine, tokens, doorkeeper, visits, training, rendezvous, settings.patience
-        )
+        desks = (training, rendezvous)
+        yield House(desk, machine, tokens, doorkeeper, visits, *desks, settings.patience)
     finally:
         for chore in chores:
             chore.cancel()

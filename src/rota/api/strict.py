@@ -55,25 +55,40 @@ class StrictRoute(APIRoute):
 
 def require_known(kind: Any, value: Any, *, place: str = "") -> None:
     """Raises for the first field that a dataclass, or one within it, does not have."""
-    if get_origin(kind) is list and isinstance(value, list):
-        (inner,) = get_args(kind)
-        if is_dataclass(inner):
-            for number, each in enumerate(cast("list[Any]", value)):
-                require_known(inner, each, place=f"{place}{number}.")
+    inner = _listed(kind)
+    if inner is not None and isinstance(value, list):
+        for number, each in enumerate(cast("list[Any]", value)):
+            require_known(inner, each, place=f"{place}{number}.")
     if not is_dataclass(kind) or not isinstance(value, dict):
         return
-    known = _kinds(kind)
-    for name, item in cast("dict[str, Any]", value).items():
-        if name not in known:
-            hint = meant(name, known) or f"there are {', '.join(known)}"
-            raise RefusedError(f"{place}{shown(name)}", "there is no such field", hint)
-        require_known(known[name], item, place=f"{place}{name}.")
+    given, known = cast("dict[str, Any]", value), _kinds(kind)
+    if not given.keys() <= known.keys():
+        name = next(each for each in given if each not in known)
+        hint = meant(name, known) or f"there are {', '.join(known)}"
+        raise RefusedError(f"{place}{shown(name)}", "there is no such field", hint)
+    for name in _deep(kind):
+        if name in given:
+            require_known(known[name], given[name], place=f"{place}{name}.")
+
+
+@cache
+def _listed(kind: Any) -> Any:
+    """The dataclass that a list of this kind holds, if it is one."""
+    inner = get_args(kind)[0] if get_origin(kind) is list else None
+    return inner if is_dataclass(inner) else None
 
 
 @cache
 def _kinds(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}
+
+
+@cache
+def _deep(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass that hold dataclasses."""
+    held = _kinds(kind).items()
+    return tuple(name for name, each in held if is_dataclass(each) or _listed(each) is not None)
 
 
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -75,8 +75,12 @@ class Client:
     def submit_many(self, jobs: Sequence[JobRequest], *, key: str = "") -> list[str]:
         """All or none. A connection that breaks is tried again: with its key, one submit is one
         job however often it arrives."""
-        headers = {"Idempotency-Key": key or os.urandom(16).hex()}
         path, body = ("/jobs", jobs[0]) if len(jobs) == 1 else ("/jobs/batch", {"jobs": list(jobs)})
+        return self._once(path, body, key=key)
+
+    def _once(self, path: str, body: object = None, *, key: str) -> list[str]:
+        """The ids of what was made."""
+        headers = {"Idempotency-Key": key or os.urandom(16).hex()}
         for number in range(TRIES):
             try:
                 return self._http.ask("POST", path, body=body, headers=headers)["ids"]
@@ -179,8 +183,9 @@ class Client:
     def release(self, job: str) -> JobView:
         return self._deed(job, "release")
 
-    def resubmit(self, job: str) -> str:
-        return self._http.ask("POST", f"/jobs/{_quoted(job)}/resubmit")["ids"][0]
+    def resubmit(self, job: str, *, key: str = "") -> str:
+        """The id of a new job that is the same again; tried again as a submit is."""
+        return self._once(f"/jobs/{_quoted(job)}/resubmit", key=key)[0]
 
     def _deed(self, job: str, deed: str) -> JobView:
         return load(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/{deed}"))

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from rota.client.find import Door, NoDaemonError
 from rota.client.wires import connect
 from rota.errors import RotaError, UnavailableError, UserError
-from rota.wire.json import dump
+from rota.wire.json import dump_brief
 
 ANSWER_S = 60.0
 FIRST_SERVER_ERROR = 500
@@ -56,7 +56,7 @@ class Http:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """The answer's JSON."""
-        content = None if body is None else dump(body).encode()
+        content = None if body is None else dump_brief(body).encode()
         with self._told():
             status, answer = self._exchange(
                 method, _path(path, query), body=content, headers=headers or {}

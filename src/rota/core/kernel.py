@@ -50,7 +50,16 @@ class Kernel:
 
     def apply(self, event: Event, now: float) -> Effects:
         """Record a fact; whatever follows from it is in the effects."""
+        return self.apply_all((event,), now)
+
+    def apply_all(self, events: Iterable[Event], now: float) -> Effects:
+        """Record facts that are known together, one after the other."""
         effects = Effects(now)
+        for event in events:
+            self._apply(event, effects)
+        return effects
+
+    def _apply(self, event: Event, effects: Effects) -> None:
         match event:
             case JobSubmitted():
                 self._submit(event, effects)
@@ -72,7 +81,6 @@ class Kernel:
                     self._categories.learn_from(effects.jobs[event.job_id])
             case _:
                 self._roster.tell(event, effects)
-        return effects
 
     def job(self, job_id: JobId) -> Job | None:
         return self._roster.jobs.get(job_id)

@@ -200,6 +200,8 @@ class Job:
     workers_numbered: int = 0  # how many workers this attempt has had
     failures: int = 0
     idle_attempts: int = 0
+    losses: int = 0
+    """How often in a row its workers were lost; a run that came to something ends the row."""
     first_started_s: float = math.inf
     queue: int = 0
     speed: SpeedModel = PRIOR

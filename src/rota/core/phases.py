@@ -23,6 +23,9 @@ from rota.core.progress import rolled_back, service_at
 from rota.core.states import State
 
 BACKOFF_MAX_S = 600.0
+DOUBLINGS_MAX = 30
+LOST_SOON_S = 60.0
+"""Workers that are lost before this, without progress, came to nothing."""
 ASKING = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.HOLD)
 """Purposes that can wait until a program that hears us has saved its state."""
 IN_VAIN = (State.HELD, State.QUEUED, State.FAILED, State.CANCELLED)
@@ -64,22 +67,34 @@ def enter(job: Job, state: State, *, entry: Entry) -> Job:
 
 
 def _queued(job: Job, entry: Entry) -> Job:
-    stop_s = entry.now - job.phase.since_s if isinstance(job.phase, Stopping) else job.stop_s
+    stop_s = job.stop_s
+    if isinstance(job.phase, Stopping):
+        # A program that was asked to stop works on, up to its safe point.
+        stop_s = entry.now - max(job.phase.since_s, job.progress_at_s)
     is_resizing = entry.purpose is Purpose.RESIZE
     service = job.service if is_resizing else replace(job.service, last_waiting_s=0.0)
-    phase = Queued(entry.now, is_resizing=is_resizing)
     is_idle = job.epochs_saved <= job.epochs_done_at_start
-    idle_attempts = job.idle_attempts if is_idle else 0
-    queued = replace(job, phase=phase, service=service, stop_s=stop_s, idle_attempts=idle_attempts)
-    if entry.purpose is not Purpose.RETRY:
-        return queued
-    wait_s = min(BACKOFF_MAX_S, entry.backoff_s * 2**job.failures)
-    return replace(
-        queued,
-        phase=Queued(entry.now, not_before_s=entry.now + wait_s),
-        failures=job.failures + 1,
-        idle_attempts=idle_attempts + is_idle,
+    came_to_nothing = is_idle and job.service.last_running_s < LOST_SOON_S
+    queued = replace(
+        job,
+        phase=Queued(entry.now, is_resizing=is_resizing),
+        service=service,
+        stop_s=stop_s,
+        idle_attempts=job.idle_attempts if is_idle else 0,
+        losses=(job.losses if came_to_nothing else 0) + (entry.purpose is Purpose.LOST),
     )
+    if entry.purpose is Purpose.RETRY:
+        waiting = _backing_off(queued, entry, doublings=job.failures)
+        n_idle = queued.idle_attempts + is_idle
+        return replace(waiting, failures=job.failures + 1, idle_attempts=n_idle)
+    if entry.purpose is Purpose.LOST and queued.losses > 1:
+        return _backing_off(queued, entry, doublings=queued.losses - 2)
+    return queued
+
+
+def _backing_off(job: Job, entry: Entry, *, doublings: int) -> Job:
+    wait_s = min(BACKOFF_MAX_S, entry.backoff_s * 2 ** min(doublings, DOUBLINGS_MAX))
+    return replace(job, phase=Queued(entry.now, not_before_s=entry.now + wait_s))
 
 
 def _starting(job: Job, entry: Entry) -> Job:

@@ -61,19 +61,23 @@ class Finish:
 
 def finish(job: Job, now: float, *, epochs_done: float | None = None) -> Finish | None:
     """`epochs_done`, with the part of the epoch under way, where somebody has just heard; else
-    the last report is carried on. None if the job does not run or its speed is unknown."""
+    the last report is carried on. None if the job does not run or its speed is unknown. A job
+    that is overdue is as unsure as it is late."""
     if not isinstance(job.phase, Running):
         return None
     held = job.phase.allocation
     epoch_s = job.speed.epoch_s(len(held))
     if math.isinf(epoch_s):
         return None
-    done = epochs_done_at(job, now) if epochs_done is None else epochs_done
-    left = max(0.0, job.epochs - done)
+    since_s, done = max(job.progress_at_s, job.phase.since_s), job.epochs_done
+    if epochs_done is not None:
+        since_s, done = now, epochs_done
+    due_s = since_s + max(0.0, job.epochs - done) * epoch_s
+    left = max(0.0, due_s - now) / epoch_s
     sample = job.speed.measured.get(Size(len(held), n_nodes(held) > 1))
     of_the_mean, of_each = (sample.error, sample.spread) if sample else (job.speed.error, 0.0)
     error_s = epoch_s * math.hypot(left * of_the_mean, math.sqrt(left) * of_each)
-    return Finish(now + left * epoch_s, left * epoch_s, error_s)
+    return Finish(max(now, due_s), left * epoch_s, max(error_s, now - due_s))
 
 
 @dataclass(frozen=True, slots=True)

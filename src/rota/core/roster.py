@@ -248,9 +248,10 @@ class Roster:
 def _keeps_its_plan(before: Job, job: Job) -> bool:
     """A job that stops only to start again may already be planned somewhere."""
     match job.phase:
-        case Queued():
+        case Queued(since_s=since_s, not_before_s=until_s):
             phase = before.phase
-            return isinstance(phase, Stopping) and phase.purpose in RETURNING
+            may_return = isinstance(phase, Stopping) and phase.purpose in RETURNING
+            return may_return and until_s <= since_s
         case Stopping(purpose=purpose):
             return purpose in (Purpose.RESIZE, Purpose.PREEMPT)
         case phase:

@@ -4,10 +4,11 @@ the field. Pure: whoever asks, the nodes and the defaults are arguments."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rota.core.misfit import Misfits
 from rota.core.model import Estimate, JobId, JobSpec, Mode, Share
@@ -28,6 +29,7 @@ from rota.errors import shown
 from rota.wire.jobs import JobRequest
 
 T = TypeVar("T")
+_UNNAMEABLE = re.compile(r"[^A-Za-z0-9._-]")
 GRACE_S = 30.0
 MOST_RETRIES = 1000
 HIGHEST_PRIORITY = 1000
@@ -86,23 +88,31 @@ def admit(
 
 def _with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
     image = request.image or defaults.image
-    mounts = [each.replace("{user}", user) for each in defaults.mounts] if image else []
-    return replace(
-        request,
-        name=request.name or _name_of(request.command),
-        gpus=request.gpus or "1",
-        image=image,
-        env={**defaults.env, **request.env},
-        mounts=[*mounts, *request.mounts],
-    )
+    added: dict[str, Any] = {}
+    if not request.name:
+        added["name"] = _name_of(request.command)
+    if not request.gpus:
+        added["gpus"] = "1"
+    if image != request.image:
+        added["image"] = image
+    if defaults.env:
+        added["env"] = {**defaults.env, **request.env}
+    if image and defaults.mounts:
+        mounts = [each.replace("{user}", user) for each in defaults.mounts]
+        # What is submitted again has them already.
+        added["mounts"] = [
+            *(each for each in mounts if each not in request.mounts),
+            *request.mounts,
+        ]
+    return replace(request, **added) if added else request
 
 
 def _name_of(command: Sequence[str]) -> str:
     """The script, else the program."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
-    word = PurePosixPath(scripts[0] if scripts else command[0] if command else "").name
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in word)
-    return kept.lstrip("._-")[:40] or "job"
+    word = scripts[0] if scripts else command[0] if command else ""
+    name = PurePosixPath(word).name if "/" in word else word
+    return _UNNAMEABLE.sub("-", name).lstrip("._-")[:40] or "job"
 
 
 def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: float) -> JobSpec:

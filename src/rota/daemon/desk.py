@@ -14,10 +14,12 @@ from rota.core.life import submitted
 from rota.core.misfit import Misfits
 from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.core.states import State
+from rota.daemon import keys
 from rota.daemon.admission import Admitted, admit
+from rota.daemon.diagnosis import hint_for
 from rota.daemon.fields import RefusedError, check_shape
 from rota.daemon.ids import Ids
-from rota.daemon.keys import Keys, fingerprint, key_of
+from rota.daemon.keys import Asked, Keys, key_of
 from rota.daemon.launches import Site
 from rota.daemon.people import (
     Caller,
@@ -28,7 +30,7 @@ from rota.daemon.people import (
     require_person,
     require_write,
 )
-from rota.daemon.programs import Saved, pack, unpack
+from rota.daemon.programs import Saved, pack_all, unpack
 from rota.daemon.shell import Shell
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job, standing
@@ -42,6 +44,8 @@ MOST_LIVE_JOBS = 200_000
 HIDDEN = "(only its owner may see it)"
 FAILED = frozenset({State.FAILED, State.CANCELLED})
 
+Requests = Callable[[], Sequence[JobRequest]]
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -50,13 +54,7 @@ class Page:
 
 
 class Desk:
-    def __init__(
-        self,
-        shell: Shell,
-        store: Store,
-        *,
-        site: Site,
-    ) -> None:
+    def __init__(self, shell: Shell, store: Store, *, site: Site) -> None:
         self.shell = shell
         self.store = store
         self.clock = clock = site.clock
@@ -72,16 +70,8 @@ class Desk:
         self, caller: Caller, requests: Sequence[JobRequest], *, key: str = ""
     ) -> list[JobId]:
         """All of them or none. With a key that this caller has used before: what that made."""
-        require_write(caller)
-        self.shell.require_sound()
-        if not key:
-            return await self._submit(caller, requests)
-        mark = fingerprint(requests)
-        return await self._keys.once(
-            caller.user,
-            key,
-            fingerprint=mark,
-            submit=lambda: self._submit(caller, requests, key=key, mark=mark),
+        return await self._once(
+            caller, keys.submitted(requests), requests=lambda: requests, key=key
         )
 
     def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
@@ -94,6 +84,20 @@ class Desk:
             for each in admitted
         ]
 
+    async def _once(
+        self, caller: Caller, asked: Asked, *, requests: Requests, key: str
+    ) -> list[JobId]:
+        require_write(caller)
+        self.shell.require_sound()
+        if not key:
+            return await self._submit(caller, requests())
+        return await self._keys.once(
+            caller.user,
+            key,
+            asked=asked,
+            submit=lambda: self._submit(caller, requests(), key=key, mark=asked.mark),
+        )
+
     async def _submit(
         self, caller: Caller, requests: Sequence[JobRequest], *, key: str = "", mark: str = ""
     ) -> list[JobId]:
@@ -103,10 +107,10 @@ class Desk:
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
         uid = self.uid(caller)
-        for number, each in enumerate(admitted):
+        programs = pack_all(admitted, mark)
+        for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
             job_id = self._ids.next()
             events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
-            saved = pack(Saved(each.request, each.array_index, "" if number else mark))
             own_key = key_of(key, number) if key else None
             submissions.append(Submission(job_id, caller.user, uid, saved, own_key))
         written = self.shell.tell_all(events, submissions, actor=caller.user)
@@ -131,20 +135,32 @@ class Desk:
     def _admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
         misfits = Misfits(list(self.shell.kernel.nodes.values()))
         admitted: list[Admitted] = []
+        known: JobRequest | None = None
+        found: list[Admitted] = []
         for request in requests:
-            check_shape(request)
-            admitted += admit(
-                request,
-                user=caller.user,
-                defaults=self._defaults(request.project),
-                misfits=misfits,
-                after=self._after(caller, request.after),
-            )
-            self._require_snapshot(caller, request.snapshot)
+            # The same again is the same again, and many a batch is one job a thousand times.
+            if request != known:
+                found = self._admit_one(caller, request, misfits=misfits)
+                known = request
+            admitted += found
             if len(admitted) > MOST_IN_A_BATCH:
                 raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs at once")
         if not admitted:
             raise RefusedError("jobs", "there are none", "send at least one")
+        return admitted
+
+    def _admit_one(
+        self, caller: Caller, request: JobRequest, *, misfits: Misfits
+    ) -> list[Admitted]:
+        check_shape(request)
+        admitted = admit(
+            request,
+            user=caller.user,
+            defaults=self._defaults(request.project),
+            misfits=misfits,
+            after=self._after(caller, request.after),
+        )
+        self._require_snapshot(caller, request.snapshot)
         return admitted
 
     def _require_snapshot(self, caller: Caller, snapshot_id: str) -> None:
@@ -197,6 +213,7 @@ class Desk:
             queued_s=job.service.waiting_s,
             after=list(job.spec.after),
             array_index=saved.array_index,
+            hint=hint_for(attempts[-1].reason) if attempts else "",
         )
 
     def story(
@@ -235,9 +252,14 @@ class Desk:
     async def release(self, caller: Caller, word: str) -> JobView:
         return await self._ask(caller, word, deed=JobReleased)
 
-    async def resubmit(self, caller: Caller, word: str) -> list[JobId]:
-        """The same again, as a new job of the caller's."""
-        require_write(caller)
+    async def resubmit(self, caller: Caller, word: str, *, key: str = "") -> list[JobId]:
+        """The same again, as a new job of the caller's; with a key, once."""
+        asked = keys.resubmitted(word)
+        return await self._once(
+            caller, asked, requests=lambda: [self._again(caller, word)], key=key
+        )
+
+    def _again(self, caller: Caller, word: str) -> JobRequest:
         job = self.find(word, caller)
         require_owner(caller, job)
         if caller.user != job.spec.user:
@@ -248,8 +270,7 @@ class Desk:
             )
         saved = self._saved(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
-        request = replace(saved.request, after=[], hold=False, array=array)
-        return await self.submit(caller, [request])
+        return replace(saved.request, after=[], hold=False, array=array)
 
     def reach(self, caller: Caller, word: str) -> Job:
         """A job whose processes this caller may reach into: with all the rights that they have,

@@ -12,7 +12,7 @@ from rota.daemon.programs import unpack
 from rota.errors import UserError
 from rota.store.base import Store
 from rota.wire.jobs import JobRequest
-from rota.wire.json import dump
+from rota.wire.json import dump, dump_brief
 
 
 class KeyReusedError(UserError):
@@ -22,10 +22,41 @@ class KeyReusedError(UserError):
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What came with a key. `mark` is kept with what it made, to tell it from anything else."""
+
+    mark: str
+    requests: Sequence[JobRequest] = ()
+
+    def is_what(self, mark: str) -> bool:
+        """Whether this is what was asked for when that mark was made."""
+        return mark in ("", self.mark) or mark == _older_mark(self.requests)
+
+
+def submitted(requests: Sequence[JobRequest]) -> Asked:
+    """The same whether a default was spelled out or left out."""
+    return Asked(f"brief:{_hash(dump_brief(list(requests)))}", requests)
+
+
+def resubmitted(word: str) -> Asked:
+    """By the word alone: it may well mean another job once the first resubmit is through."""
+    return Asked(f"again:{_hash(word)}")
+
+
+def _older_mark(requests: Sequence[JobRequest]) -> str:
+    """Before there were names in front of them, marks were of all fields."""
+    return _hash(dump(list(requests)))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class _UnderWay:
     """A submit that is not yet on the disk."""
 
-    fingerprint: str
+    mark: str
     made: asyncio.Future[list[JobId]]
 
 
@@ -39,23 +70,23 @@ class Keys:
         user: str,
         key: str,
         *,
-        fingerprint: str,
+        asked: Asked,
         submit: Callable[[], Awaitable[list[JobId]]],
     ) -> list[JobId]:
         """What `submit` makes, or made when this user came with this key for the first time."""
         name = (user, key)
         if name in self._under_way:
             earlier = self._under_way[name]
-            _require_same(key, fingerprint, before=earlier.fingerprint)
+            _require_same(key, asked, before=earlier.mark)
             return await asyncio.shield(earlier.made)
         first = self._store.job_with_key(user, key)
         if first is not None:
             submission = self._store.submission(first)
             before = unpack(submission.program).fingerprint if submission else ""
-            _require_same(key, fingerprint, before=before)
+            _require_same(key, asked, before=before)
             return self._made_with(user, key, first=first)
         made = asyncio.get_running_loop().create_future()
-        self._under_way[name] = _UnderWay(fingerprint, made)
+        self._under_way[name] = _UnderWay(asked.mark, made)
         try:
             ids = await submit()
         except BaseException as error:
@@ -81,11 +112,7 @@ def key_of(key: str, number: int) -> str:
     return f"{key}\n{number}" if number else key
 
 
-def fingerprint(requests: Sequence[JobRequest]) -> str:
-    return hashlib.sha256(dump(list(requests)).encode()).hexdigest()
-
-
-def _require_same(key: str, fingerprint: str, *, before: str) -> None:
-    if before and before != fingerprint:
+def _require_same(key: str, asked: Asked, *, before: str) -> None:
+    if not asked.is_what(before):
         what = f"the key {key[:40]!r} was used for another submit"
         raise KeyReusedError(what, "use a new key for each submit, the same only to try it again")

@@ -64,7 +64,7 @@ class Meeting:
             self.before, self.met, self.n_turns = self.met or self.before, None, 0
         return is_new
 
-    def arrive(self, worker: int, last: Turn, offer: Offer) -> Seat | None:
+    def arrive(self, worker: int, last: Turn, *, offer: Offer) -> Seat | None:
         """The seat of one who comes from the turn `last`; None while others have to come, who
         may by then have another generation to come for. A seat that was given and did not get
         through is given again."""

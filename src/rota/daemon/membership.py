@@ -45,7 +45,7 @@ class Membership:
         self._committed: dict[JobId, tuple[int, int]] = {}
         """Attempt and generation of those whose leavers are still there."""
 
-    def committed(self, job_id: JobId, attempt: int, generation: int) -> None:
+    def committed(self, job_id: JobId, attempt: int, *, generation: int) -> None:
         """All members of this generation have come together. Told again, it changes nothing."""
         self._committed[job_id] = (attempt, generation)
         self._look(job_id)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pwd
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rota.core.model import JobSpec
+from rota.daemon.admission import Admitted
 from rota.daemon.fields import parse_mount
 from rota.engines.base import Account, Limits, Mount, Program
 from rota.wire.jobs import JobRequest
-from rota.wire.json import dump, load
+from rota.wire.json import dump_brief, load
 
 DEFAULT_UMASK = 0o022
 NO_GROUP = 65534
@@ -30,7 +32,18 @@ class Saved:
 
 
 def pack(saved: Saved) -> str:
-    return dump(saved)
+    return dump_brief(saved)
+
+
+def pack_all(admitted: Sequence[Admitted], fingerprint: str) -> Iterator[str]:
+    """All jobs of a submit. Its fingerprint is kept with the first."""
+    first, *others = admitted
+    yield pack(Saved(first.request, first.array_index, fingerprint))
+    known, text = None, ""
+    for each in others:
+        if each is not known:
+            known, text = each, pack(Saved(each.request, each.array_index))
+        yield text
 
 
 def unpack(text: str) -> Saved:

@@ -66,7 +66,7 @@ class Rendezvous:
             if not self._is_forming(job):
                 return None
             had_arrived, had_met = arrival.worker in meeting.arrived, meeting.met
-            seat = meeting.arrive(arrival.worker, last, offer)
+            seat = meeting.arrive(arrival.worker, last, offer=offer)
             if meeting.met is not had_met:
                 room.has_met(self._clock())
                 self._commit(job, room)
@@ -84,7 +84,7 @@ class Rendezvous:
             raise RefusedError("state", "it is 'running', 'failed' or 'finished'")
         room = self._room(job)
         if watching.worker in job.numbers:
-            self._note(job, room, watching)
+            self._note(job, room, watching=watching)
 
         def look() -> News | None:
             state, meeting = watching.state, room.meeting
@@ -96,7 +96,7 @@ class Rendezvous:
         wait_s = 0.0 if watching.state == FINISHED else watching.wait_s
         return await room.hold(look, wait_s) or News()
 
-    def _note(self, job: Job, room: Room, watching: Watching) -> None:
+    def _note(self, job: Job, room: Room, *, watching: Watching) -> None:
         at = Turn(watching.generation, watching.turn)
         is_known = room.meeting.running.get(watching.worker) == at
         if room.meeting.note(watching.worker, at, state=watching.state):
@@ -112,7 +112,8 @@ class Rendezvous:
             log.info("agents run", job=job.id, **_rounded(room.restart))
 
     def _commit(self, job: Job, room: Room) -> None:
-        self._membership.committed(job.id, job.attempt, room.meeting.roll.generation)
+        generation = room.meeting.roll.generation
+        self._membership.committed(job.id, job.attempt, generation=generation)
         room.announce()
 
     def restart(self, job_id: JobId) -> Restart | None:

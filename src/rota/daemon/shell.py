@@ -124,15 +124,8 @@ class Shell:
     ) -> Future[None]:
         """Facts that are on the disk together or not at all."""
         self.require_sound()
-        now = self._parts.clock()
-        together = Effects(now)
-        for event in events:
-            effects = self.kernel.apply(event, now)
-            together.jobs.update(effects.jobs)
-            together.nodes.update(effects.nodes)
-            together.transitions += effects.transitions
-            together.commands += effects.commands
-        return self._record(together, Batch(submissions=tuple(submissions), actor=actor))
+        effects = self.kernel.apply_all(events, self._parts.clock())
+        return self._record(effects, Batch(submissions=tuple(submissions), actor=actor))
 
     def put(self, *rows: Row, samples: tuple[Sample, ...] = ()) -> Future[None]:
         """Rows that are none of the kernel's business."""

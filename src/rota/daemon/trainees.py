@@ -88,15 +88,13 @@ class Trainee:
         faults: dict[str, str] = {}
         self.epochs_total = told.epochs_total or self.epochs_total
         if _is_back(self.epochs_done, told.epochs_done):
-            faults["epochs_done_back"] = _went_back(
-                "epochs_done", self.epochs_done, told.epochs_done
-            )
+            words = _went_back("epochs_done", before=self.epochs_done, after=told.epochs_done)
+            faults["epochs_done_back"] = words
         elif told.epochs_done is not None:
             self.epochs_done = told.epochs_done
         if _is_back(self.epochs_saved, told.epochs_saved):
-            faults["epochs_saved_back"] = _went_back(
-                "epochs_saved", self.epochs_saved, told.epochs_saved
-            )
+            words = _went_back("epochs_saved", before=self.epochs_saved, after=told.epochs_saved)
+            faults["epochs_saved_back"] = words
         elif told.epochs_saved is not None:
             self.epochs_saved = told.epochs_saved
         return faults
@@ -124,7 +122,7 @@ def _is_back(before: float | None, after: float | None) -> bool:
     return before is not None and after is not None and after < before
 
 
-def _went_back(name: str, before: float | None, after: float | None) -> str:
+def _went_back(name: str, *, before: float | None, after: float | None) -> str:
     return f"{name} went back from {before:g} to {after:g}, which makes no sense; {before:g} stays"
 
 

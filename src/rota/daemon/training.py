@@ -18,6 +18,7 @@ from rota.daemon.people import Caller, ForbiddenError, Reach
 from rota.daemon.reports import Told, told
 from rota.daemon.shell import Shell
 from rota.daemon.trainees import Team, Trainee
+from rota.errors import RotaError
 from rota_trainer.messages import Orders
 
 log = structlog.get_logger()
@@ -50,10 +51,10 @@ class Training:
         before = trainee.sequence
         faults = said.faults | trainee.take(said, now=now)
         if trainee.sequence != before:
-            self._follow(job, team, said, now=now)
+            self._follow(job, team, said=said, now=now)
         notes = team.news(faults)
-        await self._wait(team, trainee, min(said.wait_s, LONGEST_WAIT_S))
-        return self._orders(team, trainee, notes)
+        await self._wait(team, trainee, wait_s=min(said.wait_s, LONGEST_WAIT_S))
+        return self._orders(team, trainee, notes=notes)
 
     def _job(self, caller: Caller) -> Job:
         job = None if caller.job_id is None else self._shell.kernel.job(caller.job_id)
@@ -71,7 +72,7 @@ class Training:
             known = self._teams[job_id] = Team(attempt)
         return known
 
-    def _follow(self, job: Job, team: Team, said: Told, *, now: float) -> None:
+    def _follow(self, job: Job, team: Team, *, said: Told, now: float) -> None:
         """Tell the scheduler what it needs, and keep what is worth keeping. While the store cannot
         be written nothing is told; what is owed comes with a later report."""
         lead = team.lead(job.numbers, now=now)
@@ -99,7 +100,7 @@ class Training:
         team.order = order
         team.answer_all()
 
-    async def _wait(self, team: Team, trainee: Trainee, wait_s: float) -> None:
+    async def _wait(self, team: Team, trainee: Trainee, *, wait_s: float) -> None:
         is_news = _order_for(team, trainee) != trainee.order
         if is_news or wait_s <= 0 or self._is_hushed:
             return
@@ -108,7 +109,7 @@ class Training:
         await asyncio.wait([answer], timeout=wait_s)
         team.stop_waiting(trainee.worker, answer)
 
-    def _orders(self, team: Team, trainee: Trainee, notes: list[str]) -> Orders:
+    def _orders(self, team: Team, trainee: Trainee, *, notes: list[str]) -> Orders:
         if trainee.worker == min(team.trainees, default=None):
             notes += team.notes
             team.notes.clear()
@@ -143,7 +144,10 @@ class Training:
         try:
             while True:
                 await asyncio.sleep(TIDY_S)
-                self._tidy()
+                try:
+                    self._tidy()
+                except RotaError as error:
+                    log.warning("measurements were not kept", error=str(error))
         finally:
             self._measurements.write(now=self._clock(), all_of_it=True)
 

@@ -96,7 +96,8 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobDetails:
-    """All about a job. `request` is what was asked for, its environment for the owner only."""
+    """All about a job. `request` is what was asked for, its environment for the owner only; `hint`
+    is what may help against the failure that the newest attempt ended with."""
 
     job: JobView
     request: JobRequest
@@ -106,6 +107,7 @@ class JobDetails:
     queued_s: float
     after: list[str]
     array_index: int | None = None
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,10 +120,6 @@ class Manifest:
         """All that its paths imply, except for the top."""
         return _folders([each.path for each in self.entries])
 
-    @property
-    def total_bytes(self) -> int:
-        return sum(each.size_bytes for each in self.files)
-
 
 def too_many_files() -> InputError:
     return InputError(_FOLDER, f"it holds more than {MAX_FILES:,} files", LEAVE_OUT)

@@ -79,6 +79,60 @@ def test_keys_that_look_like_those_of_arrays(house: House, key: str) -> None:
     assert house.is_well()
 
 
+def again(client: httpx2.Client, word: str, key: str) -> httpx2.Response:
+    return client.post(f"/v1/jobs/{word}/resubmit", headers={"Idempotency-Key": key})
+
+
+def test_a_resubmit_with_a_key_is_one_job_however_often_it_is_sent(house: House) -> None:
+    name = f"again-{house.n_jobs()}"
+    first = house.admin.post("/v1/jobs", json={**HELD, "name": name}).json()["ids"][0]
+    house.admin.post(f"/v1/jobs/{first}/cancel")
+    before = house.n_jobs()
+    answers = together(10, lambda _: again(house.admin, name, name))
+    made = {answer.text for answer in answers}
+    assert {answer.status_code for answer in answers} == {201}
+    assert len(made) == 1
+    # By now the name means the new job, whose resubmit the key is not.
+    assert again(house.admin, name, name).text in made
+    assert house.n_jobs() == before + 1
+    for other in (again(house.admin, first, name), with_key(house.admin, name, HELD)):
+        assert (other.status_code, other.json()["code"]) == (409, "key_reused")
+    assert again(house.admin, name, "").text not in made
+
+
+def test_a_key_opens_no_resubmit_of_somebody_elses_job(house: House) -> None:
+    with house.person(ANNA) as anna, house.person(BERT) as bert:
+        job = submit(anna, hold=True)
+        assert again(anna, job, "mine").status_code == 201
+        assert again(bert, job, "mine").status_code == 403
+    with house.person(ANNA, "read_only") as reader:
+        assert again(reader, job, "mine").status_code == 403
+
+
+def test_jobs_of_a_batch_that_are_alike_and_those_that_are_not(house: House) -> None:
+    plain, named = {**HELD, "env": {"A": "1"}}, {**HELD, "name": "b", "env": {"A": "2"}}
+    array = {**HELD, "name": "c", "array": "2"}
+    body = {"jobs": [plain, plain, named, array, array, plain]}
+    headers = {"Idempotency-Key": "alike"}
+    answer = house.admin.post("/v1/jobs/batch", json=body, headers=headers)
+    found = [house.admin.get(f"/v1/jobs/{each}").json() for each in answer.json()["ids"]]
+    names = ["true", "true", "b", "c[0]", "c[1]", "c[0]", "c[1]", "true"]
+    assert [each["job"]["name"] for each in found] == names
+    assert [each["array_index"] for each in found] == [None, None, None, 0, 1, 0, 1, None]
+    values = ["1", "1", "2", None, None, None, None, "1"]
+    assert [each["request"]["env"].get("A") for each in found] == values
+    again = house.admin.post("/v1/jobs/batch", json=body, headers=headers)
+    assert again.json() == answer.json()
+
+
+def test_of_many_alike_the_one_that_is_wrong_is_refused(house: House) -> None:
+    before = house.n_jobs()
+    wrong = {**HELD, "env": {"ROTA_URL": "x"}}
+    answer = house.admin.post("/v1/jobs/batch", json={"jobs": [HELD, HELD, wrong, wrong]})
+    assert (answer.status_code, answer.json()["details"]) == (422, {"field": "env"})
+    assert house.n_jobs() == before
+
+
 def test_a_key_that_is_too_long(house: House) -> None:
     answer = with_key(house.admin, "x" * 201, HELD)
     assert (answer.status_code, answer.json()["details"]) == (422, {"field": "Idempotency-Key"})

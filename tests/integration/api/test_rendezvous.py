@@ -114,6 +114,6 @@ meetings = described.include(path=[ARRIVE, WATCH, STORE])
 @meetings.parametrize()
 @some
 def test_anything_is_answered(case: schemathesis.Case, worker: httpx2.Client) -> None:
-    if isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), int | float):
-        case.body["wait_s"] = min(case.body["wait_s"], 0)
+    if isinstance(case.body, dict) and case.body.get("wait_s"):
+        case.body["wait_s"] = 0
     case.validate_response(worker.send(prepared(case, worker)), checks=CHECKS)

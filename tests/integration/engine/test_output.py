@@ -193,7 +193,7 @@ async def _make_room_again(root: Path) -> None:
         await asyncio.to_thread(go_on.write_text, "go\n")
         ballast.unlink()
         await box.end_of("job")
-        ending = box.engine.endings(JobId("job"), 1)[0]
+        ending = box.ending("job")
         assert ending.code == 0
         note = rb"\[rota\] (\d+) bytes of output were dropped here: no space left on device\n"
         said = sum(int(number) for number in re.findall(note, await box.output("job")))

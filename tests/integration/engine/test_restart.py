@@ -124,7 +124,7 @@ async def test_a_keeper_that_dies_takes_its_tree_along(box: Box) -> None:
     os.kill(box.keeper_pid("job"), signal.SIGKILL)
     assert await box.end_of("job") == -1
     assert not box.processes("job")
-    ending = box.engine.endings(JobId("job"), 1)[0]
+    ending = box.ending("job")
     assert (ending.is_lost, ending.reason) == (True, "its keeper died")
     assert await box.words_of("job") == "its keeper died"
     assert ending.n_left_behind >= 2

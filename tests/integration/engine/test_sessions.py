@@ -134,7 +134,7 @@ async def test_a_worker_takes_its_commands_along(box: Box, how: str) -> None:
     await box.end_of("job")
     assert not box.processes("job"), "ended before the end was reported"
     assert await left == Left(137, "its worker ended")
-    ending = box.engine.endings(JobId("job"), 1)[0]
+    ending = box.ending("job")
     assert (ending.n_left_behind, ending.is_killed) == (0, False)
     session.close()
     with pytest.raises(UnavailableError, match="cannot be reached"):

@@ -4,7 +4,6 @@ import os
 import signal
 import time
 
-from rota.core.model import JobId
 from rota.engines.base import Limits, Program
 from tests.integration.engine.box import Box, on_a_box, seconds_of, sh, wait_for_end
 
@@ -22,7 +21,7 @@ async def test_a_stop_is_polite_first(box: Box) -> None:
     await box.stop("job")
     assert await box.end_of("job") == 9
     assert b"saving\n" in await box.output("job")
-    ending = box.engine.endings(JobId("job"), 1)[0]
+    ending = box.ending("job")
     assert (ending.is_stopped, ending.is_killed, ending.reason) == (True, False, "")
 
 

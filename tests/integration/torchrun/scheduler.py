@@ -102,9 +102,16 @@ class Scheduler:
         shell = cast(Any, self.shell)
         membership = Membership(shell)
         self.rendezvous = Rendezvous(shell, membership, clock=time.time)
-        nothing = cast(Any, None)
+        nobody = cast(Any, None)
         house = House(
-            *(nothing,) * 3, cast(Any, Doorkeeper()), *(nothing,) * 2, self.rendezvous, Patience()
+            desk=nobody,
+            machine=nobody,
+            tokens=nobody,
+            doorkeeper=cast(Any, Doorkeeper()),
+            visits=nobody,
+            training=nobody,
+            rendezvous=self.rendezvous,
+            patience=Patience(),
         )
         chores = [asyncio.ensure_future(each.run()) for each in (membership, self.rendezvous)]
         self._server: Server = server(create(house), patience=Patience())

@@ -15,6 +15,7 @@ from rota_trainer.place import Place
 from rota_trainer.torch_store import BrokenTurnError, RotaStore
 from tests.integration.torchrun.scheduler import JOB, TOKEN, Scheduler
 
+STORES: Any = dist
 SHORT = timedelta(seconds=0.2)
 Opens = Callable[..., Any]
 
@@ -48,10 +49,10 @@ def opens(scheduler: Scheduler) -> Iterator[Opens]:
 @pytest.fixture(params=["rota", "rota with a prefix", "torch"])
 def store(request: pytest.FixtureRequest, opens: Opens) -> Any:
     if request.param == "torch":
-        return dist.HashStore()
+        return STORES.HashStore()
     own = opens()
     # What calls in from C++ finds methods by other names than what calls in from Python.
-    return dist.PrefixStore("p", own) if "prefix" in request.param else own
+    return STORES.PrefixStore("p", own) if "prefix" in request.param else own
 
 
 def test_values(store: Any) -> None:

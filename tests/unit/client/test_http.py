@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.client import Client
 from rota.client.find import Door, NoDaemonError
 from rota.client.http import AnswerError, Http
 from rota.errors import RotaError, UnavailableError
@@ -194,3 +195,13 @@ def test_the_token_goes_along(server: Server, monkeypatch: pytest.MonkeyPatch):
 def test_nobody_there(tmp_path: Path):
     with pytest.raises(NoDaemonError, match="no daemon answers at"):
         Http(Door(socket=str(tmp_path / "nowhere"))).ask("GET", "/me")
+
+
+def test_a_resubmit_whose_answer_is_lost_is_sent_again_under_its_key(server: Server) -> None:
+    server.answers([b""], [answer(b'{"ids": ["new"]}', status="201 Created")])
+    with Client(f"unix://{server.path}") as rota:
+        assert rota.resubmit("train") == "new"
+    keys = [re.search(rb"Idempotency-Key: (\w{32})", each) for each in server.requests]
+    assert len(keys) == 2
+    assert all(each.startswith(b"POST /v1/jobs/train/resubmit ") for each in server.requests)
+    assert len({each[1] for each in keys if each}) == 1

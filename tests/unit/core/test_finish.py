@@ -80,13 +80,13 @@ def test_the_error_shrinks_with_what_is_known_and_with_what_is_left() -> None:
     assert errors == sorted(errors, reverse=True)
 
 
-def test_a_job_past_its_end_is_done_now() -> None:
+def test_a_job_past_its_end_is_as_unsure_as_it_is_late() -> None:
     lab = running(epochs=2.0)
     go_on(lab, 100.0)
     lab.wait(500.0)
     expected = finish(lab.job("a"), lab.now)
     assert expected is not None
-    assert (expected.at_s, expected.error_s) == (600.0, 0.0)
+    assert (expected.at_s, expected.error_s) == (600.0, 400.0)
 
 
 def test_of_a_job_that_waits_or_that_nothing_is_known_of_nothing_is_said() -> None:

@@ -192,6 +192,22 @@ def test_a_long_restart_is_a_loss_as_well_as_work_that_was_not_reported() -> Non
     assert held(after) == {"b": "n1/1", "new": "n1/0"}
 
 
+def test_work_that_was_reported_and_not_saved_is_a_loss() -> None:
+    a = runs("a", "n1/0", progress_at_s=-1.0, epochs_done=0.8, speed=LINEAR)
+    b = runs("b", "n1/1", progress_at_s=-10.0, epochs_done=0.8, epochs_saved=0.8, speed=LINEAR)
+    new = job("new")
+    after = guarded(view(nodes("2"), a, b, new), wish(new))
+    assert held(after) == {"a": "n1/0", "new": "n1/1"}
+
+
+def test_but_not_for_a_program_that_saves_it_when_it_is_asked_to_stop() -> None:
+    a = runs("a", "n1/0", progress_at_s=-1.0, epochs_done=0.8, speed=LINEAR, hears=True)
+    b = runs("b", "n1/1", progress_at_s=-10.0, epochs_done=0.8, epochs_saved=0.8, speed=LINEAR)
+    new = job("new")
+    after = guarded(view(nodes("2"), a, b, new), wish(new))
+    assert held(after) == {"b": "n1/1", "new": "n1/0"}
+
+
 def test_against_a_higher_priority_the_ones_who_just_started_are_spared_first() -> None:
     young = fresh("young", "n1/0", progress_at_s=0.0)
     old = runs("old", "n1/1", progress_at_s=-100.0)

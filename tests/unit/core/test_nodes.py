@@ -1,9 +1,12 @@
 """Nodes that come, drain, vanish and return."""
 
+import math
 from dataclasses import replace
 
+import pytest
+
 from rota.core.commands import ChangeMembership, StartWorkers, StopWorkers
-from rota.core.events import NodeSeen
+from rota.core.events import NodeSeen, WorkersLost
 from rota.core.model import GIB, JobId, NodeId, Queued, Share
 from rota.core.plan import Plan
 from rota.core.states import State
@@ -38,6 +41,81 @@ def test_the_loss_of_a_node_is_no_failure() -> None:
     assert (lab.job("a").failures, lab.job("a").idle_attempts) == (0, 0)
     assert lab.reason("a") == "lost with its node"
     assert lab.round() == [StartWorkers(A, 2, 0, slots("2:0", "2:1"))]
+
+
+def lost(lab: Lab, seconds: float) -> None:
+    """All workers of `a` are lost so long after they were up."""
+    lab.round()
+    lab.started("a")
+    lab.wait(seconds)
+    lab.tell(WorkersLost(A, lab.job("a").attempt, frozenset(lab.job("a").numbers), "no keeper"))
+
+
+def backoff_s(lab: Lab) -> float:
+    phase = lab.job("a").phase
+    assert isinstance(phase, Queued)
+    return max(0.0, phase.not_before_s - lab.now)
+
+
+def test_workers_that_are_lost_again_and_again_wait_longer_each_time() -> None:
+    lab = Lab(cluster("1x2"))
+    lab.submit(job("a", gpus=2, epochs=10))
+    found: list[float] = []
+    for _ in range(9):
+        lost(lab, 1.0)
+        found.append(backoff_s(lab))
+        assert lab.kernel.next_timer_s() == (lab.now + found[-1] if found[-1] else math.inf)
+        lab.wait(found[-1])
+    assert found == [0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0]
+    assert (lab.job("a").failures, lab.job("a").idle_attempts) == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["a long run", "progress", "progress of a run that gave way"])
+def test_a_run_that_came_to_something_ends_the_row_of_losses(end: str) -> None:
+    lab = Lab(cluster("1x2"))
+    lab.submit(job("a", gpus=2, epochs=10))
+    lost(lab, 1.0)
+    if end == "a long run":
+        lost(lab, 60.0)
+    else:
+        lab.round()
+        lab.started("a")
+        lab.progress("a", 1)
+        if end == "progress":
+            lost(lab, 1.0)
+        else:
+            lab.hold("a")
+            lab.exited("a", 143)
+            lab.release("a")
+            lost(lab, 1.0)
+    assert backoff_s(lab) == 0.0
+    lost(lab, 1.0)
+    assert backoff_s(lab) == 10.0
+
+
+def test_a_back_off_after_a_loss_takes_back_a_plan_that_was_made_meanwhile() -> None:
+    lab = Lab(cluster("3x2"))
+    lab.submit(job("a", gpus=4))
+    lost(lab, 1.0)
+    lab.round()
+    lab.started("a")
+    lab.tell(WorkersLost(A, 2, frozenset({3})))
+    lab.round()
+    assert lab.exited("a", 143, workers=[0, 1, 2]) == []
+    assert backoff_s(lab) == 10.0
+    assert lab.round() == []
+    lab.wait(10)
+    assert lab.round() == [StartWorkers(A, 3, 0, lab.job("a").allocation)]
+
+
+def test_a_job_lost_ever_so_often_is_still_only_late() -> None:
+    lab = Lab(cluster("1x2"))
+    lab.submit(job("a", gpus=2))
+    lab.kernel.recover(
+        [replace(lab.job("a"), losses=5000)], cluster("1x2"), outcomes={}, now=lab.now
+    )
+    lost(lab, 1.0)
+    assert backoff_s(lab) == 600.0
 
 
 def test_a_job_that_lost_some_workers_stops_the_others_first() -> None:

@@ -172,3 +172,17 @@ def test_an_exit_after_the_request_is_a_success_if_all_epochs_are_done() -> None
     lab.progress("a", 10.0, saved=9.0)
     lab.exited("a", 0)
     assert lab.state("a") is State.SUCCEEDED
+
+
+def test_the_way_to_a_safe_point_is_no_part_of_what_a_stop_takes() -> None:
+    """It worked on for 20 s after it was asked, and was gone 3 s later."""
+    lab = Lab(cluster("1x2"), policy="elastic-fifo")
+    lab.run(job("a", gpus=2, epochs=10.0))
+    lab.progress("a", 0.5, hears=True)
+    lab.submit(job("b", gpus=2, priority=1))
+    lab.round()
+    lab.wait(20.0)
+    lab.progress("a", 1.0)
+    lab.wait(3.0)
+    lab.exited("a", 75)
+    assert lab.job("a").stop_s == 3.0

@@ -84,6 +84,14 @@ def test_the_site_s_defaults_are_filled_in():
     assert only.request.mounts == ["/data/user-1:/data:rw"]
 
 
+def test_the_sites_mounts_are_there_once_however_often_a_job_is_submitted_again():
+    site = Defaults(image="lab/torch", mounts=("/data/{user}:/data",))
+    (first,) = admitted(site, mounts=["/own:/own"])
+    (again,) = admit(first.request, user="user-1", defaults=site, misfits=Misfits(NODES))
+    assert again.request == first.request
+    assert first.request.mounts == ["/data/user-1:/data", "/own:/own"]
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [

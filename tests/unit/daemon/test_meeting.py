@@ -21,7 +21,7 @@ def offer(worker: int) -> Offer:
 
 
 def arrive(meeting: Meeting, worker: int, last: Turn = NOWHERE) -> Seat | None:
-    return meeting.arrive(worker, last, offer(worker))
+    return meeting.arrive(worker, last, offer=offer(worker))
 
 
 def gathered(*numbers: int) -> Meeting:

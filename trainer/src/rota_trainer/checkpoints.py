@@ -74,7 +74,7 @@ class Checkpoints:
                 if manifest.owner != self._owner:
                     others += 1
                     if others == 1:
-                        say(_refusal(folder, manifest.owner, self._owner))
+                        say(_refusal(folder, theirs=manifest.owner, ours=self._owner))
                     continue
                 check(folder, manifest)
             except DamageError as damage:
@@ -129,7 +129,7 @@ class Checkpoints:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _refusal(folder: Path, theirs: Owner, ours: Owner) -> str:
+def _refusal(folder: Path, *, theirs: Owner, ours: Owner) -> str:
     if theirs.job != ours.job:
         whose = f"another job ({theirs.job or 'a script run alone'})"
         advice = "To go on from it, load it by its path."

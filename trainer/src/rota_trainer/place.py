@@ -28,20 +28,20 @@ class Place(NamedTuple):
 
 def find_place(env: Mapping[str, str] | None = None) -> Place:
     env = os.environ if env is None else env
-    attempt = int(_number(env, "ROTA_ATTEMPT", 1))
+    attempt = int(_number(env, "ROTA_ATTEMPT", default=1))
     return Place(
         url=env.get("ROTA_URL", "") if env.get("ROTA_TOKEN") and env.get("ROTA_JOB") else "",
         token=env.get("ROTA_TOKEN", ""),
         job=env.get("ROTA_JOB", ""),
         attempt=attempt,
         worker=_worker(env.get("ROTA_WORKER", "")),
-        rank=int(_number(env, "RANK", 0)),
-        generation=int(_number(env, "ROTA_GENERATION", 0)),
-        epochs_done=_number(env, "EPOCHS_DONE", 0.0),
-        epochs_total=_number(env, "ROTA_EPOCHS", 0.0) or None,
-        restarts=int(_number(env, "ROTA_RESTARTS", attempt - 1)),
+        rank=int(_number(env, "RANK")),
+        generation=int(_number(env, "ROTA_GENERATION")),
+        epochs_done=_number(env, "EPOCHS_DONE"),
+        epochs_total=_number(env, "ROTA_EPOCHS") or None,
+        restarts=int(_number(env, "ROTA_RESTARTS", default=attempt - 1)),
         checkpoint_dir=env.get("ROTA_CHECKPOINT_DIR", ""),
-        began_s=_number(env, "ROTA_BEGAN", 0.0) or None,
+        began_s=_number(env, "ROTA_BEGAN") or None,
     )
 
 
@@ -51,7 +51,7 @@ def _worker(marker: str) -> int:
     return int(parts[2]) if len(parts) > 2 and parts[2].isdecimal() else 0
 
 
-def _number(env: Mapping[str, str], name: str, default: float) -> float:
+def _number(env: Mapping[str, str], name: str, *, default: float = 0.0) -> float:
     try:
         value = float(env.get(name, default))
     except ValueError:

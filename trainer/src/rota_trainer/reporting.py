@@ -65,6 +65,8 @@ class Conversation:
             say("reports arrive again")
 
     def _say_farewell(self) -> None:
+        # The connection may have been hung up to end a wait.
+        self._wire.close()
         try:
             was_unsent = self._unsent is not None
             self._send(0.0, FAREWELL_S)

@@ -184,7 +184,7 @@ class RotaStore(Store):
             wire = self._wires.wire = Wire(self._place.url, self._place.token)
             self._open.append(wire)
         message = {**to_json(exchange), "store": self._store, "wait_s": wait_s}
-        answer = wire.post(STORE, message, wait_s + PATIENCE_S)
+        answer = wire.post(STORE, message, timeout_s=wait_s + PATIENCE_S)
         try:
             found = Found(**answer)
         except TypeError:

@@ -36,6 +36,7 @@ def _rows(details: JobDetails) -> list[tuple[str, str]]:
         ("project", job.project),
         ("state", job.state),
         ("why", job.reason),
+        ("hint", details.hint),
         ("command", shlex.join(request.command)),
         ("folder", request.workdir),
         ("image", request.image),

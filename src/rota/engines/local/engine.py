@@ -109,14 +109,6 @@ class LocalEngine:
             raise visits.not_there(worker)
         return await visits.connect(port)
 
-    def endings(self, job_id: JobId, attempt: int) -> dict[int, Ending]:
-        """How the workers of an attempt ended, as far as they have: exit codes with reasons."""
-        found = {
-            fence.worker: self._folders.ending(fence)
-            for fence in self._folders.fences(job_id, attempt)
-        }
-        return {worker: ending for worker, ending in found.items() if ending is not None}
-
     def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> list[JobId]:
         """Delete what is left of jobs that were over by then, their logs included."""
         gone = [JobId(each) for each in self._folders.ended_before(before_s)]

@@ -1,0 +1,222 @@
+"""Checkpoints on a real disk: whole or not there, the last few kept, damage and strangers seen."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rota_trainer.checkpoints import STATE, Checkpoints
+from rota_trainer.manifest import NAME
+from rota_trainer.position import Owner, Position
+
+OURS = Owner("job", "code")
+
+
+def saving(text: str) -> Callable[[Path], object]:
+    """A folder with two files, one of them further down."""
+
+    def save(path: Path) -> None:
+        (path / "more").mkdir(parents=True)
+        (path / "model.bin").write_text(text * 1000)
+        (path / "more" / "optimizer.bin").write_text(text)
+
+    return save
+
+
+def write(checkpoints: Checkpoints, *texts: str) -> list[Path]:
+    return [checkpoints.write(saving(text), Position(n)) for n, text in enumerate(texts, start=1)]
+
+
+def found(folder: Path, owner: Owner = OURS) -> str | None:
+    newest = Checkpoints(folder, owner).newest()
+    return None if newest is None else (newest.path / "more" / "optimizer.bin").read_text()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_newest_is_found_with_its_position(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, OURS)
+    write(checkpoints, "a", "b")
+    checkpoints.write(saving("c"), Position(7, 3, 7.25))
+    newest = Checkpoints(tmp_path, OURS).newest()
+    assert newest is not None
+    assert newest.position == Position(7, 3, 7.25)
+    assert found(tmp_path) == "c"
+
+
+def test_the_last_few_stay(tmp_path: Path) -> None:
+    write(Checkpoints(tmp_path, OURS, keep=3), *"abcde")
+    assert names(tmp_path) == [f"00000{n}-epoch-{n}-step-0" for n in (3, 4, 5)]
+
+
+def test_a_single_file_is_as_good_as_a_folder_and_so_is_one_beside_it(tmp_path: Path) -> None:
+    Checkpoints(tmp_path, OURS).write(lambda path: path.write_text("x"), Position())
+    newest = Checkpoints(tmp_path, OURS).newest()
+    assert newest is not None
+    assert newest.path.read_text() == "x"
+    add_suffix: Callable[[Path], object] = lambda path: Path(f"{path}.npz").write_text("y")  # noqa: E731
+    Checkpoints(tmp_path, OURS).write(add_suffix, Position())
+    newest = Checkpoints(tmp_path, OURS).newest()
+    assert newest is not None
+    assert Path(f"{newest.path}.npz").read_text() == "y"
+
+
+def truncate(folder: Path) -> None:
+    os.truncate(folder / STATE / "model.bin", 500)
+
+
+def flip_a_bit(folder: Path) -> None:
+    path = folder / STATE / "model.bin"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def make_empty(folder: Path) -> None:
+    os.truncate(folder / STATE / "more" / "optimizer.bin", 0)
+
+
+def remove_a_file(folder: Path) -> None:
+    (folder / STATE / "more" / "optimizer.bin").unlink()
+
+
+def add_a_file(folder: Path) -> None:
+    (folder / STATE / "another").write_text("")
+
+
+def put_a_pipe_in_place(folder: Path) -> None:
+    remove_a_file(folder)
+    os.mkfifo(folder / STATE / "more" / "optimizer.bin")
+
+
+def remove_the_manifest(folder: Path) -> None:
+    (folder / NAME).unlink()
+
+
+def empty_the_manifest(folder: Path) -> None:
+    (folder / NAME).write_text("")
+
+
+def cut_the_manifest(folder: Path) -> None:
+    os.truncate(folder / NAME, 40)
+
+
+def fill_the_manifest_with_zeros(folder: Path) -> None:
+    (folder / NAME).write_bytes(b"\0" * 4096)
+
+
+def nest_the_manifest(folder: Path) -> None:
+    (folder / NAME).write_text("[" * 100_000)
+
+
+def make_the_manifest_a_list(folder: Path) -> None:
+    (folder / NAME).write_text("[]")
+
+
+def make_the_manifest_a_folder(folder: Path) -> None:
+    remove_the_manifest(folder)
+    (folder / NAME).mkdir()
+
+
+def make_the_manifest_a_pipe(folder: Path) -> None:
+    remove_the_manifest(folder)
+    os.mkfifo(folder / NAME)
+
+
+def move_the_position(folder: Path) -> None:
+    raw = json.loads((folder / NAME).read_text())
+    raw["checkpoint"]["position"]["epoch"] += 1
+    (folder / NAME).write_text(json.dumps(raw))
+
+
+DAMAGES = [
+    *(truncate, flip_a_bit, make_empty, remove_a_file, add_a_file, put_a_pipe_in_place),
+    *(remove_the_manifest, empty_the_manifest, cut_the_manifest, fill_the_manifest_with_zeros),
+    *(nest_the_manifest, make_the_manifest_a_list, make_the_manifest_a_folder),
+    *(make_the_manifest_a_pipe, move_the_position),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_one_is_left_out_and_the_one_before_is_found(
+    damage: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *_, newest = write(Checkpoints(tmp_path, OURS), "a", "b")
+    damage(newest)
+    assert found(tmp_path) == "a"
+    assert "is damaged and left out" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_a_checkpoint_is_damage(tmp_path: Path) -> None:
+    write(Checkpoints(tmp_path, OURS), "a")
+    (tmp_path / "000009-epoch-9-step-0").write_text("")
+    assert found(tmp_path) == "a"
+
+
+def test_a_damaged_one_does_not_count_among_those_that_stay(tmp_path: Path) -> None:
+    first, second = write(Checkpoints(tmp_path, OURS), "a", "b")
+    flip_a_bit(second)
+    checkpoints = Checkpoints(tmp_path, OURS)
+    checkpoints.newest()
+    third = checkpoints.write(saving("c"), Position(3))
+    assert names(tmp_path) == [first.name, third.name]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [(Owner("other", "code"), "another job (other)"), (Owner("job", "edited"), "other code")],
+)
+def test_what_belongs_to_others_is_refused_and_stays(
+    theirs: Owner, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = write(Checkpoints(tmp_path, theirs), "x", "y")
+    assert found(tmp_path) is None
+    said = capsys.readouterr().err
+    assert said.count("OTHER: ") == 1
+    assert words in said
+    ours = write(Checkpoints(tmp_path, OURS, keep=1), "a", "b")
+    assert names(tmp_path) == [*(path.name for path in others), ours[-1].name]
+    assert found(tmp_path) == "b"
+    assert found(tmp_path, theirs) == "y"
+
+
+def test_a_save_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, OURS)
+    (before,) = write(checkpoints, "a")
+
+    def break_off(path: Path) -> None:
+        path.write_text("half")
+        raise RuntimeError("out of luck")
+
+    with pytest.raises(RuntimeError, match="out of luck"):
+        checkpoints.write(break_off, Position(2))
+    with pytest.raises(OSError, match="nothing was written"):
+        checkpoints.write(lambda _: None, Position(2))
+    with pytest.raises(OSError, match="not a plain file"):
+        checkpoints.write(os.mkfifo, Position(2))
+    assert names(tmp_path) == [before.name]
+
+
+def test_what_a_dead_writer_left_goes_and_what_a_live_one_writes_stays(tmp_path: Path) -> None:
+    left = tmp_path / ".unfinished-1-1"
+    left.mkdir()
+    (left / STATE).write_text("half")
+    seen: list[list[str]] = []
+
+    def save_beside(path: Path) -> None:
+        path.write_text("outer")
+        write(Checkpoints(tmp_path, OURS), "inner")
+        seen.append(names(path.parent))
+
+    Checkpoints(tmp_path, OURS).write(save_beside, Position(2))
+    assert seen == [[STATE]]
+    assert names(tmp_path) == ["000001-epoch-1-step-0", "000002-epoch-2-step-0"]
+
+
+def test_at_least_one_has_to_stay(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        Checkpoints(tmp_path, OURS, keep=0)

@@ -1,0 +1,19 @@
+"""The examples of docs/reference/trainer.md run as they stand there, and go on where they were."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.integration.trainer.stand_in import environment, ran
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "trainer.md"
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_examples_run(example: str, tmp_path: Path) -> None:
+    env = environment(ROTA_CHECKPOINT_DIR=str(tmp_path / "checkpoints"))
+    for _ in range(2):
+        done = ran(tmp_path, example, env=env)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,36 @@
+"""Who is named as slow, and who is not."""
+
+import pytest
+
+from rota.daemon.stragglers import REPORTS, slowness
+
+
+def steady(*paces: float) -> dict[int, list[float]]:
+    return {worker: [pace] * REPORTS for worker, pace in enumerate(paces)}
+
+
+@pytest.mark.parametrize(
+    ("paces", "slow"),
+    [
+        (steady(1.0, 1.0, 1.0, 3.0), {3: 3.0}),
+        (steady(1.0, 2.0), {1: 2.0}),
+        (steady(1.0, 1.0, 2.0, 2.0, 1.0, 1.0), {2: 2.0, 3: 2.0}),
+        (steady(1.0, 1.4, 1.2), {}),
+        (steady(5.0), {}),
+        (steady(0.0, 0.0, 1.0), {}),
+        ({}, {}),
+    ],
+)
+def test_who_is_slow(paces: dict[int, list[float]], slow: dict[int, float]) -> None:
+    assert slowness(paces) == slow
+
+
+def test_one_slow_moment_is_an_accident() -> None:
+    paces = steady(1.0, 1.0, 9.0)
+    paces[2][2] = 1.0
+    assert slowness(paces) == {}
+
+
+def test_who_has_only_begun_is_not_judged() -> None:
+    paces = steady(1.0, 1.0)
+    assert slowness({**paces, 2: [9.0] * (REPORTS - 1)}) == {}
