@@ -23,8 +23,12 @@ REFUSED = (400, 413, 422)
 class WireError(Exception):
     """The report did not arrive, or was not taken."""
 
-    def __init__(self, what: str, *, is_final: bool = False, is_refusal: bool = False) -> None:
+    def __init__(
+        self, what: str, *, why: str = "", is_final: bool = False, is_refusal: bool = False
+    ) -> None:
         super().__init__(what)
+        self.why = why or what
+        """In the daemon's own words, if it had any."""
         self.is_final = is_final
         self.is_refusal = is_refusal
 
@@ -48,9 +52,9 @@ class Wire:
 
     def send(self, report: dict[str, Any], timeout_s: float) -> Orders:
         """The orders that came back. Raises nothing but `WireError`."""
-        return orders_from(self.post(PATH, report, timeout_s))
+        return orders_from(self.post(PATH, report, timeout_s=timeout_s))
 
-    def post(self, path: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def post(self, path: str, message: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """The object that came back. Raises nothing but `WireError`."""
         try:
             status, answer = self._exchange(path, json.dumps(message), timeout_s=timeout_s)
@@ -63,9 +67,9 @@ class Wire:
         self.close()
         # A proxy has its own reasons for its own pages: only the daemon's word is final.
         is_ours = "code" in told
-        words = f": {told.get('message')}"[:200] if is_ours else ""
         raise WireError(
-            f"the daemon answered {status}{words}",
+            f"the daemon answered {status}",
+            why=str(told.get("message", ""))[:200],
             is_final=is_ours and status in FINAL,
             is_refusal=status in REFUSED,
         )
