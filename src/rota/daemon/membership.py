@@ -108,7 +108,7 @@ class Membership:
             crew.hear(told, now=self._clock())
             self._bring_together(job.id)
 
-    def orders(self, job_id: JobId, attempt: int, worker: int) -> tuple[Switch | None, str]:
+    def orders(self, job_id: JobId, worker: int, *, attempt: int) -> tuple[Switch | None, str]:
         """The generation that a worker is to join, if it is not in it, or why it may not."""
         crew = self._crews.get(job_id)
         if crew is None or crew.wanted.attempt != attempt:

@@ -53,12 +53,12 @@ class House(Lab):
         raw = to_json(Report(worker, 1, generation=generation, **{**here, **more}))
         found = self.job("a")
         self.desk.heard(found, told(raw, now=self.now))
-        switch, _ = self.desk.orders(A, found.attempt, worker)
+        switch, _ = self.desk.orders(A, worker, attempt=found.attempt)
         return switch
 
     def refused(self, worker: int) -> str:
         assert self.desk is not None
-        return self.desk.orders(A, self.job("a").attempt, worker)[1]
+        return self.desk.orders(A, worker, attempt=self.job("a").attempt)[1]
 
     def look(self, seconds: float = 0.0) -> list[Command]:
         """After so long, second by second; what the desk caused."""
@@ -279,4 +279,4 @@ def test_the_word_of_an_attempt_that_is_over_counts_for_nothing() -> None:
     assert house.state("a") is not State.RUNNING
     assert house.desk is not None
     house.desk.look_around(house.now + 1)
-    assert house.desk.orders(A, 1, 0) == (None, "")
+    assert house.desk.orders(A, 0, attempt=1) == (None, "")
