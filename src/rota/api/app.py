@@ -9,12 +9,24 @@ from typing import Any
 from fastapi import FastAPI
 
 import rota
-from rota.api import box, jobs, metrics, people, problems, sessions, snapshots, streams, training
+from rota.api import (
+    box,
+    jobs,
+    metrics,
+    people,
+    problems,
+    rendezvous,
+    sessions,
+    snapshots,
+    streams,
+    training,
+)
 from rota.api.auth import Doorkeeper
 from rota.api.bounds import Bounded
 from rota.api.server import Patience
 from rota.daemon.desk import Desk
 from rota.daemon.machine import Machine
+from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.tokens import Tokens
 from rota.daemon.training import Training
 from rota.daemon.visits import Visits
@@ -33,6 +45,7 @@ class House:
     doorkeeper: Doorkeeper
     visits: Visits
     training: Training
+    rendezvous: Rendezvous
     patience: Patience
     n_streams: Counter[str] = field(default_factory=Counter[str])
     """How many each user reads at the moment."""
@@ -59,7 +72,8 @@ def _app() -> FastAPI:
         redoc_url=None,
     )
     # The first is found first, and what every worker asks once a second should be.
-    for room in (training, jobs, streams, sessions, snapshots, box, people, metrics):
+    rooms = (training, rendezvous, jobs, streams, sessions, snapshots, box, people, metrics)
+    for room in rooms:
         app.include_router(room.router)
     problems.install(app)
     return app

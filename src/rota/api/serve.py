@@ -10,9 +10,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -21,6 +22,7 @@ from rota.api.app import House, create
 from rota.api.auth import Doorkeeper
 from rota.api.server import Patience, Server, server
 from rota.config import SOCKET_NAME
+from rota.core.commands import Command
 from rota.core.model import Job
 from rota.core.view import Rules
 from rota.daemon import checkpoints
@@ -29,6 +31,8 @@ from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
+from rota.daemon.membership import HEARTBEAT_S, Membership
+from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens, load_key
@@ -65,6 +69,7 @@ class Settings:
     keep_logs_s: float = math.inf
     checkpoints: Checkpoints | None = None
     """Where jobs keep theirs; in the state folder if nothing is said."""
+    heartbeat_s: float = HEARTBEAT_S
     patience: Patience = field(default_factory=Patience)
 
 
@@ -81,6 +86,7 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         await house.machine.stopping.wait()
         log.info("stopping")
         house.training.hush()
+        house.rendezvous.hush()
 
 
 def _set_aside_what_stays() -> None:
@@ -102,6 +108,12 @@ async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float)
             log.warning("what nobody needs could not be removed", error=str(error))
 
 
+def _pass_on(command: Command, *, membership: Membership, training: Training) -> None:
+    """What a job's workers are told by those they report to."""
+    membership.order(command)
+    training.order(command)
+
+
 @asynccontextmanager
 async def _house(settings: Settings) -> AsyncGenerator[House]:
     store = await asyncio.to_thread(SqliteStore, settings.store_file)
@@ -121,24 +133,34 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
     places = settings.checkpoints or checkpoints.parse("", folder=settings.folder)
     site = Site(clock, settings.defaults, env, snapshots, places, str(door))
-    training = Training(shell, clock=clock)
+    membership = Membership(shell, clock=clock, heartbeat_s=settings.heartbeat_s)
+    training = Training(shell, membership, clock=clock)
+    rendezvous = Rendezvous(shell, membership, clock=clock)
     desk = Desk(shell, store, site=site, training=training)
     launches = Launches(shell, store, site=site)
     setup = Setup(address, settings.policy, settings.policy_file)
     machine = Machine(desk, engine, settings.gpus, setup=setup)
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
-    chores = [asyncio.ensure_future(each) for each in (pruning, training.run())]
+    work = (pruning, training.run(), membership.run(), rendezvous.run())
+    chores = [asyncio.ensure_future(each) for each in work]
     try:
-        await shell.start(launches.program, ask=training.ask)
+        await shell.start(
+            launches.program, listener=partial(_pass_on, membership=membership, training=training)
+        )
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
-        yield House(desk, machine, tokens, doorkeeper, visits, training, settings.patience)
+        desks = (training, rendezvous)
+        yield House(desk, machine, tokens, doorkeeper, visits, *desks, settings.patience)
     finally:
-        for chore in chores:
-            chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
+        await _end(chores)
         await shell.close()
         await asyncio.to_thread(store.close)
+
+
+async def _end(chores: Sequence[asyncio.Future[None]]) -> None:
+    for chore in chores:
+        chore.cancel()
+    await asyncio.gather(*chores, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -118,6 +118,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         listen=address,
         keep_logs_s=chosen.keep_logs_s,
         checkpoints=checkpoints,
+        heartbeat_s=chosen.heartbeat_s,
     )
 
 

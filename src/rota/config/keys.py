@@ -90,6 +90,15 @@ class Daemon:
             name="grace",
         ),
     ] = 30.0
+    heartbeat_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "A live worker that holds up the others is ended after so long without a word.",
+            name="heartbeat",
+        ),
+    ] = 10.0
     log_file_bytes: Annotated[
         int, Key(size, "SIZE", "A worker's log begins a new file at this size.", name="log_size")
     ] = 64 * MIB

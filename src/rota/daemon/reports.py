@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from rota.daemon.fields import RefusedError
+from rota.daemon.generations import NOBODY
 from rota.errors import shown
 from rota_trainer.messages import (
+    LONGEST_ADDRESS,
     LONGEST_NAME,
     MOST_METRICS,
     MOST_RECORDS,
@@ -25,6 +27,8 @@ MOST_NUMBER = 2**53
 MOST_EPOCHS = 1e9
 MOST_BYTES = 2**60
 LONGEST_S = 366 * 86400.0
+LONGEST_IDENTITY = 500
+LAST_PORT = 65535
 SKEW_S = 86400.0
 """How far the clock of a worker may be off, or its report late."""
 
@@ -55,6 +59,11 @@ class Told:
     save_s: float | None
     dropped: int
     faults: dict[str, str]
+    generation: int = NOBODY
+    address: str = ""
+    identity: str = ""
+    global_step: int = 0
+    pause_s: float | None = None
 
 
 def told(raw: object, *, now: float) -> Told:
@@ -90,6 +99,11 @@ def told(raw: object, *, now: float) -> Told:
         save_s=reading.number("save_s", most=LONGEST_S),
         dropped=reading.whole("dropped") or 0,
         faults=reading.faults,
+        generation=reading.generation(),
+        address=reading.address(),
+        identity=reading.text("identity", most=LONGEST_IDENTITY),
+        global_step=reading.whole("global_step") or 0,
+        pause_s=reading.number("pause_s", most=LONGEST_S),
     )
 
 
@@ -127,6 +141,26 @@ class _Reading:
             return found
         self.fault(name, f"{name} was {_given(found)} instead of true or false")
         return False
+
+    def generation(self) -> int:
+        """One who was in none says -1."""
+        return NOBODY if self.raw.get("generation") == NOBODY else self.whole("generation") or 0
+
+    def address(self) -> str:
+        found = self.text("address", most=LONGEST_ADDRESS)
+        host, _, port = found.rpartition(":")
+        if host and port.isdecimal() and 0 < int(port) <= LAST_PORT:
+            return found
+        if found:
+            self.fault("address", f"'{shown(found)}' is no HOST:PORT where others could meet")
+        return ""
+
+    def text(self, name: str, *, most: int) -> str:
+        found = self.raw.get(name, "")
+        if isinstance(found, str) and len(found) <= most and (found.isprintable() or not found):
+            return found
+        self.fault(name, f"{name} was {_given(found)}, which makes no sense")
+        return ""
 
     def records(self, name: str, read: Callable[[Any, float], R | None]) -> list[R]:
         """Of too many the newest, which come last."""

@@ -43,7 +43,7 @@ DONE: Future[None] = Future()
 DONE.set_result(None)
 
 Programs = Callable[[JobId], Awaitable[Program]]
-Asks = Callable[[AskToStop], None]
+Listener = Callable[[Command], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Shell:
         self._epoch = 0
         """Grows when the kernel is made anew: what an older one wanted does not count."""
         self._programs: Programs = _nothing_to_run
-        self._ask: Asks = _nobody_to_ask
+        self._listener: Listener = _nobody_listens
         self._rounds = Rounds(self, interval_s=parts.rules.round_interval_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -75,11 +75,11 @@ class Shell:
 
     # -- life -----------------------------------------------------------------------------------
 
-    async def start(self, programs: Programs, *, ask: Asks) -> None:
-        """`programs` says what to run for a job, when it starts; `ask` passes on to a program that
-        it is to stop."""
+    async def start(self, programs: Programs, *, listener: Listener) -> None:
+        """`programs` says what to run for a job, when it starts; `listener` hears each order that
+        leaves, and passes on to programs what is for them."""
         self._programs = programs
-        self._ask = ask
+        self._listener = listener
         await self._parts.engine.start(self._report)
         await self._recover()
         self._spawn(self._deliver())
@@ -211,8 +211,8 @@ class Shell:
                     await self._send(command)
 
     async def _send(self, command: Command) -> None:
+        self._listener(command)
         if isinstance(command, AskToStop):
-            self._ask(command)
             return
         starts = isinstance(command, StartWorkers | ChangeMembership)
         if starts and self.kernel.job(command.job_id) is None:
@@ -283,7 +283,7 @@ async def _nothing_to_run(job_id: JobId) -> Program:
     raise RotaError(f"no program to start for job {job_id}")
 
 
-def _nobody_to_ask(_: AskToStop) -> None:
+def _nobody_listens(_: Command) -> None:
     """Before the start there is no program that hears."""
 
 

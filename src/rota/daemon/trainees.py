@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import NamedTuple
 
 from rota.core.commands import AskToStop
 from rota.core.events import ProgressReported
@@ -15,7 +16,7 @@ from rota.core.model import Job
 from rota.daemon.reports import Told
 from rota.daemon.stragglers import REPORTS, slowness
 from rota.store.records import Sample
-from rota_trainer.messages import MOST_METRICS, MOST_RECORDS
+from rota_trainer.messages import MOST_METRICS, MOST_RECORDS, Switch
 
 FACT_EVERY_S = 10.0
 """How often the scheduler hears of progress within an epoch."""
@@ -24,6 +25,17 @@ SAMPLE_LEAST_S = 1.0
 """Between two samples, however short the epochs are."""
 PRESENT_S = 60.0
 """A worker that said nothing for so long does not speak for its job any more."""
+
+
+class Given(NamedTuple):
+    """What a worker is to do: stop, join a generation, or not to join."""
+
+    stop: AskToStop | None = None
+    switch: Switch | None = None
+    refused: str = ""
+
+
+NOTHING_GIVEN = Given()
 
 
 @dataclass(slots=True)
@@ -50,8 +62,8 @@ class Trainee:
     dropped: int = 0
     paces: deque[float] = field(default_factory=lambda: deque[float](maxlen=REPORTS))
     """Mean step times of its newest reports."""
-    order: AskToStop | None = None
-    """The order that it was given."""
+    given: Given = NOTHING_GIVEN
+    """What it was told to do."""
 
     def take(self, told: Told, *, now: float) -> dict[str, str]:
         """Bring it up to date; what made no sense beside what was told before, by its kind."""

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from rota.core.commands import AskToStop
+from rota.core.commands import AskToStop, Command
 from rota.core.model import Job, JobId
 from rota.daemon.measurements import Measurements
+from rota.daemon.membership import Membership
 from rota.daemon.people import Caller, ForbiddenError, Reach
 from rota.daemon.reports import Told, told
 from rota.daemon.shell import Shell
-from rota.daemon.trainees import Team, Trainee
+from rota.daemon.trainees import Given, Team, Trainee
 from rota.errors import RotaError
 from rota_trainer.messages import Orders
 
@@ -29,8 +30,10 @@ TIDY_S = 2.0
 
 
 class Training:
-    def __init__(self, shell: Shell, *, clock: Callable[[], float]) -> None:
+    def __init__(self, shell: Shell, membership: Membership, *, clock: Callable[[], float]) -> None:
         self._shell = shell
+        self._membership = membership
+        membership.wake = self._wake
         self._clock = clock
         self._teams: dict[JobId, Team] = {}
         self._measurements = Measurements(shell)
@@ -51,10 +54,11 @@ class Training:
         before = trainee.sequence
         faults = said.faults | trainee.take(said, now=now)
         if trainee.sequence != before:
+            self._membership.heard(job, said)
             self._follow(job, team, said=said, now=now)
         notes = team.news(faults)
-        await self._wait(team, trainee, wait_s=min(said.wait_s, LONGEST_WAIT_S))
-        return self._orders(team, trainee, notes=notes)
+        await self._wait(job.id, team, trainee=trainee, wait_s=min(said.wait_s, LONGEST_WAIT_S))
+        return self._orders(job.id, team, trainee=trainee, notes=notes)
 
     def _job(self, caller: Caller) -> Job:
         job = None if caller.job_id is None else self._shell.kernel.job(caller.job_id)
@@ -91,17 +95,23 @@ class Training:
 
     # -- orders ---------------------------------------------------------------------------------
 
-    def ask(self, order: AskToStop) -> None:
+    def order(self, command: Command) -> None:
         """For the shell. Given again after a crash, it changes nothing for those who know it."""
-        job = self._shell.kernel.job(order.job_id)
-        if job is None or job.attempt != order.attempt:
+        if not isinstance(command, AskToStop):
             return
-        team = self._team(order.job_id, order.attempt)
-        team.order = order
+        job = self._shell.kernel.job(command.job_id)
+        if job is None or job.attempt != command.attempt:
+            return
+        team = self._team(command.job_id, command.attempt)
+        team.order = command
         team.answer_all()
 
-    async def _wait(self, team: Team, trainee: Trainee, *, wait_s: float) -> None:
-        is_news = _order_for(team, trainee) != trainee.order
+    def _wake(self, job_id: JobId) -> None:
+        if team := self._teams.get(job_id):
+            team.answer_all()
+
+    async def _wait(self, job_id: JobId, team: Team, *, trainee: Trainee, wait_s: float) -> None:
+        is_news = self._given(job_id, team, worker=trainee.worker) != trainee.given
         if is_news or wait_s <= 0 or self._is_hushed:
             return
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -109,15 +119,20 @@ class Training:
         await asyncio.wait([answer], timeout=wait_s)
         team.stop_waiting(trainee.worker, answer)
 
-    def _orders(self, team: Team, trainee: Trainee, *, notes: list[str]) -> Orders:
+    def _given(self, job_id: JobId, team: Team, *, worker: int) -> Given:
+        stop = team.order if team.order and worker in team.order.workers else None
+        return Given(stop, *self._membership.orders(job_id, worker, attempt=team.attempt))
+
+    def _orders(self, job_id: JobId, team: Team, *, trainee: Trainee, notes: list[str]) -> Orders:
         if trainee.worker == min(team.trainees, default=None):
             notes += team.notes
             team.notes.clear()
-        order = trainee.order = _order_for(team, trainee)
-        if order is None:
-            return Orders(notes=notes)
-        insists_in_s = max(0.0, order.insists_at_s - self._clock())
-        return Orders(order.reason or "the GPUs are needed", insists_in_s, notes)
+        given = trainee.given = self._given(job_id, team, worker=trainee.worker)
+        stop, insists_in_s = "", None
+        if given.stop is not None:
+            stop = given.stop.reason or "the GPUs are needed"
+            insists_in_s = max(0.0, given.stop.insists_at_s - self._clock())
+        return Orders(stop, insists_in_s, notes, given.switch, given.refused)
 
     def hush(self) -> None:
         """The daemon ends: nobody waits for anything any more."""
@@ -174,8 +189,3 @@ class Training:
         team = self._teams.pop(job_id, None)
         if team is not None:
             team.answer_all()
-
-
-def _order_for(team: Team, trainee: Trainee) -> AskToStop | None:
-    order = team.order
-    return order if order is not None and trainee.worker in order.workers else None

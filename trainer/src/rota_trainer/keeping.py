@@ -31,11 +31,13 @@ class Keeping:
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least one checkpoint has to stay")
-        self._place = place
+        self.writes = not place.rank
+        """Whether this worker is the one that writes."""
+        self.code = code_identity() if code is None else code
         self._keep = keep
         chosen = folder or place.checkpoint_dir or os.path.join(ALONE, _own_name())
         self._folder = os.path.abspath(chosen)
-        self._owner = Owner(place.job, code_identity() if code is None else code)
+        self._owner = Owner(place.job, self.code)
         self._opened: Checkpoints | None = None
 
     def folder(self) -> Path:
@@ -49,7 +51,7 @@ class Keeping:
 
     def save(self, save: Callable[[Path], object], position: Position) -> bool:
         """Whether a checkpoint is on the disk now. A failure is said, not raised."""
-        if self._place.rank:
+        if not self.writes:
             return False
         try:
             self._checkpoints().write(save, position)

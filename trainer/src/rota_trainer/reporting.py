@@ -33,7 +33,7 @@ class Conversation:
 
     def hold(self) -> None:
         pause_s = 0.0
-        while not self._reporter.ended.wait(pause_s):
+        while not self._reporter.rest(pause_s):
             began_s = time.monotonic()
             try:
                 answer = self._send(INTERVAL_S, INTERVAL_S + PATIENCE_S)
@@ -58,6 +58,7 @@ class Conversation:
 
     def _heed(self, answer: Orders) -> None:
         self._reporter.stop = answer.stop
+        self._reporter.on_orders(answer)
         for note in answer.notes:
             say(note)
         if self._is_lost:
@@ -97,10 +98,10 @@ class Conversation:
             self._unsent = Report(
                 worker=self._reporter.place.worker,
                 sequence=next(_sequences),
-                generation=self._reporter.place.generation,
                 hears=self._reporter.hears,
                 memory_bytes=self._memory.tree_bytes,
                 gpu_memory_bytes=self._memory.gpu_bytes,
+                **self._reporter.membership,
                 **taken,
             )
         return self._unsent

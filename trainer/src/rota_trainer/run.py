@@ -39,9 +39,9 @@ class Run:
         the process group; a run of one worker asks nobody."""
         self.before_steps: Callable[[], object] | None = None
         """Called each time before `steps` makes its iterator, which may draw random numbers."""
-        self._keeping = keeping
-        self._tally = Tally(place.epochs_done, place.epochs_total)
-        self._reporter = Reporter(place, self._tally)
+        self.keeping = keeping
+        self.tally = Tally(place.epochs_done, place.epochs_total)
+        self.reporter = Reporter(place, self.tally)
         self._insistence = Insistence(self._stop_outside)
         self._total: int | None = None
         self._at_first_step: Callable[[], object] | None = None
@@ -49,7 +49,7 @@ class Run:
         self._n_steps_before = 0
         self._is_looping = self._is_in_epoch = self._is_in_steps = self._is_saving = False
         self._samples = 0
-        self._began_s = self._mark_s = time.perf_counter()
+        self._began_s = self.mark_s = time.perf_counter()
         self._kept_s = time.monotonic()
         self._saving_s = 0.0
         self._following: Following | None = None
@@ -59,23 +59,23 @@ class Run:
 
     @property
     def epochs_done(self) -> int:
-        return self._tally.epoch
+        return self.tally.epoch
 
     @property
     def steps_done(self) -> int:
         """Steps of the current epoch, those of earlier attempts included."""
-        return self._tally.step_of_epoch
+        return self.tally.step_of_epoch
 
     @property
     def should_stop(self) -> bool:
         """Rota wants the GPUs back: save and end soon. `epochs` and `steps` do so by themselves."""
-        self._reporter.hears = True
+        self.reporter.hears = True
         return self._wants_stop()
 
     @property
     def checkpoint_dir(self) -> Path:
         """A folder of this job that outlives its attempts."""
-        return self._keeping.folder()
+        return self.keeping.folder()
 
     # -- the loop -------------------------------------------------------------------------------
 
@@ -91,12 +91,12 @@ class Run:
         if the last time was so long ago. `done` is where to go on for a script that restores by
         its own means."""
         self.expect(total, done=done)
-        if save is not None and self._tally.epochs_saved is None:
-            self._tally.epochs_saved = self._tally.progress
+        if save is not None and self.tally.epochs_saved is None:
+            self.tally.epochs_saved = self.tally.progress
         try:
-            while self._tally.epoch < total:
+            while self.tally.epoch < total:
                 self.start_epoch()
-                yield self._tally.epoch
+                yield self.tally.epoch
                 self.end_epoch(save=save, save_every_s=save_every_s)
         finally:
             self._is_looping = self._is_in_epoch = False
@@ -104,22 +104,22 @@ class Run:
     def expect(self, total: int, *, done: int | None = None) -> None:
         """How many epochs there will be. For loops that `epochs` does not fit."""
         self._total = total
-        self._tally.epochs_total = float(total)
+        self.tally.epochs_total = float(total)
         if done is not None:
-            self._go_to(Position(done, 0, float(done)))
-        self._tally.before = None
+            self.go_to(Position(done, 0, float(done)))
+        self.tally.before = None
 
     def start_epoch(self) -> None:
         """What `epochs` does before each. For loops that it does not fit."""
         self._begin()
         self._is_in_epoch = True
-        self._n_steps_before = self._tally.step_of_epoch
+        self._n_steps_before = self.tally.step_of_epoch
         self._samples, self._saving_s = 0, 0.0
-        self._began_s = self._mark_s = time.perf_counter()
+        self._began_s = self.mark_s = time.perf_counter()
 
     def end_epoch(self, *, save: Saves | None = None, save_every_s: float = 0.0) -> None:
         """What `epochs` does after each: it may save, and raise `Stopped`."""
-        tally = self._tally
+        tally = self.tally
         seconds = time.perf_counter() - self._began_s - self._saving_s
         n_steps = tally.step_of_epoch
         tally.go_to(tally.epoch + 1, 0)
@@ -136,8 +136,8 @@ class Run:
 
     def steps(self, loader: Iterable[T], *, save: Saves | None = None) -> Iterator[T]:
         """The batches of this epoch that are left. With `save`, each step is a safe point."""
-        if not self._n_to_skip or self._tally.steps_total is None:
-            self._tally.steps_total = _length(loader)
+        if not self._n_to_skip or self.tally.steps_total is None:
+            self.tally.steps_total = _length(loader)
         if self.before_steps is not None:
             self.before_steps()
         try:
@@ -162,29 +162,29 @@ class Run:
         if self._at_first_step is not None:
             at_first_step, self._at_first_step = self._at_first_step, None
             at_first_step()
-            self._mark_s = time.perf_counter()
+            self.mark_s = time.perf_counter()
 
     def step(self, samples: int = 0, *, save: Saves | None = None) -> None:
         """A step is done. With `save`, it is a safe point."""
         now_s = time.perf_counter()
         if self._is_looping:
-            self._tally.step(now_s - self._mark_s, samples)
+            self.tally.step(now_s - self.mark_s, samples)
         else:
             self._begin()  # How long the first took without `epochs` is not known.
-        self._mark_s = now_s
+        self.mark_s = now_s
         self._samples += samples
-        self._tally.step_of_epoch += 1
+        self.tally.step_of_epoch += 1
         if save is not None:
-            self._reporter.hears = True
+            self.reporter.hears = True
             if self.agree(self._wants_stop()):
-                self._stop(self._save(save, self._tally.position()))
+                self._stop(self._save(save, self.tally.position()))
         elif self._insistence.came:
             raise Stopped("SIGTERM")
 
     def report(self, /, **metrics: Any) -> None:
         """The newest loss, accuracy, or whatever is worth seeing: numbers, of any library."""
         numbers = {name[:LONGEST_NAME]: as_number(value) for name, value in metrics.items()}
-        self._tally.metrics({name: each for name, each in numbers.items() if each is not None})
+        self.tally.metrics({name: each for name, each in numbers.items() if each is not None})
         wrong = [name for name, each in numbers.items() if each is None]
         if wrong and not self._has_complained:
             self._has_complained = True
@@ -196,7 +196,7 @@ class Run:
         from rota_trainer.following import Following
 
         if self.place.url and self._following is None:
-            self._following = Following(CsvFile(os.fspath(path)), self._tally)
+            self._following = Following(CsvFile(os.fspath(path)), self.tally)
 
     # -- checkpoints ----------------------------------------------------------------------------
 
@@ -205,37 +205,37 @@ class Run:
 
         True when it is on the disk. A failure is said, and training goes on. Only the worker with
         rank 0 writes."""
-        return self._save(save, self._tally.position(self._is_in_steps, self._is_in_epoch))
+        return self._save(save, self.tally.position(self._is_in_steps, self._is_in_epoch))
 
     def restore(self, load: Loads) -> bool:
         """Load the newest sound checkpoint of this job and code. False if there is none."""
-        self._tally.before = None
-        self._tally.epochs_saved = self._tally.progress
+        self.tally.before = None
+        self.tally.epochs_saved = self.tally.progress
         began_s = time.perf_counter()
-        found = self._keeping.newest()
+        found = self.keeping.newest()
         if found is None:
             return False
-        self._go_to(found.position)
-        self._tally.epochs_saved = found.position.progress
+        self.go_to(found.position)
+        self.tally.epochs_saved = found.position.progress
         load(found.path)
-        self._tally.load_s = time.perf_counter() - began_s
+        self.tally.load_s = time.perf_counter() - began_s
         return True
 
     def _save(self, save: Saves, position: Position) -> bool:
         began_s = time.perf_counter()
         self._is_saving = True
         try:
-            saved = self._keeping.save(save, position)
+            saved = self.keeping.save(save, position)
         finally:
             self._is_saving = False
         seconds = time.perf_counter() - began_s
         self._saving_s += seconds
-        self._mark_s += seconds
+        self.mark_s += seconds
         if saved:
             self._kept_s = time.monotonic()
-            self._tally.save_s = seconds
-        if saved or self.place.rank:
-            self._tally.epochs_saved = position.progress
+            self.tally.save_s = seconds
+        if saved or not self.keeping.writes:
+            self.tally.epochs_saved = position.progress
         if self._insistence.came and not self._is_looping:
             raise Stopped("SIGTERM", saved=saved)
         return saved
@@ -246,32 +246,32 @@ class Run:
         """Begin to report, and to hear SIGTERM."""
         self._insistence.listen()
         if self.place.url:
-            self._reporter.start()
+            self.reporter.start()
 
     def close(self) -> None:
         """The last report. Called at exit, too."""
         self._insistence.forget()
         if self._following is not None:
             self._following.close()
-        self._reporter.close()
+        self.reporter.close()
 
     def in_forked_child(self) -> None:
         """A process that this one forked, to load data for instance, is not the run."""
         self._insistence.forget()
-        self._reporter.abandon()
-        self._tally.unlock()
+        self.reporter.abandon()
+        self.tally.unlock()
         self._following = None
 
     def _wants_stop(self) -> bool:
         if self._insistence.came:
             return True
-        is_last = self._total is not None and self._tally.epoch >= self._total - 1
-        return bool(self._reporter.stop) and not (self._is_in_epoch and is_last)
+        is_last = self._total is not None and self.tally.epoch >= self._total - 1
+        return bool(self.reporter.stop) and not (self._is_in_epoch and is_last)
 
     def _stop(self, saved: bool) -> None:
         # All wait here for the one that writes: the end of any may be the end of all.
         saved = self.agree(saved)
-        raise Stopped(self._reporter.stop or "SIGTERM", saved=saved)
+        raise Stopped(self.reporter.stop or "SIGTERM", saved=saved)
 
     def _stop_outside(self) -> None:
         """SIGTERM came: where there is no safe point ahead, nothing is gained by waiting for it."""
@@ -279,15 +279,16 @@ class Run:
             raise Stopped("SIGTERM")
 
     def _begin(self) -> None:
-        self._reporter.hears = self._reporter.hears or self._total is not None
+        self.reporter.hears = self.reporter.hears or self._total is not None
         self._is_looping = True
-        self._tally.before = None
-        if self._tally.start_s is None and self.place.began_s is not None:
-            started_s = time.time() - self.place.began_s - (self._tally.load_s or 0.0)
-            self._tally.start_s = max(0.0, started_s)
+        self.tally.before = None
+        if self.tally.start_s is None and self.place.began_s is not None:
+            started_s = time.time() - self.place.began_s - (self.tally.load_s or 0.0)
+            self.tally.start_s = max(0.0, started_s)
 
-    def _go_to(self, position: Position) -> None:
-        self._tally.go_to(position.epoch, position.step)
+    def go_to(self, position: Position) -> None:
+        """This is where the run is; `steps` skips what was done of the epoch."""
+        self.tally.go_to(position.epoch, position.step)
         self._n_to_skip = position.step
 
 

@@ -6,7 +6,7 @@ import contextlib
 import http.client
 import json
 import socket
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from rota_trainer.messages import PATH, Orders, orders_from
@@ -23,8 +23,12 @@ REFUSED = (400, 413, 422)
 class WireError(Exception):
     """The report did not arrive, or was not taken."""
 
-    def __init__(self, what: str, *, is_final: bool = False, is_refusal: bool = False) -> None:
+    def __init__(
+        self, what: str, *, why: str = "", is_final: bool = False, is_refusal: bool = False
+    ) -> None:
         super().__init__(what)
+        self.why = why or what
+        """In the daemon's own words, if it had any."""
         self.is_final = is_final
         self.is_refusal = is_refusal
 
@@ -48,18 +52,24 @@ class Wire:
 
     def send(self, report: dict[str, Any], timeout_s: float) -> Orders:
         """The orders that came back. Raises nothing but `WireError`."""
+        return orders_from(self.post(PATH, report, timeout_s=timeout_s))
+
+    def post(self, path: str, message: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """The object that came back. Raises nothing but `WireError`."""
         try:
-            status, answer = self._exchange(json.dumps(report), timeout_s)
+            status, answer = self._exchange(path, json.dumps(message), timeout_s=timeout_s)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             self.close()
             raise WireError(f"{type(error).__name__}: {error}"[:200]) from None
+        told = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
         if status == 200 and isinstance(answer, dict):
-            return orders_from(answer)
+            return told
         self.close()
         # A proxy has its own reasons for its own pages: only the daemon's word is final.
-        is_ours = isinstance(answer, dict) and "code" in answer
+        is_ours = "code" in told
         raise WireError(
             f"the daemon answered {status}",
+            why=str(told.get("message", ""))[:200],
             is_final=is_ours and status in FINAL,
             is_refusal=status in REFUSED,
         )
@@ -76,14 +86,14 @@ class Wire:
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, body: str, timeout_s: float) -> Any:
+    def _exchange(self, path: str, body: str, *, timeout_s: float) -> Any:
         if self._connection is None:
             self._connection = _connection(self._url, timeout_s)
         connection = self._connection
         connection.timeout = timeout_s
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
-        connection.request("POST", PATH, body, self._headers)
+        connection.request("POST", path, body, self._headers)
         answer = connection.getresponse()
         read = answer.read(LONGEST_ANSWER)
         if len(read) == LONGEST_ANSWER:

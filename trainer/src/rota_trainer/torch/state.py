@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import platform
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +12,7 @@ import torch
 from rota_trainer.run import Run
 from rota_trainer.torch import parts, randomness
 from rota_trainer.torch.agreement import any_worker, gathered
+from rota_trainer.torch.reading import also_safe, classes_in, essence
 
 FORMAT = 1
 
@@ -106,11 +104,11 @@ class State:
         """Without running code that a file may hold: only tensors, plain values, and classes that
         the parts of this state hold themselves are made."""
         try:
-            with _also_safe(self._classes()):
+            with also_safe(self._classes()):
                 saved: Any = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
             raise ValueError(
-                f"{path} cannot be read by torch {torch.__version__}: {_essence(error)}"
+                f"{path} cannot be read by torch {torch.__version__}: {essence(error)}"
             ) from error
         if not _is_ours(saved):
             raise parts.OtherStateError(f"{path} was not saved by this version of State")
@@ -120,7 +118,7 @@ class State:
         return {
             kind
             for name, part in self._parts.items()
-            for kind in _classes_in(parts.state_of(name, part))
+            for kind in classes_in(parts.state_of(name, part))
         }
 
 
@@ -133,37 +131,3 @@ def _made_for(rank: int, first: dict[str, Any]) -> dict[str, Any]:
 
 def _is_ours(saved: Any) -> bool:
     return isinstance(saved, dict) and cast("dict[str, Any]", saved).get("format") == FORMAT
-
-
-def _classes_in(value: Any) -> Iterator[type]:
-    yield type(value)
-    held: list[Any] = []
-    if isinstance(value, dict):
-        held = list(cast("dict[Any, Any]", value).values())
-    elif isinstance(value, (list, tuple, set)):
-        held = list(cast("list[Any]", value))
-    for each in held:
-        yield from _classes_in(each)
-
-
-def _also_safe(classes: set[type]) -> Any:
-    if not hasattr(torch.serialization, "safe_globals"):
-        return contextlib.nullcontext()
-    own: list[Any] = [kind for kind in classes if kind.__module__ not in ("builtins", "torch")]
-    return torch.serialization.safe_globals(own + _makers_of_numbers())
-
-
-def _makers_of_numbers() -> list[Any]:
-    """What makes numpy's numbers and arrays. The best loss that a scheduler saw is one often."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return []
-    kinds = [numpy.dtype(code) for code in "?bBhHiIlLqQefd"]
-    makers = [value.__reduce__()[0] for value in (numpy.float64(0), numpy.zeros(0))]
-    return [*makers, numpy.ndarray, numpy.dtype, *{type(kind) for kind in kinds}]
-
-
-def _essence(error: Exception) -> str:
-    """The line of torch's long message that says what is wrong."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    return next((line.strip() for line in lines if "WeightsUnpickler" in line), lines[0])

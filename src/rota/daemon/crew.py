@@ -1,0 +1,139 @@
+"""The workers of one attempt of a live job: what they said, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from rota.core.model import Job, Running, Starting
+from rota.daemon import generations
+from rota.daemon.generations import NOBODY, Said, Wanted
+from rota.daemon.reports import Told
+from rota_trainer.messages import Switch
+from rota_trainer.reporting import BACKOFF_MAX_S
+
+
+@dataclass(slots=True)
+class Crew:
+    wanted: Wanted
+    since_s: float
+    """When this daemon learnt of it."""
+    said: dict[int, Said] = field(default_factory=dict[int, Said])
+    switch: Switch | None = None
+    """The generation that is wanted, once it can be given."""
+    refused: dict[int, str] = field(default_factory=dict[int, str])
+    _members: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """Of the generations that were given."""
+    _came_at_s: float | None = None
+    _ended: dict[int, float] = field(default_factory=dict[int, float])
+    """When it was told that a worker is to be ended."""
+
+    # -- what is heard --------------------------------------------------------------------------
+
+    def want(self, wanted: Wanted) -> None:
+        self.wanted, self.switch, self._came_at_s = wanted, None, None
+
+    def hear(self, told: Told, *, now: float) -> None:
+        before = self.said.get(told.worker, Said())
+        said = Said(
+            generation=told.generation,
+            address=told.address,
+            identity=told.identity,
+            step=told.global_step,
+            pause_s=told.pause_s,
+            heard_at_s=now,
+            moved_at_s=before.moved_at_s,
+        )
+        self.said[told.worker] = (
+            replace(said, moved_at_s=now) if said.got_on_since(before) else said
+        )
+
+    def excuse(self, now: float) -> None:
+        """All were as good as heard of, and got on."""
+        for number, said in self.said.items():
+            self.said[number] = replace(said, heard_at_s=now, moved_at_s=now)
+        self.since_s = now
+
+    # -- the generation -------------------------------------------------------------------------
+
+    def gather(self, job: Job) -> bool:
+        """Give the generation that is wanted, if it can be. Whether there is something new."""
+        refused = generations.refusals(self.wanted, self.said)
+        is_new = bool(refused.keys() - self.refused.keys())
+        self.refused |= refused
+        if self.switch is None:
+            is_broken = self._is_broken(job)
+            self.switch = generations.switch_to(self.wanted, self.said, is_broken=is_broken)
+            if self.switch is not None:
+                self._members[self.wanted.generation] = self.wanted.numbers
+                is_new = True
+        return is_new
+
+    def orders(self, worker: int) -> tuple[Switch | None, str]:
+        said, switch = self.said.get(worker), self.switch
+        if said is None:
+            return None, ""
+        is_news = switch is not None and switch.generation > said.generation
+        return switch if is_news else None, self.refused.get(worker, "")
+
+    def has_come_about(self, job: Job) -> bool:
+        finished = [n for n, code in _exits(job).items() if code == 0]
+        return generations.has_come_about(self.wanted, self.said, finished=finished)
+
+    def pause_s(self, job: Job) -> float | None:
+        """Of those that are in no change at the moment, all are newcomers."""
+        phase = job.phase
+        before = phase.numbers if isinstance(phase, Running) and phase.joining else ()
+        return generations.pause_s(self.wanted, self.said, before=before)
+
+    def _is_broken(self, job: Job) -> bool:
+        """Whether somebody is gone out of the generation that trains. One that was given before
+        this daemon was started may be: to break off its step costs little."""
+        standing = generations.newest(self.said)
+        if standing == NOBODY:
+            return False
+        members = self._members.get(standing)
+        here = set(job.numbers).difference(_exits(job))
+        return members is None or not here.issuperset(members)
+
+    # -- those who hold up the others -----------------------------------------------------------
+
+    def faults(self, job: Job, *, now: float, heartbeat_s: float) -> dict[str, frozenset[int]]:
+        """In words -> the workers that are to be ended for it."""
+        here = [n for n in job.numbers if n not in _exits(job)]
+        stuck = generations.silent(self._present(job, here), now=now, heartbeat_s=heartbeat_s)
+        found = {
+            f"said nothing for {heartbeat_s:g} s, and the others cannot go on": stuck,
+            "did not leave in time": self._overdue(job, here, now=now),
+        }
+        new = {why: self._new(who, now=now, again_s=heartbeat_s) for why, who in found.items()}
+        return {why: who for why, who in new.items() if who}
+
+    def _present(self, job: Job, here: Iterable[int]) -> dict[int, Said]:
+        """One who trained before this daemon was started and has not been heard of since has yet
+        to find out that there is somebody to report to."""
+        found = {n: self.said[n] for n in here if n in self.said}
+        if generations.newest(found) > NOBODY and isinstance(job.phase, Running):
+            unheard = Said(heard_at_s=self.since_s + BACKOFF_MAX_S)
+            found |= {n: unheard for n in job.phase.numbers if n in here and n not in found}
+        return found
+
+    def _overdue(self, job: Job, here: Iterable[int], *, now: float) -> frozenset[int]:
+        """Leavers that are still there although the others have long gone on."""
+        if not self.has_come_about(job):
+            return frozenset()
+        if self._came_at_s is None:
+            self._came_at_s = now
+        is_late = now - self._came_at_s > job.spec.grace_s
+        return frozenset(here).difference(self.wanted.numbers) if is_late else frozenset()
+
+    def _new(self, workers: frozenset[int], *, now: float, again_s: float) -> frozenset[int]:
+        """Without those of whom it was told a moment ago."""
+        found = frozenset(n for n in workers if now - self._ended.get(n, -again_s) >= again_s)
+        self._ended |= dict.fromkeys(found, now)
+        return found
+
+
+def _exits(job: Job) -> dict[int, int]:
+    phase = job.phase
+    return dict(phase.exits) if isinstance(phase, Running | Starting) else {}

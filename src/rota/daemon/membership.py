@@ -1,0 +1,188 @@
+"""Who belongs to a job's newest generation, and when the scheduler hears that it stands.
+
+A generation stands once its members have come together (`committed`) and the workers that it leaves
+out are gone. Live workers are brought together here: each says with its reports where it can be met
+and which generation it is in, and hears with the answers which one to join. Other workers meet
+elsewhere, and whoever brings them together says so.
+
+All of it is in memory. After a restart the scheduler orders again what it wants, and the workers
+say again where they are: what they did meanwhile counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from rota.core.commands import ChangeMembership, Command, ReportWorkers, StartWorkers
+from rota.core.events import MembershipChanged, WorkersSilent
+from rota.core.model import Job, JobId, Running, Starting
+from rota.daemon.crew import Crew
+from rota.daemon.generations import Wanted
+from rota.daemon.reports import Told
+from rota.daemon.shell import Shell
+from rota_trainer.messages import Switch
+
+log = structlog.get_logger()
+
+LOOK_S = 1.0
+"""How often it is looked whether somebody fell silent."""
+HEARTBEAT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """The workers of a job's newest generation, by rank. `held` are all that the job has at the
+    moment, those who leave included; `exits` is how some of them ended."""
+
+    generation: int
+    numbers: tuple[int, ...]
+    held: tuple[int, ...]
+    exits: Mapping[int, int]
+
+    def is_gone(self, number: int) -> bool:
+        return number in self.exits or number not in self.held
+
+
+def roll_of(job: Job | None) -> Roll | None:
+    """None while nobody is to come together: the job waits, stops or is over."""
+    match job:
+        case Job(phase=Running(joining_numbers=numbers, exits=exits)) if numbers:
+            return Roll(job.generation, numbers, job.numbers, exits)
+        case Job(phase=Running(exits=exits) | Starting(exits=exits)):
+            return Roll(job.generation, job.numbers, job.numbers, exits)
+        case _:
+            return None
+
+
+class Membership:
+    def __init__(
+        self, shell: Shell, *, clock: Callable[[], float], heartbeat_s: float = HEARTBEAT_S
+    ) -> None:
+        self._shell = shell
+        self._clock = clock
+        self._heartbeat_s = heartbeat_s
+        self._crews: dict[JobId, Crew] = {}
+        self._committed: dict[JobId, MembershipChanged] = {}
+        """Generations whose leavers are still there."""
+        self._looked_at_s = clock()
+        self.wake: Callable[[JobId], None] = lambda _job_id: None
+        """Called when the workers of a job have something new to hear."""
+
+    # -- orders of the scheduler ----------------------------------------------------------------
+
+    def order(self, command: Command) -> None:
+        """For the shell, when what the order rests upon is on the disk. The same again changes
+        nothing."""
+        match command:
+            case StartWorkers(job_id, attempt, generation, allocation):
+                self._want(job_id, Wanted(attempt, generation, tuple(range(len(allocation)))))
+            case ChangeMembership(job_id, attempt, generation, _, workers):
+                self._want(job_id, Wanted(attempt, generation, workers))
+            case ReportWorkers(job_id, attempt):
+                # After a restart. One that changes its members is ordered to right after this.
+                job = self._job(job_id, attempt)
+                if job is not None and isinstance(job.phase, Running) and not job.phase.joining:
+                    self._want(job_id, Wanted(attempt, job.generation, job.phase.numbers))
+            case _:
+                pass
+
+    def _want(self, job_id: JobId, wanted: Wanted) -> None:
+        crew = self._crews.get(job_id)
+        if crew is None or crew.wanted.attempt != wanted.attempt:
+            self._crews[job_id] = Crew(wanted, since_s=self._clock())
+        elif crew.wanted != wanted:
+            crew.want(wanted)
+        self._bring_together(job_id)
+
+    # -- reports and answers --------------------------------------------------------------------
+
+    def heard(self, job: Job, told: Told) -> None:
+        """From a worker of this job; what it says of another attempt does not get here."""
+        crew = self._crews.get(job.id)
+        if crew is not None and crew.wanted.attempt == job.attempt and told.address:
+            crew.hear(told, now=self._clock())
+            self._bring_together(job.id)
+
+    def orders(self, job_id: JobId, worker: int, *, attempt: int) -> tuple[Switch | None, str]:
+        """The generation that a worker is to join, if it is not in it, or why it may not."""
+        crew = self._crews.get(job_id)
+        if crew is None or crew.wanted.attempt != attempt:
+            return None, ""
+        return crew.orders(worker)
+
+    def _bring_together(self, job_id: JobId) -> None:
+        crew = self._crews[job_id]
+        job = self._job(job_id, crew.wanted.attempt)
+        if job is None:
+            return
+        if crew.gather(job):
+            log.info("generation given", job=job_id, generation=crew.wanted.generation)
+            self.wake(job_id)
+        if crew.has_come_about(job):
+            wanted = crew.wanted
+            self.committed(
+                job_id, wanted.attempt, generation=wanted.generation, pause_s=crew.pause_s(job)
+            )
+
+    # -- facts for the scheduler ----------------------------------------------------------------
+
+    def committed(
+        self, job_id: JobId, attempt: int, *, generation: int, pause_s: float | None = None
+    ) -> None:
+        """All members of this generation have come together. Told again, it changes nothing."""
+        self._committed[job_id] = MembershipChanged(job_id, attempt, generation, pause_s)
+        self._settle(job_id)
+
+    def _settle(self, job_id: JobId) -> None:
+        fact = self._committed[job_id]
+        job = self._job(job_id, fact.attempt)
+        phase = None if job is None or job.generation != fact.generation else job.phase
+        if not isinstance(phase, Running) or not phase.joining:
+            del self._committed[job_id]
+            return
+        leavers = set(phase.numbers) - set(phase.joining_numbers)
+        if leavers <= phase.exits.keys() and not self._shell.trouble:
+            del self._committed[job_id]
+            self._shell.tell(fact)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until it is cancelled: looks for leavers that are gone whenever something changes, and
+        now and then for workers that hold up the others."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._shell.changed(), LOOK_S)
+            for job_id in list(self._committed):
+                self._settle(job_id)
+            now = self._clock()
+            if now - self._looked_at_s >= LOOK_S:
+                self.look_around(now)
+
+    def look_around(self, now: float) -> None:
+        """Who was not heard of while we did not listen ourselves is not to blame."""
+        was_asleep = now - self._looked_at_s > self._heartbeat_s / 2
+        self._looked_at_s = now
+        for job_id, crew in list(self._crews.items()):
+            job = self._job(job_id, crew.wanted.attempt)
+            if job is None or not job.is_active:
+                del self._crews[job_id]
+                continue
+            if was_asleep:
+                crew.excuse(now)
+            if isinstance(job.phase, Running) and not self._shell.trouble:
+                self._end_silent(job, crew, now=now)
+
+    def _end_silent(self, job: Job, crew: Crew, *, now: float) -> None:
+        for reason, workers in crew.faults(job, now=now, heartbeat_s=self._heartbeat_s).items():
+            log.warning("workers are ended", job=job.id, workers=sorted(workers), reason=reason)
+            self._shell.tell(WorkersSilent(job.id, job.attempt, workers, reason))
+
+    def _job(self, job_id: JobId, attempt: int) -> Job | None:
+        job = self._shell.kernel.job(job_id)
+        return job if job is not None and job.attempt == attempt else None

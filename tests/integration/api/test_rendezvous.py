@@ -1,0 +1,119 @@
+"""The doors where agents of torchrun meet, under a real daemon: who may, and what is refused."""
+
+from base64 import b64encode
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import pytest
+import schemathesis
+
+from rota_trainer.meetings import ARRIVE, LARGEST_VALUE, LONGEST_KEY, STORE, WATCH
+from tests.integration.api.house import ANNA, House, submit
+from tests.integration.api.test_schema import CHECKS, described, prepared, some
+from tests.integration.api.test_training import TELL_TOKEN, token_of
+
+HERE = {"host": "127.0.0.1", "port": 4000}
+AT = {"worker": 0, "generation": 0, "turn": 1}
+
+
+@pytest.fixture(scope="module")
+def job(house: House) -> str:
+    """With two workers."""
+    return submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
+
+
+@pytest.fixture(scope="module")
+def worker(house: House, job: str) -> Iterator[httpx2.Client]:
+    with house.by_tcp(token_of(house, job)) as client:
+        yield client
+
+
+def asked(client: httpx2.Client, path: str, **fields: Any) -> dict[str, Any]:
+    answer = client.post(path, json=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+BODIES = {
+    ARRIVE: {"worker": 0, **HERE},
+    WATCH: AT,
+    STORE: {**AT, "deed": "count"},
+}
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.usefixtures("job")
+def test_people_do_not_meet_there(house: House, path: str) -> None:
+    with house.person(ANNA) as anna, house.by_tcp() as stranger:
+        assert anna.post(path, json=BODIES[path]).json()["code"] == "forbidden"
+        assert stranger.post(path, json=BODIES[path]).status_code == 401
+    assert house.admin.post(path, json=BODIES[path]).status_code == 403
+
+
+def test_two_meet_and_one_is_not_enough(worker: httpx2.Client) -> None:
+    assert asked(worker, ARRIVE, worker=0, **HERE)["state"] == "waiting"
+    assert asked(worker, ARRIVE, worker=0, wait_s=0.05, **HERE)["state"] == "waiting"
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(asked, worker, ARRIVE, worker=0, wait_s=30, **HERE)
+        second = asked(worker, ARRIVE, worker=1, host="other", port=5000, wait_s=30)
+        assert first.result(60)["rank"] == 0
+    # Where the first of them waits for the others.
+    assert second == {"state": "met", **AT_0, "rank": 1, "size": 2, **HERE}
+    assert asked(worker, WATCH, **AT) == {"is_called": False, "generation": -1}
+    # Of a generation that is not the newest, however that came about.
+    assert asked(worker, WATCH, worker=0, generation=7, turn=1)["is_called"]
+
+
+AT_0 = {"generation": 0, "turn": 1}
+
+
+def test_a_worker_that_is_none_of_the_job_leaves(worker: httpx2.Client) -> None:
+    assert asked(worker, ARRIVE, worker=9, **HERE)["state"] == "left"
+    assert asked(worker, STORE, **{**AT, "worker": 9}, deed="count")["state"] == "broken"
+
+
+BIG = b64encode(bytes(LARGEST_VALUE + 1)).decode()
+WRONG = {
+    "a field too many": (WATCH, {**AT, "patience": 3}, "patience"),
+    "no worker": (WATCH, {"generation": 0, "turn": 1}, "worker"),
+    "before the first": (WATCH, {**AT, "worker": -1}, "worker"),
+    "beyond counting": (WATCH, {**AT, "turn": 2**40}, "turn"),
+    "an unknown state": (WATCH, {**AT, "state": "asleep"}, "state"),
+    "an absurd start": (WATCH, {**AT, "start_s": -1}, "start_s"),
+    "a negative wait": (ARRIVE, {"worker": 0, **HERE, "wait_s": -1}, "wait_s"),
+    "no host": (ARRIVE, {"worker": 0, "port": 1}, "host"),
+    "no port": (ARRIVE, {"worker": 0, "host": "h", "port": 70000}, "port"),
+    "an unknown deed": (STORE, {**AT, "deed": "steal"}, "deed"),
+    "no key": (STORE, {**AT, "deed": "add"}, "keys"),
+    "a long key": (STORE, {**AT, "deed": "get", "keys": ["k" * (LONGEST_KEY + 1)]}, "keys"),
+    "many keys": (STORE, {**AT, "deed": "check", "keys": ["k"] * 5000}, "keys"),
+    "no value": (STORE, {**AT, "deed": "set", "keys": ["k"]}, "values"),
+    "no base64": (STORE, {**AT, "deed": "set", "keys": ["k"], "values": ["?"]}, "values"),
+    "a huge sum": (STORE, {**AT, "deed": "add", "keys": ["k"], "amount": 2**70}, "amount"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_refused(worker: httpx2.Client, kind: str) -> None:
+    path, body, field = WRONG[kind]
+    answer = worker.post(path, json=body)
+    assert (answer.status_code, answer.json()["details"]["field"]) == (422, field), answer.text
+
+
+def test_a_value_that_is_too_large(worker: httpx2.Client) -> None:
+    body = {**AT, "deed": "set", "keys": ["k"], "values": [BIG]}
+    answer = worker.post(STORE, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+meetings = described.include(path=[ARRIVE, WATCH, STORE])
+
+
+@meetings.parametrize()
+@some
+def test_anything_is_answered(case: schemathesis.Case, worker: httpx2.Client) -> None:
+    if isinstance(case.body, dict) and case.body.get("wait_s"):
+        case.body["wait_s"] = 0
+    case.validate_response(worker.send(prepared(case, worker)), checks=CHECKS)

@@ -1,0 +1,85 @@
+"""How long a change of size keeps workers from training, and what the hooks of a step cost.
+
+python -m tests.integration.live.measure
+"""
+
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.integration.live.house import Job, Nursery, job
+
+WIDTHS = {500: "1 million", 2500: "25 million"}
+"""Four square layers of this width, and how many parameters that is."""
+ROUNDS = 3
+
+
+def main() -> None:
+    nursery = Nursery()
+    try:
+        for width, size in WIDTHS.items():
+            with ExitStack() as stack:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="live-")))
+                measured = stack.enter_context(
+                    job(nursery, folder, model="wide", width=width, epochs=10**6, **PACE)
+                )
+                say(f"{size} parameters with Adam: {pauses(measured)}")
+        say(f"hooks of a step of 50 ms, two workers, in ms: {hooks(nursery)}")
+    finally:
+        nursery.close()
+
+
+PACE: dict[str, Any] = {"step_s": 0.05, "journal_hash": False, "batch": 4}
+
+
+def pauses(measured: Job) -> str:
+    """Grown and shrunk some times; seconds without training beyond a usual step."""
+    desk = measured.coordinator
+    desk.want(0)
+    desk.wait_for_generation()
+    found: dict[str, list[float]] = {"grow": [], "shrink": []}
+    for number in range(1, ROUNDS + 1):
+        for kind, members in (("grow", (0, number)), ("shrink", (0,))):
+            desk.want(*members)
+            desk.wait_for_generation()
+            desk.wait_for_steps(10)
+            found[kind].append(gap(measured, desk.generation))
+    return ", ".join(f"{kind} {[round(each, 3) for each in all_]}" for kind, all_ in found.items())
+
+
+def gap(measured: Job, generation: int) -> float:
+    """From the last step of worker 0 before a generation to its first in it, without a step."""
+    notes = [note for note in measured.notes("step") if note["worker"] == 0]
+    first = next(at for at, note in enumerate(notes) if note["generation"] == generation)
+    usual = sorted(b["at_s"] - a["at_s"] for a, b in pairwise(notes))
+    return notes[first]["at_s"] - notes[first - 1]["at_s"] - usual[len(usual) // 2]
+
+
+def hooks(nursery: Nursery) -> str:
+    """What of a step is not the script's own, measured inside of the worker: the middle one of all
+    steps, by the clock and by the processor's time. The clock counts what other programs take."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="live-")))
+        measured = stack.enter_context(job(nursery, folder, epochs=10**6, times=True, **PACE))
+        measured.coordinator.want(0, 1)
+        measured.coordinator.wait_for_generation()
+        measured.coordinator.wait_for_steps(100)
+        notes = measured.notes("hooks_s")
+        clock, processor = (
+            1000 * sorted(note[kind] for note in notes)[len(notes) // 2]
+            for kind in ("hooks_s", "hooks_cpu_s")
+        )
+        return f"{clock:.2f} by the clock, {processor:.2f} of the processor"
+
+
+def say(words: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {words}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The daemon is away: training goes on. What only the daemon can decide waits, for a while."""
+
+from collections.abc import Callable
+
+from tests.integration.live.house import EPOCHS, Job, check, finish
+
+Start = Callable[..., Job]
+
+
+def running(start_job: Start, **options: float) -> Job:
+    job = start_job(epochs=EPOCHS, **options)
+    job.coordinator.want(0, 1, 2)
+    job.coordinator.wait_for_generation()
+    return job
+
+
+def test_training_goes_on_and_resizes_wait(start_job: Start) -> None:
+    job = running(start_job)
+    job.coordinator.go_away()
+    job.wait_for_steps(20)
+    job.coordinator.serve()
+    job.coordinator.want(0, 2)
+    job.coordinator.wait_for_generation()
+    assert job.coordinator.wait_for_ends(1) == [0]
+    finish(job, 0, 2)
+    check(job)
+
+
+def test_a_death_meanwhile_is_settled_when_it_is_back(start_job: Start) -> None:
+    job = running(start_job)
+    job.coordinator.go_away()
+    job.coordinator.kill(0)
+    job.coordinator.wait_for_ends(0)
+    stands = job.last_step()
+    job.wait_for_log(1, "was not finished")
+    assert job.last_step() <= stands + 1
+    job.coordinator.serve()
+    job.coordinator.react_again()
+    job.coordinator.wait_for_generation()
+    finish(job, 1, 2)
+    check(job)
+
+
+def test_who_waits_too_long_saves_and_stops(start_job: Start) -> None:
+    job = running(start_job, patience_s=2.0)
+    job.coordinator.go_away()
+    job.coordinator.kill(1)
+    assert job.coordinator.wait_for_ends(0, 2) == [75, 75]
+    assert "a worker is gone" in job.log(0)
+    job.coordinator.serve()
+    job.coordinator.start_again(3, 4)
+    job.coordinator.wait_for_generation()
+    finish(job, 3, 4)
+    check(job)
+    assert min(note["step"] for note in job.notes("step") if note["worker"] >= 3) > 1

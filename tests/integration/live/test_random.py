@@ -1,0 +1,63 @@
+"""Whatever happens in whatever order, the training is right. A failure prints its seed."""
+
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.live.house import EPOCHS, Job, check, finish, say
+
+N_SEEDS = 50 if os.environ.get("ROTA_TEST_LONG") else 5
+N_EVENTS = 6
+MOST = 4
+
+
+@pytest.mark.parametrize("seed", range(N_SEEDS))
+def test_any_sequence_of_changes_and_deaths(start_job: Callable[..., Job], seed: int) -> None:
+    say(f"seed={seed}")
+    chance = random.Random(seed)
+    job = start_job(epochs=EPOCHS)
+    desk = job.coordinator
+    desk.want(0, 1)
+    desk.wait_for_generation()
+    for _ in range(N_EVENTS):
+        members = list(desk.target)
+        event = chance.choice(["grow", "shrink", "move", "kill", "kill", "kill two", "away"])
+        next_number = max(desk.begun) + 1
+        say(f"{event} {members}")
+        if event == "grow" and len(members) < MOST:
+            desk.want(*members, next_number)
+        elif event == "shrink" and len(members) > 1:
+            members.remove(chance.choice(members))
+            desk.want(*members)
+        elif event == "move":
+            members[chance.randrange(len(members))] = next_number
+            desk.want(*members)
+        elif event == "kill" and len(members) > 1:
+            kill(job, [chance.choice(members)])
+        elif event == "kill two" and len(members) > 2:
+            kill(job, chance.sample(members, 2))
+        elif event == "away":
+            is_whole = desk.is_committed()
+            desk.go_away()
+            if is_whole:
+                job.wait_for_steps(2)
+            desk.serve()
+            desk.react_again()
+        if chance.random() < 0.6:
+            desk.wait_for_generation()
+            desk.wait_for_steps(1)
+    desk.wait_for_generation()
+    finish(job, *desk.target)
+    check(job)
+
+
+def kill(job: Job, numbers: list[int]) -> None:
+    """Those that run already; at least one that can go on alone stays."""
+    desk = job.coordinator
+    desk.wait_until(lambda: all(number in desk.processes for number in numbers))
+    standing = [n for n in desk.target if desk.reports.get(n, {}).get("generation", -1) >= 0]
+    if set(standing) - set(numbers):
+        desk.kill(*(number for number in numbers if number not in desk.ends))
+        desk.wait_for_ends(*numbers)

@@ -1,0 +1,96 @@
+"""Stops that are asked for, checkpoints, and who may join."""
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.live.house import EPOCHS, Job, check, finish
+
+Start = Callable[..., Job]
+
+
+def running(start_job: Start, n_workers: int, **options: Any) -> Job:
+    job = start_job(epochs=EPOCHS, **options)
+    job.coordinator.want(*range(n_workers))
+    job.coordinator.wait_for_generation()
+    job.coordinator.wait_for_steps(2)
+    return job
+
+
+def test_all_stop_after_the_same_step_and_others_go_on_from_there(start_job: Start) -> None:
+    job = running(start_job, 3)
+    job.coordinator.ask_to_stop("preempted")
+    assert job.coordinator.wait_for_ends(0, 1, 2) == [75, 75, 75]
+    stopped_at = job.last_step()
+    job.coordinator.start_again(3, 4)
+    job.coordinator.wait_for_generation()
+    finish(job, 3, 4)
+    check(job)
+    assert min(note["step"] for note in job.notes("step") if note["worker"] >= 3) == stopped_at + 1
+
+
+def test_sigterm_to_one_stops_all_at_the_same_step(start_job: Start) -> None:
+    job = running(start_job, 2)
+    job.coordinator.kill(1, by=signal.SIGTERM)
+    assert job.coordinator.wait_for_ends(0, 1) == [75, 75]
+    assert list((job.folder / "checkpoints").iterdir())
+
+
+def test_who_waits_for_others_that_do_not_come_can_be_stopped(start_job: Start) -> None:
+    """Below the minimum: nobody tells the survivors to go on, they are asked to stop instead."""
+    job = running(start_job, 2)
+    job.coordinator.reacts = False
+    job.coordinator.kill(0)
+    job.coordinator.wait_for_ends(0)
+    job.coordinator.ask_to_stop("below the minimum")
+    assert job.coordinator.wait_for_ends(1) == [75]
+    job.coordinator.start_again(3)
+    job.coordinator.wait_for_generation()
+    finish(job, 3)
+    check(job)
+
+
+def test_checkpoints_are_written_while_training_goes_on(start_job: Start) -> None:
+    job = running(start_job, 2, save_every_s=0.2)
+    job.wait_for_checkpoint()
+    job.coordinator.kill(0, 1)
+    job.coordinator.wait_for_ends(0, 1)
+    job.coordinator.start_again(2)
+    job.coordinator.wait_for_generation()
+    finish(job, 2)
+    check(job)
+    assert min(note["step"] for note in job.notes("step") if note["worker"] == 2) > 1
+
+
+def test_a_checkpoint_of_another_model_is_refused(start_job: Start) -> None:
+    job = running(start_job, 1)
+    job.coordinator.ask_to_stop("preempted")
+    assert job.coordinator.wait_for_ends(0) == [75]
+    job.own_options[1] = {"width": 9}
+    job.coordinator.start_again(1)
+    assert job.coordinator.wait_for_ends(1) == [1]
+    assert "checkpoint is of something else" in job.log(1)
+    assert not [note for note in job.notes("step") if note["worker"] == 1]
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"code": "changed"}, "code changed"),
+        ({"torch": "1.0.0"}, "torch 1.0.0"),
+        ({"samples": 202}, "dataset of 202"),
+        ({"width": 9}, "model"),
+    ],
+)
+def test_who_does_not_fit_may_not_join(start_job: Start, other: dict[str, Any], words: str) -> None:
+    job = running(start_job, 2)
+    job.own_options[2] = other
+    job.coordinator.want(0, 1, 2)
+    assert job.coordinator.wait_for_ends(2) == [78]
+    assert "may not join" in job.log(2)
+    assert words in job.log(2)
+    job.coordinator.wait_for_generation()
+    finish(job, 0, 1)
+    check(job)

@@ -1,0 +1,185 @@
+"""The store of a turn does what torch's own stores do, within bounds."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from rota.daemon.keyvalues import MOST_BYTES
+from rota_trainer.meetings import LARGEST_VALUE, LONGEST_KEY, MET, Seat
+from rota_trainer.place import Place
+from rota_trainer.torch_store import BrokenTurnError, RotaStore
+from tests.integration.torchrun.scheduler import JOB, TOKEN, Scheduler
+
+STORES: Any = dist
+SHORT = timedelta(seconds=0.2)
+Opens = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[Scheduler]:
+    found = Scheduler((0, 1))
+    yield found
+    found.stop()
+
+
+turns = iter(range(1, 1000))
+
+
+@pytest.fixture
+def opens(scheduler: Scheduler) -> Iterator[Opens]:
+    """A store of a turn of its own, as this worker has it."""
+    number = next(turns)
+    opened: list[RotaStore] = []
+
+    def opens(worker: int = 0, turn_: int = number) -> RotaStore:
+        seat = Seat(MET, scheduler.generation(), turn_, worker, 2)
+        opened.append(RotaStore(Place(scheduler.url, TOKEN, JOB, worker=worker), seat))
+        return opened[-1]
+
+    yield opens
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture(params=["rota", "rota with a prefix", "torch"])
+def store(request: pytest.FixtureRequest, opens: Opens) -> Any:
+    if request.param == "torch":
+        return STORES.HashStore()
+    own = opens()
+    # What calls in from C++ finds methods by other names than what calls in from Python.
+    return STORES.PrefixStore("p", own) if "prefix" in request.param else own
+
+
+def test_values(store: Any) -> None:
+    store.set("a", "one")
+    store.set("b", b"\x00\xff")
+    store.set("a", "two")
+    assert (store.get("a"), store.get("b")) == (b"two", b"\x00\xff")
+    store.multi_set(["c", "d"], ["3", "4"])
+    assert store.multi_get(["d", "c"]) == [b"4", b"3"]
+    store.set("empty", "")
+    assert store.get("empty") == b""
+    assert store.check(["a", "b"])
+    assert not store.check(["a", "nobody"])
+    assert store.num_keys() == 5
+    assert store.delete_key("a")
+    assert not store.delete_key("a")
+    assert store.num_keys() == 4
+
+
+def test_sums(store: Any) -> None:
+    assert [store.add("n", 2), store.add("n", -5), store.add("n", 0)] == [2, -3, -3]
+    assert store.get("n") == b"-3"
+    store.set("m", "40")
+    assert store.add("m", 2) == 42
+
+
+def test_compare_and_set(store: Any) -> None:
+    assert store.compare_set("k", "old", "new") == b"old"
+    assert not store.check(["k"])
+    assert store.compare_set("k", "", "first") == b"first"
+    assert store.compare_set("k", "other", "second") == b"first"
+    assert store.compare_set("k", "first", "second") == b"second"
+    assert store.get("k") == b"second"
+
+
+def test_waiting_has_an_end(store: Any) -> None:
+    store.set_timeout(SHORT)
+    with pytest.raises(dist.DistStoreError, match=r"[Ww]ait timeout"):
+        store.get("nobody")
+    with pytest.raises(dist.DistStoreError, match=r"[Ww]ait timeout"):
+        store.wait(["nobody"])
+    store.set_timeout(timedelta(seconds=60))
+    with pytest.raises(dist.DistStoreError, match=r"[Ww]ait timeout"):
+        store.wait(["nobody"], SHORT)
+    store.set("somebody", "x")
+    store.wait(["somebody"], SHORT)
+
+
+def test_appended(opens: Opens) -> None:
+    store = opens()
+    store.append("k", "ab")
+    store.append("k", "cd")
+    assert store.get("k") == b"abcd"
+
+
+def test_whoever_waits_hears_at_once(opens: Opens) -> None:
+    one, other = opens(0), opens(1)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(other.get, "k")
+        one.set("before", "x")
+        assert not waiting.done()
+        one.set("k", "v")
+        assert waiting.result(60) == b"v"
+
+
+def test_many_add_at_once(opens: Opens) -> None:
+    stores = [opens(worker) for worker in (0, 1)]
+    with ThreadPoolExecutor(8) as pool:
+        sums = list(pool.map(lambda number: stores[number % 2].add("n", 1), range(200)))
+    assert sorted(sums) == list(range(1, 201))
+
+
+def test_a_turn_sees_nothing_of_the_one_before(opens: Opens) -> None:
+    first, later = opens(), opens(turn_=next(turns))
+    first.set("k", "v")
+    assert not later.check(["k"])
+    with pytest.raises(BrokenTurnError):
+        first.get("k")
+
+
+def test_bounds(opens: Opens) -> None:
+    store = opens()
+    store.set("x" * LONGEST_KEY, b"y" * LARGEST_VALUE)
+    with pytest.raises(dist.DistStoreError, match="key has 1 to"):
+        store.set("x" * (LONGEST_KEY + 1), "y")
+    with pytest.raises(dist.DistStoreError, match="larger than 1024 KiB"):
+        store.set("x", b"y" * (LARGEST_VALUE + 1))
+    for number in range(MOST_BYTES // LARGEST_VALUE - 2):
+        store.set(str(number), os.urandom(LARGEST_VALUE))
+    store.set("last", b"y" * (LARGEST_VALUE // 2))
+    with pytest.raises(dist.DistNetworkError, match="16 MiB"):
+        store.set("more", b"y" * LARGEST_VALUE)
+    # What is replaced or deleted makes room.
+    store.delete_key("0")
+    store.set("more", b"y" * LARGEST_VALUE)
+
+
+def test_a_sum_of_what_is_no_number(opens: Opens) -> None:
+    store = opens()
+    store.set("k", "words")
+    with pytest.raises(dist.DistNetworkError, match="is no number"):
+        store.add("k", 1)
+
+
+def test_a_daemon_that_was_started_again_is_told_again(opens: Opens, scheduler: Scheduler) -> None:
+    one, other = opens(0), opens(1)
+    one.set("k", "v")
+    one.add("n", 1)
+    other.add("n", 2)
+    one.set_timeout(timedelta(seconds=60))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(one.get, "late")
+        scheduler.stop()
+        scheduler.start()
+        other.set("late", "came")
+        assert waiting.result(60) == b"came"
+    assert other.get("k") == b"v"
+    assert other.add("n", 0) == 3
+
+
+def test_a_daemon_that_does_not_come_back(opens: Opens, scheduler: Scheduler) -> None:
+    store = opens()
+    store.set("k", "v")
+    store.set_timeout(SHORT)
+    scheduler.stop()
+    try:
+        with pytest.raises(dist.DistNetworkError):
+            store.get("k")
+    finally:
+        scheduler.start()

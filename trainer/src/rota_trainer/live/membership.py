@@ -1,0 +1,97 @@
+"""What the daemon says about who trains together, as far as this worker has heard."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable
+
+from rota_trainer.messages import Orders, Switch
+from rota_trainer.place import Place
+from rota_trainer.reporter import Reporter
+
+NOBODY = -1
+HURRY_S = 1.0
+"""Who waits for an order does not wait longer between two reports, also while nobody answers."""
+OVERDUE_S = 10.0
+OVERDUE_STEPS = 5.0
+"""A step that takes so many times as long as the longest before, and at least so many seconds, is
+not waited for when there is a newer generation: whoever it waits for may be gone without a word."""
+
+
+class Membership:
+    """Orders come in the reporter's thread; the training thread asks."""
+
+    def __init__(self, place: Place, reporter: Reporter, *, identity: str, address: str) -> None:
+        self.number = place.worker
+        self.newest: Switch | None = None
+        self.refused = ""
+        self.abort: Callable[[], None] | None = None
+        """Ends the collectives of the generation that stands."""
+        self.generation = NOBODY
+        self.was_named = False
+        """Whether any generation was to have this worker. Until then, others' are not its own."""
+        self._reporter = reporter
+        self._identity = identity
+        self._address = address
+        self._news = threading.Event()
+        self._moved_s = time.monotonic()
+        self._longest_s = 0.0
+        self._hurried_s = 0.0
+        self.tell(step=0)
+        reporter.on_orders = self._hear
+        reporter.hurry()
+
+    def tell(self, *, step: int, pause_s: float | None = None) -> None:
+        """What the next reports say. Replaced as a whole, because another thread reads it."""
+        said = self._reporter.membership
+        self._reporter.membership = {
+            "generation": self.generation,
+            "address": self._address,
+            "identity": self._identity,
+            "global_step": step,
+            "pause_s": said.get("pause_s") if pause_s is None else pause_s,
+        }
+
+    def is_in(self, switch: Switch) -> bool:
+        is_named = any(member.number == self.number for member in switch.members)
+        self.was_named = self.was_named or is_named
+        return is_named
+
+    def is_behind(self, generation: int) -> bool:
+        """Whether there is a newer generation."""
+        return self.newest is not None and self.newest.generation > generation
+
+    def wait(self, seconds: float) -> None:
+        """Until something is heard, or so long."""
+        now_s = time.monotonic()
+        if now_s - self._hurried_s >= HURRY_S:
+            self._hurried_s = now_s
+            self._reporter.hurry()
+        self._news.wait(seconds)
+        self._news.clear()
+
+    def moved(self, *, is_step: bool) -> None:
+        """Training goes on; what counts as overdue is measured from here."""
+        now_s = time.monotonic()
+        if is_step:
+            self._longest_s = max(self._longest_s, now_s - self._moved_s)
+        self._moved_s = now_s
+
+    def _hear(self, orders: Orders) -> None:
+        self.refused = orders.refused
+        switch = orders.switch
+        if switch is not None and not (self.newest and self.newest.generation >= switch.generation):
+            self.newest = switch
+            self._news.set()
+        if orders.refused or orders.stop:
+            self._news.set()
+        if switch is not None and switch.generation > self.generation:
+            self._break_if_stuck(switch)
+
+    def _break_if_stuck(self, switch: Switch) -> None:
+        abort = self.abort
+        overdue_s = max(OVERDUE_S, OVERDUE_STEPS * self._longest_s)
+        is_overdue = time.monotonic() - self._moved_s > overdue_s
+        if abort is not None and (switch.is_broken or is_overdue):
+            abort()
