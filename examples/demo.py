@@ -209,7 +209,7 @@ def summary(stops: dict[str, float]) -> None:
     n_good = sum(job.state == "succeeded" for job in jobs)
     n_starts = sum(job.attempt for job in jobs)
     say(f"\n{n_good} of {len(jobs)} jobs succeeded, in {n_starts} attempts.")
-    for job in (job for job in jobs if job.id in stops):
+    for job in (job for job in jobs if job.id in stops and job.epochs == EPOCHS):
         say(
             f"{job.name} was asked to stop for urgent: it saved after {stops[job.id]:.3g} epochs,"
             f" went on from there, and has done {job.epochs_done:g} of {job.epochs:g}."
