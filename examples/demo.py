@@ -14,21 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from demo_view import URGENT, say, summary, watch
 
-from rota.cli.output.jobs import columns, finish
-from rota.cli.output.marks import percent
-from rota.cli.output.table import draw
 from rota.client import Client, JobRequest
 from rota.errors import RotaError
-from rota.wire.jobs import FINAL_STATES, JobView
+from rota.wire.jobs import FINAL_STATES
 
 GPUS = "4x16GiB"
 CONFIG = 'min_runtime = "1s"\nrestart_cost = "0s"\npolicy = "fifo"\n'
@@ -36,16 +31,14 @@ HERE = Path(__file__).resolve().parent
 EPOCHS = 12
 EPOCH_S = 1.3
 URGENT_S = 5
-URGENT_AT = 0.3
-"""How far the training is when the job comes that cannot wait."""
-REFRESH_S = 0.25
 LONGEST_S = 110.0
-SHOWN = ("name", "user", "state", "gpus", "done", "left", "ends", "why")
+"""The end of everything takes a moment, too."""
 
 Submit = Callable[[JobRequest], None]
 
 
 def main() -> int:
+    began_s = time.monotonic()
     has_torch = importlib.util.find_spec("torch") is not None
     library = "torch" if has_torch else "numpy, because torch is not installed,"
     say(f"rota demo: two users share four virtual GPUs and train with {library} on CPUs")
@@ -56,8 +49,8 @@ def main() -> int:
             first(job)
         second(work("sweep", gpus="1", seconds=2, array="3"))
         second(work("tune", gpus="0.5", seconds=4))
-        urgent = work("urgent", gpus="3", seconds=URGENT_S, priority=10)
-        stops = watch(urgent=lambda: second(urgent))
+        urgent = work(URGENT, gpus="3", seconds=URGENT_S, priority=10)
+        stops = watch(lambda: second(urgent), until_s=began_s + LONGEST_S)
         summary(stops)
     say("\nThe daemon is down and its folder is gone. To go on: 'rota up --detach', 'rota submit'.")
     return 0
@@ -142,81 +135,6 @@ def by_token(user: str) -> Submit:
     return submit
 
 
-# -- what is seen ---------------------------------------------------------------------------------
-
-
-def watch(urgent: Callable[[], None]) -> dict[str, float]:
-    """The queue until it is empty; amid the training, a job comes that cannot wait. Gives the
-    epochs after which jobs were stopped."""
-    console = Console()
-    give_up_at_s, is_sent = time.monotonic() + LONGEST_S, False
-    seen: dict[str, str] = {}
-    stops: dict[str, float] = {}
-    with Client() as rota, Live(console=console, auto_refresh=False) as live:
-        while time.monotonic() < give_up_at_s:
-            jobs = rota.jobs().jobs[::-1]
-            if console.is_terminal:
-                live.update(table(jobs), refresh=True)
-            else:
-                tell_changes(jobs, seen)
-            stops |= {job.id: job.epochs_done for job in jobs if is_stopped(job)}
-            if not is_sent and is_amid_training(jobs):
-                urgent()
-                is_sent = True
-            elif is_sent and all(job.state in FINAL_STATES for job in jobs):
-                return stops
-            time.sleep(REFRESH_S)
-    raise SystemExit(f"rota: this machine needs more than {LONGEST_S:g} s for it; try it again")
-
-
-def is_stopped(job: JobView) -> bool:
-    return job.state == "queued" and job.attempt > 0
-
-
-def is_amid_training(jobs: Sequence[JobView]) -> bool:
-    return all((job.progress or 0.0) >= URGENT_AT for job in jobs if job.epochs == EPOCHS)
-
-
-def table(jobs: Sequence[JobView]) -> Text:
-    shown = [each for each in columns(jobs, now=time.time()) if each.title in SHOWN]
-    return Text("\n".join(draw(shown)), no_wrap=True, overflow="ellipsis")
-
-
-def tell_changes(jobs: Sequence[JobView], seen: dict[str, str]) -> None:
-    """Without a terminal: a line whenever something changed."""
-    for job in jobs:
-        quarter = int(4 * (job.progress or 0.0))
-        if seen.get(job.id) != (key := f"{job.state} {quarter}"):
-            seen[job.id] = key
-            say(f"{time.strftime('%H:%M:%S')}  {job.name:<8} {job.user:<8} {', '.join(facts(job))}")
-
-
-def facts(job: JobView) -> Generator[str]:
-    unit = "GPU" if job.gpus_held == 1 else "GPUs"
-    yield f"{job.state} on {job.gpus_held:g} {unit}" if job.gpus_held else job.state
-    if job.progress and job.state not in FINAL_STATES:
-        yield percent(job.progress)
-    if job.finish_s is not None and job.state == "running":
-        yield f"ends {finish(job, now=time.time())}"
-    if job.reason:
-        yield job.reason
-
-
-def summary(stops: dict[str, float]) -> None:
-    with Client() as rota:
-        jobs = rota.jobs().jobs[::-1]
-        lost_s = sum(rota.show(job.id).lost_s for job in jobs)
-    n_good = sum(job.state == "succeeded" for job in jobs)
-    n_starts = sum(job.attempt for job in jobs)
-    say(f"\n{n_good} of {len(jobs)} jobs succeeded, in {n_starts} attempts.")
-    for job in (job for job in jobs if job.id in stops and job.epochs == EPOCHS):
-        say(
-            f"{job.name} was asked to stop for urgent: it saved after {stops[job.id]:.3g} epochs,"
-            f" went on from there, and has done {job.epochs_done:g} of {job.epochs:g}."
-        )
-    say(f"Work that was lost: {f'{lost_s:.1f} s' if lost_s else 'nothing'}.")
-
-
 # -- the box --------------------------------------------------------------------------------------
 
 
@@ -276,11 +194,6 @@ def undisturbed() -> Generator[None]:
             signal.signal(number, handler)
     if received:
         raise KeyboardInterrupt
-
-
-def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:
