@@ -287,7 +287,7 @@ class Run:
             self._tally.start_s = max(0.0, started_s)
 
     def _go_to(self, position: Position) -> None:
-        self._tally.go_to(position.epoch, position.step)
+        self._tally.go_on_from(position)
         self._n_to_skip = position.step
 
 
