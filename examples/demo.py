@@ -21,6 +21,7 @@ from types import FrameType
 
 from demo_view import URGENT, say, summary, watch
 
+import rota_trainer
 from rota.client import Client, JobRequest
 from rota.errors import RotaError
 from rota.wire.jobs import FINAL_STATES
@@ -84,6 +85,7 @@ def train(name: str, script: str, size: str, *, gpus: str) -> JobRequest:
         gpus=gpus,
         gpus_per_worker=1 if has_peers else int(gpus),
         epochs=EPOCHS,
+        env={"PYTHONPATH": str(Path(rota_trainer.__file__).parents[1])},
         workdir="/",
     )
 
