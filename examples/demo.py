@@ -1,10 +1,11 @@
-"""A live queue on virtual GPUs: two users, a handful of small jobs, and one that cannot wait.
+"""A live queue on virtual GPUs: two users, jobs that really train, and one that cannot wait.
 
 Everything happens in a folder of its own that is removed at the end, Ctrl-C included.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import shutil
@@ -14,82 +15,121 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from demo_view import URGENT, say, summary, watch
 
-from rota.cli.output.jobs import columns
-from rota.cli.output.table import draw
+import rota_trainer
 from rota.client import Client, JobRequest
-from rota.wire.jobs import JobView
+from rota.errors import RotaError
+from rota.wire.jobs import FINAL_STATES
 
 GPUS = "4x16GiB"
 CONFIG = 'min_runtime = "1s"\nrestart_cost = "0s"\npolicy = "fifo"\n'
-REFRESH_S = 0.25
-URGENT_AFTER_S = 5.0
-FINAL = ("succeeded", "failed", "cancelled")
+HERE = Path(__file__).resolve().parent
+EPOCHS = 12
+EPOCH_S = 1.3
+URGENT_S = 5
+LONGEST_S = 110.0
+"""The end of everything takes a moment, too."""
 
 Submit = Callable[[JobRequest], None]
 
 
 def main() -> int:
-    say("rota demo: four virtual GPUs, two users; about half a minute, Ctrl-C ends it")
+    began_s = time.monotonic()
+    has_torch = importlib.util.find_spec("torch") is not None
+    library = "torch" if has_torch else "numpy, because torch is not installed,"
+    say(f"rota demo: two users share four virtual GPUs and train with {library} on CPUs")
+    say("two minutes at most; Ctrl-C ends it")
     with folder() as home, daemon(home):
         first, second = users()
-        for job in (train("resnet"), train("bert"), sweep()):
+        for job in with_torch() if has_torch else with_numpy():
             first(job)
-        second(train("gpt", gpus="1..2"))
+        second(work("sweep", gpus="1", seconds=2, array="3"))
         second(work("tune", gpus="0.5", seconds=4))
-        watch(urgent=lambda: second(work("urgent", gpus="4", seconds=4, priority=10)))
-        summary()
+        urgent = work(URGENT, gpus="3", seconds=URGENT_S, priority=10)
+        stops = watch(lambda: second(urgent), until_s=began_s + LONGEST_S)
+        summary(stops)
     say("\nThe daemon is down and its folder is gone. To go on: 'rota up --detach', 'rota submit'.")
     return 0
 
 
-def train(name: str, gpus: str = "2") -> JobRequest:
-    """Remembers how far it came, as a training with checkpoints does."""
-    script = f"""
-        state=$HOME_OF_DEMO/{name}.epoch; epoch=$(cat $state 2>/dev/null || echo 0)
-        trap 'echo stopped after epoch $epoch; exit 1' TERM
-        while [ $epoch -lt 20 ]; do sleep 0.4; epoch=$((epoch + 1)); echo $epoch > $state; done
-        echo trained 20 epochs
-    """
-    env = {"HOME_OF_DEMO": os.environ["DEMO_SCRATCH"]}
-    return JobRequest(["sh", "-c", script], name=name, gpus=gpus, workdir="/", env=env)
+# -- jobs -----------------------------------------------------------------------------------------
 
 
-def work(name: str, *, gpus: str, seconds: float, priority: int = 0) -> JobRequest:
+def with_torch() -> list[JobRequest]:
+    """`resnet` has two workers, which agree on where to stop."""
+    return [
+        train("resnet", "image_ddp.py", "--pictures=128", gpus="2"),
+        train("gpt", "transformer.py", "--sums=256", gpus="1"),
+    ]
+
+
+def with_numpy() -> list[JobRequest]:
+    return [
+        train("large", "numpy_model.py", "--points=2048", gpus="2"),
+        train("small", "numpy_model.py", "--points=512", gpus="1"),
+    ]
+
+
+def train(name: str, script: str, size: str, *, gpus: str) -> JobRequest:
+    length = [f"--epochs={EPOCHS}", f"--seconds-per-epoch={EPOCH_S}"]
+    command = [sys.executable, str(HERE / script), size, *length]
+    has_peers = script == "image_ddp.py"
+    return JobRequest(
+        command,
+        name=name,
+        gpus=gpus,
+        gpus_per_worker=1 if has_peers else int(gpus),
+        epochs=EPOCHS,
+        env={"PYTHONPATH": str(Path(rota_trainer.__file__).parents[1])},
+        workdir="/",
+    )
+
+
+def work(name: str, *, gpus: str, seconds: int, priority: int = 0, array: str = "") -> JobRequest:
+    """Anything else that runs on a GPU."""
     command = ["sleep", str(seconds)]
-    return JobRequest(command, name=name, gpus=gpus, priority=priority, workdir="/")
-
-
-def sweep() -> JobRequest:
-    return JobRequest(["sh", "-c", "sleep 2"], name="sweep", gpus="1", array="3", workdir="/")
+    return JobRequest(command, name=name, gpus=gpus, priority=priority, array=array, workdir="/")
 
 
 # -- people ---------------------------------------------------------------------------------------
 
 
 def users() -> tuple[Submit, Submit]:
-    """Two who submit. Root's daemon knows people by their accounts, anybody else's by tokens."""
+    """Two who submit; the first one trains. Root's daemon runs jobs as accounts of this machine."""
+    names: list[str] = ["user-1", "user-2"]
     if os.geteuid() == 0:
-        first, second = (by_account(account) for account in two_accounts())
-        return first, second
-    with Client() as rota:
-        tokens = [rota.create_token(user=name).secret for name in ("user-1", "user-2")]
-    return by_token(tokens[0]), by_token(tokens[1])
+        accounts = sorted(pwd.getpwall(), key=lambda one: not 1000 <= one.pw_uid < 60_000)
+        others = [one for one in accounts if one.pw_uid != 0][:2]
+        trainer = others[0].pw_name if can_train(others[0]) else ""
+        names = [trainer, others[-1].pw_name]
+    return by_token(names[0]), by_token(names[1])
 
 
-def two_accounts() -> list[pwd.struct_passwd]:
-    known = [each for each in pwd.getpwall() if each.pw_uid != 0]
-    people = [each for each in known if 1000 <= each.pw_uid < 60_000]
-    return [*people, *known][:2]
+def can_train(account: pwd.struct_passwd) -> bool:
+    """Not if this Python is where only root can read it."""
+    command = [sys.executable, str(HERE / "numpy_model.py"), "--help"]
+    who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": ()}
+    try:
+        return (
+            subprocess.run(command, cwd="/", capture_output=True, check=False, **who).returncode
+            == 0
+        )
+    except OSError:
+        return False
 
 
-def by_token(token: str) -> Submit:
+def by_token(user: str) -> Submit:
+    """Whoever has no name is who runs the demo."""
+    token = ""
+    if user:
+        with Client() as rota:
+            token = rota.create_token(user=user).secret
+
     def submit(job: JobRequest) -> None:
         with Client(token=token) as rota:
             rota.submit(job)
@@ -97,91 +137,21 @@ def by_token(token: str) -> Submit:
     return submit
 
 
-def by_account(account: pwd.struct_passwd) -> Submit:
-    """Whoever connects is known by uid: a child takes it on, submits, and is gone."""
-
-    def submit(job: JobRequest) -> None:
-        child = os.fork()
-        if child == 0:
-            os.setgroups([])
-            os.setgid(account.pw_gid)
-            os.setuid(account.pw_uid)
-            with Client() as rota:
-                rota.submit(job)
-            os._exit(0)
-        if os.waitpid(child, 0)[1] != 0:
-            raise SystemExit(f"rota: {account.pw_name} could not submit {job.name}")
-
-    return submit
-
-
-# -- what is seen ---------------------------------------------------------------------------------
-
-
-def watch(urgent: Callable[[], None]) -> None:
-    """The queue until it is empty; after some seconds, a job comes that cannot wait."""
-    console = Console()
-    began, is_sent = time.monotonic(), False
-    seen: dict[str, str] = {}
-    with Client() as rota, Live(console=console, auto_refresh=False) as live:
-        while True:
-            if not is_sent and time.monotonic() - began > URGENT_AFTER_S:
-                urgent()
-                is_sent = True
-            jobs = rota.jobs().jobs[::-1]
-            if console.is_terminal:
-                live.update(
-                    Text("\n".join(draw(columns(jobs, now=time.time()))), no_wrap=True),
-                    refresh=True,
-                )
-            else:
-                tell_changes(jobs, seen)
-            if is_sent and all(job.state in FINAL for job in jobs):
-                return
-            time.sleep(REFRESH_S)
-
-
-def tell_changes(jobs: list[JobView], seen: dict[str, str]) -> None:
-    """Without a terminal: a line whenever something changed."""
-    for job in jobs:
-        if seen.get(job.id) != job.state:
-            seen[job.id] = job.state
-            unit = "GPU" if job.gpus_held == 1 else "GPUs"
-            held = f" on {job.gpus_held:g} {unit}" if job.gpus_held else ""
-            reason = f": {job.reason}" if job.reason else ""
-            who = f"{job.name:<10} {job.user:<8}"
-            say(f"{time.strftime('%H:%M:%S')}  {who} {job.state}{held}{reason}")
-
-
-def summary() -> None:
-    with Client() as rota:
-        jobs = rota.jobs().jobs
-    n_starts = sum(job.attempt for job in jobs)
-    n_good = sum(job.state == "succeeded" for job in jobs)
-    busy = sum(job.running_s for job in jobs)
-    say(
-        f"\n{n_good} of {len(jobs)} jobs succeeded in {n_starts} attempts, {busy:.0f} s of work;"
-        f" {n_starts - len(jobs)} times a job gave way and came back."
-    )
-
-
 # -- the box --------------------------------------------------------------------------------------
 
 
 @contextmanager
 def folder() -> Generator[Path]:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for name in [name for name in os.environ if name.startswith("ROTA_")]:
+        del os.environ[name]
     home = Path(tempfile.mkdtemp(prefix="rota-demo-"))
     home.chmod(0o711)
-    scratch = home / "scratch"
-    scratch.mkdir()
-    scratch.chmod(0o777)
-    os.environ["DEMO_SCRATCH"] = str(scratch)
     os.environ["ROTA_HOME"] = str(home / "state")
     try:
         yield home
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        with undisturbed():
+            shutil.rmtree(home)
 
 
 @contextmanager
@@ -189,23 +159,51 @@ def daemon(home: Path) -> Generator[None]:
     rota = [sys.executable, "-m", "rota.cli.main"]
     (home / "state").mkdir(mode=0o700)
     (home / "state" / "config.toml").write_text(CONFIG)
-    subprocess.run([*rota, "up", "--detach", "--virtual-gpus", GPUS], check=True)
+    try:
+        with undisturbed():
+            # In a session of its own, where the terminal's Ctrl-C does not arrive.
+            up = [*rota, "up", "--detach", "--virtual-gpus", GPUS]
+            subprocess.run(up, check=True, start_new_session=True)
+        yield
+    finally:
+        with undisturbed():
+            # Whatever still runs is ended, and not only sent back to the queue.
+            cancel_all()
+            subprocess.run([*rota, "down", "--stop-jobs"], check=True, start_new_session=True)
+
+
+def cancel_all() -> None:
+    with Client() as rota:
+        for job in rota.jobs().jobs:
+            if job.state not in FINAL_STATES:
+                with suppress(RotaError):
+                    rota.cancel(job.id)
+
+
+@contextmanager
+def undisturbed() -> Generator[None]:
+    """Ctrl-C takes effect when this is over."""
+    received: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        received.append(number)
+
+    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        # Whatever still runs is ended, and not only sent back to the queue.
-        with Client() as client:
-            for job in client.jobs(states=["held", "queued", "starting", "running"]).jobs:
-                client.cancel(job.id)
-        subprocess.run([*rota, "down", "--stop-jobs"], check=True)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt
 
 
-def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """A small image model on generated pictures; with several workers it trains on all of them.
 
 python examples/image_ddp.py --epochs 5
-rota submit --gpus 2 --epochs 5 -- python examples/image_ddp.py --epochs 5
+rota submit --gpus 2 --gpus-per-worker 1 --epochs 5 -- python examples/image_ddp.py --epochs 5
 """
 
 import argparse

@@ -226,8 +226,8 @@ class House:
         assert found is not None
         return found.pid
 
-    def processes(self, job: str, *, attempt: int = 1) -> procs.Found:
-        order = self.folders.order(Fence(job, attempt, 0))
+    def processes(self, job: str, *, attempt: int = 1, worker: int = 0) -> procs.Found:
+        order = self.folders.order(Fence(job, attempt, worker))
         return {} if order is None else procs.marked(order.marker)
 
     # -- the end --------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def need(module: str) -> None:
 def test_an_example_runs_to_its_end(name: str, house: House) -> None:
     need(NEEDS.get(name, "numpy"))
     command = [sys.executable, str(EXAMPLES / name), *COMMANDS[name]]
-    job = submit(house, command, gpus="2" if name == "image_ddp.py" else "1")
+    job = submit(house, command, gpus="2" if name == "image_ddp.py" else "1", gpus_per_worker=1)
     ended = house.ends(job)
     assert ended.state == "succeeded", house.output(job)
     if name != "plain_sigterm.py":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -13,6 +14,8 @@ from starlette.responses import JSONResponse, Response
 from rota.errors import RotaError, UnavailableError, shown
 from rota.wire.box import Problem
 from rota.wire.json import dump
+
+log = structlog.get_logger()
 
 STATUS = {
     "bad_request": 400,
@@ -126,7 +129,8 @@ def _by_status(_: Request, error: Exception) -> Response:
     return response
 
 
-def _our_fault(_: Request, error: Exception) -> Response:
+def _our_fault(request: Request, error: Exception) -> Response:
+    log.error("request failed", path=request.url.path, exc_info=error)
     problem = Problem(
         "bug", f"something went wrong inside rota ({type(error).__name__})", "see the daemon's log"
     )

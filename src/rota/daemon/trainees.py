@@ -224,7 +224,7 @@ class Team:
 
     def slow(self) -> dict[int, float]:
         """Workers that hold the others up -> how many times as long their steps take."""
-        return slowness({each.worker: each.paces for each in self.trainees.values()})
+        return slowness({each.worker: tuple(each.paces) for each in self.trainees.values()})
 
     def news(self, faults: Mapping[str, str]) -> list[str]:
         """Those that the job has not been told of in this attempt."""

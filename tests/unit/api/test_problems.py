@@ -1,11 +1,15 @@
-"""What pydantic finds is told in our words."""
+"""What pydantic finds is told in our words; what we did wrong is kept."""
 
+import asyncio
 from typing import Annotated, Any
 
+import httpx2
 import pytest
+from fastapi import FastAPI
 from pydantic import Field, TypeAdapter, ValidationError
+from structlog.testing import capture_logs
 
-from rota.api.problems import sentence_of
+from rota.api.problems import install, sentence_of
 from rota.wire.jobs import JobRequest
 
 
@@ -39,3 +43,23 @@ def sentence(kind: Any, value: Any) -> str:
 )
 def test_common_mistakes(kind: Any, value: Any, expected: str) -> None:
     assert sentence(kind, value) == expected
+
+
+def test_our_own_fault_is_in_the_log() -> None:
+    app = FastAPI()
+    install(app)
+
+    @app.get("/broken")
+    def broken() -> None:
+        raise TypeError("a bug")
+
+    async def ask() -> httpx2.Response:
+        transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://rota") as client:
+            return await client.get("/broken")
+
+    with capture_logs() as entries:
+        answer = asyncio.run(ask())
+    assert (answer.status_code, answer.json()["code"]) == (500, "bug")
+    (entry,) = entries
+    assert (entry["path"], str(entry["exc_info"])) == ("/broken", "a bug")

@@ -5,6 +5,7 @@ from collections import deque
 import pytest
 
 from rota.daemon.stragglers import REPORTS, slowness
+from rota.daemon.trainees import Team, Trainee
 
 
 def steady(*paces: float) -> dict[int, deque[float]]:
@@ -37,3 +38,10 @@ def test_one_slow_moment_is_an_accident() -> None:
 def test_who_has_only_begun_is_not_judged() -> None:
     paces = steady(1.0, 1.0)
     assert slowness({**paces, 2: deque([9.0] * (REPORTS - 1))}) == {}
+
+
+def test_a_team_knows_its_slow_worker() -> None:
+    team = Team(attempt=1, trainees={worker: Trainee(worker) for worker in range(2)})
+    for worker, trainee in team.trainees.items():
+        trainee.paces.extend([1.0 + 2 * worker] * (REPORTS + 1))
+    assert team.slow() == {1: 3.0}

@@ -67,3 +67,21 @@ def test_a_loader_that_is_longer_than_it_says_is_no_more_than_an_epoch() -> None
     tally.go_to(1, 9)
     tally.steps_total = 4
     assert tally.progress == 2.0
+
+
+def test_what_a_checkpoint_holds_counts_before_the_length_of_an_epoch_is_known() -> None:
+    tally = Tally()
+    tally.go_on_from(Position(2, 3, 2.75))
+    assert tally.progress == 2.75
+    tally.steps_total = 4
+    tally.step_of_epoch += 1
+    assert tally.progress == 3.0
+
+
+def test_a_script_that_never_tells_the_length_counts_whole_epochs() -> None:
+    tally = Tally()
+    tally.go_on_from(Position(2, 3, 2.0))
+    tally.step_of_epoch += 1
+    assert tally.progress == 2.0
+    tally.go_to(3, 0)
+    assert tally.progress == 3.0

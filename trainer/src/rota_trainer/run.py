@@ -288,7 +288,7 @@ class Run:
 
     def go_to(self, position: Position) -> None:
         """This is where the run is; `steps` skips what was done of the epoch."""
-        self.tally.go_to(position.epoch, position.step)
+        self.tally.go_on_from(position)
         self._n_to_skip = position.step
 
 

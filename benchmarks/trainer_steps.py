@@ -1,0 +1,94 @@
+"""What `rota_trainer` adds to a step: a loop with it and the same loop without it, by turns.
+
+Run as a script, alone or as a job; prints its figures as JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from statistics import median
+
+import rota_trainer as trainer
+
+STEPS_MS = (1, 50)
+N_PAIRS = 9
+BLOCK_S = {1: 0.3, 50: 0.6}
+BYTES = bytes(16 * 1024)
+N_EMPTY = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Medians over pairs of blocks. `added_us` is processor time of the training thread."""
+
+    step_ms: int
+    bare_ms: float
+    with_ms: float
+    ratio: float
+    added_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Seconds of a step: by the clock, and of the thread's processor."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def main() -> None:
+    run = trainer.start()
+    figures: list[Figures] = []
+    for _ in run.epochs(1):
+        figures = [measure(run, each) for each in STEPS_MS]
+        empty_us = 1e6 * block(run.steps(range(N_EMPTY)), lambda: None, n_steps=N_EMPTY).wall_s
+        run.report(loss=0.1)
+    print(json.dumps({"steps": [asdict(each) for each in figures], "empty_us": empty_us}))
+
+
+def measure(run: trainer.Run, step_ms: int) -> Figures:
+    n_hashes = round(step_ms * 1e-3 / seconds_of_hash())
+    n_steps = max(4, round(BLOCK_S[step_ms] / (step_ms * 1e-3)))
+
+    def work() -> None:
+        for _ in range(n_hashes):
+            hashlib.sha256(BYTES).digest()
+
+    pairs = [
+        (
+            block(range(n_steps), work, n_steps=n_steps),
+            block(run.steps(range(n_steps)), work, n_steps=n_steps),
+        )
+        for _ in range(N_PAIRS)
+    ]
+    return Figures(
+        step_ms,
+        bare_ms=1e3 * median(bare.wall_s for bare, _ in pairs),
+        with_ms=1e3 * median(ours.wall_s for _, ours in pairs),
+        ratio=median(ours.wall_s / bare.wall_s for bare, ours in pairs),
+        added_us=1e6 * median(ours.cpu_s - bare.cpu_s for bare, ours in pairs),
+    )
+
+
+def seconds_of_hash() -> float:
+    """Of the processor, so that a busy machine does not make the steps short."""
+    n_hashes = 2000
+    began_s = time.thread_time()
+    for _ in range(n_hashes):
+        hashlib.sha256(BYTES).digest()
+    return (time.thread_time() - began_s) / n_hashes
+
+
+def block(steps: Iterable[int], work: Callable[[], None], *, n_steps: int) -> Block:
+    wall_s, cpu_s = time.perf_counter(), time.thread_time()
+    for _ in steps:
+        work()
+    return Block((time.perf_counter() - wall_s) / n_steps, (time.thread_time() - cpu_s) / n_steps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""A job of two workers that train together, and one of them is killed."""
+
+import importlib.util
+import signal
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rota.engines.local import procs
+from rota.wire.jobs import JobRequest, LogRange
+from tests.e2e.house import House, wait_until
+from tests.tidy.tree import ROOT
+
+EPOCHS = 6
+SCRIPT = ROOT / "examples" / "image_ddp.py"
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed: nothing here trains"
+)
+
+
+def train(house: House, name: str, *flags: str) -> str:
+    sizes = [f"--epochs={EPOCHS}", "--pictures=64", f"--weights={house.place / name}"]
+    request = JobRequest(
+        [sys.executable, str(SCRIPT), *sizes, *flags],
+        name=name,
+        gpus="2",
+        gpus_per_worker=1,
+        retries=1,
+        env={"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
+        workdir=str(house.place),
+    )
+    return house.client.submit(request)
+
+
+def epochs_said(house: House, job: str, *, attempt: int) -> list[int]:
+    """By the first worker."""
+    where = LogRange(worker=0, attempt=attempt)
+    text = b"".join(house.client.log_bytes(job, where)).decode()
+    lines = [line.split() for line in text.splitlines() if line.startswith("epoch ")]
+    return [int(words[1]) for words in lines]
+
+
+def tensors(path: Path) -> dict[str, bytes]:
+    """What a file of torch holds, without the name it was written under."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if "/data/" in name]
+        return {name.partition("/")[2]: archive.read(name) for name in names}
+
+
+def test_the_killed_worker_ends_the_attempt_and_the_job_goes_on_from_its_checkpoint(
+    house: House,
+) -> None:
+    undisturbed = train(house, "undisturbed")
+    assert house.ends(undisturbed).state == "succeeded", house.output(undisturbed)
+    job = train(house, "killed", "--seconds-per-epoch=1")
+    wait_until(lambda: house.client.show(job).epochs_saved >= 2, "a checkpoint of two epochs")
+    for pid, start_ticks in house.processes(job, worker=1).items():
+        procs.send(pid, start_ticks, number=signal.SIGKILL)
+    ended = house.ends(job)
+    assert (ended.state, ended.attempt, ended.epochs_done) == ("succeeded", 2, EPOCHS)
+    first, second = (epochs_said(house, job, attempt=attempt) for attempt in (1, 2))
+    assert first == list(range(1, len(first) + 1))
+    assert second == list(range(second[0], EPOCHS + 1))
+    # An epoch is said to be done just before it is saved.
+    assert second[0] > 2, "it began anew"
+    assert second[0] - first[-1] in (0, 1)
+    killed, resumed = house.client.show(job).attempts
+    assert [worker.exit_code for worker in resumed.workers] == [0, 0]
+    assert all(worker.exit_code for worker in killed.workers), killed
+    assert tensors(house.place / "killed") == tensors(house.place / "undisturbed") != {}

@@ -1,0 +1,95 @@
+"""When a job will be over, as the API says it, beside what the job itself wrote down."""
+
+import sys
+import time
+from dataclasses import dataclass
+
+from rota.wire.jobs import JobRequest, JobView
+from tests.e2e.house import House, wait_until
+from tests.tidy.tree import ROOT
+
+EPOCHS = 24
+EPOCH_S = 0.4
+SLOW_S = 1.2
+TOLERANCE = 0.1
+"""Of the time that is left."""
+PROGRAM = """
+import os, sys, time
+import rota_trainer as trainer
+
+epochs, slow_from = int(sys.argv[1]), int(sys.argv[2])
+quick_s, slow_s = float(sys.argv[3]), float(sys.argv[4])
+journal = open(os.environ["HERE"] + "/journal", "a", buffering=1)
+run = trainer.start()
+due_s = time.time()
+for epoch in run.epochs(epochs):
+    for _ in run.steps(range(4)):
+        # Until a moment, and not for a while: a busy machine does not add to it.
+        due_s += (quick_s if epoch < slow_from else slow_s) / 4
+        time.sleep(max(0.0, due_s - time.time()))
+    print(os.environ["ROTA_JOB"], 1, "epoch", epoch + 1, time.time(), file=journal)
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A view of the job, and when it was asked for."""
+
+    at_s: float
+    job: JobView
+
+
+def train(house: House, *, slow_from: int, slow_s: float) -> str:
+    script = house.place / "steady.py"
+    script.write_text(PROGRAM)
+    sizes = [str(each) for each in (EPOCHS, slow_from, EPOCH_S, slow_s)]
+    request = JobRequest(
+        [sys.executable, str(script), *sizes],
+        name="steady",
+        gpus="1",
+        env={"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
+        workdir=str(house.place),
+    )
+    return house.client.submit(request)
+
+
+def seen_at(house: House, job: str, epochs: int) -> Seen:
+    """As soon as so many epochs are known to be done."""
+
+    def look() -> Seen | None:
+        at_s, found = time.time(), house.client.show(job).job
+        return Seen(at_s, found) if found.epochs_done >= epochs else None
+
+    return wait_until(look, f"{epochs} epochs of {job}: {house.output(job)!r}")
+
+
+def end_of(house: House, job: str) -> float:
+    """When the last epoch ended, by the job's own word."""
+    assert house.ends(job).state == "succeeded", house.output(job)
+    *_, last = house.heard(job)
+    word, number, at_s = last.words.split()
+    assert (word, number) == ("epoch", str(EPOCHS))
+    return float(at_s)
+
+
+def is_right(seen: Seen, ended_s: float) -> bool:
+    assert seen.job.finish_s is not None
+    allowed_s = TOLERANCE * (ended_s - seen.at_s)
+    return abs(seen.job.finish_s - ended_s) <= allowed_s
+
+
+def test_at_half_of_a_steady_job_its_end_is_known(house: House) -> None:
+    job = train(house, slow_from=EPOCHS, slow_s=EPOCH_S)
+    seen = seen_at(house, job, EPOCHS // 2)
+    ended_s = end_of(house, job)
+    assert is_right(seen, ended_s), (seen, ended_s)
+
+
+def test_three_epochs_after_a_slow_down_the_end_is_known_again(house: House) -> None:
+    half = EPOCHS // 2
+    job = train(house, slow_from=half, slow_s=SLOW_S)
+    before = seen_at(house, job, half - 2)
+    after = seen_at(house, job, half + 3)
+    ended_s = end_of(house, job)
+    assert not is_right(before, ended_s), "it could not know of what comes"
+    assert is_right(after, ended_s), (after, ended_s)
