@@ -16,7 +16,7 @@ from rota_trainer.say import say
 from rota_trainer.signals import Insistence
 from rota_trainer.stops import Stopped
 from rota_trainer.tally import Tally
-from rota_trainer.values import as_number, n_samples
+from rota_trainer.values import as_number, n_samples, n_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,8 +136,9 @@ class Run:
 
     def steps(self, loader: Iterable[T], *, save: Saves | None = None) -> Iterator[T]:
         """The batches of this epoch that are left. With `save`, each step is a safe point."""
-        if not self._n_to_skip or self._tally.steps_total is None:
-            self._tally.steps_total = _length(loader)
+        length = n_steps(loader)
+        if not self._n_to_skip or length is not None:
+            self._tally.steps_total = length
         if self.before_steps is not None:
             self.before_steps()
         try:
@@ -217,7 +218,12 @@ class Run:
             return False
         self._go_to(found.position)
         self._tally.epochs_saved = found.position.progress
-        load(found.path)
+        try:
+            load(found.path)
+        except BaseException:
+            self._go_to(Position())
+            self._tally.epochs_saved, self._at_first_step = 0.0, None
+            raise
         self._tally.load_s = time.perf_counter() - began_s
         return True
 
@@ -287,12 +293,5 @@ class Run:
             self._tally.start_s = max(0.0, started_s)
 
     def _go_to(self, position: Position) -> None:
-        self._tally.go_to(position.epoch, position.step)
+        self._tally.resume(position)
         self._n_to_skip = position.step
-
-
-def _length(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except TypeError:
-        return None

@@ -62,6 +62,10 @@ class Tally:
         self.before = None
         self.epoch, self.step_of_epoch = epoch, step
 
+    def resume(self, position: Position) -> None:
+        self.steps_total = position.steps_total
+        self.go_to(position.epoch, position.step)
+
     def unlock(self) -> None:
         """In a forked child: whoever held the lock in the parent is not here."""
         self._lock = threading.Lock()
@@ -110,10 +114,12 @@ class Tally:
             if self._count:
                 self._close_record()
             metrics, self._metrics = self._metrics, {}
+            done, saved = self.progress, self.epochs_saved
             return {
-                "epochs_done": self.progress,
+                "epochs_done": done,
                 "epochs_total": self.epochs_total,
-                "epochs_saved": self.epochs_saved,
+                # A step may be saved before it is over.
+                "epochs_saved": None if saved is None else min(saved, done),
                 "steps_done": self.step_of_epoch,
                 "steps_total": self.steps_total,
                 "start_s": self.start_s,
