@@ -136,9 +136,8 @@ class Run:
 
     def steps(self, loader: Iterable[T], *, save: Saves | None = None) -> Iterator[T]:
         """The batches of this epoch that are left. With `save`, each step is a safe point."""
-        length = n_steps(loader)
-        if not self._n_to_skip or length is not None:
-            self._tally.steps_total = length
+        if not self._n_to_skip or self._tally.steps_total is None:
+            self._tally.steps_total = n_steps(loader)
         if self.before_steps is not None:
             self.before_steps()
         try:
@@ -293,5 +292,5 @@ class Run:
             self._tally.start_s = max(0.0, started_s)
 
     def _go_to(self, position: Position) -> None:
-        self._tally.resume(position)
+        self._tally.go_on_from(position)
         self._n_to_skip = position.step

@@ -32,6 +32,7 @@ class Tally:
         self.start_s: float | None = None
         self.load_s: float | None = None
         self.save_s: float | None = None
+        self._resumed = Position()
         self._lock = threading.Lock()
         self._metrics: dict[str, float] = {}
         self._steps: deque[tuple[float, int, float, float, int]] = deque(maxlen=MOST_RECORDS)
@@ -62,8 +63,9 @@ class Tally:
         self.before = None
         self.epoch, self.step_of_epoch = epoch, step
 
-    def resume(self, position: Position) -> None:
-        self.steps_total = position.steps_total
+    def go_on_from(self, position: Position) -> None:
+        """Where a checkpoint was made, by whoever knew then how long an epoch is."""
+        self._resumed = position
         self.go_to(position.epoch, position.step)
 
     def unlock(self) -> None:
@@ -132,7 +134,10 @@ class Tally:
             }
 
     def _in_epochs(self, epoch: int, step: int) -> float:
-        return epoch + min(1.0, step / self.steps_total) if self.steps_total else float(epoch)
+        if self.steps_total:
+            return epoch + min(1.0, step / self.steps_total)
+        is_resumed = (epoch, step) == self._resumed[:2]
+        return self._resumed.progress if is_resumed else float(epoch)
 
     def _close_record(self) -> None:
         self._dropped += len(self._steps) == MOST_RECORDS
