@@ -119,7 +119,8 @@ class ProgressReported:
 
     `saved` is how many of them a checkpoint holds; a program that does not say keeps the whole
     ones. One that `hears` stops by itself when it is asked to, for the rest of its attempt.
-    `epochs_total` is how many it will do, which it knows better than the user.
+    `epochs_total` is how many it will do, which it knows better than the user; `start_s` is how
+    long it took from its start to its first step, with what it loaded.
     """
 
     job_id: JobId
@@ -130,6 +131,7 @@ class ProgressReported:
     saved: float | None = None
     hears: bool = False
     epochs_total: float | None = None
+    start_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

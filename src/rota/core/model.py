@@ -225,7 +225,7 @@ class Job:
     hears: bool = False  # whether the program of this attempt stops when it is asked to
     lost_s: float = 0.0  # how long the work took that was done in vain, over all attempts
     progress_at_s: float = 0.0
-    start_s: float | None = None  # how long the newest start took, up to all workers running
+    start_s: float | None = None  # how long the newest start took, up to the first step if told
     stop_s: float = 0.0
     memory_bytes_seen: int = 0
     resize_s: float | None = None  # how long it stood still for the newest change in place

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rota.core.events import ProgressReported
 from rota.core.growth import judged
-from rota.core.model import Job, Stopping, n_nodes
+from rota.core.model import Job, Running, Stopping, n_nodes
 from rota.core.speed import Size, SpeedModel, learn
 
 MOST_EPOCHS = 1e12
@@ -41,6 +41,7 @@ def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
         speed=_learnt(job, event),
         memory_bytes_seen=max(job.memory_bytes_seen, event.memory_bytes),
         deaths=job.deaths if done <= job.epochs_done else 0,
+        start_s=_start_s(job, event, now=now),
     )
     return judged(after, now) if event.epoch_s is not None else after
 
@@ -83,3 +84,11 @@ def _learnt(job: Job, event: ProgressReported) -> SpeedModel:
         return job.speed
     size = Size(len(job.allocation), n_nodes(job.allocation) > 1)
     return learn(job.speed, size, epoch_s=event.epoch_s, max_workers=job.spec.max_workers)
+
+
+def _start_s(job: Job, event: ProgressReported, *, now: float) -> float | None:
+    """What it costs to start the job again. No program can have taken longer than it is there: a
+    job that costs much to disturb is left alone."""
+    if event.start_s is None or not isinstance(job.phase, Running):
+        return job.start_s
+    return max(job.start_s or 0.0, min(event.start_s, now - job.phase.since_s))

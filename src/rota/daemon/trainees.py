@@ -196,6 +196,7 @@ class Team:
             saved=saved,
             hears=lead.hears,
             epochs_total=_total(job, lead, done=done),
+            start_s=None if lead.start_s is None else lead.start_s + (lead.load_s or 0.0),
         )
 
     def has_told(self, fact: ProgressReported, lead: Trainee, *, now: float) -> None:

@@ -163,6 +163,9 @@ class Training:
                     self._tidy()
                 except RotaError as error:
                     log.warning("measurements were not kept", error=str(error))
+                except Exception:
+                    # One job's oddity is not the end of this for all.
+                    log.exception("looking through the jobs that train failed")
         finally:
             self._measurements.write(now=self._clock(), all_of_it=True)
 

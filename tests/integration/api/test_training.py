@@ -13,6 +13,7 @@ import httpx2
 import pytest
 import schemathesis
 
+from rota.daemon.stragglers import REPORTS
 from rota.daemon.training import LONGEST_WAIT_S
 from rota_trainer.messages import LONGEST_NAME, PATH
 from tests.integration.api.house import ANNA, BERT, SLEEP, House, eventually, submit
@@ -222,6 +223,21 @@ def test_samples_are_kept(house: House, job: str, worker: httpx2.Client) -> None
 
     eventually(lambda: bool(rows()))
     assert rows()[0] == (2, 0.5, 64.0, 2**30, '{"loss":0.5}')
+
+
+def test_a_slow_worker_is_named_where_its_owner_looks(house: House) -> None:
+    own = submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
+    house.reaches(own, "running")
+    with house.by_tcp(token_of(house, own)) as client:
+        for worker, seconds in [(0, 1.0), (1, 4.0)] * REPORTS:
+            steps = [{"at_s": time.time(), "count": 8, "seconds": seconds}]
+            heard(client, worker=worker, epochs_done=1, steps=steps)
+        slow = house.admin.get(f"/v1/jobs/{own}").json()["stragglers"]
+        assert [(each["worker"], each["slowness"]) for each in slow] == [(1, 4.0)]
+        # In its log, too: whoever looks through the workers now and then has seen it.
+        told = ["worker 1 takes 4 times as long for a step as the others"]
+        eventually(lambda: heard(client, worker=0, epochs_done=1)["notes"] == told)
+    house.admin.post(f"/v1/jobs/{own}/cancel")
 
 
 reports = described.include(path=PATH)

@@ -1,5 +1,6 @@
 """Checkpoints on a real disk: whole or not there, the last few kept, damage and strangers seen."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -134,11 +135,31 @@ def move_the_position(folder: Path) -> None:
     (folder / NAME).write_text(json.dumps(raw))
 
 
+def sign(folder: Path, **fields: object) -> None:
+    """Another manifest, with a checksum that fits."""
+    body = {**json.loads((folder / NAME).read_text())["checkpoint"], **fields}
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    (folder / NAME).write_text(json.dumps({"sum": digest, "checkpoint": body}))
+
+
+def list_no_names(folder: Path) -> None:
+    sign(folder, files=["state/model.bin"])
+
+
+def write_the_position_in_words(folder: Path) -> None:
+    sign(folder, position={"epoch": "two", "step": 0, "progress": 2.0})
+
+
+def go_to_a_time_before_the_start(folder: Path) -> None:
+    sign(folder, position={"epoch": -2, "step": 0, "progress": -2.0})
+
+
 DAMAGES = [
     *(truncate, flip_a_bit, make_empty, remove_a_file, add_a_file, put_a_pipe_in_place),
     *(remove_the_manifest, empty_the_manifest, cut_the_manifest, fill_the_manifest_with_zeros),
     *(nest_the_manifest, make_the_manifest_a_list, make_the_manifest_a_folder),
-    *(make_the_manifest_a_pipe, move_the_position),
+    *(make_the_manifest_a_pipe, move_the_position, list_no_names),
+    *(write_the_position_in_words, go_to_a_time_before_the_start),
 ]
 
 

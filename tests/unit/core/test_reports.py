@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rota.core.events import WorkersLost
+from rota.core.events import ProgressReported, WorkersLost
 from rota.core.model import Estimate, JobId
 from rota.core.states import State
 from tests.builders import Lab, cluster, job
@@ -181,3 +181,19 @@ def test_a_report_while_stopping_saves_what_it_says() -> None:
     lab.exited("a", 75)
     assert lab.reason("a") == "held by owner"
     assert lab.job("a").epochs_done == 2.5
+
+
+@pytest.mark.parametrize(("told_s", "cost_s"), [(20.0, 20.0), (1e6, 30.0), (0.0, 5.0)])
+def test_a_start_takes_until_the_first_step_and_no_longer_than_the_job_is_there(
+    told_s: float, cost_s: float
+) -> None:
+    lab = Lab(cluster("1x4"))
+    lab.submit(job("a", epochs=10.0))
+    lab.round()
+    lab.wait(5)
+    lab.started("a")
+    lab.wait(30)
+    for _ in range(2):
+        lab.tell(ProgressReported(A, 1, 1.0, start_s=told_s))
+    lab.tell(ProgressReported(A, 1, 2.0))
+    assert lab.job("a").start_s == cost_s

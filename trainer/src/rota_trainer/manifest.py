@@ -67,9 +67,10 @@ def read(folder: Path) -> Manifest:
             raise DamageError("its manifest was changed")
         if body["format"] > FORMAT:
             raise DamageError(f"it was written by a newer library ({body['library']})")
-        return Manifest(
-            Owner(**body["owner"]), Position(**body["position"]), body["files"], body["library"]
-        )
+        position, files = Position(**body["position"]), dict(body["files"])
+        if type(position.epoch) is not int or type(position.step) is not int or min(position) < 0:
+            raise DamageError("its position makes no sense")
+        return Manifest(Owner(**body["owner"]), position, files, body["library"])
     except FileNotFoundError:
         raise DamageError("it has no manifest") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

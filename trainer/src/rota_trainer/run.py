@@ -16,7 +16,7 @@ from rota_trainer.say import say
 from rota_trainer.signals import Insistence
 from rota_trainer.stops import Stopped
 from rota_trainer.tally import Tally
-from rota_trainer.values import as_number, n_samples
+from rota_trainer.values import as_number, n_samples, n_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +137,7 @@ class Run:
     def steps(self, loader: Iterable[T], *, save: Saves | None = None) -> Iterator[T]:
         """The batches of this epoch that are left. With `save`, each step is a safe point."""
         if not self._n_to_skip or self.tally.steps_total is None:
-            self.tally.steps_total = _length(loader)
+            self.tally.steps_total = n_steps(loader)
         if self.before_steps is not None:
             self.before_steps()
         try:
@@ -217,7 +217,12 @@ class Run:
             return False
         self.go_to(found.position)
         self.tally.epochs_saved = found.position.progress
-        load(found.path)
+        try:
+            load(found.path)
+        except BaseException:
+            self.go_to(Position())
+            self.tally.epochs_saved, self._at_first_step = 0.0, None
+            raise
         self.tally.load_s = time.perf_counter() - began_s
         return True
 
@@ -290,10 +295,3 @@ class Run:
         """This is where the run is; `steps` skips what was done of the epoch."""
         self.tally.go_on_from(position)
         self._n_to_skip = position.step
-
-
-def _length(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except TypeError:
-        return None

@@ -116,10 +116,12 @@ class Tally:
             if self._count:
                 self._close_record()
             metrics, self._metrics = self._metrics, {}
+            done, saved = self.progress, self.epochs_saved
             return {
-                "epochs_done": self.progress,
+                "epochs_done": done,
                 "epochs_total": self.epochs_total,
-                "epochs_saved": self.epochs_saved,
+                # A step may be saved before it is over.
+                "epochs_saved": None if saved is None else min(saved, done),
                 "steps_done": self.step_of_epoch,
                 "steps_total": self.steps_total,
                 "start_s": self.start_s,

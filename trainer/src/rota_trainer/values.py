@@ -30,5 +30,13 @@ def n_samples(batch: Any) -> int:
         return 0
 
 
+def n_steps(loader: Any) -> int | None:
+    """How many batches there are, where that is known."""
+    try:
+        return len(loader)
+    except Exception:  # noqa: BLE001 - a loader may be anything
+        return None
+
+
 def _is_sequence(value: Any) -> bool:
     return type(value) in (list, tuple)

@@ -1,0 +1,80 @@
+"""What is reported of a run that saves in the middle of an epoch, and goes on from there."""
+
+from pathlib import Path
+
+from tests.integration.trainer.stand_in import daemon, environment, ran, script
+
+# Waits for a line of input where a test looks at its reports.
+SAVES = """
+import sys
+import rota_trainer
+
+run = rota_trainer.start(checkpoint_dir="checkpoints", code="the same")
+for epoch in run.epochs(3):
+    for batch in run.steps(range(4)):
+        if batch == 1:
+            run.save(lambda path: path.write_text("state"))
+            print("saved", flush=True)
+            sys.stdin.readline()
+            sys.exit()
+"""
+
+GOES_ON = """
+import sys
+import rota_trainer
+
+run = rota_trainer.start(checkpoint_dir="checkpoints", code="the same")
+print(run.restore(lambda path: None), flush=True)
+sys.stdin.readline()
+for epoch in run.epochs(3):
+    print("an epoch", flush=True)
+    sys.stdin.readline()
+    sys.exit()
+"""
+
+
+def test_no_more_is_saved_than_done(tmp_path: Path) -> None:
+    with daemon() as rota, script(tmp_path, SAVES, env=environment(rota.url)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "saved\n"
+        n_before = len(rota.reports)
+        # The step that is saved runs on: it is not done before it is over.
+        rota.wait_for(lambda reports: len(reports) > n_before + 1)
+        last = rota.distinct[-1]
+        assert (last["epochs_done"], last["epochs_saved"]) == (0.25, 0.25)
+        process.communicate("\n")
+
+
+def test_what_a_checkpoint_holds_is_done_before_the_first_step(tmp_path: Path) -> None:
+    ran(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
+    with daemon() as rota, script(tmp_path, GOES_ON, env=environment(rota.url)) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        for words in ("True\n", "an epoch\n"):
+            assert process.stdout.readline() == words
+            n_before = len(rota.reports)
+            rota.wait_for(lambda reports, n=n_before: len(reports) > n + 1)
+            last = rota.distinct[-1]
+            assert (last["epochs_done"], last["epochs_saved"]) == (0.5, 0.5)
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.communicate()
+
+
+REFUSES = """
+import rota_trainer
+
+run = rota_trainer.start(checkpoint_dir="checkpoints", code="the same")
+try:
+    run.restore(lambda path: 1 / 0)
+except ZeroDivisionError:
+    print("begins anew")
+for epoch in run.epochs(2):
+    print(epoch, list(run.steps("ab")))
+"""
+
+
+def test_who_cannot_load_and_begins_anew_has_done_nothing(tmp_path: Path) -> None:
+    ran(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
+    done = ran(tmp_path, REFUSES, env=environment(ROTA_JOB="j1"))
+    assert done.stdout == "begins anew\n0 ['a', 'b']\n1 ['a', 'b']\n"
