@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -78,6 +79,8 @@ class LiveJob:
             [sys.executable, str(script)],
             env=env,
             workdir=str(house.place),
+            # What one test measures, or hurries through, is not for the others to learn from.
+            category=os.urandom(8).hex(),
             **{"name": "live", "mode": "live", "gpus": "1..4", "grace": "20s", **fields},
         )
         self.id = house.client.submit(request)
@@ -136,6 +139,11 @@ class LiveJob:
 
     def attempt(self) -> int:
         return self.house.client.show(self.id).job.attempt
+
+    def n_given(self) -> int:
+        """How many generations its workers were told of by the daemons so far."""
+        lines = self.house.log().splitlines()
+        return sum(self.id in line and "generation given" in line for line in lines)
 
     def reasons(self) -> list[str]:
         return [each.reason for each in self.house.client.story(self.id)]

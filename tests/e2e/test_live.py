@@ -75,7 +75,9 @@ def test_a_newcomer_dies_on_its_way_and_the_daemon_during_the_switch(house: Hous
     house.allow("first")
     wait_until(lambda: 2 in job.came(), "a newcomer")
     kill(job, 2)
-    wait_until(lambda: house.log().count('"generation given"') > 1, "the switch")
+    wait_until(lambda: 3 in job.came(), "another in its place")
+    n_given = job.n_given()
+    wait_until(lambda: job.n_given() > n_given, "the switch")
     house.kill()
     house.up()
     assert job.trains_with(3, without=[2]) == [0, 1, 3]

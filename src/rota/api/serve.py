@@ -31,7 +31,7 @@ from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
-from rota.daemon.membership import HEARTBEAT_S, Membership
+from rota.daemon.membership import DEFAULT_CARE, Care, Membership
 from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
@@ -69,7 +69,7 @@ class Settings:
     keep_logs_s: float = math.inf
     checkpoints: Checkpoints | None = None
     """Where jobs keep theirs; in the state folder if nothing is said."""
-    heartbeat_s: float = HEARTBEAT_S
+    care: Care = DEFAULT_CARE
     patience: Patience = field(default_factory=Patience)
 
 
@@ -133,7 +133,7 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
     places = settings.checkpoints or checkpoints.parse("", folder=settings.folder)
     site = Site(clock, settings.defaults, env, snapshots, places, str(door))
-    membership = Membership(shell, clock=clock, heartbeat_s=settings.heartbeat_s)
+    membership = Membership(shell, clock=clock, care=settings.care)
     training = Training(shell, membership, clock=clock)
     rendezvous = Rendezvous(shell, membership, clock=clock)
     desk = Desk(shell, store, site=site, training=training)

@@ -187,6 +187,7 @@ class Training:
             if team.news({f"slow {worker}": words}):
                 team.notes.append(words)
                 log.info("worker is slow", job=job_id, worker=worker, times=round(times, 2))
+                self._membership.replace_slow(job_id, worker, why=words)
 
     def _forget(self, job_id: JobId) -> None:
         team = self._teams.pop(job_id, None)
