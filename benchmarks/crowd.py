@@ -7,6 +7,7 @@ from random import Random
 from rota.core.commands import (
     AskToStop,
     ChangeMembership,
+    KillWorkers,
     ReportWorkers,
     StartWorkers,
     StopWorkers,
@@ -68,8 +69,8 @@ class Crowd:
                     event = WorkersExited(job_id, attempt, dict.fromkeys(workers, STOPPED))
                 case ChangeMembership(generation=generation):
                     event = MembershipChanged(job_id, attempt, generation)
-                case ReportWorkers() | AskToStop():
-                    continue  # Nothing crashes here, and no program listens.
+                case ReportWorkers() | AskToStop() | KillWorkers():
+                    continue  # Nothing crashes here, nobody falls silent, and no program listens.
             self.carry_out(self._kernel.apply(event, self.now))
 
     def turn_over(self) -> None:

@@ -36,7 +36,7 @@ from benchmarks.trainer_store import kept_bytes
 from rota.client import Client, JobRequest
 
 N_GPUS = trainer_load.N_WORKERS + trainer_load.N_SPARE
-PATHS = os.pathsep.join(str(Path(each.__file__).parents[1]) for each in (rota, rota_trainer))
+PATHS = os.pathsep.join(str(Path(str(each.__file__)).parents[1]) for each in (rota, rota_trainer))
 LONGEST_S = 60.0
 AIM_US = 20.0
 AIM_PER_S = 200
