@@ -48,7 +48,7 @@ def test_who_gives_way_loses_nothing(scratch: Path) -> None:
     demo = start(scratch)
     output, _ = demo.communicate(timeout=LONGEST_S)
     assert demo.returncode == 0, output
-    assert "7 of 7 jobs succeeded, in 8 attempts." in output
+    assert "7 of 7 jobs succeeded, in 8 attempts." in output, output
     assert "large gave way after" in output
     assert "Work that was lost: nothing." in output
     assert left(scratch) == ([], {})
