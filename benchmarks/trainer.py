@@ -35,8 +35,10 @@ from benchmarks.trainer_load import Load, Rounds, middle, percentile
 from benchmarks.trainer_store import kept_bytes
 from rota.client import Client, JobRequest
 
-N_GPUS = trainer_load.N_WORKERS + trainer_load.N_SPARE
-PATHS = os.pathsep.join(str(Path(str(each.__file__)).parents[1]) for each in (rota, rota_trainer))
+N_SPARE = 4
+"""GPUs for the jobs that show how soon rounds are."""
+N_GPUS = round(trainer_load.N_WORKERS * trainer_load.GPUS_EACH) + N_SPARE
+PATHS = os.pathsep.join(str(Path(each.__file__).parents[1]) for each in (rota, rota_trainer))
 LONGEST_S = 60.0
 AIM_US = 20.0
 AIM_PER_S = 200
@@ -102,10 +104,9 @@ def daemon(home: Path) -> Iterator[psutil.Process]:
             time.sleep(0.05)
         yield psutil.Process(process.pid)
     finally:
-        with Client(f"unix://{home}/rota.sock") as client:
-            for job in client.jobs(states=["queued", "starting", "running"]).jobs:
-                client.cancel(job.id)
-        subprocess.run([*ROTA, "down", "--stop-jobs"], env=env, check=True, capture_output=True)
+        if process.poll() is None:
+            down = [*ROTA, "down", "--stop-jobs"]
+            subprocess.run(down, env=env, check=True, capture_output=True, timeout=LONGEST_S)
         process.wait(LONGEST_S)
 
 
@@ -120,12 +121,13 @@ def render(
         "Made by `python -m benchmarks.trainer` on a machine with "
         f"{machine()}; its load average was {load:.1f} before.",
         "## A step",
-        f"The same work with and without the library, {trainer_steps.N_PAIRS} pairs of blocks by "
-        "turns; medians. *ratio* is by the clock, *added* is processor time of the training "
-        "thread. An empty step is the library alone, by the clock; the aim is "
-        f"{AIM_US:g} µs. As a job it reports to a daemon, once a second.",
+        f"The same work with and without the library, up to {trainer_steps.N_PAIRS} pairs of blocks by "
+        "turns, by the clock: medians, and the quartiles of the ratios. An empty step is the "
+        f"library alone; the aim is {AIM_US:g} µs. As a job it reports to a daemon, once a second.",
         table(
-            ("step", "where", "without", "with", "ratio", "added"), list(step_rows(steps)), texts=2
+            ("step", "where", "without", "with", "ratio", "quartiles"),
+            list(step_rows(steps)),
+            texts=2,
         ),
         f"## {trainer_load.N_WORKERS} workers and one daemon",
         f"Each sends a report with {trainer_load.N_RECORDS} step records, waits for the answer, "
@@ -151,11 +153,12 @@ def render(
 
 def step_rows(steps: dict[str, dict[str, Any]]) -> Iterator[Sequence[str]]:
     for where, found in steps.items():
-        yield "empty", where, NO_VALUE, NO_VALUE, NO_VALUE, f"{found['empty_us']:.1f} µs"
+        empty = f"{found['empty_us']:.1f} µs"
+        yield "empty", where, NO_VALUE, empty, NO_VALUE, NO_VALUE
         for each in found["steps"]:
             bare, ours = (f"{each[name]:.2f} ms" for name in ("bare_ms", "with_ms"))
-            ratio, added = f"{each['ratio']:.3f}", f"{each['added_us']:.1f} µs"
-            yield f"{each['step_ms']} ms", where, bare, ours, ratio, added
+            low, middle_one, high = (f"{ratio:.3f}" for ratio in each["ratios"])
+            yield f"{each['step_ms']} ms", where, bare, ours, middle_one, f"{low} to {high}"
 
 
 def round_row(name: str, rounds: Rounds) -> Sequence[str]:

@@ -18,8 +18,7 @@ from rota.client.wires import connect
 from rota_trainer.messages import PATH, EpochRecord, Report, StepsRecord, to_json
 
 N_WORKERS = 200
-N_SPARE = 4
-"""GPUs for the jobs that show how soon rounds are."""
+GPUS_EACH = 0.25
 N_RECORDS = 10
 WAIT_S = 1.0
 LOAD_S = 20.0
@@ -40,6 +39,7 @@ class Worker:
     late_s: list[float] = field(default_factory=list[float])
     """How much later than asked for the answers came."""
     n_refused: int = 0
+    talked_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,16 @@ class Load:
 
 
 def start_workers(client: Client, folder: Path) -> list[Worker]:
-    """Jobs that do nothing but hold a GPU; the reports of their workers are made here."""
+    """Jobs that do nothing but hold a share of a GPU; what they would report is made here."""
     folder.mkdir(mode=0o777)
     script = 'echo "$ROTA_TOKEN" > "$TOKENS/$ROTA_JOB.new"; '
     script += 'mv "$TOKENS/$ROTA_JOB.new" "$TOKENS/$ROTA_JOB"; exec sleep infinity'
     request = JobRequest(
-        ["sh", "-c", script], gpus="1", epochs=1000, workdir="/", env={"TOKENS": str(folder)}
+        ["sh", "-c", script],
+        gpus=str(GPUS_EACH),
+        epochs=1000,
+        workdir="/",
+        env={"TOKENS": str(folder)},
     )
     client.submit_many([request] * N_WORKERS)
     give_up_at_s = time.monotonic() + START_S
@@ -91,7 +95,7 @@ async def measure(client: Client, workers: Sequence[Worker], *, daemon: psutil.P
     return Load(
         idle,
         busy,
-        requests_per_s=len(late_s) / (time.monotonic() - began_s),
+        requests_per_s=sum(len(each.late_s) / each.talked_s for each in workers),
         late_s=late_s,
         n_refused=sum(each.n_refused for each in workers),
     )
@@ -101,7 +105,7 @@ async def converse(worker: Worker, socket: str, *, until_s: float) -> None:
     """On one connection, as the library does: the next report when the answer is there."""
     await asyncio.sleep(worker.number / N_WORKERS * WAIT_S)
     reading, writing = await asyncio.open_unix_connection(socket)
-    sequence = 0
+    sequence, start_s = 0, time.monotonic()
     while time.monotonic() < until_s:
         sequence += 1
         body = json.dumps(to_json(report(sequence, offset=worker.number))).encode()
@@ -114,6 +118,7 @@ async def converse(worker: Worker, socket: str, *, until_s: float) -> None:
         status = await read_answer(reading)
         worker.late_s.append(time.monotonic() - began_s - WAIT_S)
         worker.n_refused += status != 200
+    worker.talked_s = time.monotonic() - start_s
     writing.close()
 
 

@@ -48,8 +48,8 @@ def main() -> int:
         first, second = users()
         for job in with_torch() if has_torch else with_numpy():
             first(job)
-        second(work("sweep", gpus="1", seconds=2, array="3"))
-        second(work("tune", gpus="0.5", seconds=4))
+        second(work("sweep", gpus="1", seconds=1, array="3"))
+        second(work("tune", gpus="0.5", seconds=2))
         urgent = work(URGENT, gpus="3", seconds=URGENT_S, priority=10)
         stops = watch(lambda: second(urgent), until_s=began_s + LONGEST_S)
         summary(stops)

@@ -56,7 +56,11 @@ def is_stopped(job: JobView) -> bool:
 
 
 def is_amid_training(jobs: Sequence[JobView]) -> bool:
-    return all((job.progress or 0.0) >= URGENT_AT for job in jobs if trains(job))
+    """And only those that train are left."""
+    return all(
+        (job.progress or 0.0) >= URGENT_AT if trains(job) else job.state in FINAL_STATES
+        for job in jobs
+    )
 
 
 def table(jobs: Sequence[JobView]) -> Text:

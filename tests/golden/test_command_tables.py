@@ -147,9 +147,9 @@ id         name   user     state          gpus     age     ran   done     left  
 
 def test_resize(rota: Rota):
     assert rota("resize", "bert", "2") == snapshot("""\
-id         name   user     state          gpus     age     ran   why
-─────────────────────────────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m   2 workers as its owner wants
+id         name   user     state          gpus     age     ran   done     left   ends            why
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m    45%   50m00s   ~15:03 ±6 min   2 workers as its owner wants
 """)
 
 

@@ -1,0 +1,64 @@
+"""The demo, without torch: what it promises at its end, and that it leaves nothing behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.engines.local import procs
+from tests.tidy.tree import ROOT
+
+EXAMPLES = ROOT / "examples"
+WITHOUT_TORCH = f"""
+import runpy, sys
+sys.modules["torch"] = None
+runpy.run_path({str(EXAMPLES / "demo.py")!r}, run_name="__main__")
+"""
+INTERRUPTED = 130
+LONGEST_S = 150.0
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """With a short path, because a socket's may not be long."""
+    folder = Path(tempfile.mkdtemp(prefix="rota-"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def start(scratch: Path) -> "subprocess.Popen[str]":
+    paths = os.pathsep.join(map(str, (EXAMPLES, ROOT / "src", ROOT / "trainer" / "src")))
+    env = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": paths}
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+
+
+def left(scratch: Path) -> tuple[list[Path], procs.Found]:
+    return list(scratch.iterdir()), procs.carrying(f"TMPDIR={scratch}")
+
+
+def test_who_gives_way_loses_nothing(scratch: Path) -> None:
+    demo = start(scratch)
+    output, _ = demo.communicate(timeout=LONGEST_S)
+    assert demo.returncode == 0, output
+    assert "7 of 7 jobs succeeded, in 8 attempts." in output, output
+    assert "large gave way after" in output
+    assert "Work that was lost: nothing." in output
+    assert left(scratch) == ([], {})
+
+
+def test_an_interrupt_leaves_nothing_behind(scratch: Path) -> None:
+    demo = start(scratch)
+    assert demo.stdout is not None
+    assert any("running" in line for line in demo.stdout)
+    demo.send_signal(signal.SIGINT)
+    output, _ = demo.communicate(timeout=LONGEST_S)
+    assert demo.returncode == INTERRUPTED, output
+    assert left(scratch) == ([], {})
