@@ -72,8 +72,8 @@ def _app() -> FastAPI:
         redoc_url=None,
     )
     # The first is found first, and what every worker asks once a second should be.
-    doors = (training, rendezvous, jobs, streams, sessions, snapshots, box, people, metrics)
-    for room in doors:
+    rooms = (training, rendezvous, jobs, streams, sessions, snapshots, box, people, metrics)
+    for room in rooms:
         app.include_router(room.router)
     problems.install(app)
     return app

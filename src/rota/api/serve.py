@@ -145,9 +145,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         await shell.start(launches.program, listener=hear)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
-        yield House(
-            desk, machine, tokens, doorkeeper, visits, training, rendezvous, settings.patience
-        )
+        desks = (training, rendezvous)
+        yield House(desk, machine, tokens, doorkeeper, visits, *desks, settings.patience)
     finally:
         for chore in chores:
             chore.cancel()

@@ -1,4 +1,4 @@
-"""Keys and values that the agents of a job share in one round, in memory and within bounds."""
+"""Keys and values that the agents of a job share in one turn, in memory and within bounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rota_trainer.meetings import (
 
 MOST_KEYS = 10_000
 MOST_BYTES = 16 * 1024**2
-"""Of one round's keys and values together."""
+"""Of one turn's keys and values together."""
 MOST_NUMBER = 2**63
 CHANGES = ("set", "add", "compare_set", "delete")
 DEEDS = (*CHANGES, "get", "wait", "check", "count")
@@ -35,7 +35,7 @@ class FullError(UserError):
 class KeyValues:
     def __init__(self) -> None:
         self.name = secrets.token_hex(8)
-        """Tells it from the store of the same round before the daemon was started again."""
+        """Tells it from the store of the same turn before the daemon was started again."""
         self._values: dict[str, bytes] = {}
         self._n_bytes = 0
         self._newest: dict[int, tuple[int, Found]] = {}
@@ -123,7 +123,7 @@ class KeyValues:
         n_keys = len(self._values) + (before is None)
         if n_keys > MOST_KEYS or self._n_bytes + n_more > MOST_BYTES:
             raise FullError(
-                f"the store of a round holds {MOST_KEYS} keys and {MOST_BYTES // 1024**2} MiB",
+                f"the store of a turn holds {MOST_KEYS} keys and {MOST_BYTES // 1024**2} MiB",
                 "delete keys, or use a store of your own",
             )
         self._values[key] = value

@@ -1,4 +1,4 @@
-"""Where one attempt of a job meets: its barrier, the store of its newest round, and who waits."""
+"""Where one attempt of a job meets: its barrier, the store of its newest turn, and who waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rota.daemon.keyvalues import KeyValues
-from rota.daemon.meeting import Meeting, Round
+from rota.daemon.meeting import Meeting, Turn
 from rota.errors import UserError
 from rota_trainer.meetings import LONGEST_WAIT_S
 
@@ -43,7 +43,7 @@ class Room:
     gather_s: float = 0.0
     starts: dict[int, float] = field(default_factory=dict[int, float])
     is_over: bool = False
-    _at: Round | None = None
+    _at: Turn | None = None
     _store: KeyValues = field(default_factory=KeyValues)
     _n_waiting: int = 0
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -68,15 +68,15 @@ class Room:
         if len(self.starts) < len(met.members):
             return False
         longest_s = max(self.starts.values())
-        self.restart = Restart(met.round.generation, len(met.members), self.gather_s, longest_s)
+        self.restart = Restart(met.turn.generation, len(met.members), self.gather_s, longest_s)
         return True
 
     # -- the store ------------------------------------------------------------------------------
 
-    def store(self, at: Round) -> KeyValues | None:
-        """Of a round that is not behind; the first who asks for a newer one opens it."""
+    def store(self, at: Turn) -> KeyValues | None:
+        """Of a turn that is not behind; the first who asks for a newer one opens it."""
         met, roll = self.meeting.met, self.meeting.roll
-        is_behind = (self._at is not None and at < self._at) or (met is not None and at < met.round)
+        is_behind = (self._at is not None and at < self._at) or (met is not None and at < met.turn)
         if is_behind or at.generation > roll.generation:
             return None
         if at != self._at:

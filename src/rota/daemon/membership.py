@@ -125,12 +125,13 @@ class Membership:
             self.wake(job_id)
         if crew.has_come_about(job):
             wanted = crew.wanted
-            self.committed(job_id, wanted.attempt, wanted.generation, pause_s=crew.pause_s(job))
+            generation, pause_s = wanted.generation, crew.pause_s(job)
+            self.committed(job_id, wanted.attempt, generation=generation, pause_s=pause_s)
 
     # -- facts for the scheduler ----------------------------------------------------------------
 
     def committed(
-        self, job_id: JobId, attempt: int, generation: int, *, pause_s: float | None = None
+        self, job_id: JobId, attempt: int, *, generation: int, pause_s: float | None = None
     ) -> None:
         """All members of this generation have come together. Told again, it changes nothing."""
         self._committed[job_id] = MembershipChanged(job_id, attempt, generation, pause_s)

@@ -1,5 +1,5 @@
 """Where the agents of torchrun meet: a barrier for each generation of a job, and a store of keys
-and values for each round. Who comes is the scheduler's word, so that nobody waits for anybody else.
+and values for each turn. Who comes is the scheduler's word, so that nobody waits for anybody else.
 
 All of it is in memory. After a restart the agents that run say where they are, those at the barrier
 arrive again, and what they had put into the store they put there once more.
@@ -15,7 +15,7 @@ import structlog
 from rota.core.model import Job, JobId
 from rota.daemon.fields import RefusedError
 from rota.daemon.keyvalues import CHANGES, check
-from rota.daemon.meeting import Meeting, Offer, Round
+from rota.daemon.meeting import Meeting, Offer, Turn
 from rota.daemon.meeting_room import Restart, Room
 from rota.daemon.membership import Membership, Roll, roll_of
 from rota.daemon.people import Caller, ForbiddenError, Reach
@@ -66,7 +66,7 @@ class Rendezvous:
             if not self._is_forming(job):
                 return None
             had_arrived, had_met = arrival.worker in meeting.arrived, meeting.met
-            seat = meeting.arrive(arrival.worker, last, offer)
+            seat = meeting.arrive(arrival.worker, last, offer=offer)
             if meeting.met is not had_met:
                 room.has_met(self._clock())
                 self._commit(job, room)
@@ -84,7 +84,7 @@ class Rendezvous:
             raise RefusedError("state", "it is 'running', 'failed' or 'finished'")
         room = self._room(job)
         if watching.worker in job.numbers:
-            self._note(job, room, watching)
+            self._note(job, room, watching=watching)
 
         def look() -> News | None:
             state, meeting = watching.state, room.meeting
@@ -96,15 +96,15 @@ class Rendezvous:
         wait_s = 0.0 if watching.state == FINISHED else watching.wait_s
         return await room.hold(look, wait_s) or News()
 
-    def _note(self, job: Job, room: Room, watching: Watching) -> None:
-        at = Round(watching.generation, watching.round)
+    def _note(self, job: Job, room: Room, *, watching: Watching) -> None:
+        at = Turn(watching.generation, watching.turn)
         is_known = room.meeting.running.get(watching.worker) == at
         if room.meeting.note(watching.worker, at, state=watching.state):
             self._commit(job, room)
         elif not is_known:
             room.announce()
         met, start_s = room.meeting.met, watching.start_s
-        if start_s is None or met is None or met.round != at:
+        if start_s is None or met is None or met.turn != at:
             return
         if not 0 <= start_s <= LONGEST_START_S:
             raise RefusedError("start_s", f"it is not within 0 and {LONGEST_START_S:g}")
@@ -112,7 +112,8 @@ class Rendezvous:
             log.info("agents run", job=job.id, **_rounded(room.restart))
 
     def _commit(self, job: Job, room: Room) -> None:
-        self._membership.committed(job.id, job.attempt, room.meeting.roll.generation)
+        generation = room.meeting.roll.generation
+        self._membership.committed(job.id, job.attempt, generation=generation)
         room.announce()
 
     def restart(self, job_id: JobId) -> Restart | None:
@@ -123,7 +124,7 @@ class Rendezvous:
     # -- the store ------------------------------------------------------------------------------
 
     async def exchange(self, caller: Caller, asked: Exchange) -> Found:
-        """What the round's store answers; one that wants a key waits for it."""
+        """What the turn's store answers; one that wants a key waits for it."""
         job = self._job(caller)
         at = _checked(asked)
         check(asked)
@@ -209,15 +210,15 @@ class Rendezvous:
             room.announce()
 
 
-def _checked(message: Arrival | Watching | Exchange) -> Round:
+def _checked(message: Arrival | Watching | Exchange) -> Turn:
     """Where the sender is or was, within bounds."""
     bounds = {"worker": (message.worker, 0), "generation": (message.generation, -1)}
-    for name, (value, least) in {**bounds, "round": (message.round, 0)}.items():
+    for name, (value, least) in {**bounds, "turn": (message.turn, 0)}.items():
         if not least <= value <= MOST_NUMBER:
             raise RefusedError(name, f"it is not within {least} and {MOST_NUMBER}")
     if not (math.isfinite(message.wait_s) and message.wait_s >= 0):
         raise RefusedError("wait_s", "it is no number of seconds")
-    return Round(message.generation, message.round)
+    return Turn(message.generation, message.turn)
 
 
 def _check_offer(arrival: Arrival) -> None:

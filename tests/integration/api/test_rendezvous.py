@@ -15,7 +15,7 @@ from tests.integration.api.test_schema import CHECKS, described, prepared, some
 from tests.integration.api.test_training import TELL_TOKEN, token_of
 
 HERE = {"host": "127.0.0.1", "port": 4000}
-AT = {"worker": 0, "generation": 0, "round": 1}
+AT = {"worker": 0, "generation": 0, "turn": 1}
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +63,10 @@ def test_two_meet_and_one_is_not_enough(worker: httpx2.Client) -> None:
     assert second == {"state": "met", **AT_0, "rank": 1, "size": 2, **HERE}
     assert asked(worker, WATCH, **AT) == {"is_called": False, "generation": -1}
     # Of a generation that is not the newest, however that came about.
-    assert asked(worker, WATCH, worker=0, generation=7, round=1)["is_called"]
+    assert asked(worker, WATCH, worker=0, generation=7, turn=1)["is_called"]
 
 
-AT_0 = {"generation": 0, "round": 1}
+AT_0 = {"generation": 0, "turn": 1}
 
 
 def test_a_worker_that_is_none_of_the_job_leaves(worker: httpx2.Client) -> None:
@@ -77,9 +77,9 @@ def test_a_worker_that_is_none_of_the_job_leaves(worker: httpx2.Client) -> None:
 BIG = b64encode(bytes(LARGEST_VALUE + 1)).decode()
 WRONG = {
     "a field too many": (WATCH, {**AT, "patience": 3}, "patience"),
-    "no worker": (WATCH, {"generation": 0, "round": 1}, "worker"),
+    "no worker": (WATCH, {"generation": 0, "turn": 1}, "worker"),
     "before the first": (WATCH, {**AT, "worker": -1}, "worker"),
-    "beyond counting": (WATCH, {**AT, "round": 2**40}, "round"),
+    "beyond counting": (WATCH, {**AT, "turn": 2**40}, "turn"),
     "an unknown state": (WATCH, {**AT, "state": "asleep"}, "state"),
     "an absurd start": (WATCH, {**AT, "start_s": -1}, "start_s"),
     "a negative wait": (ARRIVE, {"worker": 0, **HERE, "wait_s": -1}, "wait_s"),
@@ -114,6 +114,6 @@ meetings = described.include(path=[ARRIVE, WATCH, STORE])
 @meetings.parametrize()
 @some
 def test_anything_is_answered(case: schemathesis.Case, worker: httpx2.Client) -> None:
-    if isinstance(case.body, dict) and isinstance(case.body.get("wait_s"), int | float):
-        case.body["wait_s"] = min(case.body["wait_s"], 0)
+    if isinstance(case.body, dict) and case.body.get("wait_s"):
+        case.body["wait_s"] = 0
     case.validate_response(worker.send(prepared(case, worker)), checks=CHECKS)

@@ -106,9 +106,10 @@ class Field:
 
     def clear(self) -> None:
         for agent in self.agents.values():
-            for process in psutil.Process(agent.pid).children(recursive=True):
-                process.kill()
-            agent.kill()
+            if agent.poll() is None:
+                for process in psutil.Process(agent.pid).children(recursive=True):
+                    process.kill()
+                agent.kill()
             agent.wait()
 
 

@@ -102,9 +102,16 @@ class Scheduler:
         shell = cast(Any, self.shell)
         membership = Membership(shell, clock=time.time)
         self.rendezvous = Rendezvous(shell, membership, clock=time.time)
-        nothing = cast(Any, None)
+        nobody = cast(Any, None)
         house = House(
-            *(nothing,) * 3, cast(Any, Doorkeeper()), *(nothing,) * 2, self.rendezvous, Patience()
+            desk=nobody,
+            machine=nobody,
+            tokens=nobody,
+            doorkeeper=cast(Any, Doorkeeper()),
+            visits=nobody,
+            training=nobody,
+            rendezvous=self.rendezvous,
+            patience=Patience(),
         )
         chores = [asyncio.ensure_future(each.run()) for each in (membership, self.rendezvous)]
         self._server: Server = server(create(house), patience=Patience())
@@ -112,7 +119,7 @@ class Scheduler:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind(("127.0.0.1", self.port))
         serving = asyncio.ensure_future(self._server.serve(sockets=[door]))
-        while not self._server.started:
+        while not self._server.started:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.005)
         is_ready.set()
         await serving

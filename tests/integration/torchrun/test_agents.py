@@ -1,7 +1,7 @@
 """Real agents of torchrun meet, grow, shrink and die, without a single restart to spend."""
 
 from tests.integration.torchrun.conftest import Begin
-from tests.integration.torchrun.scheduler import eventually
+from tests.integration.torchrun.scheduler import JOB, Scheduler, eventually
 
 
 def test_grows_from_one_to_three_and_shrinks_to_two(begin: Begin) -> None:
@@ -15,6 +15,7 @@ def test_grows_from_one_to_three_and_shrinks_to_two(begin: Begin) -> None:
     field.start(2, "--nnodes=1")
     field.trains(1, 0, 1, 2)
     eventually(lambda: scheduler.told() == [1], "the kernel hears of generation 1")
+    eventually(lambda: is_measured(scheduler, generation=1, workers=3), "how long that took")
 
     assert scheduler.members(0, 2) == 2
     field.trains(2, 0, 2)
@@ -25,6 +26,16 @@ def test_grows_from_one_to_three_and_shrinks_to_two(begin: Begin) -> None:
     scheduler.exited(1, 0)
     eventually(lambda: scheduler.told() == [1, 2], "the kernel hears of generation 2")
     field.finish()
+
+
+def is_measured(scheduler: Scheduler, *, generation: int, workers: int) -> bool:
+    found = scheduler.rendezvous.restart(JOB)
+    if found is None or found.generation != generation:
+        return False
+    assert found.workers == workers
+    assert found.gather_s > 0
+    assert found.start_s > 0
+    return True
 
 
 def test_agents_killed_in_turn(begin: Begin) -> None:

@@ -1,4 +1,4 @@
-"""The store of a round does what torch's own stores do, within bounds."""
+"""The store of a turn does what torch's own stores do, within bounds."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,9 +12,10 @@ import torch.distributed as dist
 from rota.daemon.keyvalues import MOST_BYTES
 from rota_trainer.meetings import LARGEST_VALUE, LONGEST_KEY, MET, Seat
 from rota_trainer.place import Place
-from rota_trainer.torch_store import BrokenRoundError, RotaStore
+from rota_trainer.torch_store import BrokenTurnError, RotaStore
 from tests.integration.torchrun.scheduler import JOB, TOKEN, Scheduler
 
+STORES: Any = dist
 SHORT = timedelta(seconds=0.2)
 Opens = Callable[..., Any]
 
@@ -26,17 +27,17 @@ def scheduler() -> Iterator[Scheduler]:
     found.stop()
 
 
-rounds = iter(range(1, 1000))
+turns = iter(range(1, 1000))
 
 
 @pytest.fixture
 def opens(scheduler: Scheduler) -> Iterator[Opens]:
-    """A store of a round of its own, as this worker has it."""
-    number = next(rounds)
+    """A store of a turn of its own, as this worker has it."""
+    number = next(turns)
     opened: list[RotaStore] = []
 
-    def opens(worker: int = 0, round_: int = number) -> RotaStore:
-        seat = Seat(MET, scheduler.generation(), round_, worker, 2)
+    def opens(worker: int = 0, turn_: int = number) -> RotaStore:
+        seat = Seat(MET, scheduler.generation(), turn_, worker, 2)
         opened.append(RotaStore(Place(scheduler.url, TOKEN, JOB, worker=worker), seat))
         return opened[-1]
 
@@ -48,10 +49,10 @@ def opens(scheduler: Scheduler) -> Iterator[Opens]:
 @pytest.fixture(params=["rota", "rota with a prefix", "torch"])
 def store(request: pytest.FixtureRequest, opens: Opens) -> Any:
     if request.param == "torch":
-        return dist.HashStore()
+        return STORES.HashStore()
     own = opens()
     # What calls in from C++ finds methods by other names than what calls in from Python.
-    return dist.PrefixStore("p", own) if "prefix" in request.param else own
+    return STORES.PrefixStore("p", own) if "prefix" in request.param else own
 
 
 def test_values(store: Any) -> None:
@@ -89,12 +90,12 @@ def test_compare_and_set(store: Any) -> None:
 
 def test_waiting_has_an_end(store: Any) -> None:
     store.set_timeout(SHORT)
-    with pytest.raises(dist.DistStoreError, match="[Ww]ait timeout"):
+    with pytest.raises(dist.DistStoreError, match=r"[Ww]ait timeout"):
         store.get("nobody")
-    with pytest.raises(dist.DistStoreError, match="[Ww]ait timeout"):
+    with pytest.raises(dist.DistStoreError, match=r"[Ww]ait timeout"):
         store.wait(["nobody"])
     store.set_timeout(timedelta(seconds=60))
-    with pytest.raises(dist.DistStoreError, match="[Ww]ait timeout"):
+    with pytest.raises(dist.DistStoreError, match=r"[Ww]ait timeout"):
         store.wait(["nobody"], SHORT)
     store.set("somebody", "x")
     store.wait(["somebody"], SHORT)
@@ -124,11 +125,11 @@ def test_many_add_at_once(opens: Opens) -> None:
     assert sorted(sums) == list(range(1, 201))
 
 
-def test_a_round_sees_nothing_of_the_one_before(opens: Opens) -> None:
-    first, later = opens(), opens(round_=next(rounds))
+def test_a_turn_sees_nothing_of_the_one_before(opens: Opens) -> None:
+    first, later = opens(), opens(turn_=next(turns))
     first.set("k", "v")
     assert not later.check(["k"])
-    with pytest.raises(BrokenRoundError):
+    with pytest.raises(BrokenTurnError):
         first.get("k")
 
 
@@ -161,6 +162,7 @@ def test_a_daemon_that_was_started_again_is_told_again(opens: Opens, scheduler: 
     one.set("k", "v")
     one.add("n", 1)
     other.add("n", 2)
+    one.set_timeout(timedelta(seconds=60))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(one.get, "late")
         scheduler.stop()

@@ -2,12 +2,12 @@
 
 import pytest
 
-from rota.daemon.meeting import Meeting, Offer, Round
+from rota.daemon.meeting import Meeting, Offer, Turn
 from rota.daemon.membership import Roll
 from rota_trainer.meetings import FAILED, FINISHED, LEFT, MET, OVER, RUNNING, Seat
 
-NOWHERE = Round(-1, 0)
-ONE = Round(0, 1)
+NOWHERE = Turn(-1, 0)
+ONE = Turn(0, 1)
 
 
 def roll(generation: int, *numbers: int, held: tuple[int, ...] = (), **exits: int) -> Roll:
@@ -20,12 +20,12 @@ def offer(worker: int) -> Offer:
     return Offer(f"host-{worker}", 1000 + worker)
 
 
-def arrive(meeting: Meeting, worker: int, last: Round = NOWHERE) -> Seat | None:
-    return meeting.arrive(worker, last, offer(worker))
+def arrive(meeting: Meeting, worker: int, last: Turn = NOWHERE) -> Seat | None:
+    return meeting.arrive(worker, last, offer=offer(worker))
 
 
 def gathered(*numbers: int) -> Meeting:
-    """These have met in the first round of generation 0."""
+    """These have met in the first turn of generation 0."""
     meeting = Meeting(1, roll(0, *numbers))
     for number in numbers:
         arrive(meeting, number)
@@ -33,7 +33,7 @@ def gathered(*numbers: int) -> Meeting:
     return meeting
 
 
-def is_called(meeting: Meeting, worker: int, at: Round = ONE, state: str = RUNNING) -> bool:
+def is_called(meeting: Meeting, worker: int, at: Turn = ONE, state: str = RUNNING) -> bool:
     return meeting.calls(worker, at, state=state)
 
 
@@ -87,8 +87,8 @@ def test_one_who_comes_again_calls_the_others_of_its_generation() -> None:
     assert is_called(meeting, 0)
     found = arrive(meeting, 0, ONE)
     assert found is not None
-    assert (found.generation, found.round) == (0, 2)
-    assert not is_called(meeting, 0, Round(0, 2))
+    assert (found.generation, found.turn) == (0, 2)
+    assert not is_called(meeting, 0, Turn(0, 2))
 
 
 def test_a_seat_that_got_lost_is_given_again() -> None:
@@ -121,7 +121,7 @@ def forgetful(generation: int, *numbers: int) -> Meeting:
 
 
 def test_those_who_run_together_are_left_alone() -> None:
-    meeting, at = forgetful(3, 0, 1), Round(3, 2)
+    meeting, at = forgetful(3, 0, 1), Turn(3, 2)
     assert not meeting.note(0, at, state=RUNNING)
     assert not is_called(meeting, 0, at)
     assert meeting.note(1, at, state=RUNNING)
@@ -130,22 +130,22 @@ def test_those_who_run_together_are_left_alone() -> None:
 
 
 def test_one_whose_seat_was_lost_calls_the_others() -> None:
-    meeting, at = forgetful(3, 0, 1), Round(3, 2)
-    assert arrive(meeting, 1, Round(2, 1)) is None
+    meeting, at = forgetful(3, 0, 1), Turn(3, 2)
+    assert arrive(meeting, 1, Turn(2, 1)) is None
     meeting.note(0, at, state=RUNNING)
     assert is_called(meeting, 0, at)
     found = arrive(meeting, 0, at)
     assert found is not None
-    # A round that nobody was in before.
-    assert (found.generation, found.round) == (3, 3)
+    # A turn that nobody was in before.
+    assert (found.generation, found.turn) == (3, 3)
 
 
-def test_rounds_after_one_from_before_go_on_counting() -> None:
-    meeting, at = forgetful(3, 0), Round(3, 2)
+def test_turns_after_one_from_before_go_on_counting() -> None:
+    meeting, at = forgetful(3, 0), Turn(3, 2)
     assert meeting.note(0, at, state=RUNNING)
     found = arrive(meeting, 0, at)
     assert found is not None
-    assert (found.round, found.host) == (3, "host-0")
+    assert (found.turn, found.host) == (3, "host-0")
 
 
 # -- waiting in vain -----------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_rounds_after_one_from_before_go_on_counting() -> None:
         (roll(1, 0, held=(0, 1), w1=137), True),
     ],
 )
-def test_a_round_is_broken_when_a_member_is_gone(after: Roll, is_broken: bool) -> None:
+def test_a_turn_is_broken_when_a_member_is_gone(after: Roll, is_broken: bool) -> None:
     meeting = gathered(0, 1)
     meeting.update(after)
     assert meeting.is_broken(ONE) == is_broken
@@ -173,10 +173,10 @@ def test_the_dead_of_the_generation_before_break_nothing() -> None:
     meeting = gathered(0, 1)
     meeting.update(roll(1, 0, held=(0, 1), w1=137))
     arrive(meeting, 0, ONE)
-    assert not meeting.is_broken(Round(1, 1))
+    assert not meeting.is_broken(Turn(1, 1))
 
 
-def test_a_round_is_broken_when_a_member_comes_again() -> None:
+def test_a_turn_is_broken_when_a_member_comes_again() -> None:
     meeting = gathered(0, 1)
     arrive(meeting, 1, ONE)
     assert meeting.is_broken(ONE)

@@ -2,7 +2,7 @@
 form, and the keys and values that they share in it.
 
 All three are `POST` with the token of the job's attempt, and long polls: the daemon holds its
-answer until there is something to say or `wait_s` have passed. A *round* is one meeting of all
+answer until there is something to say or `wait_s` have passed. A *turn* is one meeting of all
 members of a generation; there is more than one only where an agent restarts its processes alone.
 """
 
@@ -26,17 +26,17 @@ RUNNING, FAILED, FINISHED = "running", "failed", "finished"
 """How the processes of an agent are."""
 DONE, ABSENT, MOVED, BROKEN = "done", "absent", "moved", "broken"
 """What becomes of a request to the store: done; a key is not there yet; the store is another than
-the one that was meant, because the daemon was started again; the round is over before it began."""
+the one that was meant, because the daemon was started again; the turn is over before it began."""
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """An agent is at the barrier. `generation` and `round` are where it was before; `host` and
+    """An agent is at the barrier. `generation` and `turn` are where it was before; `host` and
     `port` are where its first process would wait for the others, if it gets rank 0."""
 
     worker: int
     generation: int = -1
-    round: int = 0
+    turn: int = 0
     host: str = ""
     port: int = 0
     wait_s: float = 0.0
@@ -44,11 +44,11 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Seat:
-    """The place of an agent in a round that has met."""
+    """The place of an agent in a turn that has met."""
 
     state: str
     generation: int = -1
-    round: int = 0
+    turn: int = 0
     rank: int = 0
     size: int = 0
     host: str = ""
@@ -62,7 +62,7 @@ class Watching:
 
     worker: int
     generation: int
-    round: int
+    turn: int
     state: str = RUNNING
     start_s: float | None = None
     wait_s: float = 0.0
@@ -78,13 +78,13 @@ class News:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request to the store of a round: `set`, `get`, `add`, `compare_set`, `wait`, `check`,
+    """A request to the store of a turn: `set`, `get`, `add`, `compare_set`, `wait`, `check`,
     `delete` or `count`. Values are in base64. One that changes something has a `sequence` of its
     agent, and counts once however often it is sent. `store` names the one that it is meant for."""
 
     worker: int
     generation: int
-    round: int
+    turn: int
     deed: str
     keys: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)

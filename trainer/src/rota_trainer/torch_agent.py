@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Callable
 
 from rota_trainer.torch_rendezvous import RotaRendezvous
-from rota_trainer.torch_store import BrokenRoundError
+from rota_trainer.torch_store import BrokenTurnError
 
 WRAPPED = "_monitor_workers", "_rendezvous"
 MARK = "adapted_by_rota"
@@ -60,7 +60,7 @@ def _persistent(meet: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def persistent(self: Any, worker_group: Any) -> None:
         has_met = False
         while not has_met:
-            with suppress(BrokenRoundError):
+            with suppress(BrokenTurnError):
                 meet(self, worker_group)
                 has_met = True
 

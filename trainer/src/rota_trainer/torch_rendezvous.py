@@ -57,8 +57,8 @@ class Wishes(NamedTuple):
             parameters.run_id,
             parameters.local_addr or _own_host(place.url),
             place,
-            _seconds(parameters, "join_timeout", cls._field_defaults["join_timeout_s"]),
-            _seconds(parameters, "failure_wait", cls._field_defaults["failure_wait_s"]),
+            _seconds(parameters, "join_timeout", default=cls._field_defaults["join_timeout_s"]),
+            _seconds(parameters, "failure_wait", default=cls._field_defaults["failure_wait_s"]),
         )
 
 
@@ -160,12 +160,12 @@ class RotaRendezvous(RendezvousHandler):
         arrival = Arrival(
             self._wishes.place.worker,
             self._seat.generation,
-            self._seat.round,
+            self._seat.turn,
             self._wishes.host,
             get_free_port(),
             wait_s,
         )
-        answer = self._wire.post(ARRIVE, to_json(arrival), wait_s + PATIENCE_S)
+        answer = self._wire.post(ARRIVE, to_json(arrival), timeout_s=wait_s + PATIENCE_S)
         try:
             return Seat(**answer)
         except TypeError:
@@ -196,7 +196,7 @@ def _own_host(url: str) -> str:
         return socket.getfqdn()
 
 
-def _seconds(parameters: RendezvousParameters, name: str, default: Any) -> float:
+def _seconds(parameters: RendezvousParameters, name: str, *, default: Any) -> float:
     value = parameters.get(name, default)
     try:
         seconds = float(value)

@@ -1,4 +1,4 @@
-"""A store of torch over the daemon's wire: keys and values that the agents of one round share."""
+"""A store of torch over the daemon's wire: keys and values that the agents of one turn share."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ AGAIN_S = 0.2
 Text = Union[str, bytes]
 
 
-class BrokenRoundError(RuntimeError):
-    """The members of the round change: whoever waits in it for the others waits in vain."""
+class BrokenTurnError(RuntimeError):
+    """The members of the turn change: whoever waits in it for the others waits in vain."""
 
 
 class RotaStore(Store):
@@ -134,7 +134,7 @@ class RotaStore(Store):
         return Exchange(
             self._place.worker,
             self._seat.generation,
-            self._seat.round,
+            self._seat.turn,
             deed,
             list(keys),
             [b64encode(value).decode() for value in values or []],
@@ -159,7 +159,7 @@ class RotaStore(Store):
                 time.sleep(min(AGAIN_S, left_s))
                 continue
             if found.state == BROKEN:
-                raise BrokenRoundError("the members of this job change")
+                raise BrokenTurnError("the members of this job change")
             if found.state == MOVED:
                 self._put_again(found.store)
             elif found.state != ABSENT:
@@ -184,7 +184,7 @@ class RotaStore(Store):
             wire = self._wires.wire = Wire(self._place.url, self._place.token)
             self._open.append(wire)
         message = {**to_json(exchange), "store": self._store, "wait_s": wait_s}
-        answer = wire.post(STORE, message, wait_s + PATIENCE_S)
+        answer = wire.post(STORE, message, timeout_s=wait_s + PATIENCE_S)
         try:
             found = Found(**answer)
         except TypeError:

@@ -64,7 +64,7 @@ class Watch:
         until = time.monotonic() + patience_s
         while not self._is_called:
             try:
-                self._is_called = self._is_news(self._own_wire, seat, FAILED, wait_s=wait_s)
+                self._is_called = self._is_news(self._own_wire, seat, state=FAILED, wait_s=wait_s)
             except WireError as error:
                 if error.is_final or error.is_refusal or time.monotonic() > until:
                     return False
@@ -77,7 +77,7 @@ class Watch:
         """Its processes are done: it will not come again, whoever calls."""
         self.rest()
         with suppress(WireError):
-            self._is_news(self._own_wire, seat, FINISHED, wait_s=0.0)
+            self._is_news(self._own_wire, seat, state=FINISHED, wait_s=0.0)
 
     def close(self) -> None:
         with self._news:
@@ -97,7 +97,7 @@ class Watch:
             if self._is_closed or seat is None:
                 break
             try:
-                is_called = self._is_news(self._wire, seat, RUNNING, wait_s=LONGEST_WAIT_S)
+                is_called = self._is_news(self._wire, seat, state=RUNNING, wait_s=LONGEST_WAIT_S)
             except WireError as error:
                 if error.is_final:
                     break
@@ -113,14 +113,14 @@ class Watch:
     def _listens(self) -> bool:
         return self._seat is not None and not self._is_called
 
-    def _is_news(self, wire: Wire, seat: Seat, state: str, *, wait_s: float) -> bool:
+    def _is_news(self, wire: Wire, seat: Seat, *, state: str, wait_s: float) -> bool:
         watching = Watching(
             self._place.worker,
             seat.generation,
-            seat.round,
+            seat.turn,
             state,
             self._start_s,
             min(wait_s, LONGEST_WAIT_S),
         )
-        answer = wire.post(WATCH, to_json(watching), watching.wait_s + PATIENCE_S)
+        answer = wire.post(WATCH, to_json(watching), timeout_s=watching.wait_s + PATIENCE_S)
         return answer.get("is_called") is True

@@ -48,9 +48,9 @@ class Wire:
 
     def send(self, report: dict[str, Any], timeout_s: float) -> Orders:
         """The orders that came back. Raises nothing but `WireError`."""
-        return orders_from(self.post(PATH, report, timeout_s))
+        return orders_from(self.post(PATH, report, timeout_s=timeout_s))
 
-    def post(self, path: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def post(self, path: str, message: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """The object that came back. Raises nothing but `WireError`."""
         try:
             status, answer = self._exchange(path, json.dumps(message), timeout_s=timeout_s)
