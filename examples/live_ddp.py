@@ -1,7 +1,5 @@
-"""Grows and shrinks while it trains. Runs alone, too.
-
-python examples/live_ddp.py
-rota submit --min-workers 1 --max-workers 4 --elastic live -- python examples/live_ddp.py
+"""Grows and shrinks while it trains. Alone, `python examples/live_ddp.py` trains with one worker;
+as a job it needs the mode `live`, and a least and a greatest number of workers.
 """
 
 import argparse
@@ -34,7 +32,7 @@ def main() -> None:
                 loss = nn.functional.mse_loss(live.model(x), y)
                 loss.backward()
                 optimizer.step()
-                run.report(loss=loss)
+                run.report(loss=loss.item())
         print(f"epoch {epoch + 1} is done, by {live.size} workers", flush=True)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rota_trainer.messages import Member, Orders, Switch, to_json
 
-FARTHEST_S = 30.0
+FARTHEST_S = 60.0
 JOB = "job-1"
 
 
@@ -24,6 +24,7 @@ class Coordinator:
         self.changed = threading.Condition()
         self.reports: dict[int, dict[str, Any]] = {}
         self.heard_s: dict[int, float] = {}
+        self.begun: set[int] = set()
         self.processes: dict[int, int] = {}
         self.ends: dict[int, int] = {}
         self.generation = -1
@@ -46,7 +47,8 @@ class Coordinator:
     def want(self, *numbers: int) -> None:
         """A new generation of these workers; those that do not run yet are started."""
         with self.changed:
-            new = [number for number in numbers if number not in self.processes]
+            new = [number for number in numbers if number not in self.begun]
+            self.begun.update(new)
             self._change(list(numbers))
         for number in new:
             self._start(number, self._environment(number))
@@ -146,10 +148,9 @@ class Coordinator:
         return to_json(orders)
 
     def _orders(self, number: int) -> Orders:
-        report = self.reports.get(number)
-        is_news = report is not None and self.switch is not None
-        is_news = is_news and self.switch.generation > report["generation"]
-        switch = self.switch if is_news else None
+        report, switch = self.reports.get(number), self.switch
+        if report is None or (switch and switch.generation <= report["generation"]):
+            switch = None
         return Orders(stop=self.stop, switch=switch, refused=self.refused.get(number, ""))
 
     def wait_until(self, is_so: Callable[[], bool], within_s: float = FARTHEST_S) -> None:
@@ -162,7 +163,7 @@ class Coordinator:
 
     def wait_for_generation(self, within_s: float = FARTHEST_S) -> None:
         """Until every member has reported the newest generation."""
-        self.wait_until(self._is_committed, within_s)
+        self.wait_until(self.is_committed, within_s)
 
     def wait_for_silence(self, number: int, heartbeat_s: float) -> None:
         """Until the others have reported for so long without it."""
@@ -186,7 +187,7 @@ class Coordinator:
     def steps(self) -> int:
         return max((report["global_step"] for report in self.reports.values()), default=0)
 
-    def _is_committed(self) -> bool:
+    def is_committed(self) -> bool:
         said = [self.reports.get(number) for number in self.target]
         return all(each and each["generation"] == self.generation for each in said)
 
@@ -217,14 +218,14 @@ class Coordinator:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            def log_message(self, *_: object) -> None:
-                pass
+            def log_message(self, format: str, *_: object) -> None:  # noqa: A002
+                """Nothing is said of each request."""
 
         class Server(socketserver.ThreadingUnixStreamServer):
             daemon_threads = True
             block_on_close = False
 
-            def handle_error(self, *_: object) -> None:
+            def handle_error(self, request: object, client_address: object) -> None:
                 """A worker was killed in the middle of a request."""
 
         server = self._server = Server(str(path), Handler)
@@ -234,7 +235,7 @@ class Coordinator:
         """No answer to anybody until `serve`."""
         server, self._server = self._server, None
         self.reacts = False
-        (self._folder / "socket").unlink()
+        (self._folder / "socket").unlink(missing_ok=True)
         if server is not None:
             server.shutdown()
             server.server_close()

@@ -34,6 +34,8 @@ class Nursery:
             stdout=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
+        assert self._process.stdout
+        assert self._process.stdout.readline(), "the nursery did not start"
         self._thread = threading.Thread(target=self._hear, daemon=True)
         self._thread.start()
 
@@ -118,7 +120,11 @@ class Job:
     def log(self, number: int) -> str:
         return (self.folder / f"{number}.log").read_text()
 
+    def _all_begun(self) -> bool:
+        return self.coordinator.begun == self.coordinator.processes.keys()
+
     def close(self) -> None:
+        self.coordinator.wait_until(self._all_begun)
         for number, process in self.coordinator.processes.items():
             if number not in self.coordinator.ends:
                 with suppress(ProcessLookupError):
@@ -137,16 +143,14 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 @contextmanager
 def job(nursery: Nursery, folder: Path, **options: Any) -> Iterator[Job]:
-    """Shows the logs of all workers when the test fails."""
+    """The logs of its workers are shown when the test fails."""
     found = Job(nursery, folder, options)
     try:
         yield found
-    except BaseException:
-        for path in sorted(folder.glob("*.log")):
-            say(f"-- {path.name}\n{path.read_text()[-2500:]}")
-        raise
     finally:
         found.close()
+        for path in sorted(folder.glob("*.log")):
+            say(f"-- {path.name}\n{path.read_text()[-2500:]}")
 
 
 def say(words: str) -> None:

@@ -34,13 +34,13 @@ def check_samples(notes: Notes, *, samples: int, batch: int, epochs: int) -> Non
     last = {same[0]["generation"]: step for step, same in found.items()}
     for step, same in found.items():
         epoch, nth = divmod(step - 1, steps)
-        together = order(0, epoch, samples)[nth * batch : (nth + 1) * batch].tolist()
+        together = order(samples, seed=0, epoch=epoch)[nth * batch : (nth + 1) * batch].tolist()
         assert {note["epoch"] for note in same} == {epoch}
         assert len({note["size"] for note in same}) == 1
         for note in same:
-            begin, end = bounds(len(together), note["rank"], note["size"])
+            begin, end = bounds(len(together), rank=note["rank"], size=note["size"])
             assert note["samples"] == together[begin:end]
-        assert len({note["rank"] for note in same}) == len(same), "two had the same rank"
+        assert len({note["rank"] for note in same}) == len(same), f"two had the same rank: {same}"
         is_whole = len(same) == same[0]["size"]
         assert is_whole or step == last[same[0]["generation"]], f"step {step}: {same}"
 

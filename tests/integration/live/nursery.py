@@ -17,7 +17,7 @@ from typing import NoReturn
 import torch
 import torch._dynamo
 
-import rota_trainer.live.starting
+import rota_trainer.live.training
 import rota_trainer.live.warming  # noqa: F401
 
 
@@ -29,6 +29,7 @@ def main() -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     asks = sys.stdin.fileno()
+    tell(is_ready=1)
     buffered = b""
     while True:
         ready, _, _ = select.select([asks, wakes], [], [])

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,8 @@ from tests.integration.live.house import EPOCHS, Job, check, finish
 Start = Callable[..., Job]
 
 
-def running(start_job: Start, n_workers: int) -> Job:
-    job = start_job(epochs=EPOCHS)
+def running(start_job: Start, n_workers: int, **options: Any) -> Job:
+    job = start_job(epochs=EPOCHS, **options)
     job.coordinator.want(*range(n_workers))
     job.coordinator.wait_for_generation()
     job.coordinator.wait_for_steps(2)
@@ -107,3 +108,32 @@ def test_an_error_of_the_script_is_the_scripts_own(start_job: Start) -> None:
     job.coordinator.wait_for_generation()
     finish(job, 0)
     check(job)
+
+
+def test_what_the_broken_step_changed_is_put_back(start_job: Start) -> None:
+    """Layers count each step once, and random numbers are drawn as if it had never begun."""
+    torch = pytest.importorskip("torch")
+    job = running(start_job, 3, model="normed")
+    for number in (2, 1):
+        job.coordinator.kill(number)
+        job.coordinator.wait_for_ends(number)
+        job.coordinator.wait_for_generation()
+    finish(job, 0)
+    check(job)
+    assert [note["n_tracked"] for note in job.notes("ended")] == [job.last_step()]
+    draws = [note["draw"] for note in job.notes("step") if note["worker"] == 0]
+    assert len(draws) == len(set(draws)) == job.last_step()
+    torch.manual_seed(0)
+    drawn = torch.rand(5000).tolist()
+    begin = drawn.index(draws[0])
+    assert draws == drawn[begin : begin + len(draws)]
+
+
+def test_children_that_load_data_do_not_keep_the_dead_alive(start_job: Start) -> None:
+    job = running(start_job, 2, loader={"num_workers": 1})
+    job.coordinator.kill(0)
+    job.coordinator.wait_for_ends(0)
+    job.coordinator.wait_for_generation(within_s=15.0)
+    job.coordinator.wait_for_steps(3)
+    job.coordinator.ask_to_stop("enough")
+    assert job.coordinator.wait_for_ends(1) == [75]

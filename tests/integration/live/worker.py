@@ -32,6 +32,7 @@ DEFAULTS = {
     "journal_hash": True,
     "fails_at": -1,
     "times": False,
+    "loader": {},
 }
 
 
@@ -77,6 +78,7 @@ def main() -> None:
         batch_scaling=options["scaling"],
         save_every_s=options["save_every_s"],
         patience_s=options["patience_s"],
+        loader=options["loader"],
     )
 
     def note(**words: object) -> None:
@@ -85,11 +87,12 @@ def main() -> None:
 
     for epoch in live.epochs(options["epochs"]):
         for x, y, indices in live.batches():
-            began_s = time.perf_counter()
+            began_s, began_cpu_s = time.perf_counter(), time.thread_time()
             with live.step():
-                begun_s = time.perf_counter()
+                begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
                 if live.global_step == options["fails_at"]:
                     raise RuntimeError("the script's own mistake")
+                draw = torch.rand(()).item()
                 optimizer.zero_grad()
                 loss = nn.functional.mse_loss(live.model(x), y)
                 loss.backward()
@@ -104,17 +107,27 @@ def main() -> None:
                     samples=indices.tolist() if weight else [],
                     loss=weight * loss.item(),
                     rate=optimizer.param_groups[0]["lr"],
+                    draw=draw,
                 )
                 if slowly.exists():
                     time.sleep(options["step_s"])
-                ended_s = time.perf_counter()
+                ended_s, ended_cpu_s = time.perf_counter(), time.thread_time()
             if options["times"]:
-                over_s = time.perf_counter()
-                note(hooks_s=begun_s - began_s + over_s - ended_s)
+                over_s, over_cpu_s = time.perf_counter(), time.thread_time()
+                note(
+                    hooks_s=begun_s - began_s + over_s - ended_s,
+                    hooks_cpu_s=begun_cpu_s - began_cpu_s + over_cpu_s - ended_cpu_s,
+                )
             if options["journal_hash"]:
                 note(done=live.global_step, generation=live.generation, hash=hash_of(net))
         scheduler.step()
-    note(ended=live.global_step, hash=hash_of(net), rate=optimizer.param_groups[0]["lr"])
+    n_tracked = next((int(each) for each in net.buffers() if each.dtype == torch.int64), 0)
+    note(
+        ended=live.global_step,
+        n_tracked=n_tracked,
+        hash=hash_of(net),
+        rate=optimizer.param_groups[0]["lr"],
+    )
 
 
 def hash_of(net: nn.Module) -> str:

@@ -20,7 +20,7 @@ from rota_trainer.live.sharing import (  # noqa: E402
 
 @given(n_samples=st.integers(1, 300), size=st.integers(1, 40))
 def test_shares_are_the_whole_batch_in_order(n_samples: int, size: int) -> None:
-    parts = [bounds(n_samples, rank, size) for rank in range(size)]
+    parts = [bounds(n_samples, rank=rank, size=size) for rank in range(size)]
     assert parts[0][0] == 0
     assert parts[-1][1] == n_samples
     assert all(before[1] == after[0] for before, after in pairwise(parts))
@@ -28,7 +28,10 @@ def test_shares_are_the_whole_batch_in_order(n_samples: int, size: int) -> None:
 
 @given(n_samples=st.integers(1, 300), size=st.integers(1, 40))
 def test_shares_are_even_and_none_is_too_small_to_normalise(n_samples: int, size: int) -> None:
-    sizes = [end - begin for begin, end in (bounds(n_samples, rank, size) for rank in range(size))]
+    sizes = [
+        end - begin
+        for begin, end in (bounds(n_samples, rank=rank, size=size) for rank in range(size))
+    ]
     active = [each for each in sizes if each]
     assert max(active) - min(active) <= 1
     assert min(active) >= min(LEAST, n_samples)
@@ -44,7 +47,7 @@ def test_shares_are_even_and_none_is_too_small_to_normalise(n_samples: int, size
 def test_each_sample_once_whatever_the_sizes(
     length: int, batch: int, sizes: list[int], seed: int
 ) -> None:
-    ordered = order(seed, 0, length)
+    ordered = order(length, seed=seed, epoch=0)
     used, seen, turn = 0, [], 0
     while used < length:
         size = sizes[turn % len(sizes)]
@@ -58,13 +61,15 @@ def test_each_sample_once_whatever_the_sizes(
 
 
 def test_the_order_depends_on_seed_and_epoch_alone() -> None:
-    assert order(1, 2, 50).tolist() == order(1, 2, 50).tolist()
-    others = [order(seed, epoch, 50).tolist() for seed in range(4) for epoch in range(4)]
+    assert order(50, seed=1, epoch=2).tolist() == order(50, seed=1, epoch=2).tolist()
+    others = [order(50, seed=seed, epoch=epoch).tolist() for seed in range(4) for epoch in range(4)]
     assert len({tuple(each) for each in others}) == 16
 
 
 def test_the_batch_stays_or_grows_with_its_rate() -> None:
-    assert [batch_together(8, 3, scaling) for scaling in ("constant", "linear", "sqrt")] == [
+    assert [
+        batch_together(8, size=3, scaling=scaling) for scaling in ("constant", "linear", "sqrt")
+    ] == [
         8,
         24,
         24,

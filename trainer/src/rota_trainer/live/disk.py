@@ -6,7 +6,7 @@ import pickle
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -18,6 +18,7 @@ from rota_trainer.torch.parts import OtherStateError
 from rota_trainer.torch.reading import also_safe, essence
 
 FORMAT = 1
+SAVE_EVERY_S = 600.0
 
 
 class Disk:
@@ -63,12 +64,12 @@ class Disk:
     def _load(self, path: Path) -> None:
         try:
             with also_safe(self._parts.classes()):
-                saved = torch.load(path, map_location="cpu", weights_only=True)
+                saved: Any = torch.load(path, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
             raise OtherStateError(
                 f"{path} cannot be read by torch {torch.__version__}: {essence(error)}"
             ) from error
-        if not isinstance(saved, dict) or saved.get("live") != FORMAT:
+        if not _is_ours(saved):
             raise OtherStateError(
                 f"{path} was not saved by a live training; begin in a new checkpoint folder"
             )
@@ -77,3 +78,7 @@ class Disk:
 
     def _is_writing(self) -> bool:
         return self._writer is not None and self._writer.is_alive()
+
+
+def _is_ours(saved: Any) -> bool:
+    return isinstance(saved, dict) and cast("dict[str, Any]", saved).get("live") == FORMAT

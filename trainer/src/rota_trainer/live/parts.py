@@ -77,7 +77,8 @@ class Parts:
             "random": randomness.take(),
             "rates": [{k: v for k, v in group.items() if k != "params"} for group in groups],
             "scheduler": None if scheduler is None else dict(scheduler.state_dict()),
-            "scaler": _copied(self.named.get("scaler")),
+            # Its attributes: asking it for its state would wait for the GPU in each step.
+            "scaler": _copied(vars(self.named["scaler"])) if "scaler" in self.named else None,
         }
 
     def put_back(self, snapshot: dict[str, Any]) -> None:
@@ -91,16 +92,11 @@ class Parts:
         if snapshot["scheduler"] is not None:
             self.named["scheduler"].load_state_dict(snapshot["scheduler"])
         if snapshot["scaler"] is not None:
-            attributes: dict[str, Any] = vars(self.named["scaler"])
-            attributes.update(snapshot["scaler"])
+            vars(self.named["scaler"]).update(_copied(snapshot["scaler"]))
         optimizer.zero_grad(set_to_none=True)
 
 
-def _copied(scaler: Any) -> dict[str, Any] | None:
-    """Its attributes: asking it for its state would wait for the GPU in each step."""
-    if scaler is None:
-        return None
-    attributes: dict[str, Any] = vars(scaler)
+def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
         for name, value in attributes.items()

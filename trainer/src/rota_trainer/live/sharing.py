@@ -26,13 +26,13 @@ class Share(NamedTuple):
     """Samples of all workers in this step."""
 
 
-def order(seed: int, epoch: int, length: int) -> torch.Tensor:
+def order(length: int, *, seed: int, epoch: int) -> torch.Tensor:
     """All samples of an epoch, by number."""
     chance = torch.Generator().manual_seed(_mixed(seed, epoch))
     return torch.randperm(length, generator=chance)
 
 
-def bounds(n_samples: int, rank: int, size: int) -> tuple[int, int]:
+def bounds(n_samples: int, *, rank: int, size: int) -> tuple[int, int]:
     """Where one worker's part of a batch begins and ends: parts differ by one at most, and who
     would get too few gets nothing."""
     n_active = max(1, min(size, n_samples // LEAST))
@@ -48,13 +48,13 @@ def share(ordered: torch.Tensor, used: int, *, batch: int, rank: int, size: int)
     on some sample all the same, because the others wait for its gradients; they count for 0."""
     together = ordered[used : used + batch]
     n_together = len(together)
-    begin, end = bounds(n_together, rank, size)
+    begin, end = bounds(n_together, rank=rank, size=size)
     own = together[begin:end] if end > begin else ordered[:LEAST]
     samples: list[int] = own.tolist()  # type: ignore[reportUnknownMemberType]
     return Share(samples, (end - begin) / n_together, n_together)
 
 
-def batch_together(batch_size: int, size: int, scaling: str) -> int:
+def batch_together(batch_size: int, *, size: int, scaling: str) -> int:
     """Samples in a step of all workers."""
     return batch_size if scaling == "constant" else batch_size * size
 

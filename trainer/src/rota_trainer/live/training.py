@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from rota_trainer.live import sharing
+from rota_trainer.live.disk import SAVE_EVERY_S, Disk
 from rota_trainer.live.group import Vote
-from rota_trainer.live.joining import Joining, NobodyCameError, Training
+from rota_trainer.live.joining import NobodyCameError, Training
+from rota_trainer.live.model import ElasticModel
+from rota_trainer.live.parts import Parts
+from rota_trainer.live.samples import Samples
+from rota_trainer.live.starting import default_patience_s, prepare
 from rota_trainer.position import Position
+from rota_trainer.run import Run
 from rota_trainer.say import say
 from rota_trainer.stops import Stopped
 
@@ -21,25 +26,48 @@ LAST_S = 5.0
 """Who has finished all epochs helps the others for so long, and no longer."""
 
 
-class Options(NamedTuple):
-    dataset: Any
-    batch_size: int
-    scaling: str
-    seed: int
-    patience_s: float
-    loader: dict[str, Any]
-
-
 class Live:
-    """`model` is to be called instead of the script's own. `rank`, `size` and `generation` change
-    in the course of a run; who has rank 0 writes checkpoints."""
+    """Trains with as many workers as there are, however they come and go.
 
-    def __init__(self, training: Training, joining: Joining | None, options: Options) -> None:
-        self.model = training.model
-        self._run, self._parts, _, self._disk = training
-        self._joining = joining
-        self._options = options
-        self._length = len(options.dataset)
+    `model` is to be called instead of the script's own. `rank`, `size` and `generation` change in
+    the course of a run; who has rank 0 writes checkpoints.
+
+    `batch_size` is that of all workers together; with `batch_scaling` "linear" or "sqrt" it is that
+    of each, and the learning rate grows with their number by that rule. `extra` is whatever else
+    has `state_dict` and `load_state_dict` and is to be the same in all workers. `patience_s` is how
+    long to wait for the daemon when a worker is gone, before saving and stopping. `loader` and
+    `ddp` are options for DataLoader and DistributedDataParallel.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        dataset: Any,
+        batch_size: int,
+        scheduler: Any = None,
+        scaler: Any = None,
+        seed: int = 0,
+        backend: str | None = None,
+        batch_scaling: str = "constant",
+        patience_s: float | None = None,
+        save_every_s: float = SAVE_EVERY_S,
+        loader: dict[str, Any] | None = None,
+        ddp: dict[str, Any] | None = None,
+        **extra: Any,
+    ) -> None:
+        self._samples = Samples(dataset, batch_size, batch_scaling, seed, loader or {})
+        self._samples.check()
+        named = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
+        self._parts = Parts({**named, **extra})
+        self.model = ElasticModel(model, ddp or {})
+        self._run = run
+        self._disk = Disk(run, self._parts, save_every_s)
+        training = Training(run, self._parts, self.model, self._disk)
+        self._joining = prepare(training, self._samples, backend=backend)
+        self._patience_s = default_patience_s() if patience_s is None else patience_s
         self._total = 0
         self._share = sharing.Share([], 1.0, 0)
         self._snapshot: dict[str, Any] | None = None
@@ -48,7 +76,6 @@ class Live:
         self._n_changes = 0
         """Counts what makes batches that were loaded ahead useless."""
         self._run.agree = lambda _flag: False  # The vote of each step decides.
-        optimizer = self._parts.named["optimizer"]
         optimizer.register_step_pre_hook(self._before_applying)
         optimizer.register_step_post_hook(self._after_applying)
 
@@ -76,7 +103,7 @@ class Live:
     def epochs(self, total: int) -> Iterator[int]:
         """Epochs that are left, counted from 0. Joins the others first."""
         self._total = total
-        self._enter(self._options.patience_s)
+        self._enter(self._patience_s)
         self._run.expect(total)
         while self._parts.at.epoch < total:
             epoch = self._parts.at.epoch
@@ -91,9 +118,9 @@ class Live:
 
     def batches(self) -> Iterator[Any]:
         """This worker's part of each batch of the epoch that is left."""
-        while self._parts.at.used < self._length:
+        while self._parts.at.used < self._samples.length:
             n_changes = self._n_changes
-            for share, batch in self._load():
+            for share, batch in self._samples.load(self._parts.at, rank=self.rank, size=self.size):
                 self._share, step = share, self.global_step
                 yield batch
                 if self._n_changes != n_changes:
@@ -208,8 +235,8 @@ class Live:
 
     def _rejoin(self) -> None:
         at = self._parts.at
-        is_done = at.epoch + 1 == self._total and at.used >= self._length
-        self._enter(LAST_S if is_done else self._options.patience_s, is_done=is_done)
+        is_done = at.epoch + 1 == self._total and at.used >= self._samples.length
+        self._enter(LAST_S if is_done else self._patience_s, is_done=is_done)
 
     def _enter(self, patience_s: float, *, is_done: bool = False) -> None:
         self._n_changes += 1
@@ -224,9 +251,9 @@ class Live:
                 if is_done:
                     return
                 self._stop_alone(str(why))
-        self._parts.scale_rates(sharing.rate_factor(self.size, self._options.scaling))
+        self._parts.scale_rates(sharing.rate_factor(self.size, self._samples.scaling))
         self._run.tally.go_to(self._parts.at.epoch, self._parts.at.steps)
-        self._run.tally.steps_total = self._steps_of_epoch()
+        self._run.tally.steps_total = self._samples.n_steps(self._parts.at, size=self.size)
         self._run.mark_s = time.perf_counter()
 
     def _stop(self) -> None:
@@ -244,30 +271,6 @@ class Live:
         saved = self.global_step >= 0 and self._disk.save()
         say(f"stopping: {reason}")
         raise Stopped(reason, saved=saved)
-
-    # -- data -----------------------------------------------------------------------------------
-
-    def _load(self) -> Iterator[tuple[sharing.Share, Any]]:
-        """Shares and their batches from here to the end of the epoch, for the workers of now."""
-        at, options = self._parts.at, self._options
-        ordered = sharing.order(options.seed, at.epoch, self._length)
-        together = sharing.batch_together(options.batch_size, self.size, options.scaling)
-        shares = [
-            sharing.share(ordered, used, batch=together, rank=self.rank, size=self.size)
-            for used in range(at.used, self._length, together)
-        ]
-        loader: Any = DataLoader(
-            options.dataset,
-            batch_sampler=[share.samples for share in shares],
-            generator=torch.Generator().manual_seed(at.global_step),
-            **options.loader,
-        )
-        yield from zip(shares, loader)
-
-    def _steps_of_epoch(self) -> int:
-        at, options = self._parts.at, self._options
-        together = sharing.batch_together(options.batch_size, self.size, options.scaling)
-        return at.steps + -(-(self._length - at.used) // together)
 
 
 def _never(_path: Any) -> None:

@@ -58,7 +58,7 @@ def take_apart(state: Any, tensors: list[torch.Tensor]) -> Any:
     return state
 
 
-def put_together(outline: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
+def put_together(outline: Any, tensors: list[torch.Tensor], *, device: torch.device) -> Any:
     """The state again, with new and empty tensors, which are also added to `tensors`."""
     if isinstance(outline, dict):
         held = cast("dict[Any, Any]", outline)
@@ -67,9 +67,9 @@ def put_together(outline: Any, tensors: list[torch.Tensor], device: torch.device
             where = torch.device("cpu") if kind == "cpu" else device
             tensors.append(torch.empty(shape, dtype=getattr(torch, dtype), device=where))
             return tensors[-1]
-        return {key: put_together(value, tensors, device) for key, value in held.items()}
+        return {key: put_together(value, tensors, device=device) for key, value in held.items()}
     if type(outline) in (list, tuple):
-        return type(outline)(put_together(value, tensors, device) for value in outline)
+        return type(outline)(put_together(value, tensors, device=device) for value in outline)
     return outline
 
 
@@ -101,7 +101,7 @@ def receive(*, source: int, device: torch.device, classes: set[type], keeps: boo
     with also_safe(classes):
         read = torch.load(io.BytesIO(head.cpu().numpy().tobytes()), weights_only=True)
     tensors: list[torch.Tensor] = []
-    state = put_together(read["outline"], tensors, device) if keeps else None
+    state = put_together(read["outline"], tensors, device=device) if keeps else None
     contents = [_bytes_of(tensor) for tensor in tensors]
     for chunk in plan(read["sizes"]):
         packed = _empty(chunk, device)

@@ -17,7 +17,7 @@ from rota_trainer.torch.parts import OtherStateError
 from rota_trainer.torch.state import State
 
 if TYPE_CHECKING:
-    from rota_trainer.live.starting import live
+    from rota_trainer.live.training import Live as live  # noqa: N813
 
 __all__ = ["OtherStateError", "State", "any_worker", "attach", "live"]
 
@@ -26,6 +26,6 @@ def __getattr__(name: str) -> Any:
     """`live` is imported when it is asked for: it is made of this package's own parts."""
     if name != "live":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rota_trainer.live.starting import live
+    from rota_trainer.live.training import Live
 
-    return live
+    return Live
