@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.commands import ReportWorkers, StartWorkers, StopWorkers
+from rota.core.commands import (
+    ChangeMembership,
+    KillWorkers,
+    ReportWorkers,
+    StartWorkers,
+    StopWorkers,
+)
 from rota.core.events import WorkersExited, WorkersLost, WorkersStarted
 from rota.core.model import JobId, NodeId, Slot
 from tests.conformance.stages import STAGES, Stage, Work
@@ -120,6 +126,66 @@ async def has_lost_what_it_never_knew(stage: Stage) -> None:
         lost |= fact.workers
 
 
+def change(generation: int, *workers: int) -> ChangeMembership:
+    slots = tuple(Slot(NodeId("node"), (worker,)) for worker in workers)
+    return ChangeMembership(JOB, 1, generation, slots, workers)
+
+
+async def exit_of(stage: Stage, worker: int) -> int:
+    while True:
+        fact = await stage.next_fact()
+        if isinstance(fact, WorkersExited) and worker in fact.codes:
+            assert fact.codes.keys() == {worker}
+            return fact.codes[worker]
+
+
+async def last_exit_of(stage: Stage, worker: int) -> int:
+    """Those who ended before are told of again meanwhile."""
+    codes: dict[int, int] = {}
+    while worker not in codes:
+        fact = await stage.next_fact()
+        codes |= fact.codes if isinstance(fact, WorkersExited) else {}
+    return codes[worker]
+
+
+async def kills_one_and_leaves_the_others(stage: Stage) -> None:
+    await stage.order(start(), WHEN_ASKED)
+    await all_started(stage)
+    await stage.order(KillWorkers(JOB, 1, (1,)), WHEN_ASKED)
+    assert await exit_of(stage, 1) == 137
+    await stage.order(KillWorkers(JOB, 1, (1,)), WHEN_ASKED)
+    assert await exit_of(stage, 1) == 137
+    await stage.order(stop(workers=1), WHEN_ASKED)
+    assert await last_exit_of(stage, 0) == 143
+
+
+async def never_starts_what_was_killed_before(stage: Stage) -> None:
+    await stage.order(KillWorkers(JOB, 1, (0, 1)), WHEN_ASKED)
+    assert await all_ended(stage) == {137}
+    await stage.order(start(), WHEN_ASKED)
+    assert await all_ended(stage) == {137}
+
+
+async def goes_on_with_others_after_a_death(stage: Stage) -> None:
+    await stage.order(start(), WHEN_ASKED)
+    await all_started(stage)
+    await stage.order(KillWorkers(JOB, 1, (0,)), WHEN_ASKED)
+    assert await exit_of(stage, 0) == 137
+    await stage.order(change(1, 1), WHEN_ASKED)
+    await stage.order(change(2, 1, 2), WHEN_ASKED)
+    await stage.order(KillWorkers(JOB, 1, (2,)), WHEN_ASKED)
+    assert await exit_of(stage, 2) == 137
+    await stage.order(StopWorkers(JOB, 1, (1,), 30.0), WHEN_ASKED)
+    assert await last_exit_of(stage, 1) == 143
+
+
+async def lets_nobody_join_what_is_over(stage: Stage) -> None:
+    await stage.order(start(), AT_ONCE)
+    assert await all_ended(stage) == {0}
+    await stage.order(change(1, 0, 1, 2), AT_ONCE)
+    assert await all_ended(stage, workers=3) == {0}
+
+
 SCENARIOS: list[Scenario] = [
     finishes,
     starts_and_stops,
@@ -130,6 +196,10 @@ SCENARIOS: list[Scenario] = [
     starts_the_next_attempt_after_a_stop,
     says_again_what_became_of_workers,
     has_lost_what_it_never_knew,
+    kills_one_and_leaves_the_others,
+    never_starts_what_was_killed_before,
+    goes_on_with_others_after_a_death,
+    lets_nobody_join_what_is_over,
 ]
 
 

@@ -244,6 +244,10 @@ class StandIn:
 
     hold = release = cancel
 
+    def resize(self, job: str, workers: int | None) -> JobView:
+        reason = f"{workers} workers as its owner wants" if workers else ""
+        return replace(RUNNING, reason=reason)
+
     def wait(self, job: str) -> JobView:
         return replace(RUNNING, state="succeeded", ended_s=NOW)
 

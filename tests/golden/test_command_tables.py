@@ -145,6 +145,14 @@ id         name   user     state          gpus     age     ran   done     left  
 """)
 
 
+def test_resize(rota: Rota):
+    assert rota("resize", "bert", "2") == snapshot("""\
+id         name   user     state          gpus     age     ran   why
+─────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m   2 workers as its owner wants
+""")
+
+
 def test_status(rota: Rota):
     assert rota("status") == snapshot("""\
 process  4242, for 1d01h

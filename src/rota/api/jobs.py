@@ -1,4 +1,4 @@
-"""Jobs: submit, list, look, cancel, hold, release, send again."""
+"""Jobs: submit, list, look, cancel, hold, release, resize, send again."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rota.api.answers import ERRORS, Reaches, Word, answer
 from rota.api.auth import Asks
 from rota.api.strict import StrictRoute
 from rota.core.states import State
+from rota.daemon import resizes
 from rota.store.records import JobFilter
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 from rota.wire.training import JobProfile
@@ -39,6 +40,13 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Batched:
     jobs: list[JobRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """None leaves the size to the policy."""
+
+    workers: Annotated[int, Field(strict=True, ge=1, le=BIGGEST)] | None
 
 
 class ListQuery(BaseModel):
@@ -126,6 +134,11 @@ async def hold(word: Word, *, house: Reaches, caller: Asks) -> Response:
 @router.post("/{word}/release", response_model=JobView, summary="Let a held job run")
 async def release(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(await house.desk.release(caller, word))
+
+
+@router.post("/{word}/resize", response_model=JobView, summary="Set how many workers a job has")
+async def resize(word: Word, body: Resize, *, house: Reaches, caller: Asks) -> Response:
+    return answer(await resizes.resize(house.desk, caller, word=word, workers=body.workers))
 
 
 @router.post(

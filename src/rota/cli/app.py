@@ -15,7 +15,7 @@ from rota.cli.output.lines import say
 
 VERBS = {
     "submit": ("submit",),
-    "jobs": ("list", "show", "story", "cancel", "hold", "release", "resubmit", "wait"),
+    "jobs": ("list", "show", "story", "cancel", "hold", "release", "resize", "resubmit", "wait"),
     "logs": ("logs",),
     "enter": ("exec", "shell", "port-forward"),
     "profile": ("profile",),

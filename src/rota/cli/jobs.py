@@ -1,4 +1,4 @@
-"""What is done to jobs that are there: list, show, cancel, hold, release, resubmit, wait, story."""
+"""What is done to jobs that are there: list, show, story, cancel, hold, resize, wait, ..."""
 
 from __future__ import annotations
 
@@ -165,6 +165,28 @@ def hold(jobs: JobWords, *, as_json: AsJson = False) -> None:
 def release(jobs: JobWords, *, as_json: AsJson = False) -> None:
     """Let held jobs run."""
     _each(jobs, "release", as_json=as_json)
+
+
+@app.command()
+def resize(
+    job: JobWord,
+    workers: Annotated[str, typer.Argument(metavar="N|auto", help="How many workers.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Set how many workers an elastic job has. With 'auto' the policy decides again."""
+    from rota.cli.output.jobs import say_jobs
+    from rota.cli.output.json import say_json
+    from rota.client import Client
+
+    if workers != "auto" and not (workers.isascii() and workers.isdecimal() and int(workers)):
+        raise UserError(f"'{shown(workers)}' is no number of workers", "use 1, 2, ... or auto")
+    with Client() as rota:
+        resized = rota.resize(job, None if workers == "auto" else int(workers))
+    if as_json:
+        say_json(asdict(resized))
+    else:
+        say_jobs([resized], as_json=False)
 
 
 @app.command()

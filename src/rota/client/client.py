@@ -188,6 +188,11 @@ class Client:
     def release(self, job: str) -> JobView:
         return self._deed(job, "release")
 
+    def resize(self, job: str, workers: int | None) -> JobView:
+        """So many workers from now on; None: as many as the policy likes."""
+        body = {"workers": workers}
+        return load(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/resize", body=body))
+
     def resubmit(self, job: str, *, key: str = "") -> str:
         """The id of a new job that is the same again; tried again as a submit is."""
         return self._once(f"/jobs/{_quoted(job)}/resubmit", key=key)[0]

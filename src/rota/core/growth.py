@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rota.core.model import Allocation, Cap, Job, Running, n_nodes
-from rota.core.reasons import DoesNotGrow, Pinned
+from rota.core.model import Cap, Job, Running, n_nodes
+from rota.core.reasons import DoesNotGrow, Pinned, Reason
 from rota.core.samples import Sample
 from rota.core.speed import Size
 
@@ -37,23 +37,19 @@ def next_cap_ends_s(jobs: Iterable[Job], now: float) -> float:
     return min(caps, default=math.inf)
 
 
-def is_own_wish(job: Job, before: Allocation, after: Allocation, *, now: float) -> bool:
-    """Whether a change of size is for the job's own good, and not for others'."""
-    if len(before) == len(after):
-        return False
-    is_undone = len(after) < len(before) and len(after) == cap_of(job, now)
-    return is_undone or len(after) == job.pinned_workers
+def is_own_wish(job: Job, workers: int, *, before: int, now: float) -> bool:
+    """Whether a change to so many workers is for the job's own good, and not for others'."""
+    is_undone = workers < before and workers == cap_of(job, now)
+    return is_undone or (workers != before and workers == job.pinned_workers)
 
 
-def why_smaller(job: Job, wanted: Allocation) -> str:
-    """Why the plan has fewer workers for the job than it has, where that is its own doing."""
-    if len(wanted) >= len(job.allocation):
-        return ""
-    if job.pinned_workers == len(wanted):
-        return str(Pinned(len(wanted)))
-    if job.cap is not None and job.cap.workers == len(wanted):
-        return str(DoesNotGrow(job.cap.workers, job.cap.why))
-    return ""
+def why_size(job: Job, workers: int, *, now: float) -> Reason | None:
+    """Why the job is to have so many workers, where that is not the policy's choice."""
+    if workers == job.pinned_workers:
+        return Pinned(workers)
+    if job.cap is not None and workers == cap_of(job, now):
+        return DoesNotGrow(workers, job.cap.why)
+    return None
 
 
 def judged(job: Job, now: float) -> Job:

@@ -207,7 +207,8 @@ class _Case:
         job = self._jobs.get(change.job_id)
         if job is None or not change.before or not isinstance(job.phase, Running | Starting):
             return None
-        if is_own_wish(job, change.before, change.after, now=self.view.now):
+        before = len(change.before)
+        if is_own_wish(job, len(change.after), before=before, now=self.view.now):
             return None
         nodes = (self.view.nodes.get(slot.node) for slot in change.before)
         return job if all(node and not node.is_draining for node in nodes) else None

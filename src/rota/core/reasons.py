@@ -131,4 +131,6 @@ Reason = (
     | Drained
     | BacksOff
     | WaitsForJobs
+    | Pinned
+    | DoesNotGrow
 )

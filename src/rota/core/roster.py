@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rota.core.effects import Effects, Transition
 from rota.core.events import JobEvent, JobResized, WorkersSilent
-from rota.core.growth import why_smaller
+from rota.core.growth import why_size
 from rota.core.intent import Intent
 from rota.core.ledger import Ledger
 from rota.core.life import react
@@ -251,12 +251,13 @@ class Roster:
         """In place, if the job can do that and newcomers need not wait for its own leavers."""
         assert isinstance(job.phase, Running)
         joining = newcomers(job.allocation, wanted)
+        why = str(why_size(job, len(wanted), now=effects.now) or "")
         if not job.spec.mode.resizes_in_place:
-            self._stop(job, Purpose.RESIZE, effects=effects, why=why_smaller(job, wanted))
+            self._stop(job, Purpose.RESIZE, effects=effects, why=why)
         elif job.phase.exits:
             pass  # It is about to end by itself.
         elif self.ledger.has_room(joining, job.spec, nodes=self.nodes):
-            resize = Reaction(job, Trigger.RESIZE, why_smaller(job, wanted), allocation=wanted)
+            resize = Reaction(job, Trigger.RESIZE, why, allocation=wanted)
             self.follow(resize, effects, cause="Plan")
         elif self._is_only_in_its_own_way(job, wanted):
             self._stop(job, Purpose.RESIZE, effects=effects)

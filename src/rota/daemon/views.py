@@ -10,6 +10,7 @@ from dataclasses import replace
 from rota.core.effects import Transition
 from rota.core.explain import Answers
 from rota.core.forecast import Expected
+from rota.core.growth import why_size
 from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
 from rota.daemon.outlook import outlook
 from rota.engines.local.gpus import Reading
@@ -32,7 +33,7 @@ def job_view(
         user=spec.user,
         project=spec.project,
         state=job.state.value,
-        reason=reason or (phase.reason if isinstance(phase, Ended | Stopping) else ""),
+        reason=reason or _own_reason(job, now),
         priority=spec.priority,
         gpus=gpus_text(job),
         gpus_held=n_gpus(job.members),
@@ -49,6 +50,16 @@ def job_view(
         finish_s=ahead.finish_s,
         finish_error=ahead.finish_error,
     )
+
+
+def _own_reason(job: Job, now: float) -> str:
+    """Why it ended or ends; of one that runs, why it has the size that it has."""
+    if isinstance(job.phase, Ended | Stopping):
+        return job.phase.reason
+    if not isinstance(job.phase, Running):
+        return ""
+    held = job.phase.joining or job.phase.allocation
+    return str(why_size(job, len(held), now=now) or "")
 
 
 def _running_s(job: Job, now: float) -> float:

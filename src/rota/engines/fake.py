@@ -6,7 +6,6 @@ again after the fact is answered with the fact again.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
@@ -30,11 +29,11 @@ from rota.core.events import (
     WorkersStarted,
 )
 from rota.core.model import Job, JobId, NodeId, Running, Slot
+from rota.engines.fake_agenda import Agenda
 from rota.engines.fake_run import LOST, Delays, Fence, Gone, Run, Work
 
 STOPPED_CODE = 143  # what a program ended by SIGTERM exits with
 KILLED_CODE = 137  # ... and one ended by SIGKILL
-REPORTS_MAX = 50  # progress reports of one run at the most, however many epochs it has
 
 
 class FakeEngine:
@@ -50,8 +49,8 @@ class FakeEngine:
         self._done: dict[JobId, float] = {}
         """The part of each job's work that is safe: reported, or saved at a stop."""
         self._dead_nodes: set[NodeId] = set()
-        self._heap: list[tuple[float, int, Run | None, int, Event]] = []
-        self._n_expected = 0
+        self._agenda = Agenda()
+        self._expect = self._agenda.expect
 
     def apply(self, command: Command, now: float) -> None:
         match command:
@@ -72,17 +71,12 @@ class FakeEngine:
                 assert_never(command)
 
     def next_s(self) -> float:
-        while self._heap:
-            at_s, _, run, version, _ = self._heap[0]
-            if run is None or run.version == version:
-                return at_s
-            heapq.heappop(self._heap)
-        return math.inf
+        return self._agenda.next_s()
 
     def due(self, now: float) -> list[Event]:
         facts: list[Event] = []
         while self.next_s() <= now:
-            at_s, _, run, _, event = heapq.heappop(self._heap)
+            at_s, run, event = self._agenda.take()
             facts.append(event)
             if run is not None:
                 self._happen(run, event, at_s=at_s)
@@ -273,20 +267,9 @@ class FakeEngine:
 
     def _expect_work(self, run: Run) -> None:
         """The next report of a run that works, or its end, if it ever comes to one."""
-        if math.isinf(run.run_s) or math.isinf(run.since_s):
-            return
-        end_s = run.since_s + (1 - run.done) * run.run_s
-        if not run.work.is_resumable:
-            self._expect(run, end_s, run.exits(0))
-            return
-        n_reports = min(run.work.epochs, REPORTS_MAX)
-        reported = self._done.get(run.fence[0], 0.0)
-        next_done = (math.floor(reported * n_reports + 1e-6) + 1) / n_reports
-        if next_done < 1 - 1e-9:
-            at_s = run.since_s + max(0.0, next_done - run.done) * run.run_s
-            self._expect(run, at_s, run.progress(next_done, run.run_s / run.work.epochs))
-        else:
-            self._expect(run, end_s, run.progress(1.0), run.exits(0))
+        if math.isfinite(run.run_s) and math.isfinite(run.since_s):
+            at_s, events = run.next_facts(reported=self._done.get(run.fence[0], 0.0))
+            self._expect(run, at_s, *events)
 
     def _lose_those_on_dead_nodes(self, run: Run, now: float) -> None:
         lost = [n for n in run.alive if run.workers[n].node in self._dead_nodes]
@@ -313,10 +296,3 @@ class FakeEngine:
         if self._ended.get(job_id, (0,))[0] < attempt:
             self._ended[job_id] = (attempt, run.gone)
         del self._runs[run.fence]
-
-    def _expect(self, run: Run | None, at_s: float, *events: Event) -> None:
-        """Facts to come; with a run, unless its future changes first."""
-        for event in events:
-            self._n_expected += 1
-            version = run.version if run else 0
-            heapq.heappush(self._heap, (at_s, self._n_expected, run, version, event))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rota.core.commands import ChangeMembership
-from rota.core.events import ProgressReported, WorkersExited, WorkersStarted
+from rota.core.events import Event, ProgressReported, WorkersExited, WorkersStarted
 from rota.core.model import Allocation, JobId, Slot
 
 Fence = tuple[JobId, int]
@@ -15,6 +15,8 @@ Fence = tuple[JobId, int]
 Gone = dict[int, int | None]
 """The workers that have ended, with their exit codes; None for one that went with its node."""
 LOST = None
+REPORTS_MAX = 50
+"""Progress reports of one run at the most, however many epochs it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,18 @@ class Run:
             self.done = min(1.0, self.done + (now - self.since_s) / self.run_s)
             self.since_s = now
         self.version += 1
+
+    def next_facts(self, *, reported: float) -> tuple[float, tuple[Event, ...]]:
+        """What it will tell next if it goes on as it is, and when; `reported` was told before."""
+        end_s = self.since_s + (1 - self.done) * self.run_s
+        if not self.work.is_resumable:
+            return end_s, (self.exits(0),)
+        n_reports = min(self.work.epochs, REPORTS_MAX)
+        next_done = (math.floor(reported * n_reports + 1e-6) + 1) / n_reports
+        if next_done >= 1 - 1e-9:
+            return end_s, (self.progress(1.0), self.exits(0))
+        at_s = self.since_s + max(0.0, next_done - self.done) * self.run_s
+        return at_s, (self.progress(next_done, self.run_s / self.work.epochs),)
 
     def exits(self, code: int) -> WorkersExited:
         return WorkersExited(*self.fence, dict.fromkeys(sorted(self.alive), code))

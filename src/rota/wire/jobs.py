@@ -75,7 +75,8 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A line of `rota list`. `reason` says why it waits, or why it ended as it did.
+    """A line of `rota list`. `reason` says why it waits, why it ended as it did, or why one that
+    runs has the size that it has, where that was not the policy's choice.
 
     `progress` is the part that is done, 0 to 1, of a job that tells. `finish_s` is when it will be
     over, `remaining_s` from now; `finish_error` is the relative error of `remaining_s`. What cannot

@@ -73,6 +73,44 @@ def test_only_the_owner_does_anything_to_a_job(
     assert (house.state(job), house.n_jobs()) == ("running", before)
 
 
+def test_only_the_owner_resizes_a_job(bert: httpx2.Client, job: str) -> None:
+    answer = bert.post(f"/v1/jobs/{job}/resize", json={"workers": 1})
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+
+
+def held(anna: httpx2.Client, **more: object) -> str:
+    return submit(anna, command=["true"], hold=True, **more)
+
+
+def test_a_size_is_refused_that_a_job_cannot_have(anna: httpx2.Client) -> None:
+    elastic = held(anna, gpus="1..2", mode="live")
+    cases = {
+        elastic: "runs on 1 to 2 workers, not 3",
+        held(anna, gpus="1..2", mode="fixed"): "its mode is 'fixed'",
+        held(anna, gpus="1", mode="live"): "it was submitted for just one",
+    }
+    for job_id, words in cases.items():
+        answer = anna.post(f"/v1/jobs/{job_id}/resize", json={"workers": 3})
+        assert answer.status_code == 400
+        assert words in answer.json()["message"]
+    for nonsense in (0, -1, 1.5, "2", True, 2**60):
+        answer = anna.post(f"/v1/jobs/{elastic}/resize", json={"workers": nonsense})
+        assert answer.status_code == 422, nonsense
+    anna.post(f"/v1/jobs/{elastic}/cancel")
+    answer = anna.post(f"/v1/jobs/{elastic}/resize", json={"workers": 1})
+    assert "is over" in answer.json()["message"]
+
+
+def test_an_owner_and_an_administrator_resize_a_job(house: House, anna: httpx2.Client) -> None:
+    elastic = held(anna, gpus="1..2", mode="live")
+    assert anna.post(f"/v1/jobs/{elastic}/resize", json={"workers": 2}).status_code == 200
+    assert house.admin.post(f"/v1/jobs/{elastic}/resize", json={"workers": None}).status_code == 200
+    story = anna.get(f"/v1/jobs/{elastic}/story").json()
+    said = [(each["cause"], each["after"], each["reason"]) for each in story][1:]
+    assert said[0] == ("JobResized", "held", f"resized to 2 by {ANNA}")
+    assert said[1][2].startswith("size left to the policy by ")
+
+
 def test_an_administrator_runs_nobodys_program_as_himself(house: House, job: str) -> None:
     before = house.n_jobs()
     answer = house.admin.post(f"/v1/jobs/{job}/resubmit")
@@ -109,6 +147,7 @@ def test_what_a_log_says_is_not_in_others_reasons(
         ("POST", "/v1/jobs/annas/cancel", None),
         ("POST", "/v1/jobs/annas/hold", None),
         ("POST", "/v1/jobs/annas/release", None),
+        ("POST", "/v1/jobs/annas/resize", {"workers": 1}),
         ("POST", "/v1/jobs/annas/resubmit", None),
         ("POST", "/v1/tokens", {}),
         ("POST", "/v1/tokens/00/revoke", None),

@@ -158,8 +158,8 @@ class Box:
         assert keeper is not None
         return keeper.pid
 
-    def processes(self, job_id: str) -> procs.Found:
-        order = self.folders.order(Fence(job_id, 1, 0))
+    def processes(self, job_id: str, *, worker: int = 0) -> procs.Found:
+        order = self.folders.order(Fence(job_id, 1, worker))
         return {} if order is None else procs.marked(order.marker)
 
     def place(self, job_id: str) -> Path:

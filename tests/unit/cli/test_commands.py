@@ -23,6 +23,7 @@ ASKING = {
     "cancel": ["bert"],
     "hold": ["bert"],
     "release": ["bert"],
+    "resize": ["bert", "2"],
     "resubmit": ["bert"],
     "wait": ["bert"],
     "logs": ["bert"],
@@ -201,7 +202,7 @@ def completed(*words: str, **environment: str) -> list[str]:
 
 
 def test_completion_of_commands_flags_and_states():
-    assert completed("rota", "res") == ["resubmit"]
+    assert completed("rota", "resu") == ["resubmit"]
     assert completed("rota", "nodes", "dr") == ["drain"]
     assert completed("rota", "list", "--st") == ["--state"]
     assert completed("rota", "list", "--state", "s") == ["starting", "stopping", "succeeded"]

@@ -136,6 +136,9 @@ WORDS = {
     "JobCancelled": "cancelled",
     "JobHeld": "held",
     "JobReleased": "released",
+    "JobResized": "resized",
+    "MembershipChanged": "its members changed",
+    "WorkersSilent": "workers were silent",
 }
 
 

@@ -16,7 +16,7 @@ import signal
 import time
 from typing import Any
 
-from rota.engines.local import cgroups, ends, files, procs, signals, tree
+from rota.engines.local import cgroups, ends, files, procs, signals, tree, wishes
 from rota.engines.local.child import Stdio, become_worker
 from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import KILLED_CODE, NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
@@ -77,8 +77,9 @@ class Keeper:
         files.write_json(f"{self._place}/{files.KEEPER}", self._record(notes))
         # After the record: a daemon that stops an attempt writes its wish first and looks for the
         # record second, so that one of the two sees the other.
-        if self._is_doomed() or self._stop_wish() is not None:
-            code = KILLED_CODE if self._is_doomed() else STOPPED_CODE
+        is_doomed = wishes.is_doomed(self._place)
+        if is_doomed or wishes.grace_s(self._place) is not None:
+            code = KILLED_CODE if is_doomed else STOPPED_CODE
             self._finish(Ending(code, NEVER_STARTED, is_stopped=True))
             return
         self._sessions.open()
@@ -150,7 +151,7 @@ class Keeper:
         numbers = os.read(self._signals_fd, 4096)
         if signal.SIGTERM not in numbers:
             return
-        if self._is_doomed():
+        if wishes.is_doomed(self._place):
             self._kill_at = time.monotonic()
         else:
             self._stop()
@@ -225,16 +226,9 @@ class Keeper:
         before, others = self._members(), self._sessions.members()
         return dict((before.items() & self._members().items()) - others.items())
 
-    def _is_doomed(self) -> bool:
-        return os.path.exists(f"{self._place}/{files.KILL}")
-
-    def _stop_wish(self) -> float | None:
-        wish = files.read_json(f"{os.path.dirname(self._place)}/{files.STOP}")
-        return None if wish is None else float(wish["grace_s"])
-
     def _stop(self) -> None:
         """Again with less grace is fine; with more, the first word stands."""
-        wish = self._stop_wish()
+        wish = wishes.grace_s(self._place)
         self._is_stopped = True
         self._sessions.end_all()
         grace_s = self._order.grace_s if wish is None else wish
