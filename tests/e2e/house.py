@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -42,6 +42,8 @@ say() { echo "$ROTA_JOB $ROTA_ATTEMPT $*" >> "$HERE/journal"; }
 await() { until [ -e "$HERE/$1" ]; do sleep 0.02; done; }
 """
 
+NO_SETTINGS: Mapping[str, str] = {}
+
 T = TypeVar("T")
 
 
@@ -54,8 +56,16 @@ class Line(NamedTuple):
 
 
 class House:
-    def __init__(self, home: Path, *, gpus: str = "4x16GiB", runner: Sequence[str] = ()) -> None:
-        """`runner` goes before the daemon's command, to run it somewhere else."""
+    def __init__(
+        self,
+        home: Path,
+        *,
+        gpus: str = "4x16GiB",
+        runner: Sequence[str] = (),
+        settings: Mapping[str, str] = NO_SETTINGS,
+    ) -> None:
+        """`runner` goes before the daemon's command, to run it somewhere else. `settings` are
+        variables."""
         self.home = home
         self.place = home / "jobs"
         self.state = home / "rota"
@@ -71,6 +81,7 @@ class House:
             **{name: value for name, value in os.environ.items() if not name.startswith("ROTA_")},
             "ROTA_HOME": str(self.state),
             "ROTA_BACKOFF": BACKOFF,
+            **settings,
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'trainer/src'}",
         }
 

@@ -161,9 +161,9 @@ class Membership:
                 self._settle(job_id)
             now = self._clock()
             if now - self._looked_at_s >= LOOK_S:
-                self._look_around(now)
+                self.look_around(now)
 
-    def _look_around(self, now: float) -> None:
+    def look_around(self, now: float) -> None:
         """Who was not heard of while we did not listen ourselves is not to blame."""
         was_asleep = now - self._looked_at_s > self._heartbeat_s / 2
         self._looked_at_s = now

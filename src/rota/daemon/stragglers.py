@@ -26,5 +26,5 @@ def slowness(paces: Mapping[int, Sequence[float]]) -> dict[int, float]:
     return {
         worker: median(times) / usual
         for worker, times in paces.items()
-        if len(times) >= REPORTS and 0 < FACTOR * usual < min(times[-REPORTS:])
+        if len(times) >= REPORTS and 0 < FACTOR * usual < min(list(times)[-REPORTS:])
     }

@@ -19,7 +19,7 @@ from tests.integration.api.house import ANNA, BERT, SLEEP, House, eventually, su
 from tests.integration.api.test_schema import CHECKS, described, prepared, some
 
 TELL_TOKEN = {**SLEEP, "command": ["sh", "-c", "echo token $ROTA_TOKEN end; sleep 1000"]}
-NOTHING = {"stop": "", "insists_in_s": None, "notes": []}
+NOTHING = {"stop": "", "insists_in_s": None, "notes": [], "switch": None, "refused": ""}
 numbers = counting(1)
 
 

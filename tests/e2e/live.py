@@ -1,0 +1,145 @@
+"""A live training under a daemon, in steps that take a while unless they are told to hurry."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+from rota.wire.jobs import JobRequest
+from tests.e2e.house import House, wait_until
+from tests.tidy.tree import ROOT
+
+EPOCHS = 400
+PROGRAM = f"""
+import os, pathlib, time
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import rota_trainer as trainer
+from rota_trainer.torch import live as live_training
+
+here = pathlib.Path(os.environ["HERE"])
+
+def say(*words):
+    number = os.environ["ROTA_WORKER"].split("/")[2]
+    with (here / "journal").open("a") as journal:
+        print(os.environ["ROTA_JOB"], os.environ["ROTA_ATTEMPT"], number, *words, file=journal)
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+inputs = torch.randn(int(os.environ.get("SAMPLES", "64")), 8)
+data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+net = nn.Linear(8, 1)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+run = trainer.start()
+say("comes", os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid())
+live = live_training(run, model=net, optimizer=optimizer, dataset=data, batch_size=16)
+generation = -1
+for epoch in live.epochs({EPOCHS}):
+    for x, y in live.batches():
+        if live.generation != generation:
+            generation = live.generation
+            say("in", generation, live.size, live.rank, live.global_step)
+        with live.step():
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(live.model(x), y)
+            loss.backward()
+            optimizer.step()
+        if not (here / "hurry").exists():
+            time.sleep(0.1)
+say("ends", live.global_step)
+"""
+
+
+class Joined(NamedTuple):
+    worker: int
+    attempt: int
+    generation: int
+    size: int
+    rank: int
+    step: int
+
+
+class Come(NamedTuple):
+    gpus: str
+    pid: int
+
+
+class LiveJob:
+    def __init__(self, house: House, **fields: Any) -> None:
+        self.house = house
+        script = house.place / "train.py"
+        script.write_text(PROGRAM)
+        env = {"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")}
+        request = JobRequest(
+            [sys.executable, str(script)],
+            env={**env, **fields.pop("env", {})},
+            workdir=str(house.place),
+            **{"name": "live", "mode": "live", "gpus": "1..4", "grace": "20s", **fields},
+        )
+        self.id = house.client.submit(request)
+
+    # -- what its workers said ------------------------------------------------------------------
+
+    def joined(self, *, attempt: int = 1) -> list[Joined]:
+        found: list[Joined] = []
+        for line in self.house.heard(self.id):
+            number, kind, *words = line.words.split()
+            if kind == "in" and line.attempt == attempt:
+                found.append(Joined(int(number), attempt, *map(int, words)))
+        return found
+
+    def came(self, *, attempt: int = 1) -> dict[int, Come]:
+        """Workers that have started, by number."""
+        found: dict[int, Come] = {}
+        for line in self.house.heard(self.id):
+            number, kind, *words = line.words.split(" ")
+            if kind == "comes" and line.attempt == attempt:
+                found[int(number)] = Come(words[0], int(words[1]))
+        return found
+
+    def members(self, *, attempt: int = 1) -> list[int]:
+        """Of the newest generation that all have joined, by rank."""
+        joined = self.joined(attempt=attempt)
+        for generation in sorted({each.generation for each in joined}, reverse=True):
+            here = {each.rank: each for each in joined if each.generation == generation}
+            if len(here) == next(iter(here.values())).size:
+                return [here[rank].worker for rank in sorted(here)]
+        return []
+
+    def trains_with(self, n_workers: int, *, attempt: int = 1) -> list[int]:
+        """Waits until so many train together; their numbers by rank."""
+        wait_until(
+            lambda: len(self.members(attempt=attempt)) == n_workers and self.is_settled(),
+            f"{n_workers} workers; {self.joined(attempt=attempt)}; {self.words()}",
+        )
+        return self.members(attempt=attempt)
+
+    def is_settled(self) -> bool:
+        """The scheduler has heard that the newest generation stands."""
+        held = self.house.client.show(self.id).job.gpus_held
+        return held == len(self.members(attempt=self.attempt()))
+
+    # -- what the daemon says -------------------------------------------------------------------
+
+    def attempt(self) -> int:
+        return self.house.client.show(self.id).job.attempt
+
+    def reasons(self) -> list[str]:
+        return [each.reason for each in self.house.client.story(self.id)]
+
+    def words(self) -> str:
+        """What a failed test shows."""
+        log = self.house.output(self.id).decode(errors="replace")
+        return f"story {self.reasons()}; log {log[-1500:]}; daemon {self.house.log()[-1500:]}"
+
+    def finishes(self) -> None:
+        """Well, at the same step in all that were left."""
+        self.house.allow("hurry")
+        ended = self.house.ends(self.id)
+        assert ended.state == "succeeded", self.words()
+        steps = {
+            line.words.split()[2] for line in self.house.heard(self.id) if " ends " in line.words
+        }
+        assert steps == {str(EPOCHS * 4)}

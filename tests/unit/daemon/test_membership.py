@@ -1,0 +1,282 @@
+"""The desk where live workers hear whom to train with, and the kernel that hears of it."""
+
+from typing import Any, cast
+
+from rota.core.commands import Command, KillWorkers
+from rota.core.effects import Effects
+from rota.core.model import JobId, Running
+from rota.core.states import State
+from rota.daemon.membership import Membership
+from rota.daemon.reports import told
+from rota_trainer.messages import Report, Switch, to_json
+from rota_trainer.reporting import BACKOFF_MAX_S
+from tests.builders import Lab, cluster, job, live_job
+
+A = JobId("a")
+HEARTBEAT_S = 10.0
+
+
+class House(Lab):
+    """A kernel, its store and the desk. Commands reach the desk as the shell sends them."""
+
+    trouble = ""
+
+    def __init__(self) -> None:
+        self.desk: Membership | None = None
+        self.commands: list[Command] = []
+        super().__init__(cluster("1x4"), policy="elastic-fifo")
+        self.open()
+
+    def open(self) -> None:
+        """A desk that knows nothing."""
+        shell = cast(Any, self)
+        self.desk = Membership(shell, clock=lambda: self.now, heartbeat_s=HEARTBEAT_S)
+
+    def restart(self) -> None:
+        self.open()
+        self.recover()
+
+    def _written(self, effects: Effects) -> list[Command]:
+        commands = super()._written(effects)
+        self.commands += commands
+        for command in commands:
+            if self.desk is not None:
+                self.desk.order(command)
+        return commands
+
+    # -- what workers do ------------------------------------------------------------------------
+
+    def report(self, worker: int, generation: int, **more: Any) -> Switch | None:
+        """What a worker hears when it reports."""
+        assert self.desk is not None
+        here = {"address": f"127.0.0.1:{5000 + worker}", "identity": "same"}
+        raw = to_json(Report(worker, 1, generation=generation, **{**here, **more}))
+        found = self.job("a")
+        self.desk.heard(found, told(raw, now=self.now))
+        switch, _ = self.desk.orders(A, found.attempt, worker)
+        return switch
+
+    def refused(self, worker: int) -> str:
+        assert self.desk is not None
+        return self.desk.orders(A, self.job("a").attempt, worker)[1]
+
+    def look(self, seconds: float = 0.0) -> list[Command]:
+        """After so long, second by second; what the desk caused."""
+        assert self.desk is not None
+        before = len(self.commands)
+        for _ in range(int(seconds)):
+            self.wait(1.0)
+            self.desk.look_around(self.now)
+        return self.commands[before:]
+
+    def is_joining(self) -> bool:
+        phase = self.job("a").phase
+        return isinstance(phase, Running) and bool(phase.joining)
+
+
+def numbers(switch: Switch | None) -> list[int]:
+    return [] if switch is None else [member.number for member in switch.members]
+
+
+def training(n_workers: int) -> House:
+    """A job whose workers train together, on as many GPUs as others have left."""
+    house = House()
+    if n_workers < 4:
+        house.run(job("other", gpus=4 - n_workers))
+    house.run(live_job("a", gpus="1..4"))
+    for worker in range(n_workers):
+        house.report(worker, -1)
+    for worker in range(n_workers):
+        assert house.report(worker, 0) is None
+    assert not house.is_joining()
+    return house
+
+
+def growing() -> House:
+    """Worker 0 trains, and 1, 2, 3 have started."""
+    house = training(1)
+    house.wait(100)
+    house.exited("other")
+    house.round()
+    house.started("a", (1, 2, 3))
+    assert house.is_joining()
+    return house
+
+
+def shrinking() -> House:
+    """Workers 0 to 3 train, and 2, 3 are to leave."""
+    house = training(4)
+    house.wait(100)
+    house.submit(job("other", gpus=2))
+    house.round()
+    assert house.is_joining()
+    return house
+
+
+def test_the_first_generation_waits_for_all() -> None:
+    house = House()
+    house.run(live_job("a", gpus="1..4"))
+    for worker in range(3):
+        assert house.report(worker, -1) is None
+    assert numbers(house.report(3, -1)) == [0, 1, 2, 3]
+    assert numbers(house.report(0, -1)) == [0, 1, 2, 3]
+    assert house.report(0, 0) is None
+
+
+def test_a_fixed_job_that_trains_live_comes_together_as_well() -> None:
+    house = House()
+    house.run(job("a", gpus=2))
+    house.report(0, -1)
+    assert numbers(house.report(1, -1)) == [0, 1]
+
+
+def test_growth_waits_for_the_newcomers_and_is_told_when_all_are_in() -> None:
+    house = growing()
+    assert house.report(0, 0) is None
+    for worker in (1, 2):
+        assert house.report(worker, -1) is None
+    switch = house.report(3, -1)
+    assert numbers(switch) == [0, 1, 2, 3]
+    assert switch is not None
+    assert not switch.is_broken
+    assert numbers(house.report(0, 0)) == [0, 1, 2, 3]
+    for worker in (1, 2, 3):
+        house.report(worker, 1, pause_s=30.0)
+    assert house.is_joining()
+    house.report(0, 1, pause_s=0.25)
+    assert not house.is_joining()
+    assert house.job("a").resize_s == 0.25
+
+
+def test_a_shrink_is_told_when_the_leavers_are_gone() -> None:
+    house = shrinking()
+    assert [numbers(house.report(worker, 0)) for worker in range(4)] == [[0, 1]] * 4
+    house.report(0, 1)
+    house.report(1, 1)
+    assert house.is_joining()
+    house.exited("a", 0, (2, 3))
+    assert house.desk is not None
+    house.report(0, 1)
+    assert not house.is_joining()
+
+
+def test_a_leaver_that_stays_is_ended_after_its_grace_period() -> None:
+    house = shrinking()
+    house.report(0, 1)
+    house.report(1, 1)
+    step = 0
+    while not (caused := house.look(1)):
+        step += 1
+        for worker in range(4):
+            house.report(worker, min(1, worker // 2 ^ 1), global_step=step)
+    assert caused == [KillWorkers(A, 1, (2, 3))]
+    assert step >= house.job("a").spec.grace_s
+    assert house.reason("a") == "did not leave in time"
+
+
+def test_a_newcomer_that_differs_is_refused_and_the_others_go_on() -> None:
+    house = growing()
+    house.report(0, 0)
+    house.report(1, -1)
+    house.report(2, -1)
+    house.report(3, -1, identity="other")
+    assert house.refused(3) == "it has other; the others have same"
+    house.exited("a", 78, (3,), finding="it may not join")
+    assert house.state("a") is State.RUNNING
+    assert "could not join" in str(house.job("a").cap)
+    assert "it may not join" in house.reason("a")
+    assert numbers(house.report(0, 0)) == [0, 1, 2]
+
+
+def test_a_death_breaks_the_generation_that_stands() -> None:
+    house = training(4)
+    house.exited("a", 137, (1,))
+    switch = house.report(0, 0)
+    assert numbers(switch) == [0, 2, 3]
+    assert switch is not None
+    assert switch.is_broken
+
+
+def test_a_newcomer_that_dies_breaks_nothing() -> None:
+    house = growing()
+    house.report(0, 0)
+    for worker in (1, 2, 3):
+        house.report(worker, -1)
+    house.exited("a", 137, (2,))
+    switch = house.report(0, 0)
+    assert numbers(switch) == [0, 1, 3]
+    assert switch is not None
+    assert not switch.is_broken
+
+
+def test_one_frozen_worker_is_ended_and_a_partition_ends_nobody() -> None:
+    house = training(4)
+    assert house.look(HEARTBEAT_S * 3) == []
+    for worker in range(4):
+        house.report(worker, 0, global_step=7)
+    caused: list[Command] = []
+    for _ in range(int(HEARTBEAT_S) + 2):
+        caused += house.look(1)
+        for worker in (0, 2, 3):
+            house.report(worker, 0, global_step=7)
+    assert caused == [KillWorkers(A, 1, (1,))]
+    assert house.reason("a") == "said nothing for 10 s, and the others cannot go on"
+
+
+def test_after_a_sleep_of_the_daemon_nobody_is_to_blame() -> None:
+    house = training(4)
+    assert house.desk is not None
+    before = len(house.commands)
+    house.wait(1000)
+    house.report(0, 0)
+    house.desk.look_around(house.now)
+    assert house.commands[before:] == []
+
+
+def test_after_a_restart_a_change_goes_on() -> None:
+    house = growing()
+    house.restart()
+    house.report(0, 0)
+    for worker in (1, 2):
+        house.report(worker, -1)
+    assert numbers(house.report(3, -1)) == [0, 1, 2, 3]
+
+
+def test_what_was_committed_meanwhile_counts() -> None:
+    house = growing()
+    house.restart()
+    for worker in range(4):
+        assert house.report(worker, 1) is None
+    assert not house.is_joining()
+
+
+def test_after_a_restart_the_first_generation_is_given_if_nobody_is_in_it() -> None:
+    house = House()
+    house.run(live_job("a", gpus="1..4"))
+    house.restart()
+    for worker in range(3):
+        assert house.report(worker, -1) is None
+    assert numbers(house.report(3, -1)) == [0, 1, 2, 3]
+
+
+def test_who_froze_before_a_restart_is_found_when_it_had_time_to_come_back() -> None:
+    house = training(4)
+    house.restart()
+    waited_s = 0
+    caused: list[Command] = []
+    while not caused:
+        for worker in (0, 2, 3):
+            house.report(worker, 0, global_step=7)
+        caused = house.look(1)
+        waited_s += 1
+    assert caused == [KillWorkers(A, 1, (1,))]
+    assert waited_s >= BACKOFF_MAX_S
+
+
+def test_the_word_of_an_attempt_that_is_over_counts_for_nothing() -> None:
+    house = training(4)
+    house.exited("a", 75)
+    assert house.state("a") is not State.RUNNING
+    assert house.desk is not None
+    house.desk.look_around(house.now + 1)
+    assert house.desk.orders(A, 1, 0) == (None, "")
