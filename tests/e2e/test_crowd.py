@@ -98,7 +98,12 @@ class Crowd:
         return [by_generation[each] for each in sorted(by_generation)]
 
     def is_full(self) -> bool:
-        return self.look() == N_GPUS
+        """All GPUs are in use, by trainings that have begun."""
+        return (
+            self.look()
+            == N_GPUS
+            == sum(self.sizes(job)[-1] for job in self.jobs if self.sizes(job))
+        )
 
     def look(self) -> int:
         jobs = [self.house.client.show(job).job for job in self.jobs]
