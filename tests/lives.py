@@ -114,7 +114,9 @@ class Life:
         job = self._pick(who, is_active=True)
         if job is None:
             return Batch()
-        codes = dict.fromkeys(job.numbers[how % 2 :] or job.numbers, CODES[how % 3])
+        # Now and then the first one stays.
+        numbers = (job.numbers[1:] if how % 8 == 7 else ()) or job.numbers
+        codes = dict.fromkeys(numbers, CODES[how % 3])
         exits = tuple(
             Exit(job.id, job.attempt, number, code, self.now) for number, code in codes.items()
         )
@@ -142,7 +144,7 @@ class Life:
         job = self._pick(who)
         if job is None:
             return Batch()
-        if how % 4 == 3:
+        if how % 8 == 7:
             return Batch(self._apply(JobResized(job.id, 1 + how % 2, actor="eve")), actor="eve")
         wish = (JobCancelled, JobHeld, JobReleased)[how % 3]
         return Batch(self._apply(wish(job.id, actor="eve")), actor="eve")

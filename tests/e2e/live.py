@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rota.wire.jobs import JobRequest
@@ -28,7 +30,8 @@ def say(*words):
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-inputs = torch.randn(int(os.environ.get("SAMPLES", "64")), 8)
+samples = here / "samples"
+inputs = torch.randn(int(samples.read_text()) if samples.exists() else 64, 8)
 data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
 net = nn.Linear(8, 1)
 optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
@@ -47,7 +50,7 @@ for epoch in live.epochs({EPOCHS}):
             loss.backward()
             optimizer.step()
         if not (here / "hurry").exists():
-            time.sleep(0.1)
+            time.sleep(0.6 / live.size)  # Who grows is to be faster for it.
 say("ends", live.global_step)
 """
 
@@ -74,8 +77,10 @@ class LiveJob:
         env = {"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")}
         request = JobRequest(
             [sys.executable, str(script)],
-            env={**env, **fields.pop("env", {})},
+            env=env,
             workdir=str(house.place),
+            # What one test measures, or hurries through, is not for the others to learn from.
+            category=os.urandom(8).hex(),
             **{"name": "live", "mode": "live", "gpus": "1..4", "grace": "20s", **fields},
         )
         self.id = house.client.submit(request)
@@ -108,12 +113,21 @@ class LiveJob:
                 return [here[rank].worker for rank in sorted(here)]
         return []
 
-    def trains_with(self, n_workers: int, *, attempt: int = 1) -> list[int]:
-        """Waits until so many train together; their numbers by rank."""
-        wait_until(
-            lambda: len(self.members(attempt=attempt)) == n_workers and self.is_settled(),
-            f"{n_workers} workers; {self.joined(attempt=attempt)}; {self.words()}",
-        )
+    def trains_with(
+        self, n_workers: int, *, attempt: int = 1, without: Sequence[int] = ()
+    ) -> list[int]:
+        """Waits until so many train together, and not these; their numbers by rank."""
+
+        def do_train() -> bool:
+            members = self.members(attempt=attempt)
+            is_so = len(members) == n_workers and not set(members).intersection(without)
+            return is_so and self.is_settled()
+
+        try:
+            wait_until(do_train, f"{n_workers} workers")
+        except AssertionError as error:
+            error.add_note(f"{self.joined(attempt=attempt)}; {self.words()}")
+            raise
         return self.members(attempt=attempt)
 
     def is_settled(self) -> bool:
@@ -125,6 +139,11 @@ class LiveJob:
 
     def attempt(self) -> int:
         return self.house.client.show(self.id).job.attempt
+
+    def n_given(self) -> int:
+        """How many generations its workers were told of by the daemons so far."""
+        lines = self.house.log().splitlines()
+        return sum(self.id in line and "generation given" in line for line in lines)
 
     def reasons(self) -> list[str]:
         return [each.reason for each in self.house.client.story(self.id)]

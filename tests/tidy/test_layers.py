@@ -57,19 +57,18 @@ FRAMEWORKS = {"torch", "lightning", "pytorch_lightning", "keras", "numpy"}
 BUILT_ON_THEM = FRAMEWORKS | {"live"}
 
 
-def _is_built_on_one(path: Path) -> bool:
-    return any(name.split("_")[0] in BUILT_ON_THEM for name in (path.stem, path.parent.name))
-
-
 def test_the_training_library_needs_nothing_else() -> None:
-    """Any image that trains can have it. A framework is imported only by files and folders whose
-    name begins with its own, or with that of one that is built on it."""
+    """Any image that trains can have it. A framework is imported only by the file or folder of its
+    name, by files that begin with it, or by one that is built on it."""
     allowed = sys.stdlib_module_names | {"rota_trainer", "__future__"}
     found = [
         f"{relative(path)} imports {package}"
         for path in python_files("trainer")
         for package in imported_packages(path)
-        if package not in allowed
-        and not (package in FRAMEWORKS and _is_built_on_one(path))
+        if package not in allowed and not (package in FRAMEWORKS and _names(path) & BUILT_ON_THEM)
     ]
     assert not found
+
+
+def _names(path: Path) -> set[str]:
+    return {path.stem.split("_")[0], path.parent.name}

@@ -10,9 +10,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -30,7 +31,7 @@ from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
-from rota.daemon.membership import HEARTBEAT_S, Membership
+from rota.daemon.membership import DEFAULT_CARE, Care, Membership
 from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
@@ -68,7 +69,7 @@ class Settings:
     keep_logs_s: float = math.inf
     checkpoints: Checkpoints | None = None
     """Where jobs keep theirs; in the state folder if nothing is said."""
-    heartbeat_s: float = HEARTBEAT_S
+    care: Care = DEFAULT_CARE
     patience: Patience = field(default_factory=Patience)
 
 
@@ -107,6 +108,12 @@ async def _prune(launches: Launches, engine: LocalEngine, *, keep_logs_s: float)
             log.warning("what nobody needs could not be removed", error=str(error))
 
 
+def _pass_on(command: Command, *, membership: Membership, training: Training) -> None:
+    """What a job's workers are told by those they report to."""
+    membership.order(command)
+    training.order(command)
+
+
 @asynccontextmanager
 async def _house(settings: Settings) -> AsyncGenerator[House]:
     store = await asyncio.to_thread(SqliteStore, settings.store_file)
@@ -123,15 +130,10 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         url = f"http://{tcp}" if tcp else f"unix://{door / SOCKET_NAME}"
         return {"ROTA_URL": url, "ROTA_TOKEN": tokens.for_attempt(job.id, job.attempt)}
 
-    def hear(command: Command) -> None:
-        """What a job's workers are told by those they report to."""
-        membership.order(command)
-        training.order(command)
-
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
     places = settings.checkpoints or checkpoints.parse("", folder=settings.folder)
     site = Site(clock, settings.defaults, env, snapshots, places, str(door))
-    membership = Membership(shell, clock=clock, heartbeat_s=settings.heartbeat_s)
+    membership = Membership(shell, clock=clock, care=settings.care)
     training = Training(shell, membership, clock=clock)
     rendezvous = Rendezvous(shell, membership, clock=clock)
     desk = Desk(shell, store, site=site, training=training)
@@ -142,17 +144,23 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     work = (pruning, training.run(), membership.run(), rendezvous.run())
     chores = [asyncio.ensure_future(each) for each in work]
     try:
-        await shell.start(launches.program, listener=hear)
+        await shell.start(
+            launches.program, listener=partial(_pass_on, membership=membership, training=training)
+        )
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
         desks = (training, rendezvous)
         yield House(desk, machine, tokens, doorkeeper, visits, *desks, settings.patience)
     finally:
-        for chore in chores:
-            chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
+        await _end(chores)
         await shell.close()
         await asyncio.to_thread(store.close)
+
+
+async def _end(chores: Sequence[asyncio.Future[None]]) -> None:
+    for chore in chores:
+        chore.cancel()
+    await asyncio.gather(*chores, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -93,6 +93,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
     from rota.config import store_file
     from rota.config.load import POLICY_NAME, Sources, daemon_settings
     from rota.daemon.checkpoints import parse as parse_place
+    from rota.daemon.membership import Care
     from rota.engines.local.gpus import find, parse_virtual
     from rota.policies.registry import parse
 
@@ -118,7 +119,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         listen=address,
         keep_logs_s=chosen.keep_logs_s,
         checkpoints=checkpoints,
-        heartbeat_s=chosen.heartbeat_s,
+        care=Care(chosen.heartbeat_s, chosen.replace_stragglers),
     )
 
 

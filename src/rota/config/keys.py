@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, get_args, get_type_hints
 
-from rota.config.values import Reader, seconds, size, text, texts, variables, whole
+from rota.config.values import Reader, flag, seconds, size, text, texts, variables, whole
 
 MIB = 2**20
 VARIABLE_PREFIX = "ROTA_"
@@ -99,6 +99,10 @@ class Daemon:
             name="heartbeat",
         ),
     ] = 10.0
+    replace_stragglers: Annotated[
+        bool,
+        Key(flag, "BOOL", "End a live worker that is slower than the others: another takes over."),
+    ] = False
     log_file_bytes: Annotated[
         int, Key(size, "SIZE", "A worker's log begins a new file at this size.", name="log_size")
     ] = 64 * MIB

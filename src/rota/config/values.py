@@ -48,6 +48,14 @@ def whole(low: int, high: int) -> Reader:
     return read
 
 
+def flag(value: object) -> bool:
+    """TOML's `true` and `false`, or the same as a word."""
+    word = str(value).lower() if isinstance(value, bool) else text(value).strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError(f"{_said(value)} is neither true nor false")
+    return word == "true"
+
+
 def texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{_said(value)} is not a list of texts")

@@ -1,9 +1,10 @@
 """When workers die, and their job can change its members while it runs: it goes on without them.
 
 A worker dies by a signal or with its node. The others form the next generation, as long as they
-are enough and one of them holds the state of the work: whoever is only on the way has none. Whoever
-leaves anyway is not missed. A newcomer that fails, however it does, failed to join and no more.
-Pure functions of one job, called by `life`.
+are enough and one of them holds the state of the work: whoever is only on the way has none, unless
+all move and those who leave have handed it over. Whoever leaves anyway is not missed. A newcomer
+that fails, however it does, failed to join and no more.
+Pure functions of one job, called by `exits`.
 """
 
 from __future__ import annotations
@@ -46,12 +47,14 @@ def outlived(job: Job, dead: frozenset[int], *, news: Mapping[int, int], now: fl
     assert isinstance(phase, Running)
     exits = {number: code for number, code in phase.exits.items() if number not in dead}
     next_numbers = phase.joining_numbers or phase.numbers
-    missed = dead.intersection(next_numbers, phase.numbers)
+    staying = set(next_numbers).intersection(phase.numbers)
+    missed = dead & staying
     rest = [number for number in job.numbers if number not in dead]
-    if rest and not missed and all(number in exits for number in rest):
+    is_done = bool(staying) or job.epochs_done >= job.epochs
+    if is_done and rest and not missed and all(number in exits for number in rest):
         return Reaction(job, Trigger.FINISHED, early_end(job))
     left = [number for number in next_numbers if number not in dead]
-    keepers = [number for number in left if number in phase.numbers]
+    keepers = (staying or set(phase.numbers)) - dead
     is_ending = bool(missed) and not exits.keys().isdisjoint(keepers)
     counting = [news[number] for number in dead.intersection(next_numbers)]
     job = _counted(job, counting, now=now)

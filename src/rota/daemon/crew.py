@@ -106,7 +106,8 @@ class Crew:
             f"said nothing for {heartbeat_s:g} s, and the others cannot go on": stuck,
             "did not leave in time": self._overdue(job, here, now=now),
         }
-        return {why: new for why, who in found.items() if (new := self._new(who, now, heartbeat_s))}
+        new = {why: self._new(who, now=now, again_s=heartbeat_s) for why, who in found.items()}
+        return {why: who for why, who in new.items() if who}
 
     def _present(self, job: Job, here: Iterable[int]) -> dict[int, Said]:
         """One who trained before this daemon was started and has not been heard of since has yet
@@ -126,7 +127,7 @@ class Crew:
         is_late = now - self._came_at_s > job.spec.grace_s
         return frozenset(here).difference(self.wanted.numbers) if is_late else frozenset()
 
-    def _new(self, workers: frozenset[int], now: float, again_s: float) -> frozenset[int]:
+    def _new(self, workers: frozenset[int], *, now: float, again_s: float) -> frozenset[int]:
         """Without those of whom it was told a moment ago."""
         found = frozenset(n for n in workers if now - self._ended.get(n, -again_s) >= again_s)
         self._ended |= dict.fromkeys(found, now)

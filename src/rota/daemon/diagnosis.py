@@ -21,9 +21,14 @@ WORDS_MAX = 120
 HEAD_MAX = 40
 """Of a message that is too long and ends with what counts."""
 NOT_FOUND_CODE = 127
+FIRST = -1
+"""The rank of a finding that explains all others."""
 REFUSED_CODES = (125, 126, NOT_FOUND_CODE)
 """Podman's and docker's own: they failed, or the program may not be run, or is not in the image."""
 REFUSALS = ("Error: ", "docker: ")
+MAY_NOT_JOIN_CODE = 78
+MAY_NOT_JOIN = "rota: this worker may not join: "
+"""How a live worker says that it does not fit to the others."""
 TRACEBACK = "Traceback (most recent call last):"
 ERROR = re.compile(r"[A-Za-z_][\w.]{0,99}(?:: |:?$)")
 """How the last line of a traceback begins: a class, perhaps of a module, and its message."""
@@ -59,6 +64,9 @@ def diagnose(tail: str, code: int) -> Finding | None:
     if code == 0:
         return None
     tail = tail[-TAIL_BYTES:]
+    if code == MAY_NOT_JOIN_CODE and MAY_NOT_JOIN in tail:
+        why = tail.rpartition(MAY_NOT_JOIN)[2].splitlines()[:1]
+        return Finding(printable(f"it may not join: {''.join(why)}"), rank=FIRST)
     refusal = _refusal(_lines(tail)) if code in REFUSED_CODES else ""
     for rank, failure in enumerate(FAILURES):
         if _shows(failure, tail):

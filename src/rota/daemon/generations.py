@@ -59,12 +59,24 @@ def refusals(wanted: Wanted, said: Heard) -> dict[int, str]:
     trained = [each.identity for each in ready.values() if each.generation > NOBODY]
     if not trained and len(ready) < len(wanted.numbers):
         return {}
-    usual = Counter(trained or [each.identity for each in ready.values()]).most_common(1)
+    counted = Counter(trained or [each.identity for each in ready.values()])
+    usual = next((identity for identity, _ in counted.most_common(1)), "")
     return {
-        n: f"it has {each.identity}; the others have {usual[0][0]}"
+        n: _difference(each.identity, usual)
         for n, each in ready.items()
-        if each.generation == NOBODY and each.identity != usual[0][0]
+        if each.generation == NOBODY and each.identity != usual
     }
+
+
+def _difference(own: str, usual: str) -> str:
+    """Of two lists in words, what is not the same in both."""
+    mine, theirs = own.split(", "), usual.split(", ")
+    if len(mine) == len(theirs):
+        mine, theirs = (
+            [one for one, other in zip(each, against, strict=True) if one != other]
+            for each, against in ((mine, theirs), (theirs, mine))
+        )
+    return f"it has {', '.join(mine)}; the others have {', '.join(theirs)}"
 
 
 def switch_to(wanted: Wanted, said: Heard, *, is_broken: bool) -> Switch | None:

@@ -20,7 +20,7 @@ import structlog
 
 from rota.core.commands import ChangeMembership, Command, ReportWorkers, StartWorkers
 from rota.core.events import MembershipChanged, WorkersSilent
-from rota.core.model import Job, JobId, Running, Starting
+from rota.core.model import Job, JobId, Mode, Running, Starting
 from rota.daemon.crew import Crew
 from rota.daemon.generations import Wanted
 from rota.daemon.reports import Told
@@ -31,7 +31,6 @@ log = structlog.get_logger()
 
 LOOK_S = 1.0
 """How often it is looked whether somebody fell silent."""
-HEARTBEAT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,25 @@ def roll_of(job: Job | None) -> Roll | None:
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class Care:
+    """What is done about workers that hold up the others: one that is silent is ended after
+    `heartbeat_s`, one that is slow only if it `replaces_stragglers`."""
+
+    heartbeat_s: float = 10.0
+    replaces_stragglers: bool = False
+
+
+DEFAULT_CARE = Care()
+
+
 class Membership:
     def __init__(
-        self, shell: Shell, *, clock: Callable[[], float], heartbeat_s: float = HEARTBEAT_S
+        self, shell: Shell, *, clock: Callable[[], float], care: Care = DEFAULT_CARE
     ) -> None:
         self._shell = shell
         self._clock = clock
-        self._heartbeat_s = heartbeat_s
+        self._care = care
         self._crews: dict[JobId, Crew] = {}
         self._committed: dict[JobId, MembershipChanged] = {}
         """Generations whose leavers are still there."""
@@ -108,7 +119,7 @@ class Membership:
             crew.hear(told, now=self._clock())
             self._bring_together(job.id)
 
-    def orders(self, job_id: JobId, attempt: int, worker: int) -> tuple[Switch | None, str]:
+    def orders(self, job_id: JobId, worker: int, *, attempt: int) -> tuple[Switch | None, str]:
         """The generation that a worker is to join, if it is not in it, or why it may not."""
         crew = self._crews.get(job_id)
         if crew is None or crew.wanted.attempt != attempt:
@@ -125,8 +136,9 @@ class Membership:
             self.wake(job_id)
         if crew.has_come_about(job):
             wanted = crew.wanted
-            generation, pause_s = wanted.generation, crew.pause_s(job)
-            self.committed(job_id, wanted.attempt, generation=generation, pause_s=pause_s)
+            self.committed(
+                job_id, wanted.attempt, generation=wanted.generation, pause_s=crew.pause_s(job)
+            )
 
     # -- facts for the scheduler ----------------------------------------------------------------
 
@@ -165,7 +177,7 @@ class Membership:
 
     def look_around(self, now: float) -> None:
         """Who was not heard of while we did not listen ourselves is not to blame."""
-        was_asleep = now - self._looked_at_s > self._heartbeat_s / 2
+        was_asleep = now - self._looked_at_s > self._care.heartbeat_s / 2
         self._looked_at_s = now
         for job_id, crew in list(self._crews.items()):
             job = self._job(job_id, crew.wanted.attempt)
@@ -178,9 +190,23 @@ class Membership:
                 self._end_silent(job, crew, now=now)
 
     def _end_silent(self, job: Job, crew: Crew, *, now: float) -> None:
-        for reason, workers in crew.faults(job, now=now, heartbeat_s=self._heartbeat_s).items():
+        for reason, workers in crew.faults(
+            job, now=now, heartbeat_s=self._care.heartbeat_s
+        ).items():
             log.warning("workers are ended", job=job.id, workers=sorted(workers), reason=reason)
             self._shell.tell(WorkersSilent(job.id, job.attempt, workers, reason))
+
+    def replace_slow(self, job_id: JobId, worker: int, *, why: str) -> None:
+        """End a worker that the others have to wait for, if that is the rule, and they can do
+        without it until the scheduler gives them another."""
+        job = self._shell.kernel.job(job_id)
+        is_settled = job is not None and isinstance(job.phase, Running) and not job.phase.joining
+        if job is None or not is_settled or not self._care.replaces_stragglers:
+            return
+        can_spare = len(job.numbers) > job.spec.min_workers
+        if job.spec.mode is Mode.LIVE and can_spare and not self._shell.trouble:
+            reason = f"{why}, and is replaced"
+            self._shell.tell(WorkersSilent(job.id, job.attempt, frozenset((worker,)), reason))
 
     def _job(self, job_id: JobId, attempt: int) -> Job | None:
         job = self._shell.kernel.job(job_id)

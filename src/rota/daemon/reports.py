@@ -64,6 +64,7 @@ class Told:
     identity: str = ""
     global_step: int = 0
     pause_s: float | None = None
+    own_s: float | None = None
 
 
 def told(raw: object, *, now: float) -> Told:
@@ -104,6 +105,7 @@ def told(raw: object, *, now: float) -> Told:
         identity=reading.text("identity", most=LONGEST_IDENTITY),
         global_step=reading.whole("global_step") or 0,
         pause_s=reading.number("pause_s", most=LONGEST_S),
+        own_s=reading.number("own_s", most=LONGEST_S),
     )
 
 

@@ -21,7 +21,8 @@ def usual_s(paces: Mapping[int, Sequence[float]]) -> float:
 def slowness(paces: Mapping[int, Sequence[float]]) -> dict[int, float]:
     """Step times of each worker, the newest last -> how many times as long as usual a step takes
     of those that are persistently slow. Workers that wait for each other in every step (as
-    data-parallel ones do) all show the pace of the slowest, and nobody is named."""
+    data-parallel ones do) all show the pace of the slowest, and nobody is named, unless they tell
+    how long they worked by themselves, as live ones do."""
     usual = usual_s(paces)
     return {
         worker: median(times) / usual

@@ -116,7 +116,8 @@ class Trainee:
         seconds = sum(each.seconds for each in told.steps)
         if count:
             self.step_s = seconds / count
-            self.paces.append(self.step_s)
+            # Who waits for the others in every step may know what it would take without them.
+            self.paces.append(self.step_s if told.own_s is None else told.own_s)
             samples = sum(each.samples for each in told.steps)
             self.samples_per_s = samples / seconds if seconds else 0.0
 

@@ -57,8 +57,8 @@ class Training:
             self._membership.heard(job, said)
             self._follow(job, team, said=said, now=now)
         notes = team.news(faults)
-        await self._wait(job.id, team, trainee, wait_s=min(said.wait_s, LONGEST_WAIT_S))
-        return self._orders(job.id, team, trainee, notes=notes)
+        await self._wait(job.id, team, trainee=trainee, wait_s=min(said.wait_s, LONGEST_WAIT_S))
+        return self._orders(job.id, team, trainee=trainee, notes=notes)
 
     def _job(self, caller: Caller) -> Job:
         job = None if caller.job_id is None else self._shell.kernel.job(caller.job_id)
@@ -110,8 +110,8 @@ class Training:
         if team := self._teams.get(job_id):
             team.answer_all()
 
-    async def _wait(self, job_id: JobId, team: Team, trainee: Trainee, *, wait_s: float) -> None:
-        is_news = self._given(job_id, team, trainee.worker) != trainee.given
+    async def _wait(self, job_id: JobId, team: Team, *, trainee: Trainee, wait_s: float) -> None:
+        is_news = self._given(job_id, team, worker=trainee.worker) != trainee.given
         if is_news or wait_s <= 0 or self._is_hushed:
             return
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -119,15 +119,15 @@ class Training:
         await asyncio.wait([answer], timeout=wait_s)
         team.stop_waiting(trainee.worker, answer)
 
-    def _given(self, job_id: JobId, team: Team, worker: int) -> Given:
+    def _given(self, job_id: JobId, team: Team, *, worker: int) -> Given:
         stop = team.order if team.order and worker in team.order.workers else None
-        return Given(stop, *self._membership.orders(job_id, team.attempt, worker))
+        return Given(stop, *self._membership.orders(job_id, worker, attempt=team.attempt))
 
-    def _orders(self, job_id: JobId, team: Team, trainee: Trainee, *, notes: list[str]) -> Orders:
+    def _orders(self, job_id: JobId, team: Team, *, trainee: Trainee, notes: list[str]) -> Orders:
         if trainee.worker == min(team.trainees, default=None):
             notes += team.notes
             team.notes.clear()
-        given = trainee.given = self._given(job_id, team, trainee.worker)
+        given = trainee.given = self._given(job_id, team, worker=trainee.worker)
         stop, insists_in_s = "", None
         if given.stop is not None:
             stop = given.stop.reason or "the GPUs are needed"
@@ -184,6 +184,7 @@ class Training:
             if team.news({f"slow {worker}": words}):
                 team.notes.append(words)
                 log.info("worker is slow", job=job_id, worker=worker, times=round(times, 2))
+                self._membership.replace_slow(job_id, worker, why=words)
 
     def _forget(self, job_id: JobId) -> None:
         team = self._teams.pop(job_id, None)

@@ -28,7 +28,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
 def filled(path: Path) -> Path:
     """A file with some hundred jobs, closed as after an orderly stop."""
     store, life = SqliteStore(path), Life()
-    written = [store.write(life.step(step)) for step in random_steps(seed=1, count=100)]
+    written = [store.write(life.step(step)) for step in random_steps(seed=1, count=200)]
     written += [store.write(life.submit(number, number)) for number in range(200)]
     for each in written:
         each.result()

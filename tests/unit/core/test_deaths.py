@@ -132,6 +132,42 @@ def test_a_death_among_those_who_have_finished_is_no_success() -> None:
     assert lab.state("a") is State.FAILED
 
 
+def moving(gpus: int = 1) -> Lab:
+    """All workers of a job are to go to another node."""
+    lab = Lab(cluster("2x2"))
+    lab.run(live_job("a", gpus=gpus, retries=1))
+    lab.drain(1)
+    lab.round()
+    return lab
+
+
+def test_who_takes_over_the_whole_work_and_dies_has_not_finished_it() -> None:
+    lab = moving()
+    lab.exited("a", 0, workers=[0])
+    lab.exited("a", 137, workers=[1])
+    assert lab.state("a") is State.QUEUED
+
+
+def test_a_move_of_all_goes_on_while_one_of_the_old_is_left() -> None:
+    lab = moving(gpus=2)
+    assert lab.exited("a", 137, workers=[0]) == []
+    lab.switched("a")
+    assert running(lab).numbers == (2, 3)
+
+
+def test_a_move_fails_with_the_last_of_the_old() -> None:
+    lab = moving()
+    assert lab.exited("a", 137, workers=[0]) == [StopWorkers(A, 1, (0, 1), 30.0)]
+
+
+def test_a_newcomer_that_fails_to_take_over_costs_a_restart_and_no_more() -> None:
+    lab = moving()
+    lab.exited("a", 78, workers=[1])
+    assert lab.reason("a") == "too few workers are left: exit code 78"
+    lab.exited("a", 143, workers=[0])
+    assert (lab.state("a"), lab.job("a").failures) == (State.QUEUED, 0)
+
+
 def test_below_the_minimum_a_lost_worker_sends_the_job_back_to_the_queue() -> None:
     lab = Lab(cluster("1x2"))
     lab.run(live_job("a", gpus=2))

@@ -239,3 +239,14 @@ def test_the_log_of_a_worker_that_succeeded_is_not_looked_at() -> None:
 def test_a_memory_limit_has_its_hint() -> None:
     assert "--memory" in hint_for(f"exit code 137: {OUT_OF_MEMORY}: the limit is 1 GiB")
     assert hint_for("exit code 1: something (else)") == ""
+
+
+def test_a_worker_that_may_not_join_has_said_why() -> None:
+    log = "rota: reports arrive again\nrota: this worker may not join: it has torch 3\n"
+    found = diagnose(log, 78)
+    assert found is not None
+    assert str(found) == "it may not join: it has torch 3"
+    exited = WorkersExited(JobId("a"), 1, {1: 78})
+    others = "RuntimeError: CUDA out of memory\n"
+    assert with_finding(exited, {0: others, 1: log}).finding == "it may not join: it has torch 3"
+    assert diagnose(log, 1) is None

@@ -41,6 +41,13 @@ def test_a_newcomer_that_differs_is_refused_and_holds_up_the_switch() -> None:
     assert generations.switch_to(WANTED, said, is_broken=False) is None
 
 
+def test_a_refusal_names_what_differs_and_nothing_else() -> None:
+    trains = replace(TRAINS, identity="code 1, torch 2, dataset of 64")
+    other = replace(READY, identity="code 1, torch 3, dataset of 63")
+    words = "it has torch 3, dataset of 63; the others have torch 2, dataset of 64"
+    assert generations.refusals(WANTED, {0: trains, 1: other}) == {1: words}
+
+
 def test_who_trains_is_never_refused_however_many_others_differ() -> None:
     other = replace(READY, identity="torch 3")
     wanted = replace(WANTED, numbers=(0, 1, 2))

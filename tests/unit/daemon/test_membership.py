@@ -4,9 +4,10 @@ from typing import Any, cast
 
 from rota.core.commands import Command, KillWorkers
 from rota.core.effects import Effects
-from rota.core.model import JobId, Running
+from rota.core.events import NodeDrained
+from rota.core.model import JobId, Node, Running
 from rota.core.states import State
-from rota.daemon.membership import Membership
+from rota.daemon.membership import Care, Membership
 from rota.daemon.reports import told
 from rota_trainer.messages import Report, Switch, to_json
 from rota_trainer.reporting import BACKOFF_MAX_S
@@ -21,16 +22,17 @@ class House(Lab):
 
     trouble = ""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: tuple[Node, ...] = cluster("1x4")) -> None:
         self.desk: Membership | None = None
         self.commands: list[Command] = []
-        super().__init__(cluster("1x4"), policy="elastic-fifo")
+        super().__init__(nodes, policy="elastic-fifo")
         self.open()
 
     def open(self) -> None:
         """A desk that knows nothing."""
         shell = cast(Any, self)
-        self.desk = Membership(shell, clock=lambda: self.now, heartbeat_s=HEARTBEAT_S)
+        care = Care(HEARTBEAT_S, replaces_stragglers=True)
+        self.desk = Membership(shell, clock=lambda: self.now, care=care)
 
     def restart(self) -> None:
         self.open()
@@ -53,12 +55,12 @@ class House(Lab):
         raw = to_json(Report(worker, 1, generation=generation, **{**here, **more}))
         found = self.job("a")
         self.desk.heard(found, told(raw, now=self.now))
-        switch, _ = self.desk.orders(A, found.attempt, worker)
+        switch, _ = self.desk.orders(A, worker, attempt=found.attempt)
         return switch
 
     def refused(self, worker: int) -> str:
         assert self.desk is not None
-        return self.desk.orders(A, self.job("a").attempt, worker)[1]
+        return self.desk.orders(A, worker, attempt=self.job("a").attempt)[1]
 
     def look(self, seconds: float = 0.0) -> list[Command]:
         """After so long, second by second; what the desk caused."""
@@ -279,4 +281,42 @@ def test_the_word_of_an_attempt_that_is_over_counts_for_nothing() -> None:
     assert house.state("a") is not State.RUNNING
     assert house.desk is not None
     house.desk.look_around(house.now + 1)
-    assert house.desk.orders(A, 1, 0) == (None, "")
+    assert house.desk.orders(A, 0, attempt=1) == (None, "")
+
+
+def test_a_slow_worker_is_replaced_unless_the_others_are_too_few() -> None:
+    house = training(4)
+    assert house.desk is not None
+    before = len(house.commands)
+    house.desk.replace_slow(A, 2, why="worker 2 takes twice as long")
+    assert house.commands[before:] == [KillWorkers(A, 1, (2,))]
+    assert house.reason("a") == "worker 2 takes twice as long, and is replaced"
+    alone = training(1)
+    assert alone.desk is not None
+    before = len(alone.commands)
+    alone.desk.replace_slow(A, 0, why="worker 0 takes twice as long")
+    assert alone.commands[before:] == []
+
+
+def test_a_drained_machine_is_left_in_one_switch() -> None:
+    house = House(cluster("2x2"))
+    house.run(live_job("a", gpus=2))
+    for worker in range(2):
+        house.report(worker, -1)
+    for worker in range(2):
+        house.report(worker, 0)
+    house.wait(100)
+    node = house.job("a").allocation[0].node
+    house.tell(NodeDrained(node))
+    house.round()
+    house.started("a", (2, 3))
+    house.report(2, -1)
+    assert numbers(house.report(3, -1)) == [2, 3]
+    assert [numbers(house.report(worker, 0)) for worker in range(2)] == [[2, 3]] * 2
+    house.report(2, 1)
+    house.report(3, 1)
+    house.exited("a", 0, (0, 1))
+    house.report(2, 1)
+    assert not house.is_joining()
+    assert node not in {slot.node for slot in house.job("a").allocation}
+    assert house.job("a").attempt == 1

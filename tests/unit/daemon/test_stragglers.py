@@ -1,12 +1,15 @@
 """Who is named as slow, and who is not."""
 
+from collections import deque
+
 import pytest
 
 from rota.daemon.stragglers import REPORTS, slowness
 
 
-def steady(*paces: float) -> dict[int, list[float]]:
-    return {worker: [pace] * REPORTS for worker, pace in enumerate(paces)}
+def steady(*paces: float) -> dict[int, deque[float]]:
+    """As they are kept of each worker."""
+    return {worker: deque([pace] * REPORTS, maxlen=REPORTS) for worker, pace in enumerate(paces)}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +24,7 @@ def steady(*paces: float) -> dict[int, list[float]]:
         ({}, {}),
     ],
 )
-def test_who_is_slow(paces: dict[int, list[float]], slow: dict[int, float]) -> None:
+def test_who_is_slow(paces: dict[int, deque[float]], slow: dict[int, float]) -> None:
     assert slowness(paces) == slow
 
 
@@ -33,4 +36,4 @@ def test_one_slow_moment_is_an_accident() -> None:
 
 def test_who_has_only_begun_is_not_judged() -> None:
     paces = steady(1.0, 1.0)
-    assert slowness({**paces, 2: [9.0] * (REPORTS - 1)}) == {}
+    assert slowness({**paces, 2: deque([9.0] * (REPORTS - 1))}) == {}

@@ -73,7 +73,8 @@ class Report:
     this worker has finished, -1 before the first; `address` is where the others of a generation
     can meet, and not empty when the worker is ready to join one; `identity` has to be the same in
     all of them; `global_step` counts the steps of all epochs; `pause_s` is how long the change to
-    this generation kept it from training.
+    this generation kept it from training; `own_s` is what a step takes it without the wait for the
+    others.
     """
 
     worker: int
@@ -100,6 +101,7 @@ class Report:
     identity: str = ""
     global_step: int = 0
     pause_s: float | None = None
+    own_s: float | None = None
 
 
 @dataclass(frozen=True)

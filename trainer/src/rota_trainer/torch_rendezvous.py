@@ -139,7 +139,7 @@ class RotaRendezvous(RendezvousHandler):
                 seat = self._ask_for_seat(min(LONGEST_WAIT_S, max(0.0, left_s)))
             except WireError as error:
                 if error.is_final or error.is_refusal or left_s <= 0:
-                    raise RendezvousConnectionError(f"no rendezvous at rota: {error}") from None
+                    raise RendezvousConnectionError(f"no rendezvous at rota: {error.why}") from None
                 time.sleep(AGAIN_S)
                 continue
             if seat.state == MET:

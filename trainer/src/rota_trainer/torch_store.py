@@ -155,7 +155,7 @@ class RotaStore(Store):
                 found = self._post(exchange, min(left_s, LONGEST_WAIT_S))
             except WireError as error:
                 if error.is_final or error.is_refusal or left_s <= 0:
-                    raise DistNetworkError(f"the store of rota: {error}") from None
+                    raise DistNetworkError(f"the store of rota: {error.why}") from None
                 time.sleep(min(AGAIN_S, left_s))
                 continue
             if found.state == BROKEN:

@@ -23,8 +23,12 @@ REFUSED = (400, 413, 422)
 class WireError(Exception):
     """The report did not arrive, or was not taken."""
 
-    def __init__(self, what: str, *, is_final: bool = False, is_refusal: bool = False) -> None:
+    def __init__(
+        self, what: str, *, why: str = "", is_final: bool = False, is_refusal: bool = False
+    ) -> None:
         super().__init__(what)
+        self.why = why or what
+        """In the daemon's own words, if it had any."""
         self.is_final = is_final
         self.is_refusal = is_refusal
 
@@ -63,9 +67,9 @@ class Wire:
         self.close()
         # A proxy has its own reasons for its own pages: only the daemon's word is final.
         is_ours = "code" in told
-        words = f": {told.get('message')}"[:200] if is_ours else ""
         raise WireError(
-            f"the daemon answered {status}{words}",
+            f"the daemon answered {status}",
+            why=str(told.get("message", ""))[:200],
             is_final=is_ours and status in FINAL,
             is_refusal=status in REFUSED,
         )

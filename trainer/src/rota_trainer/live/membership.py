@@ -13,6 +13,8 @@ from rota_trainer.reporter import Reporter
 NOBODY = -1
 HURRY_S = 1.0
 """Who waits for an order does not wait longer between two reports, also while nobody answers."""
+NEWEST = 0.2
+"""What the newest step counts in the mean of those before it."""
 OVERDUE_S = 10.0
 OVERDUE_STEPS = 5.0
 """A step that takes so many times as long as the longest before, and at least so many seconds, is
@@ -37,6 +39,7 @@ class Membership:
         self._news = threading.Event()
         self._moved_s = time.monotonic()
         self._longest_s = 0.0
+        self._own_s: float | None = None
         self._hurried_s = 0.0
         self.tell(step=0)
         reporter.on_orders = self._hear
@@ -51,6 +54,7 @@ class Membership:
             "identity": self._identity,
             "global_step": step,
             "pause_s": said.get("pause_s") if pause_s is None else pause_s,
+            "own_s": self._own_s,
         }
 
     def is_in(self, switch: Switch) -> bool:
@@ -77,6 +81,11 @@ class Membership:
         if is_step:
             self._longest_s = max(self._longest_s, now_s - self._moved_s)
         self._moved_s = now_s
+
+    def worked(self, seconds: float) -> None:
+        """So long a step took until this worker had nothing to do but wait for the others."""
+        before_s = seconds if self._own_s is None else self._own_s
+        self._own_s = before_s + NEWEST * (seconds - before_s)
 
     def _hear(self, orders: Orders) -> None:
         self.refused = orders.refused

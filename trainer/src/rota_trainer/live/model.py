@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ class ElasticModel(torch.nn.Module):
         super().__init__()
         self.module = module
         self.weight = 1.0
+        self.ready_s = 0.0
+        """When the last gradients were ready here; what follows is the wait for the others'."""
         self._options = options
         # Not as a submodule: its parameters are those of `module`.
         self._parallel: list[DistributedDataParallel] = []
@@ -63,6 +66,7 @@ class ElasticModel(torch.nn.Module):
 
 def _weighted_sum(model, bucket):
     # DDP looks at annotations of hooks, and does not know those that are texts.
+    model.ready_s = time.perf_counter()
     gradients = bucket.buffer().mul_(model.weight)
     work: Any = dist.all_reduce(gradients, async_op=True)
     return work.get_future().then(_first)

@@ -186,8 +186,11 @@ class Live:
         at.global_step += 1
         at.steps += 1
         at.used += share.n_together
+        own_s = self.model.ready_s - self._run.mark_s
         self._run.step(len(share.samples) if share.weight else 0, save=_never)
         if self._joining is not None:
+            if own_s > 0:
+                self._joining.membership.worked(own_s)
             self._joining.membership.moved(is_step=True)
             self._joining.membership.tell(step=at.global_step)
 
