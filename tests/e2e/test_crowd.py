@@ -2,25 +2,23 @@
 
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
 
-from rota.wire.jobs import FINAL_STATES, JobRequest
+from rota.wire.jobs import FINAL_STATES, LIVE_STATES, JobRequest
 from tests.e2e.house import House, a_house, wait_until
 from tests.tidy.tree import ROOT
 
 N_GPUS = 8
-FIRST, SECOND = (24, 20, 28), (8, 6, 10)
-"""Epochs of those that are there first, and of those that come when all GPUs are in use."""
-STEPS_PER_EPOCH = 4
-LOOK_AGAIN_S = 0.2
-PATIENCE_S = 400.0
+EPOCHS, STEPS = 100, 400
+N_FIRST, N_LATER = 3, 3
+"""Those that are there first, and those that come when all GPUs are in use."""
 SETTINGS = {"ROTA_MIN_RUNTIME": "0s", "ROTA_RESTART_COST": "0s", "ROTA_POLICY": "afs-l"}
-PROGRAM = """
-import os, pathlib, sys, time
+PROGRAM = f"""
+import os, pathlib, time
 import torch
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -28,8 +26,10 @@ from torch.utils.data import TensorDataset
 import rota_trainer as trainer
 from rota_trainer.torch import live as live_training
 
+here = pathlib.Path(os.environ["HERE"])
+
 def say(*words):
-    with (pathlib.Path(os.environ["HERE"]) / "journal").open("a") as journal:
+    with (here / "journal").open("a") as journal:
         print(os.environ["ROTA_JOB"], os.environ["ROTA_ATTEMPT"], *words, file=journal)
 
 torch.set_num_threads(1)
@@ -42,7 +42,7 @@ live = live_training(
     trainer.start(), model=net, optimizer=optimizer, dataset=data, batch_size=16
 )
 generation = -1
-for epoch in live.epochs(int(sys.argv[1])):
+for epoch in live.epochs({EPOCHS}):
     for x, y in live.batches():
         with live.step():
             if live.generation != generation:
@@ -51,7 +51,8 @@ for epoch in live.epochs(int(sys.argv[1])):
             optimizer.zero_grad()
             nn.functional.mse_loss(live.model(x), y).backward()
             optimizer.step()
-            time.sleep(0.5 / live.size)
+            if not (here / os.environ["ROTA_JOB"]).exists():
+                time.sleep(0.5 / live.size)
 say("ends", live.global_step)
 """
 
@@ -66,30 +67,33 @@ class Glance(NamedTuple):
 class Crowd:
     def __init__(self, house: House) -> None:
         self.house = house
+        self.jobs: list[str] = []
         self.glances: list[Glance] = []
-        self.jobs: dict[str, int] = {}
-        """Their epochs."""
 
-    def come(self, epochs: Sequence[int]) -> list[str]:
+    def come(self, n_jobs: int) -> list[str]:
         script = self.house.place / "train.py"
         script.write_text(PROGRAM)
-        env = {"HERE": str(self.house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")}
-        requests = [
-            JobRequest(
-                [sys.executable, str(script), str(each)],
-                name="crowd",
-                mode="live",
-                gpus="1..4",
-                gpus_per_worker=1,
-                epochs=each,
-                env=env,
-                workdir=str(self.house.place),
-            )
-            for each in epochs
-        ]
-        ids = self.house.client.submit_many(requests)
-        self.jobs |= dict(zip(ids, epochs, strict=True))
+        request = JobRequest(
+            [sys.executable, str(script)],
+            name="crowd",
+            mode="live",
+            gpus="1..4",
+            gpus_per_worker=1,
+            epochs=EPOCHS,
+            env={"HERE": str(self.house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
+            workdir=str(self.house.place),
+        )
+        ids = self.house.client.submit_many([request] * n_jobs)
+        self.jobs += ids
         return ids
+
+    def go(self, jobs: Sequence[str]) -> None:
+        """They hurry from now on, and end."""
+        for job in jobs:
+            self.house.allow(job)
+        for job in jobs:
+            self.until(lambda job=job: self.house.state_of(job) in FINAL_STATES, f"{job} to end")
+            assert self.house.state_of(job) == "succeeded", self.words()
 
     def sizes(self, job: str) -> list[int]:
         """With how many workers it has trained, one after the other."""
@@ -97,27 +101,28 @@ class Crowd:
         by_generation = {int(words[1]): int(words[2]) for words in said if words[0] == "in"}
         return [by_generation[each] for each in sorted(by_generation)]
 
-    def is_full(self) -> bool:
-        """All GPUs are in use, by trainings that have begun."""
-        return (
-            self.look()
-            == N_GPUS
-            == sum(self.sizes(job)[-1] for job in self.jobs if self.sizes(job))
-        )
+    def changes(self) -> list[tuple[int, int]]:
+        """Sizes before and after each."""
+        return [change for job in self.jobs for change in pairwise(self.sizes(job))]
 
-    def look(self) -> int:
-        jobs = [self.house.client.show(job).job for job in self.jobs]
-        held = sum(job.gpus_held for job in jobs)
-        assert held <= N_GPUS
-        self.glances.append(Glance(time.monotonic(), held))
-        return held
+    def all_train(self) -> bool:
+        return all(self.sizes(job) for job in self.jobs)
 
-    def ends(self) -> None:
-        give_up_at = time.monotonic() + PATIENCE_S
-        while {self.house.state_of(job) for job in self.jobs} - set(FINAL_STATES):
-            assert time.monotonic() < give_up_at, self.words()
-            self.look()
-            time.sleep(LOOK_AGAIN_S)
+    def has_grown(self) -> bool:
+        return any(before < after for before, after in self.changes())
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Looks at the GPUs in the meantime."""
+
+        def holds() -> bool:
+            # All of one moment: a GPU may go from one job to the next between two questions.
+            jobs = self.house.client.jobs(states=LIVE_STATES).jobs
+            held = sum(job.gpus_held for job in jobs)
+            assert held <= N_GPUS
+            self.glances.append(Glance(time.monotonic(), held))
+            return condition()
+
+        wait_until(holds, f"{what}; {self.words()}")
 
     def utilisation(self) -> float:
         """The part of all GPU time that was held."""
@@ -141,21 +146,20 @@ def crowd() -> Generator[Crowd]:
 
 
 def test_all_finish_and_share_the_gpus_on_their_way(crowd: Crowd) -> None:
-    crowd.come(FIRST)
-    wait_until(crowd.is_full, "all GPUs to be used")
-    crowd.come(SECOND)
-    crowd.ends()
-    house = crowd.house
-    assert {house.state_of(job) for job in crowd.jobs} == {"succeeded"}, crowd.words()
-    for job, epochs in crowd.jobs.items():
-        ends = {line.words for line in house.heard(job) if line.words.startswith("ends")}
-        assert ends == {f"ends {epochs * STEPS_PER_EPOCH}"}
-        assert len(house.starts(job)) == 1
-    changes = [change for job in crowd.jobs for change in pairwise(crowd.sizes(job))]
-    grown = sum(before < after for before, after in changes)
-    shrunk = sum(before > after for before, after in changes)
+    first = crowd.come(N_FIRST)
+    crowd.until(crowd.all_train, "the first to train")
+    assert crowd.glances[-1].held == N_GPUS
+    later = crowd.come(N_LATER)
+    crowd.until(crowd.all_train, "all to train")
+    crowd.go(later)
+    crowd.until(crowd.has_grown, "those who are left to grow")
+    crowd.go(first)
+    for job in crowd.jobs:
+        ends = {line.words for line in crowd.house.heard(job) if line.words.startswith("ends")}
+        assert ends == {f"ends {STEPS}"}
+        assert len(crowd.house.starts(job)) == 1
+    grown = sum(before < after for before, after in crowd.changes())
+    shrunk = sum(before > after for before, after in crowd.changes())
     used = crowd.utilisation()
     sys.stdout.write(f"{grown} times grown, {shrunk} times shrunk, {used:.0%} of GPU time held\n")
-    assert grown > 0
-    assert shrunk > 0
-    assert 0 < used <= 1
+    assert min(grown, shrunk, used) > 0
