@@ -26,8 +26,8 @@ from benchmarks.resizes.stamps import STEP_S
 from benchmarks.resizes.ways import AGENTS, ETCD, LARGE, LIVE, WAYS, Way
 from benchmarks.runs import flags
 
-BUDGET_S = 330.0
-"""No way is begun later than this."""
+BUDGET_S = 340.0
+"""What is not measured by then is left out."""
 LIVE_AIM_S, AGENTS_AIM_S = 0.5, 3.0
 LIVE_AIM_TIMES, AGENTS_AIM_TIMES = 10.0, 3.0
 HOOKS_AIM = 0.01
@@ -58,10 +58,10 @@ def main() -> None:
     arguments = parser.parse_args()
     # Daemons and jobs end when the program unwinds, so a request to end has to unwind it.
     signal.signal(signal.SIGTERM, _leave)
-    chosen = _chosen(arguments.only)
+    ways = chosen(arguments.only)
     load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    gaps = [f"{way.name}, which needs {way.needs}" for way in chosen if not way.available()]
-    measured = _measure_all([way for way in chosen if way.available()], gaps)
+    gaps = [f"{way.name}, which needs {way.needs}" for way in ways if not way.available()]
+    measured = _measure_all([way for way in ways if way.available()], gaps)
     publish(render(measured, gaps, load=load), arguments.out)
 
 
@@ -160,14 +160,14 @@ def _measure_all(ways: Sequence[Way], gaps: list[str]) -> Results:
         for way in ways:
             if time.monotonic() > until_s:
                 gaps.append(f"{way.name}, for which no time was left")
-            elif found := _measure(running, way, gaps):
+            elif found := _measure(running, way, gaps=gaps, until_s=until_s):
                 measured[way] = found
     return measured
 
 
-def _measure(running: Box, way: Way, gaps: list[str]) -> Measured | None:
+def _measure(running: Box, way: Way, *, gaps: list[str], until_s: float) -> Measured | None:
     try:
-        found = running.measure(way)
+        found = running.measure(way, until_s=until_s)
     except (OSError, RuntimeError) as failure:
         print(f"{way.name}: {failure}", file=sys.stderr)
         gaps.append(f"{way.name}, which failed: {str(failure).splitlines()[0]}")
@@ -177,7 +177,7 @@ def _measure(running: Box, way: Way, gaps: list[str]) -> Measured | None:
     return found
 
 
-def _chosen(names: str | None) -> Sequence[Way]:
+def chosen(names: str | None) -> Sequence[Way]:
     if names is None:
         return WAYS
     known = {way.name: way for way in WAYS}

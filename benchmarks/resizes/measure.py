@@ -23,10 +23,10 @@ from rota.wire.jobs import FINAL_STATES
 
 SMALL, GREAT = 1, 2
 LOOK_AGAIN_S = 0.05
-SETTLE_S = 3.0
+SETTLE_S = 2.0
 """A training is left alone so long at each size: a stop at its very beginning is another thing."""
-START_S = 90.0
-"""More than any start or change takes; on a machine that is busy, more is needed."""
+CHANGE_S = 75.0
+"""More than any start or change takes."""
 PATHS = [Path(rota.__file__).parents[1], Path(rota_trainer.__file__).parents[1]]
 
 
@@ -54,9 +54,9 @@ class Box:
         place.daemon(*command, is_ready=lambda: answers_at(home / SOCKET_NAME))
         self.client = Client(f"unix://{home / SOCKET_NAME}")
 
-    def measure(self, way: Way) -> Measured:
-        journal = self._place.folder / "journal"
-        with self._training(way, journal) as training:
+    def measure(self, way: Way, *, until_s: float) -> Measured:
+        """Gives up when it is later than this, by the monotonic clock."""
+        with self._training(way, until_s=until_s) as training:
             training.reaches(SMALL, after_s=0.0)
             grown: list[Change] = []
             shrunk: list[Change] = []
@@ -72,7 +72,8 @@ class Box:
         self._place.run(*ROTA, "down", "--stop-jobs")
 
     @contextmanager
-    def _training(self, way: Way, journal: Path) -> Generator[Training]:
+    def _training(self, way: Way, *, until_s: float) -> Generator[Training]:
+        journal = self._place.folder / "journal"
         journal.unlink(missing_ok=True)
         endpoint = self._etcd() if way.wants_etcd else ""
         request = JobRequest(
@@ -85,7 +86,9 @@ class Box:
             workdir=str(self._place.folder),
             hold=True,
         )
-        training = Training(self.client, self.client.submit(request), journal)
+        training = Training(
+            self.client, self.client.submit(request), journal=journal, until_s=until_s
+        )
         try:
             self.client.resize(training.job, SMALL)
             self.client.release(training.job)
@@ -124,10 +127,11 @@ class Box:
 
 
 class Training:
-    def __init__(self, client: Client, job: str, journal: Path) -> None:
+    def __init__(self, client: Client, job: str, *, journal: Path, until_s: float) -> None:
         self._client = client
         self.job = job
         self._journal = journal
+        self._until_s = until_s
 
     def stamps(self) -> list[Stamp]:
         return read(self._journal)
@@ -146,8 +150,9 @@ class Training:
             return first_step_s(self.stamps(), size=size, after_s=after_s) is not None
 
         what = f"first step with {size}"
+        left_s = min(CHANGE_S, self._until_s - time.monotonic())
         try:
-            wait_until(has_stepped, what=what, every_s=LOOK_AGAIN_S, within_s=START_S)
+            wait_until(has_stepped, what=what, every_s=LOOK_AGAIN_S, within_s=left_s)
         except TimeoutError as late:
             raise RuntimeError(f"{late}; {self._last_words()}") from late
 
@@ -158,7 +163,7 @@ class Training:
             lambda: self._state() in FINAL_STATES,
             what="end of the training",
             every_s=LOOK_AGAIN_S,
-            within_s=START_S,
+            within_s=CHANGE_S,
         )
 
     def _state(self) -> str:

@@ -77,5 +77,5 @@ C10D = Way(
     f" --rdzv-id $ROTA_JOB --nnodes $WORLD_SIZE {PLAIN}",
     rounds=1,
 )
-RESTART = Way("stop and restart", "restart", "exec $PYTHON $SCRIPTS/train_asked.py")
-WAYS: Sequence[Way] = (LIVE, LARGE, AGENTS, RESTART, ETCD, ETCD_V2, C10D)
+RESTART = Way("stop and restart", "restart", "exec $PYTHON $SCRIPTS/train_asked.py", rounds=1)
+WAYS: Sequence[Way] = (LIVE, AGENTS, ETCD, RESTART, C10D, LARGE, ETCD_V2)
