@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,7 +96,7 @@ class Box:
         finally:
             training.end()
 
-    def _variables(self, way: Way, journal: Path) -> Mapping[str, str]:
+    def _variables(self, way: Way, journal: Path) -> dict[str, str]:
         return {
             MARK: str(self._place.folder),
             "PATH": os.environ.get("PATH", os.defpath),

@@ -61,7 +61,7 @@ class Glance(NamedTuple):
     """How many GPUs were held, and when."""
 
     at_s: float
-    held: int
+    held: float
 
 
 class Crowd:
