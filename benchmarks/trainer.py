@@ -121,7 +121,8 @@ def render(
         "Made by `python -m benchmarks.trainer` on a machine with "
         f"{machine()}; its load average was {load:.1f} before.",
         "## A step",
-        f"The same work with and without the library, up to {trainer_steps.N_PAIRS} pairs of blocks "
+        "The same work with and without the library, "
+        f"{trainer_steps.N_PAIRS} pairs of blocks at most, "
         "by turns, by the clock: medians, and the quartiles of the ratios. An empty step is the "
         f"library alone; the aim is {AIM_US:g} µs. As a job it reports to a daemon, once a second.",
         table(

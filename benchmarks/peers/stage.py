@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.peers.base import wait_until
 
-MARK = "ROTA_ONE_BOX"
+MARK = "BENCHMARK_STAGE"
 PEERS_VARIABLE = "ROTA_PEERS"
 STOP_S = 5.0
 START_S = 30.0

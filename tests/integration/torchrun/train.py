@@ -6,6 +6,7 @@ byte from each of the others and sends it back. As with gloo, a peer that dies i
 step is done, and gives up with code 3 when the file `fail-GENERATION-RANK` is there.
 """
 
+import atexit
 import os
 import socket
 import sys
@@ -54,6 +55,7 @@ def gloo() -> Callable[[bool], bool]:
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
+    atexit.register(dist.destroy_process_group)
 
     def step(is_done: bool) -> bool:
         done = torch.tensor([float(is_done and RANK == 0)])

@@ -19,7 +19,7 @@ def take() -> dict[str, Any]:
     if numpy is not None:
         kind, words, *rest = numpy.random.get_state()
         states["numpy"] = (str(kind), words.tolist(), *rest)
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         states["cuda"] = torch.cuda.get_rng_state_all()
     return states
 

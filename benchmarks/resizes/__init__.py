@@ -1,0 +1,1 @@
+"""Trainings whose size is changed while they run, and what `benchmarks.elastic` reads of them."""

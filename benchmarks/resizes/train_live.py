@@ -1,0 +1,77 @@
+"""A live training. Besides its steps it writes down what our hooks cost, and how long the state
+took to arrive."""
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import nn
+
+import rota_trainer as trainer
+from benchmarks.resizes.network import BATCH, network, samples
+from benchmarks.resizes.stamps import STEP_S, Stamps, began_s
+from rota_trainer.live import transfer
+from rota_trainer.torch import live as live_training
+
+
+def main() -> None:
+    stamps = Stamps()
+    net = network()
+    optimizer = torch.optim.Adam(net.parameters())
+    transfer.receive = timed(transfer.receive, stamps)
+    stamps.put("ready", began_s())
+    run = trainer.start()
+    live = live_training(run, model=net, optimizer=optimizer, dataset=samples(), batch_size=BATCH)
+    end = Hooks()
+    for _ in live.epochs(10**6):
+        for x, y in live.batches():
+            begin = Hooks()
+            with live.step():
+                begin.over()
+                optimizer.zero_grad()
+                nn.functional.mse_loss(live.model(x), y).backward()
+                optimizer.step()
+                time.sleep(STEP_S)
+                if end.is_over:
+                    cost = (begin.clock_s + end.clock_s, begin.processor_s + end.processor_s)
+                    stamps.put("hooks", live.size, *cost)
+                stamps.put("step", live.size, live.rank)
+                end = Hooks()
+            end.over()
+
+
+class Hooks:
+    """Time from here until it is over, by the clock and of the processor."""
+
+    def __init__(self) -> None:
+        self.clock_s, self.processor_s = -time.perf_counter(), -time.thread_time()
+        self.is_over = False
+
+    def over(self) -> None:
+        self.clock_s += time.perf_counter()
+        self.processor_s += time.thread_time()
+        self.is_over = True
+
+
+def timed(receive: Callable[..., Any], stamps: Stamps) -> Callable[..., Any]:
+    @wraps(receive)
+    def measured(**options: Any) -> Any:
+        began_s = time.perf_counter()
+        state = receive(**options)
+        seconds = time.perf_counter() - began_s
+        stamps.put("received", transfer_bytes(state), seconds)
+        return state
+
+    return measured
+
+
+def transfer_bytes(state: Any) -> int:
+    tensors: list[torch.Tensor] = []
+    transfer.take_apart(state, tensors)
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+if __name__ == "__main__":
+    main()
