@@ -63,19 +63,19 @@ def main() -> int:
 def with_torch() -> list[JobRequest]:
     """`resnet` has two workers, which agree on where to stop."""
     return [
-        train("resnet", "image_ddp.py", "--pictures=128", gpus="2"),
-        train("gpt", "transformer.py", "--sums=256", gpus="1"),
+        train("resnet", "image_ddp.py", size="--pictures=128", gpus="2"),
+        train("gpt", "transformer.py", size="--sums=256", gpus="1"),
     ]
 
 
 def with_numpy() -> list[JobRequest]:
     return [
-        train("large", "numpy_model.py", "--points=2048", gpus="2"),
-        train("small", "numpy_model.py", "--points=512", gpus="1"),
+        train("large", "numpy_model.py", size="--points=2048", gpus="2"),
+        train("small", "numpy_model.py", size="--points=512", gpus="1"),
     ]
 
 
-def train(name: str, script: str, size: str, *, gpus: str) -> JobRequest:
+def train(name: str, script: str, *, size: str, gpus: str) -> JobRequest:
     length = [f"--epochs={EPOCHS}", f"--seconds-per-epoch={EPOCH_S}"]
     command = [sys.executable, str(HERE / script), size, *length]
     has_peers = script == "image_ddp.py"
