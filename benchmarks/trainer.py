@@ -123,9 +123,9 @@ def render(
         f"{machine()}; its load average was {load:.1f} before.",
         "## A step",
         "The same work with and without the library, up to "
-        f"{trainer_steps.N_PAIRS} pairs of blocks by turns, by the clock: medians, and the quartiles of the ratios. An empty step is the "
-        f"library alone; the aim is {AIM_US:g} µs. As a job it reports to a daemon, once a "
-        "second.",
+        f"{trainer_steps.N_PAIRS} pairs of blocks by turns, by the clock: medians, and the "
+        "quartiles of the ratios. An empty step is the library alone; the aim is "
+        f"{AIM_US:g} µs. As a job it reports to a daemon, once a second.",
         table(
             ("step", "where", "without", "with", "ratio", "quartiles"),
             list(step_rows(steps)),
