@@ -34,6 +34,7 @@ from benchmarks.runs import flags
 from benchmarks.trainer_load import Load, Rounds, middle, percentile
 from benchmarks.trainer_store import kept_bytes
 from rota.client import Client, JobRequest
+from rota.store.thinning import MOST_SAMPLES
 
 N_SPARE = 4
 """GPUs for the jobs that show how soon rounds are."""
@@ -121,10 +122,10 @@ def render(
         "Made by `python -m benchmarks.trainer` on a machine with "
         f"{machine()}; its load average was {load:.1f} before.",
         "## A step",
-        "The same work with and without the library, "
-        f"{trainer_steps.N_PAIRS} pairs of blocks at most, "
-        "by turns, by the clock: medians, and the quartiles of the ratios. An empty step is the "
-        f"library alone; the aim is {AIM_US:g} µs. As a job it reports to a daemon, once a second.",
+        "The same work with and without the library, up to "
+        f"{trainer_steps.N_PAIRS} pairs of blocks by turns, by the clock: medians, and the "
+        "quartiles of the ratios. An empty step is the library alone; the aim is "
+        f"{AIM_US:g} µs. As a job it reports to a daemon, once a second.",
         table(
             ("step", "where", "without", "with", "ratio", "quartiles"),
             list(step_rows(steps)),
@@ -147,7 +148,7 @@ def render(
         ),
         "## What is kept",
         "Bytes in the database of one job that trains for so long, with four metrics: at most "
-        "so many samples stay, and the older ones are thinned out.",
+        f"{MOST_SAMPLES} samples stay, and the older ones are thinned out.",
         table(("a sample every", "1 hour", "10 hours", "ratio"), list(store_rows(stored))),
     )
 

@@ -131,6 +131,13 @@ def _total(job: Job, lead: Trainee, *, done: float) -> float | None:
     return math.floor(done) + 1.0
 
 
+def _is_echo(job: Job, lead: Trainee) -> bool:
+    """Whether it only repeats the whole epochs that it was handed, while it still builds its model
+    and has not looked at its checkpoint: that may hold a part of an epoch more."""
+    is_handed = lead.epochs_done == math.floor(job.epochs_saved) < job.epochs_saved
+    return is_handed and lead.start_s is None and not lead.steps_done
+
+
 def _is_back(before: float | None, after: float | None) -> bool:
     return before is not None and after is not None and after < before
 
@@ -184,7 +191,7 @@ class Team:
             or (lead.hears and not self.fact.hears)
             or now - self.fact_at_s >= FACT_EVERY_S
         )
-        if not is_due:
+        if not is_due or _is_echo(job, lead):
             return None
         done, saved = lead.epochs_done, lead.epochs_saved
         if done is None or not lead.has_begun:

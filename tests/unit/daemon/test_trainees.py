@@ -1,0 +1,32 @@
+"""When the scheduler hears of what a worker says."""
+
+from dataclasses import replace
+
+import pytest
+
+from rota.daemon.trainees import Team, Trainee
+from tests.builders import Lab, cluster, job
+
+HANDED = {"epochs_done": 3.0}
+"""What a worker says that was handed 3 epochs and has not looked at its checkpoint yet."""
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (HANDED, None),
+        ({**HANDED, "start_s": 4.0}, 3.0),
+        ({**HANDED, "steps_done": 1}, 3.0),
+        ({"epochs_done": 2.0}, 2.0),
+        ({"epochs_done": 3.75}, 3.75),
+    ],
+)
+def test_who_repeats_what_it_was_handed_has_not_said_where_it_is(
+    said: dict[str, float], heard: float | None
+) -> None:
+    lab = Lab(cluster("1x1"))
+    lab.run(job("a", 1, epochs=9.0))
+    resumed = replace(lab.job("a"), epochs_done=3.75, epochs_saved=3.75)
+    lead = Trainee(0, **said)
+    fact = Team(attempt=1, trainees={0: lead}).next_fact(resumed, lead, now=0.0)
+    assert (None if fact is None else fact.epochs_done) == heard
