@@ -37,6 +37,7 @@ class Figures:
 def main() -> None:
     run = trainer.start()
     figures: list[Figures] = []
+    empty_us = 0.0
     for _ in run.epochs(1):
         figures = [measure(run, each) for each in STEPS_MS]
         empty_us = 1e6 * block(run.steps(range(N_EMPTY)), lambda: None, n_steps=N_EMPTY)
