@@ -39,7 +39,7 @@ from rota.store.thinning import MOST_SAMPLES
 N_SPARE = 4
 """GPUs for the jobs that show how soon rounds are."""
 N_GPUS = round(trainer_load.N_WORKERS * trainer_load.GPUS_EACH) + N_SPARE
-PATHS = os.pathsep.join(str(Path(each.__file__).parents[1]) for each in (rota, rota_trainer))
+PATHS = os.pathsep.join(str(Path(each.__file__ or "").parents[1]) for each in (rota, rota_trainer))
 LONGEST_S = 60.0
 AIM_US = 20.0
 AIM_PER_S = 200

@@ -1,6 +1,7 @@
 """When the scheduler hears of what a worker says."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ HANDED = {"epochs_done": 3.0}
     ],
 )
 def test_who_repeats_what_it_was_handed_has_not_said_where_it_is(
-    said: dict[str, float], heard: float | None
+    said: dict[str, Any], heard: float | None
 ) -> None:
     lab = Lab(cluster("1x1"))
     lab.run(job("a", 1, epochs=9.0))
