@@ -24,6 +24,8 @@ def row(key: Key, *, has_variables: bool) -> str:
 
 
 def default(key: Key) -> str:
+    if isinstance(key.default, bool):
+        return f"`{str(key.default).lower()}`"
     if not key.default:
         return "0" if key.default == 0 else ""
     if isinstance(key.default, float):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +23,8 @@ class Crew:
     switch: Switch | None = None
     """The generation that is wanted, once it can be given."""
     refused: dict[int, str] = field(default_factory=dict[int, str])
+    changed_at_s: float = -math.inf
+    """When somebody last said that it is in another generation."""
     _members: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     """Of the generations that were given."""
     _came_at_s: float | None = None
@@ -35,6 +38,8 @@ class Crew:
 
     def hear(self, told: Told, *, now: float) -> None:
         before = self.said.get(told.worker, Said())
+        if told.generation != before.generation:
+            self.changed_at_s = now
         said = Said(
             generation=told.generation,
             address=told.address,

@@ -12,6 +12,7 @@ say again where they are: what they did meanwhile counts.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -125,6 +126,13 @@ class Membership:
         if crew is None or crew.wanted.attempt != attempt:
             return None, ""
         return crew.orders(worker)
+
+    def steady_since_s(self, job: Job) -> float:
+        """Since when the job has the size that the scheduler knows: never, while that changes."""
+        if isinstance(job.phase, Running) and job.phase.joining:
+            return math.inf
+        crew = self._crews.get(job.id)
+        return -math.inf if crew is None else crew.changed_at_s
 
     def _bring_together(self, job_id: JobId) -> None:
         crew = self._crews[job_id]

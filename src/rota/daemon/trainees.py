@@ -168,9 +168,11 @@ class Team:
         present = (self.trainees.get(number) for number in numbers)
         return next((one for one in present if one and one.heard_at_s > now - PRESENT_S), None)
 
-    def note_epochs(self, told: Told) -> None:
+    def note_epochs(self, told: Told, *, since_s: float = -math.inf) -> None:
+        """How long those took that began after `since_s`: before, the job had another size."""
         room = MOST_RECORDS - len(self.epochs_s)
-        self.epochs_s += [each.seconds for each in told.epochs][:room]
+        begun = [each for each in told.epochs if each.at_s - each.seconds >= since_s]
+        self.epochs_s += [each.seconds for each in begun][:room]
 
     def next_fact(self, job: Job, lead: Trainee, *, now: float) -> ProgressReported | None:
         """What the scheduler has to hear now, if anything: the end of an epoch, something saved,

@@ -82,7 +82,7 @@ class Training:
         lead = team.lead(job.numbers, now=now)
         if lead is None or lead.worker != said.worker:
             return
-        team.note_epochs(said)
+        team.note_epochs(said, since_s=self._membership.steady_since_s(job))
         sample = team.sample(job, lead, now=now)
         if sample is not None:
             self._measurements.add(sample)

@@ -101,6 +101,8 @@ def test_a_project_goes_over_the_site(tmp_path: Path):
         ("min_runtime = -1", ", field 'min_runtime': '-1' is not a time like"),
         ("log_size = '1 pound'", ", field 'log_size': '1 pound' is not an amount of memory"),
         ("log_files = 0", ", field 'log_files': '0' is not a whole number from 1 to 1000"),
+        ("replace_stragglers = 1", ", field 'replace_stragglers': '1' is not text"),
+        ("replace_stragglers = 'often'", "'often' is neither true nor false"),
         ("log_files = 1.5", ", field 'log_files': '1.5' is not a whole number"),
         ("log_files = '²'", ", field 'log_files': '²' is not a whole number"),
         ("admins = 'user-1'", ", field 'admins': 'user-1' is not a list of texts"),

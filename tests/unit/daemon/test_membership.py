@@ -1,5 +1,6 @@
 """The desk where live workers hear whom to train with, and the kernel that hears of it."""
 
+import math
 from typing import Any, cast
 
 from rota.core.commands import Command, KillWorkers
@@ -9,6 +10,7 @@ from rota.core.model import JobId, Node, Running
 from rota.core.states import State
 from rota.daemon.membership import Care, Membership
 from rota.daemon.reports import told
+from rota.daemon.trainees import Team
 from rota_trainer.messages import Report, Switch, to_json
 from rota_trainer.reporting import BACKOFF_MAX_S
 from tests.builders import Lab, cluster, job, live_job
@@ -320,3 +322,21 @@ def test_a_drained_machine_is_left_in_one_switch() -> None:
     assert not house.is_joining()
     assert node not in {slot.node for slot in house.job("a").allocation}
     assert house.job("a").attempt == 1
+
+
+def test_what_is_measured_during_a_change_is_no_measure_of_either_size() -> None:
+    house = growing()
+    assert house.desk is not None
+    assert house.desk.steady_since_s(house.job("a")) == math.inf
+    house.wait(7)
+    for worker in range(4):
+        house.report(worker, 1)
+    changed_at_s = house.now
+    house.wait(5)
+    house.report(0, 1)
+    assert house.desk.steady_since_s(house.job("a")) == changed_at_s
+    team = Team(1)
+    records = [{"at_s": house.now, "number": n, "seconds": n} for n in (4, 5, 6)]
+    raw = {"worker": 0, "sequence": 1, "epochs": records}
+    team.note_epochs(told(raw, now=house.now), since_s=changed_at_s)
+    assert team.epochs_s == [4, 5]
