@@ -172,7 +172,8 @@ def _measure(running: Box, way: Way, *, gaps: list[str], until_s: float) -> Meas
         found = running.measure(way, until_s=until_s)
     except (OSError, RuntimeError) as failure:
         print(f"{way.name}: {failure}", file=sys.stderr)
-        gaps.append(f"{way.name}, which failed: {str(failure).splitlines()[0]}")
+        what, _, _ = str(failure).partition(";")
+        gaps.append(f"{way.name}, which failed: {what}")
         return None
     for row in _rows(way, found):
         print(" ".join(row), file=sys.stderr)
