@@ -35,7 +35,11 @@ class Asked:
 
 def submitted(requests: Sequence[JobRequest]) -> Asked:
     """The same whether a default was spelled out or left out."""
-    return Asked(f"brief:{_hash(dump_brief(list(requests)))}", requests)
+    try:
+        text = dump_brief(list(requests))
+    except ValueError:
+        text = ""  # A number that is none: it will be refused, and there is nothing to know again.
+    return Asked(f"brief:{_hash(text)}", requests)
 
 
 def resubmitted(word: str) -> Asked:

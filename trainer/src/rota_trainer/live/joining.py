@@ -179,6 +179,8 @@ class Joining:
         if self.group is None:
             return
         self._training.model.spread(self.group.device)
+        # A worker may have died after a step was applied and before its statistics were shared.
+        self._training.model.buffers_together()
         step = self._training.parts.at.global_step
         least, most = self.group.vote([step, -step]).result()
         if least != -most:
