@@ -59,6 +59,13 @@ class Room:
         self.called_s = None
         self.starts.clear()
 
+    def pause_s(self) -> float | None:
+        """What this change takes from the training, as far as it is known: the agents have come
+        together, and their processes will start as they did the last time."""
+        if not self.gather_s:
+            return None
+        return self.gather_s + (self.restart.start_s if self.restart is not None else 0.0)
+
     def has_started(self, worker: int, start_s: float) -> bool:
         """Whether with this one all have."""
         met = self.meeting.met

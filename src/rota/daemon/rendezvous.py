@@ -113,7 +113,9 @@ class Rendezvous:
 
     def _commit(self, job: Job, room: Room) -> None:
         generation = room.meeting.roll.generation
-        self._membership.committed(job.id, job.attempt, generation=generation)
+        self._membership.committed(
+            job.id, job.attempt, generation=generation, pause_s=room.pause_s()
+        )
         room.announce()
 
     def restart(self, job_id: JobId) -> Restart | None:

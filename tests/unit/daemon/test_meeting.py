@@ -3,6 +3,7 @@
 import pytest
 
 from rota.daemon.meeting import Meeting, Offer, Turn
+from rota.daemon.meeting_room import Restart, Room
 from rota.daemon.membership import Roll
 from rota_trainer.meetings import FAILED, FINISHED, LEFT, MET, OVER, RUNNING, Seat
 
@@ -180,3 +181,14 @@ def test_a_turn_is_broken_when_a_member_comes_again() -> None:
     meeting = gathered(0, 1)
     arrive(meeting, 1, ONE)
     assert meeting.is_broken(ONE)
+
+
+def test_a_change_takes_what_gathering_took_and_what_the_last_start_took() -> None:
+    room = Room(Meeting(1, roll(0, 0, 1)))
+    room.has_met(10.0)
+    assert room.pause_s() is None  # Nobody was called: they had come by themselves.
+    room.has_called(20.0)
+    room.has_met(20.5)
+    assert room.pause_s() == 0.5
+    room.restart = Restart(1, 2, gather_s=0.5, start_s=2.0)
+    assert room.pause_s() == 2.5
