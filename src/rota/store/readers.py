@@ -25,14 +25,20 @@ class Readers:
 
     @contextmanager
     def one(self) -> Generator[sqlite3.Connection]:
-        """A snapshot: what is read inside the block belongs together."""
+        """For one question."""
         with faults(self._path):
             connection = self._take()
             try:
-                connection.execute("BEGIN")
                 yield connection
             finally:
                 self._give_back(connection)
+
+    @contextmanager
+    def snapshot(self) -> Generator[sqlite3.Connection]:
+        """For several questions, whose answers belong together."""
+        with self.one() as connection:
+            connection.execute("BEGIN")
+            yield connection
 
     def close(self) -> None:
         with self._lock:

@@ -75,7 +75,7 @@ class SqliteStore:
             return self._writer.resume()
 
     def load(self) -> Saved:
-        with self._readers.one() as connection:
+        with self._readers.snapshot() as connection:
             return Saved(
                 jobs=tuple(read_job(*row) for row in _ask(connection, "live_jobs")),
                 nodes=tuple(_all(connection, Node)),
@@ -117,7 +117,7 @@ class SqliteStore:
             return JobId(found[0][0]) if found else None
 
     def attempts(self, job_id: JobId) -> list[Attempt]:
-        with self._readers.one() as connection:
+        with self._readers.snapshot() as connection:
             workers = map(read_worker, _ask(connection, "workers", job_id))
             by_attempt = {n: tuple(each) for n, each in groupby(workers, attrgetter("attempt"))}
             return [
