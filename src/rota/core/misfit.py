@@ -10,6 +10,7 @@ from rota.core.model import GIB, JobSpec, Node, Share
 from rota.errors import shown
 
 ROUNDING = 1e-9
+MOST_KNOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,15 @@ class Misfits:
     """Of many jobs on the same nodes: those that need the same are looked at once."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = nodes
+        self.nodes = nodes
         self._known: dict[tuple[object, ...], Misfit | None] = {}
 
     def of(self, spec: JobSpec) -> Misfit | None:
         needs = _needs(spec)
         if needs not in self._known:
-            self._known[needs] = _misfit(spec, self._nodes)
+            if len(self._known) == MOST_KNOWN:
+                self._known.clear()
+            self._known[needs] = _misfit(spec, self.nodes)
         return self._known[needs]
 
 

@@ -41,6 +41,7 @@ class Intake:
         newest = store.jobs(limit=1).jobs
         self._ids = Ids(site.clock, newest=newest[0].id if newest else None)
         self._keys = Keys(store)
+        self._misfits = Misfits([])
 
     async def once(
         self, caller: Caller, asked: Asked, *, requests: Requests, key: str
@@ -76,7 +77,7 @@ class Intake:
         return [event.job_id for event in events]
 
     def admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
-        misfits = Misfits(list(self._shell.kernel.nodes.values()))
+        misfits = self._fresh_misfits()
         admitted: list[Admitted] = []
         known: JobRequest | None = None
         found: list[Admitted] = []
@@ -91,6 +92,13 @@ class Intake:
         if not admitted:
             raise RefusedError("jobs", "there are none", "send at least one")
         return admitted
+
+    def _fresh_misfits(self) -> Misfits:
+        """What was found out holds as long as the nodes are what they were."""
+        nodes = list(self._shell.kernel.nodes.values())
+        if nodes != self._misfits.nodes:
+            self._misfits = Misfits(nodes)
+        return self._misfits
 
     def _admit_one(
         self, caller: Caller, request: JobRequest, *, misfits: Misfits
