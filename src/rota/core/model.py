@@ -221,7 +221,7 @@ class Job:
     reported_in: int = 0  # the attempt of the newest report
     epochs_saved: float = 0.0  # what a checkpoint holds: where the next attempt begins
     saved_at_s: float = 0.0  # when that was told, or work began anew
-    epochs_total: float | None = None  # what the program says that it will do
+    epochs_total: float | None = None  # what the program says it will do; infinite: it counts only
     hears: bool = False  # whether the program of this attempt stops when it is asked to
     lost_s: float = 0.0  # how long the work took that was done in vain, over all attempts
     progress_at_s: float = 0.0
@@ -270,7 +270,8 @@ class Job:
 
     @property
     def epochs(self) -> float:
-        """How many epochs the job takes: what its program says, else what the user said."""
+        """How many epochs the job takes: what its program says, else what the user said. Infinite
+        where the program goes further than anybody said."""
         return self.spec.epochs if self.epochs_total is None else self.epochs_total
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from rota.core.model import Ended, Job, JobId, Queued, n_nodes
 from rota.core.progress import loss
 from rota.core.speed import Size
-from rota.daemon.outlook import has_reported
+from rota.daemon.outlook import has_reported, progress_of
 from rota.daemon.profiles import size_figures, sizes_seen, step_figures
 from rota.daemon.trainees import Trainee
 from rota.daemon.training import Training
@@ -39,14 +39,13 @@ def profile_of(job: Job, store: Store, *, live: Live) -> JobProfile:
     samples = store.samples(job.id)
     own = sizes_seen(samples, store.attempts(job.id)) | _size_now(job)
     lead = live.workers[0] if live.workers else None
-    is_counted = has_reported(job) and job.epochs_done <= job.epochs
     return JobProfile(
         id=job.id,
         name=job.spec.name,
         category=job.spec.category,
         min_workers=job.spec.min_workers,
         max_workers=job.spec.max_workers,
-        epochs=job.epochs if is_counted else None,
+        epochs=job.epochs if progress_of(job) is not None else None,
         epochs_done=job.epochs_done,
         sizes=size_figures(job, own),
         steps=step_figures(samples),
@@ -142,6 +141,8 @@ def hint(job: Job, live: Live, *, has_end: bool, is_crowded: bool) -> str:
         if live.workers or has_reported(job):
             return "its end can be told after its first epoch"
         return "nobody knows how long it takes: submit with --hours, or report epochs from it"
+    if math.isinf(job.epochs):
+        return "its end cannot be told: it counts epochs, and does not say how many there will be"
     if isinstance(job.phase, Queued) and not has_end:
         if is_crowded:
             return "its end is not foreseen while so many jobs wait"

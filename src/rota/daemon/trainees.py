@@ -123,12 +123,12 @@ class Trainee:
 
 
 def _total(job: Job, lead: Trainee, *, done: float) -> float | None:
-    """How many epochs there will be, where the program knows it or the user cannot have. Where
-    nobody knows, one more than are done: or a job that goes on would count as complete."""
-    promised = job.spec.epochs
-    if lead.epochs_total is not None or 1 < promised >= done:
+    """How many epochs there will be, where the program says so; infinitely many where it counts
+    them, and goes further than anybody said. None leaves it at what was known."""
+    promised = job.spec.epochs if job.epochs_total is None else job.epochs_total
+    if lead.epochs_total is not None or done <= 0 or 1 < promised >= done:
         return lead.epochs_total
-    return math.floor(done) + 1.0
+    return math.inf
 
 
 def _is_echo(job: Job, lead: Trainee) -> bool:

@@ -49,6 +49,13 @@ def test_a_loss_is_worth_a_word_when_it_is_long():
     assert told(made).startswith("a stop now would lose more than ten minutes")
 
 
+def test_who_counts_epochs_without_an_end_is_told_what_is_missing():
+    made = lab()
+    made.progress("a", 5.0, 100.0, epochs_total=math.inf)
+    assert told(made).endswith("does not say how many there will be")
+    assert profile_of(made.job("a"), made.store, live=NOBODY).epochs is None
+
+
 def test_why_the_end_of_a_job_that_waits_is_not_foreseen():
     made = Lab(cluster("1x1"))
     made.submit(job("a", estimate=HOUR))
