@@ -227,6 +227,8 @@ class Job:
     progress_at_s: float = 0.0
     start_s: float | None = None  # how long the newest start took, up to the first step if told
     stop_s: float = 0.0
+    save_s: float | None = None  # how long the newest save and load took, where the program tells
+    load_s: float | None = None
     memory_bytes_seen: int = 0
     resize_s: float | None = None  # how long it stood still for the newest change in place
     deaths: int = 0  # how often in a row workers died and were outlived, without progress

@@ -42,6 +42,8 @@ def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
         memory_bytes_seen=max(job.memory_bytes_seen, event.memory_bytes),
         deaths=job.deaths if done <= job.epochs_done else 0,
         start_s=_start_s(job, event, now=now),
+        save_s=job.save_s if event.save_s is None else event.save_s,
+        load_s=job.load_s if event.load_s is None else event.load_s,
     )
     return judged(after, now) if event.epoch_s is not None else after
 

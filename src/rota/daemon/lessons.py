@@ -52,8 +52,8 @@ def profile_of(job: Job, store: Store, *, live: Live) -> JobProfile:
         workers=worker_figures(job, live) or _last_seen(samples),
         handling=Handling(
             start_s=job.start_s if lead is None or lead.start_s is None else lead.start_s,
-            save_s=None if lead is None else lead.save_s,
-            load_s=None if lead is None else lead.load_s,
+            save_s=job.save_s if lead is None or lead.save_s is None else lead.save_s,
+            load_s=job.load_s if lead is None or lead.load_s is None else lead.load_s,
             stop_s=job.stop_s or None,
         ),
         metrics=metrics_of(live) or _last_metrics(samples),

@@ -207,6 +207,8 @@ class Team:
             hears=lead.hears,
             epochs_total=_total(job, lead, done=done),
             start_s=None if lead.start_s is None else lead.start_s + (lead.load_s or 0.0),
+            save_s=lead.save_s,
+            load_s=lead.load_s,
         )
 
     def has_told(self, fact: ProgressReported, lead: Trainee, *, now: float) -> None:

@@ -7,7 +7,7 @@ import math
 from rota.core.events import ProgressReported
 from rota.core.model import Estimate, JobId
 from rota.daemon.lessons import Live, hint, metrics_of, profile_of, worker_figures
-from rota.daemon.trainees import Trainee
+from rota.daemon.trainees import Team, Trainee
 from rota.store.base import Batch
 from rota.store.records import Sample
 from rota.wire.training import Handling, WorkerFigure
@@ -102,4 +102,22 @@ def test_the_program_knows_better_how_long_its_start_took():
     lead = Trainee(0, start_s=7.5, save_s=0.5, load_s=0.25)
     found = profile_of(made.job("a"), made.store, live=Live([lead]))
     assert found.handling == Handling(start_s=7.5, save_s=0.5, load_s=0.25, stop_s=None)
+
+
+def test_how_long_saves_and_loads_took_outlives_the_attempt():
+    made = lab(epochs=9.0)
+    lead = Trainee(0, epochs_done=1.0, save_s=0.5, load_s=0.25)
+    fact = Team(1, {0: lead}).next_fact(made.job("a"), lead, now=0.0)
+    assert fact is not None
+    made.tell(fact)
+    made.progress("a", 2.0)
+    made.exited("a", 0)
+    ended = made.store.job(JobId("a"))
+    assert ended is not None
+    found = profile_of(ended, made.store, live=NOBODY).handling
+    assert (found.save_s, found.load_s) == (0.5, 0.25)
+
+
+def test_a_start_is_known_without_the_program():
+    made = lab()
     assert profile_of(made.job("a"), made.store, live=Live()).handling == Handling(start_s=0.0)
