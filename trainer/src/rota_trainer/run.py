@@ -129,8 +129,11 @@ class Run:
             tally.end_epoch(seconds, steps=n_steps, samples=self._samples)
         is_last = self._total is not None and tally.epoch >= self._total
         stops = not is_last and self.agree(self._wants_stop())
-        is_due = time.monotonic() - self._kept_s >= save_every_s
-        saved = save is not None and (stops or is_last or is_due) and self.save(save)
+        is_due = stops or is_last or time.monotonic() - self._kept_s >= save_every_s
+        saved = save is not None and is_due and self.save(save)
+        if not (stops or is_last) and self.agree(self._wants_stop()):
+            # It came while somebody saved.
+            stops, saved = True, saved or (save is not None and self.save(save))
         if stops:
             self._stop(saved)
 
