@@ -253,7 +253,7 @@ class Run:
     def listen(self) -> None:
         """Begin to report, and to hear SIGTERM."""
         self._insistence.listen()
-        if self.place.url:
+        if self.place.url and self.place.speaks:
             self.reporter.start()
 
     def close(self) -> None:
