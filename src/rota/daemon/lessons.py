@@ -78,7 +78,7 @@ def worker_figures(job: Job, live: Live) -> list[WorkerFigure]:
             step_s=each.step_s,
             samples_per_s=each.samples_per_s,
             memory_bytes=each.memory_bytes,
-            gpu_memory_bytes=each.gpu_memory_bytes,
+            gpu_memory_bytes=each.on_cards_bytes,
             slowness=live.slow.get(each.worker),
         )
         for each in live.workers

@@ -56,6 +56,8 @@ class Trainee:
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     memory_bytes: int = 0
     gpu_memory_bytes: int = 0
+    card_bytes: int = 0
+    """What the driver says that its processes hold, which is all of it; 0 if it does not say."""
     start_s: float | None = None
     load_s: float | None = None
     save_s: float | None = None
@@ -86,6 +88,11 @@ class Trainee:
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics[name] = value
         return faults
+
+    @property
+    def on_cards_bytes(self) -> int:
+        """A program knows only what it asked for by itself."""
+        return max(self.gpu_memory_bytes, self.card_bytes)
 
     @property
     def has_begun(self) -> bool:
@@ -202,7 +209,7 @@ class Team:
             job.attempt,
             done,
             epoch_s=fmean(self.epochs_s) if self.epochs_s else None,
-            memory_bytes=max(each.gpu_memory_bytes for each in self.trainees.values()),
+            memory_bytes=max(each.on_cards_bytes for each in self.trainees.values()),
             saved=saved,
             hears=lead.hears,
             epochs_total=_total(job, lead, done=done),
@@ -231,7 +238,7 @@ class Team:
             step_s=lead.step_s,
             samples_per_s=lead.samples_per_s,
             memory_bytes=lead.memory_bytes,
-            gpu_memory_bytes=lead.gpu_memory_bytes,
+            gpu_memory_bytes=lead.on_cards_bytes,
             metrics=dict(lead.metrics),
         )
 

@@ -72,6 +72,18 @@ def test_workers_are_told_with_their_nodes_and_their_slowness():
     ]
 
 
+def test_the_driver_knows_of_memory_that_the_program_does_not():
+    made = lab(epochs=9.0)
+    lead = Trainee(0, epochs_done=1.0, gpu_memory_bytes=5, card_bytes=7)
+    team = Team(1, {0: lead})
+    fact = team.next_fact(made.job("a"), lead, now=0.0)
+    sample = team.sample(made.job("a"), lead, now=9.0)
+    (figure,) = worker_figures(made.job("a"), Live([lead]))
+    assert fact is not None
+    assert sample is not None
+    assert {fact.memory_bytes, sample.gpu_memory_bytes, figure.gpu_memory_bytes} == {7}
+
+
 def test_the_first_worker_has_the_word_about_metrics_and_nonsense_has_none():
     live = Live(
         [Trainee(0, metrics={"loss": 1.0}), Trainee(1, metrics={"loss": 9.0, "x": math.nan})]

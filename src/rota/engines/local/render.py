@@ -99,16 +99,20 @@ def _environment(
     command: StartWorkers | ChangeMembership, fence: Fence, *, rank: int, draw: Draw
 ) -> dict[str, str]:
     restarted = {"ROTA_RESTARTED": "1"} if fence.attempt > 1 else {}
-    return restarted | _local_rank(command.allocation, rank) | {
-        "ROTA_JOB": fence.job_id,
-        "ROTA_ATTEMPT": str(fence.attempt),
-        "ROTA_GENERATION": str(command.generation),
-        MARKER: f"{fence.job_id}/{fence.attempt}/{fence.worker}/{draw.nonce}",
-        "RANK": str(rank),
-        "WORLD_SIZE": str(len(command.allocation)),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(draw.port),
-    }
+    return (
+        restarted
+        | _local_rank(command.allocation, rank)
+        | {
+            "ROTA_JOB": fence.job_id,
+            "ROTA_ATTEMPT": str(fence.attempt),
+            "ROTA_GENERATION": str(command.generation),
+            MARKER: f"{fence.job_id}/{fence.attempt}/{fence.worker}/{draw.nonce}",
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(command.allocation)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(draw.port),
+        }
+    )
 
 
 def _local_rank(allocation: Allocation, rank: int) -> dict[str, str]:
