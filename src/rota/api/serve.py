@@ -27,6 +27,7 @@ from rota.core.model import Job
 from rota.core.view import Rules
 from rota.daemon import checkpoints
 from rota.daemon.admission import Defaults
+from rota.daemon.cards import Cards
 from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
@@ -135,13 +136,14 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     site = Site(clock, settings.defaults, env, snapshots, places, str(door))
     membership = Membership(shell, clock=clock, care=settings.care)
     training = Training(shell, membership, clock=clock)
+    training.cards = Cards(engine.held_on_cards)
     rendezvous = Rendezvous(shell, membership, clock=clock)
     desk = Desk(shell, store, site=site, training=training)
     launches = Launches(shell, store, site=site)
     setup = Setup(address, settings.policy, settings.policy_file)
     machine = Machine(desk, engine, settings.gpus, setup=setup)
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
-    work = (pruning, training.run(), membership.run(), rendezvous.run())
+    work = (pruning, training.run(), training.cards.run(), membership.run(), rendezvous.run())
     chores = [asyncio.ensure_future(each) for each in work]
     try:
         await shell.start(

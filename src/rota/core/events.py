@@ -120,7 +120,8 @@ class ProgressReported:
     `saved` is how many of them a checkpoint holds; a program that does not say keeps the whole
     ones. One that `hears` stops by itself when it is asked to, for the rest of its attempt.
     `epochs_total` is how many it will do, which it knows better than the user; `start_s` is how
-    long it took from its start to its first step, with what it loaded.
+    long it took from its start to its first step, with what it loaded; `save_s` and `load_s` what
+    its newest save and load took.
     """
 
     job_id: JobId
@@ -132,6 +133,8 @@ class ProgressReported:
     hears: bool = False
     epochs_total: float | None = None
     start_s: float | None = None
+    save_s: float | None = None
+    load_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,12 +221,14 @@ class Job:
     reported_in: int = 0  # the attempt of the newest report
     epochs_saved: float = 0.0  # what a checkpoint holds: where the next attempt begins
     saved_at_s: float = 0.0  # when that was told, or work began anew
-    epochs_total: float | None = None  # what the program says that it will do
+    epochs_total: float | None = None  # what the program says it will do; infinite: it counts only
     hears: bool = False  # whether the program of this attempt stops when it is asked to
     lost_s: float = 0.0  # how long the work took that was done in vain, over all attempts
     progress_at_s: float = 0.0
     start_s: float | None = None  # how long the newest start took, up to the first step if told
     stop_s: float = 0.0
+    save_s: float | None = None  # how long the newest save and load took, where the program tells
+    load_s: float | None = None
     memory_bytes_seen: int = 0
     resize_s: float | None = None  # how long it stood still for the newest change in place
     deaths: int = 0  # how often in a row workers died and were outlived, without progress
@@ -270,7 +272,8 @@ class Job:
 
     @property
     def epochs(self) -> float:
-        """How many epochs the job takes: what its program says, else what the user said."""
+        """How many epochs the job takes: what its program says, else what the user said. Infinite
+        where the program goes further than anybody said."""
         return self.spec.epochs if self.epochs_total is None else self.epochs_total
 
 

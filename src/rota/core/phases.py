@@ -157,11 +157,15 @@ def _with_newcomers(job: Job, joining: Allocation, *, phase: Running) -> Job:
 
 
 def _without(job: Job, gone: frozenset[int], *, phase: Running) -> Job:
-    """The next generation has no place for the dead; if it had none anyway, it stays the next."""
+    """The next generation has no place for the dead. If it had none anyway, it stays the next,
+    unless it waits for newcomers: then the others go on without the dead before these have come,
+    for which the number of the one before is free."""
     numbers, allocation = _left(phase.numbers, phase.allocation, gone=gone)
     coming = (phase.joining_numbers, phase.joining) if phase.joining else (numbers, allocation)
     joining_numbers, joining = _left(*coming, gone=gone)
-    is_missed = not gone.isdisjoint(phase.joining_numbers or phase.numbers)
+    has_newcomers = not set(joining_numbers).issubset(phase.numbers)
+    missed_by = {*phase.joining_numbers, *(phase.numbers if has_newcomers else ())}
+    is_missed = not gone.isdisjoint(missed_by or phase.numbers)
     changing = replace(
         phase,
         allocation=allocation,

@@ -61,13 +61,13 @@ class Finish:
 
 def finish(job: Job, now: float, *, epochs_done: float | None = None) -> Finish | None:
     """`epochs_done`, with the part of the epoch under way, where somebody has just heard; else
-    the last report is carried on. None if the job does not run or its speed is unknown. A job
-    that is overdue is as unsure as it is late."""
+    the last report is carried on. None if the job does not run, or nobody knows its speed or how
+    much it has to do. A job that is overdue is as unsure as it is late."""
     if not isinstance(job.phase, Running):
         return None
     held = job.phase.allocation
     epoch_s = job.speed.epoch_s(len(held))
-    if math.isinf(epoch_s):
+    if math.isinf(epoch_s) or math.isinf(job.epochs):
         return None
     since_s, done = max(job.progress_at_s, job.phase.since_s), job.epochs_done
     if epochs_done is not None:

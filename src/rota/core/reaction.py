@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rota.core.model import Allocation, Job, Purpose
@@ -32,6 +33,6 @@ def is_killed(code: int) -> bool:
 
 def early_end(job: Job) -> str:
     """The words for an end before all epochs were done, where that is known."""
-    if 0 < job.epochs_done < job.epochs:
+    if 0 < job.epochs_done < job.epochs < math.inf:
         return f"ended early at epoch {job.epochs_done:g} of {job.epochs:g}"
     return ""

@@ -42,13 +42,17 @@ def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
         memory_bytes_seen=max(job.memory_bytes_seen, event.memory_bytes),
         deaths=job.deaths if done <= job.epochs_done else 0,
         start_s=_start_s(job, event, now=now),
+        save_s=job.save_s if event.save_s is None else event.save_s,
+        load_s=job.load_s if event.load_s is None else event.load_s,
     )
     return judged(after, now) if event.epoch_s is not None else after
 
 
 def _total(job: Job, event: ProgressReported) -> float:
     total = event.epochs_total
-    return total if total is not None and 0 < total <= MOST_EPOCHS else job.epochs
+    if total is None or not (0 < total <= MOST_EPOCHS or total == math.inf):
+        return job.epochs
+    return total
 
 
 def _begun_at(job: Job, done: float) -> Job:
@@ -63,12 +67,13 @@ def _begun_at(job: Job, done: float) -> Job:
 
 def _told_total(job: Job, total: float) -> Job:
     """A user's estimate is of the whole job: with another number of epochs, each takes another
-    part of it."""
+    part of it. Where nobody knows how many there are, it stays what it was."""
     if total == job.epochs:
         return job
     speed = job.speed
-    if not speed.measured:
-        speed = replace(speed, one_s=speed.one_s * job.epochs / total)
+    before = job.spec.epochs if math.isinf(job.epochs) else job.epochs
+    if not speed.measured and math.isfinite(total):
+        speed = replace(speed, one_s=speed.one_s * before / total)
     return replace(job, epochs_total=total, speed=speed)
 
 

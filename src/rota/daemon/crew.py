@@ -27,6 +27,12 @@ class Crew:
     """When somebody last said that it is in another generation."""
     _members: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     """Of the generations that were given."""
+    _interim: Switch | None = None
+    """Those who trained, without newcomers that are not ready, after a death among them."""
+    _spare: int | None = None
+    """The number of a generation that was wanted before this one, and never given to anybody."""
+    _is_ordered_here: bool = False
+    """Whether the one that is wanted was ordered in the life of this daemon."""
     _came_at_s: float | None = None
     _ended: dict[int, float] = field(default_factory=dict[int, float])
     """When it was told that a worker is to be ended."""
@@ -34,7 +40,10 @@ class Crew:
     # -- what is heard --------------------------------------------------------------------------
 
     def want(self, wanted: Wanted) -> None:
-        self.wanted, self.switch, self._came_at_s = wanted, None, None
+        is_unused = self.switch is None and self._is_ordered_here
+        self._spare = self.wanted.generation if is_unused else None
+        self.wanted, self._is_ordered_here = wanted, True
+        self.switch = self._interim = self._came_at_s = None
 
     def hear(self, told: Told, *, now: float) -> None:
         before = self.said.get(told.worker, Said())
@@ -72,12 +81,28 @@ class Crew:
             if self.switch is not None:
                 self._members[self.wanted.generation] = self.wanted.numbers
                 is_new = True
+            elif is_broken and self._interim is None:
+                is_new |= self._go_on_without_newcomers(job)
         return is_new
+
+    def _go_on_without_newcomers(self, job: Job) -> bool:
+        """Whether those who trained can do so at once, in a generation whose number is free."""
+        here = set(job.numbers).difference(_exits(job))
+        trained = {n for n, said in self.said.items() if said.generation > NOBODY}
+        left = tuple(n for n in job.numbers if n in here & trained)
+        if self._spare is None or len(left) < job.spec.min_workers:
+            return False
+        interim = Wanted(self.wanted.attempt, self._spare, left)
+        self._interim = generations.switch_to(interim, self.said, is_broken=True)
+        self._members[interim.generation] = left
+        return self._interim is not None
 
     def orders(self, worker: int) -> tuple[Switch | None, str]:
         said, switch = self.said.get(worker), self.switch
         if said is None:
             return None, ""
+        if switch is None and said.generation > NOBODY:
+            switch = self._interim
         is_news = switch is not None and switch.generation > said.generation
         return switch if is_news else None, self.refused.get(worker, "")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSubmitted
 from rota.core.life import submitted
 from rota.core.model import Ended, Job, JobId, n_gpus
+from rota.core.progress import service_at
 from rota.daemon import keys
 from rota.daemon.diagnosis import hint_for
 from rota.daemon.foresight import Foresight
@@ -118,6 +119,7 @@ class Desk:
         request = saved.request
         attempts = [attempt_view(each) for each in self.store.attempts(job.id)]
         live = live_of(self.training, job.id)
+        service = service_at(job, self.clock())
         if not may_see(caller, job):
             live = Live()
             attempts = [replace(each, reason=for_others(each.reason)) for each in attempts]
@@ -129,8 +131,8 @@ class Desk:
             request=request,
             attempts=attempts,
             failures=job.failures,
-            gpu_s=job.service.gpu_s,
-            queued_s=job.service.waiting_s,
+            gpu_s=service.gpu_s,
+            queued_s=service.waiting_s,
             after=list(job.spec.after),
             array_index=saved.array_index,
             hint=hint_for(attempts[-1].reason) if attempts else "",

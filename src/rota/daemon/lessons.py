@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from rota.core.model import Ended, Job, JobId, Queued, n_nodes
 from rota.core.progress import loss
 from rota.core.speed import Size
-from rota.daemon.outlook import has_reported
+from rota.daemon.outlook import has_reported, progress_of
 from rota.daemon.profiles import size_figures, sizes_seen, step_figures
 from rota.daemon.trainees import Trainee
 from rota.daemon.training import Training
@@ -39,22 +39,21 @@ def profile_of(job: Job, store: Store, *, live: Live) -> JobProfile:
     samples = store.samples(job.id)
     own = sizes_seen(samples, store.attempts(job.id)) | _size_now(job)
     lead = live.workers[0] if live.workers else None
-    is_counted = has_reported(job) and job.epochs_done <= job.epochs
     return JobProfile(
         id=job.id,
         name=job.spec.name,
         category=job.spec.category,
         min_workers=job.spec.min_workers,
         max_workers=job.spec.max_workers,
-        epochs=job.epochs if is_counted else None,
+        epochs=job.epochs if progress_of(job) is not None else None,
         epochs_done=job.epochs_done,
         sizes=size_figures(job, own),
         steps=step_figures(samples),
         workers=worker_figures(job, live) or _last_seen(samples),
         handling=Handling(
             start_s=job.start_s if lead is None or lead.start_s is None else lead.start_s,
-            save_s=None if lead is None else lead.save_s,
-            load_s=None if lead is None else lead.load_s,
+            save_s=job.save_s if lead is None or lead.save_s is None else lead.save_s,
+            load_s=job.load_s if lead is None or lead.load_s is None else lead.load_s,
             stop_s=job.stop_s or None,
         ),
         metrics=metrics_of(live) or _last_metrics(samples),
@@ -79,7 +78,7 @@ def worker_figures(job: Job, live: Live) -> list[WorkerFigure]:
             step_s=each.step_s,
             samples_per_s=each.samples_per_s,
             memory_bytes=each.memory_bytes,
-            gpu_memory_bytes=each.gpu_memory_bytes,
+            gpu_memory_bytes=each.on_cards_bytes,
             slowness=live.slow.get(each.worker),
         )
         for each in live.workers
@@ -142,6 +141,8 @@ def hint(job: Job, live: Live, *, has_end: bool, is_crowded: bool) -> str:
         if live.workers or has_reported(job):
             return "its end can be told after its first epoch"
         return "nobody knows how long it takes: submit with --hours, or report epochs from it"
+    if math.isinf(job.epochs):
+        return "its end cannot be told: it counts epochs, and does not say how many there will be"
     if isinstance(job.phase, Queued) and not has_end:
         if is_crowded:
             return "its end is not foreseen while so many jobs wait"

@@ -52,9 +52,8 @@ def _ahead(job: Job, now: float, *, expected: Expected | None) -> tuple[float, f
 
 
 def progress_of(job: Job) -> float | None:
-    """The part that is done, as it was reported. A job that counts further than it said it would
-    has said nothing."""
-    if not has_reported(job) or not job.epochs > 0 or job.epochs_done > job.epochs:
+    """The part that is done, as it was reported; None where nobody knows how much there is."""
+    if not has_reported(job) or not job.epochs_done <= job.epochs < math.inf:
         return None
     return round(job.epochs_done / job.epochs, 4)
 

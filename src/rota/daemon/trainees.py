@@ -56,6 +56,8 @@ class Trainee:
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     memory_bytes: int = 0
     gpu_memory_bytes: int = 0
+    card_bytes: int = 0
+    """What the driver says that its processes hold, which is all of it; 0 if it does not say."""
     start_s: float | None = None
     load_s: float | None = None
     save_s: float | None = None
@@ -86,6 +88,11 @@ class Trainee:
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics[name] = value
         return faults
+
+    @property
+    def on_cards_bytes(self) -> int:
+        """A program knows only what it asked for by itself."""
+        return max(self.gpu_memory_bytes, self.card_bytes)
 
     @property
     def has_begun(self) -> bool:
@@ -123,12 +130,12 @@ class Trainee:
 
 
 def _total(job: Job, lead: Trainee, *, done: float) -> float | None:
-    """How many epochs there will be, where the program knows it or the user cannot have. Where
-    nobody knows, one more than are done: or a job that goes on would count as complete."""
-    promised = job.spec.epochs
-    if lead.epochs_total is not None or 1 < promised >= done:
+    """How many epochs there will be, where the program says so; infinitely many where it counts
+    them, and goes further than anybody said. None leaves it at what was known."""
+    promised = job.spec.epochs if job.epochs_total is None else job.epochs_total
+    if lead.epochs_total is not None or done <= 0 or 1 < promised >= done:
         return lead.epochs_total
-    return math.floor(done) + 1.0
+    return math.inf
 
 
 def _is_echo(job: Job, lead: Trainee) -> bool:
@@ -202,11 +209,13 @@ class Team:
             job.attempt,
             done,
             epoch_s=fmean(self.epochs_s) if self.epochs_s else None,
-            memory_bytes=max(each.gpu_memory_bytes for each in self.trainees.values()),
+            memory_bytes=max(each.on_cards_bytes for each in self.trainees.values()),
             saved=saved,
             hears=lead.hears,
             epochs_total=_total(job, lead, done=done),
             start_s=None if lead.start_s is None else lead.start_s + (lead.load_s or 0.0),
+            save_s=lead.save_s,
+            load_s=lead.load_s,
         )
 
     def has_told(self, fact: ProgressReported, lead: Trainee, *, now: float) -> None:
@@ -229,7 +238,7 @@ class Team:
             step_s=lead.step_s,
             samples_per_s=lead.samples_per_s,
             memory_bytes=lead.memory_bytes,
-            gpu_memory_bytes=lead.gpu_memory_bytes,
+            gpu_memory_bytes=lead.on_cards_bytes,
             metrics=dict(lead.metrics),
         )
 

@@ -13,12 +13,14 @@ import structlog
 
 from rota.core.commands import AskToStop, Command
 from rota.core.model import Job, JobId
+from rota.daemon.cards import Cards
 from rota.daemon.measurements import Measurements
 from rota.daemon.membership import Membership
 from rota.daemon.people import Caller, ForbiddenError, Reach
 from rota.daemon.reports import Told, told
 from rota.daemon.shell import Shell
 from rota.daemon.trainees import Given, Team, Trainee
+from rota.engines.base import WorkerId
 from rota.errors import RotaError
 from rota_trainer.messages import Orders
 
@@ -37,6 +39,8 @@ class Training:
         self._clock = clock
         self._teams: dict[JobId, Team] = {}
         self._measurements = Measurements(shell)
+        self.cards = Cards(dict[WorkerId, int])
+        """What the driver says of the workers' memory; nothing unless somebody asks it."""
         self._is_hushed = False
 
     # -- reports --------------------------------------------------------------------------------
@@ -53,6 +57,7 @@ class Training:
         trainee = team.trainees.setdefault(said.worker, Trainee(said.worker))
         before = trainee.sequence
         faults = said.faults | trainee.take(said, now=now)
+        trainee.card_bytes = self.cards.held_bytes(job.id, job.attempt, worker=said.worker)
         if trainee.sequence != before:
             self._membership.heard(job, said)
             self._follow(job, team, said=said, now=now)

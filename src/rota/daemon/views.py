@@ -43,7 +43,7 @@ def job_view(
         started_s=job.first_started_s if math.isfinite(job.first_started_s) else None,
         ended_s=phase.at_s if isinstance(phase, Ended) else None,
         running_s=_running_s(job, now),
-        epochs=job.epochs,
+        epochs=job.epochs if math.isfinite(job.epochs) else None,
         epochs_done=job.epochs_done,
         progress=ahead.progress,
         remaining_s=ahead.remaining_s,

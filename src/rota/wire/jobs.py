@@ -98,7 +98,7 @@ class JobView:
     started_s: float | None
     ended_s: float | None
     running_s: float
-    epochs: float
+    epochs: float | None
     epochs_done: float
     progress: float | None = None
     remaining_s: float | None = None

@@ -17,7 +17,7 @@ from rota.engines.base import LogQuery, Program, WorkerId
 from rota.engines.local import files, procs
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.folders import Folders
-from rota.engines.local.gpus import VirtualGpus
+from rota.engines.local.gpus import Gpus, VirtualGpus
 from rota.engines.local.order import Ending, Fence
 
 PATIENCE_S = 60.0
@@ -48,11 +48,11 @@ class Box:
         self.facts.append(fact)
         self._news.set()
 
-    async def restart(self) -> None:
+    async def restart(self, gpus: Gpus | None = None) -> None:
         """What a daemon that dies leaves behind is taken up by the next."""
         await self.engine.close()
         self.facts.clear()
-        self.engine = LocalEngine(self.root, VirtualGpus(4, 16 * GIB))
+        self.engine = LocalEngine(self.root, gpus or VirtualGpus(4, 16 * GIB))
         await self.engine.start(self._hear)
 
     async def adopt(self) -> set[str]:

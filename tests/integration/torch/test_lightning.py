@@ -99,6 +99,17 @@ def test_two_workers_stop_together_although_one_hears(lit: Nursery, tmp_path: Pa
     assert stopped.said == expected.said
 
 
+def test_of_a_training_without_an_end_no_end_is_told(lit: Nursery, tmp_path: Path) -> None:
+    endless = Pair(lit, tmp_path, "--epochs=-1")
+    with StandIn(tmp_path / "socket") as daemon:
+        children = endless.start(daemon.url)
+        endless.steps(children, EPOCHS * STEPS + 1)
+        daemon.stop(0)
+        assert endless.run_on(children) == [STOPPED]
+        assert {report["epochs_total"] for report in daemon.reports} == {None}
+        assert daemon.reports[-1]["epochs_done"] > EPOCHS
+
+
 def test_every_step_needs_a_loader_that_can_go_on(lit: Nursery, tmp_path: Path) -> None:
     plain = Pair(lit, tmp_path, "--every-step", "--plain-loader")
     assert plain.run_on(plain.start(NOWHERE)) == [1]

@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--every-step", action="store_true")
     parser.add_argument("--plain-loader", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     seed_everything(3, verbose=False)
@@ -59,7 +60,7 @@ def main() -> None:
     model = Model(has_dropout=options.workers == 1)
     rota = RotaCallback(every_step=options.every_step)
     trainer = Trainer(
-        max_epochs=EPOCHS,
+        max_epochs=options.epochs,
         callbacks=[rota],
         logger=False,
         enable_progress_bar=False,

@@ -77,7 +77,7 @@ def test_a_save_that_does_not_fit_is_said_and_training_goes_on(tmp_path: Path) -
         preexec_fn=small_files_only,
     )
     assert process.stdout.splitlines()[-1] == "done 3"
-    assert process.stderr.count("the checkpoint was not saved: OSError") == 3
+    assert process.stderr.count("the checkpoint was not saved: OSError") == 1
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
@@ -100,6 +100,6 @@ def test_a_full_disk_costs_the_save_and_nothing_else(small_disk: Path) -> None:
     """A state takes 1.4 MB: two fit, and no third beside them until room is made."""
     full = ran(small_disk, TRAIN, "5", env=environment())
     assert full.stdout.splitlines()[-1] == "done 5"
-    assert full.stderr.count("No space left on device") == 3
+    assert full.stderr.count("No space left on device") == 1
     again = ran(small_disk, TRAIN, "6", env=environment())
     assert again.stdout.splitlines()[0] == "from 2"

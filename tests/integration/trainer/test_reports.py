@@ -266,3 +266,14 @@ def test_alone_there_is_no_thread_and_each_run_has_its_own_folder(tmp_path: Path
         done = ran(tmp_path, ALONE, env=environment())
         assert (done.stdout, done.stderr) == ("rota-checkpoints 2\n", "")
         assert len(list((tmp_path / "rota-checkpoints").iterdir())) == n_runs
+
+
+def test_of_an_agents_processes_the_first_reports(tmp_path: Path) -> None:
+    agent = {"TORCHELASTIC_RUN_ID": "j1", "WORLD_SIZE": "4"}
+    with daemon() as rota:
+        second = worker(rota.url, tmp_path, **agent, RANK="3", LOCAL_RANK="1")
+        assert ran(tmp_path, TRAIN, env=second).stdout == "done\n"
+        assert rota.reports == []
+        first = worker(rota.url, tmp_path, **agent, RANK="2", LOCAL_RANK="0")
+        assert ran(tmp_path, TRAIN, env=first).stdout == "done\n"
+        assert rota.distinct[-1]["epochs_done"] == 3.0

@@ -78,3 +78,25 @@ def test_who_cannot_load_and_begins_anew_has_done_nothing(tmp_path: Path) -> Non
     ran(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
     done = ran(tmp_path, REFUSES, env=environment(ROTA_JOB="j1"))
     assert done.stdout == "begins anew\n0 ['a', 'b']\n1 ['a', 'b']\n"
+
+
+TWICE = """
+import sys
+import rota_trainer
+
+run = rota_trainer.start(checkpoint_dir="checkpoints", code="the same")
+run.restore(lambda path: None)
+if "expects" in sys.argv:
+    run.expect(5)
+for total in (3, 5):
+    print(list(run.epochs(total, save=lambda path: path.write_text(""))))
+"""
+
+
+def test_a_second_loop_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+    with daemon() as rota:
+        done = ran(tmp_path, TWICE, "expects", env=environment(rota.url))
+        assert (done.stdout, done.stderr) == ("[0, 1, 2]\n[3, 4]\n", "")
+        assert {report["epochs_total"] for report in rota.reports} <= {None, 5.0}
+    again = ran(tmp_path, TWICE, env=environment(ROTA_JOB="j1"))
+    assert again.stdout == "[]\n[]\n"

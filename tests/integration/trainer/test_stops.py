@@ -112,6 +112,31 @@ def test_sigterm_without_a_save_for_steps_ends_after_the_step_with_what_was_save
     assert again.stdout.splitlines()[0] == "1 0 False"
 
 
+# Sends itself SIGTERM while it saves, as somebody else might.
+TERM_IN_SAVE = """
+import os, signal
+import rota_trainer
+
+run = rota_trainer.start(checkpoint_dir="checkpoints")
+
+def save(path):
+    path.write_text("")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+for epoch in run.epochs(3, save=save):
+    for batch in run.steps(range(2)):
+        print(epoch, batch)
+"""
+
+
+def test_sigterm_during_the_save_after_an_epoch_ends_it_there(tmp_path: Path) -> None:
+    with daemon() as rota:
+        stopped = ran(tmp_path, TERM_IN_SAVE, env=environment(rota.url))
+        assert (stopped.returncode, stopped.stderr) == (75, "")
+        assert stopped.stdout.splitlines() == ["0 0", "0 1"]
+        assert rota.distinct[-1]["epochs_saved"] == 1.0
+
+
 def test_a_second_sigterm_has_its_usual_effect(tmp_path: Path) -> None:
     with script(tmp_path, TRAIN, "asks", env=environment()) as process:
         assert process.stdout is not None

@@ -6,6 +6,7 @@ import pytest
 
 from rota.core.events import ProgressReported, WorkersLost
 from rota.core.model import Estimate, JobId
+from rota.core.progress import finish
 from rota.core.states import State
 from tests.builders import Lab, cluster, job
 
@@ -140,11 +141,32 @@ def test_a_job_of_which_nobody_said_how_long_it_is_learns_it_from_the_program() 
     assert lab.state("a") is State.SUCCEEDED
 
 
-@pytest.mark.parametrize("total", [math.nan, math.inf, 0.0, -3.0, 1e13])
+@pytest.mark.parametrize("total", [math.nan, -math.inf, 0.0, -3.0, 1e13])
 def test_nonsense_about_the_end_is_dropped_alone(total: float) -> None:
     lab = running()
     lab.progress("a", 4.0, epochs_total=total)
     assert (lab.job("a").epochs, lab.job("a").epochs_done) == (10.0, 4.0)
+
+
+def test_a_job_that_counts_epochs_without_an_end_is_never_complete_and_never_early() -> None:
+    lab = running(epochs=1.0, estimate=Estimate(3600.0))
+    lab.progress("a", 3.0, 100.0, epochs_total=math.inf)
+    assert (finish(lab.job("a"), lab.now), lab.job("a").epochs_done) == (None, 3.0)
+    lab.hold("a")
+    lab.exited("a", 75)
+    assert lab.state("a") is State.HELD
+    lab.release("a")
+    lab.round()
+    lab.started("a")
+    lab.exited("a", 0)
+    assert (lab.state("a"), lab.reason("a")) == (State.SUCCEEDED, "")
+
+
+def test_an_estimate_outlives_the_time_when_nobody_knew_how_many_epochs_there_are() -> None:
+    lab = running(epochs=1.0, estimate=Estimate(3600.0))
+    lab.progress("a", 1.0, epochs_total=math.inf)
+    lab.progress("a", 1.0, epochs_total=60.0)
+    assert lab.job("a").speed.epoch_s(1) == pytest.approx(60)
 
 
 def test_an_estimate_of_the_whole_job_holds_for_more_epochs() -> None:

@@ -7,7 +7,7 @@ import math
 from rota.core.events import ProgressReported
 from rota.core.model import Estimate, JobId
 from rota.daemon.lessons import Live, hint, metrics_of, profile_of, worker_figures
-from rota.daemon.trainees import Trainee
+from rota.daemon.trainees import Team, Trainee
 from rota.store.base import Batch
 from rota.store.records import Sample
 from rota.wire.training import Handling, WorkerFigure
@@ -49,6 +49,13 @@ def test_a_loss_is_worth_a_word_when_it_is_long():
     assert told(made).startswith("a stop now would lose more than ten minutes")
 
 
+def test_who_counts_epochs_without_an_end_is_told_what_is_missing():
+    made = lab()
+    made.progress("a", 5.0, 100.0, epochs_total=math.inf)
+    assert told(made).endswith("does not say how many there will be")
+    assert profile_of(made.job("a"), made.store, live=NOBODY).epochs is None
+
+
 def test_why_the_end_of_a_job_that_waits_is_not_foreseen():
     made = Lab(cluster("1x1"))
     made.submit(job("a", estimate=HOUR))
@@ -63,6 +70,18 @@ def test_workers_are_told_with_their_nodes_and_their_slowness():
         WorkerFigure(0, "node-01", 0.1),
         WorkerFigure(1, "node-02", 0.2, memory_bytes=7, slowness=2.0),
     ]
+
+
+def test_the_driver_knows_of_memory_that_the_program_does_not():
+    made = lab(epochs=9.0)
+    lead = Trainee(0, epochs_done=1.0, gpu_memory_bytes=5, card_bytes=7)
+    team = Team(1, {0: lead})
+    fact = team.next_fact(made.job("a"), lead, now=0.0)
+    sample = team.sample(made.job("a"), lead, now=9.0)
+    (figure,) = worker_figures(made.job("a"), Live([lead]))
+    assert fact is not None
+    assert sample is not None
+    assert {fact.memory_bytes, sample.gpu_memory_bytes, figure.gpu_memory_bytes} == {7}
 
 
 def test_the_first_worker_has_the_word_about_metrics_and_nonsense_has_none():
@@ -95,4 +114,22 @@ def test_the_program_knows_better_how_long_its_start_took():
     lead = Trainee(0, start_s=7.5, save_s=0.5, load_s=0.25)
     found = profile_of(made.job("a"), made.store, live=Live([lead]))
     assert found.handling == Handling(start_s=7.5, save_s=0.5, load_s=0.25, stop_s=None)
+
+
+def test_how_long_saves_and_loads_took_outlives_the_attempt():
+    made = lab(epochs=9.0)
+    lead = Trainee(0, epochs_done=1.0, save_s=0.5, load_s=0.25)
+    fact = Team(1, {0: lead}).next_fact(made.job("a"), lead, now=0.0)
+    assert fact is not None
+    made.tell(fact)
+    made.progress("a", 2.0)
+    made.exited("a", 0)
+    ended = made.store.job(JobId("a"))
+    assert ended is not None
+    found = profile_of(ended, made.store, live=NOBODY).handling
+    assert (found.save_s, found.load_s) == (0.5, 0.25)
+
+
+def test_a_start_is_known_without_the_program():
+    made = lab()
     assert profile_of(made.job("a"), made.store, live=Live()).handling == Handling(start_s=0.0)

@@ -117,6 +117,21 @@ def shrinking() -> House:
     return house
 
 
+def moving() -> House:
+    """Workers 0 and 1 train on two nodes; 1 is to leave its own, and 2 has started elsewhere."""
+    house = House(cluster("3x1"))
+    house.run(live_job("a", gpus="1..2"))
+    for generation in (-1, 0):
+        for worker in (0, 1):
+            house.report(worker, generation)
+    house.wait(100)
+    house.tell(NodeDrained(house.job("a").allocation[1].node))
+    house.round()
+    house.started("a", (2,))
+    assert house.is_joining()
+    return house
+
+
 def test_the_first_generation_waits_for_all() -> None:
     house = House()
     house.run(live_job("a", gpus="1..4"))
@@ -132,6 +147,41 @@ def test_a_fixed_job_that_trains_live_comes_together_as_well() -> None:
     house.run(job("a", gpus=2))
     house.report(0, -1)
     assert numbers(house.report(1, -1)) == [0, 1]
+
+
+def test_who_outlives_a_death_does_not_wait_for_newcomers_that_are_on_their_way() -> None:
+    house = training(2)
+    house.wait(100)
+    house.exited("other")
+    house.round()
+    house.started("a", (2, 3))
+    assert house.report(2, -1) is None
+    house.exited("a", 137, workers=(1,))
+    switch = house.report(0, 0)
+    assert switch is not None
+    assert (numbers(switch), switch.generation, switch.is_broken) == ([0], 1, True)
+    assert house.report(0, 1) is None
+    assert house.report(2, -1) is None
+    assert house.is_joining()
+    switch = house.report(3, -1)
+    assert switch is not None
+    assert (numbers(switch), switch.generation, switch.is_broken) == ([0, 2, 3], 2, False)
+    for worker in (0, 2, 3):
+        assert house.report(worker, 2) is None
+    assert not house.is_joining()
+
+
+def test_who_outlives_a_leaver_does_not_wait_for_its_successor() -> None:
+    house = moving()
+    house.exited("a", 137, workers=(1,))
+    switch = house.report(0, 0)
+    assert switch is not None
+    assert (numbers(switch), switch.generation) == ([0], 1)
+    house.report(0, 1)
+    assert numbers(house.report(2, -1)) == [0, 2]
+    for worker in (0, 2):
+        house.report(worker, 2)
+    assert not house.is_joining()
 
 
 def test_growth_waits_for_the_newcomers_and_is_told_when_all_are_in() -> None:

@@ -64,6 +64,12 @@ def test_a_job_that_counts_further_than_it_said_has_no_progress():
     assert seen(made).progress is None
 
 
+def test_a_job_that_never_says_how_many_epochs_it_takes_has_neither_progress_nor_end():
+    made = lab(epochs=1.0, estimate=Estimate(3600.0))
+    made.progress("a", 3.0, 100.0, epochs_total=math.inf)
+    assert seen(made) == UNKNOWN
+
+
 def test_what_the_program_says_of_its_length_counts():
     made = lab(epochs=1.0)
     made.tell(ProgressReported(JobId("a"), 1, 3.0, 10.0, epochs_total=12.0))

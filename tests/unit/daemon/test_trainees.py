@@ -1,5 +1,6 @@
 """When the scheduler hears of what a worker says."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -31,3 +32,25 @@ def test_who_repeats_what_it_was_handed_has_not_said_where_it_is(
     lead = Trainee(0, **said)
     fact = Team(attempt=1, trainees={0: lead}).next_fact(resumed, lead, now=0.0)
     assert (None if fact is None else fact.epochs_done) == heard
+
+
+@pytest.mark.parametrize(
+    ("promised", "said", "total"),
+    [
+        (1.0, {"epochs_done": 3.0}, math.inf),
+        (9.0, {"epochs_done": 3.0}, None),
+        (9.0, {"epochs_done": 10.0}, math.inf),
+        (1.0, {"epochs_done": 3.0, "epochs_total": 4.0}, 4.0),
+        (1.0, {"epochs_done": 0.0, "steps_done": 5}, None),
+    ],
+    ids=["nobody knows", "the user knows", "the user was wrong", "it knows", "it counts none"],
+)
+def test_how_many_epochs_there_are_is_never_made_up(
+    promised: float, said: dict[str, Any], total: float | None
+) -> None:
+    lab = Lab(cluster("1x1"))
+    lab.run(job("a", 1, epochs=promised))
+    lead = Trainee(0, **said)
+    fact = Team(attempt=1, trainees={0: lead}).next_fact(lab.job("a"), lead, now=0.0)
+    assert fact is not None
+    assert fact.epochs_total == total

@@ -1,7 +1,8 @@
 # ruff: noqa: N802 - the calls have their real names
 """Stands in for `pynvml`: the same calls, answered from a list of cards instead of a driver."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
@@ -43,7 +44,7 @@ class Card:
     total: int = 40 * 1024**3
     used: int = 0
     gpu_percent: int | None = 0
-    pids: tuple[int, ...] = ()
+    held: Mapping[int, int | None] = field(default_factory=dict)
     ecc_errors: int | None = 0
     is_lost: bool = False
 
@@ -89,7 +90,7 @@ def nvmlDeviceGetUtilizationRates(card: Card) -> SimpleNamespace:
 
 
 def nvmlDeviceGetComputeRunningProcesses(card: Card) -> list[SimpleNamespace]:
-    return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in card.pids]
+    return [SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in card.held.items()]
 
 
 def nvmlDeviceGetTotalEccErrors(card: Card, error_type: int, counter: int) -> int:

@@ -37,10 +37,10 @@ def test_the_stand_in_speaks_the_real_calls() -> None:
 
 @pytest.mark.usefixtures("nvml")
 def test_a_card_is_read() -> None:
-    card = Card("GPU-a", used=GIB, gpu_percent=40, pids=(12, 13))
+    card = Card("GPU-a", used=GIB, gpu_percent=40, held={12: GIB // 2, 13: None})
     fake_nvml.cards.append(card)
     found = gpus.find()
-    expected = Reading(0, "GPU-a", card.name, 40 * GIB, GIB, 0.4, (12, 13))
+    expected = Reading(0, "GPU-a", card.name, 40 * GIB, GIB, 0.4, {12: GIB // 2, 13: 0})
     assert found.read() == (expected,)
     assert found.visible_names() == {0: "GPU-a"}
     assert gpus.node_of(found).gpus == (Gpu(0, card.name, 40 * GIB),)
@@ -88,7 +88,7 @@ def test_a_card_that_is_mended_is_called_by_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("nvml")
 def test_a_driver_that_fails_leaves_the_known_cards_with_a_problem() -> None:
-    fake_nvml.cards.extend([Card("GPU-a", used=GIB, pids=(12,)), Card("GPU-b")])
+    fake_nvml.cards.extend([Card("GPU-a", used=GIB, held={12: None}), Card("GPU-b")])
     found = gpus.find()
     before = found.read()
     fake_nvml.count_error = fake_nvml.NVML_ERROR_UNKNOWN

@@ -30,6 +30,16 @@ def test_a_worker_without_gpus_sees_none() -> None:
     assert order.env["CUDA_VISIBLE_DEVICES"] == ""
 
 
+def test_a_worker_that_is_alone_with_several_gpus_may_start_processes_of_its_own() -> None:
+    """Lightning, for one, waits for others as soon as it finds a local rank."""
+    [alone] = orders(Program(("p",)), Slot(NODE, (0, 1)))
+    assert not {"LOCAL_RANK", "LOCAL_WORLD_SIZE"} & alone.env.keys()
+    assert (alone.env["RANK"], alone.env["WORLD_SIZE"]) == ("0", "1")
+    for slots in ([Slot(NODE, (0,))], [Slot(NODE, (0, 1)), Slot(NODE, (2, 3))]):
+        last = orders(Program(("p",)), *slots)[-1]
+        assert last.env["LOCAL_RANK"] == str(len(slots) - 1)
+
+
 def test_a_share_is_held_to_its_memory_where_mps_runs() -> None:
     share = Slot(NODE, (1,), share_bytes=6 * GIB, fraction=0.5)
     [plain] = orders(Program(("p",)), share)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ALONE = "rota-checkpoints"
 """Runs outside of rota each have a folder of their own in this one."""
+MOST_REASONS = 10
 
 
 class Keeping:
@@ -39,6 +40,8 @@ class Keeping:
         self._folder = os.path.abspath(chosen)
         self._owner = Owner(place.job, self.code)
         self._opened: Checkpoints | None = None
+        self._said: set[str] = set()
+        """Why checkpoints could not be saved, as far as it was said."""
 
     def folder(self) -> Path:
         """The folder, made if it can be."""
@@ -56,9 +59,17 @@ class Keeping:
         try:
             self._checkpoints().write(save, position)
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
-            say(f"the checkpoint was not saved: {type(error).__name__}: {error}")
+            self._complain(error)
             return False
         return True
+
+    def _complain(self, error: Exception) -> None:
+        """Once for each reason: a full disk fills no log."""
+        kind = type(error).__name__
+        reason = f"{kind} {error.errno}" if isinstance(error, OSError) else f"{kind}: {error}"
+        if reason not in self._said and len(self._said) < MOST_REASONS:
+            self._said.add(reason)
+            say(f"the checkpoint was not saved: {kind}: {error}; this is said once")
 
     def newest(self) -> Found | None:
         """What can be loaded: its path and position, None if there is nothing."""

@@ -8,7 +8,6 @@ trainer.fit(model, loader, ckpt_path=rota.newest())
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -136,13 +135,14 @@ def _can_go_on(loaders: Any) -> bool:
     return hasattr(loaders, "state_dict") and hasattr(loaders, "load_state_dict")
 
 
-def _n_epochs(trainer: Trainer) -> int:
+def _n_epochs(trainer: Trainer) -> int | None:
+    """None if Lightning itself does not know."""
     if trainer.max_epochs is not None and trainer.max_epochs >= 0:
         return trainer.max_epochs
     batches = trainer.num_training_batches
     if trainer.max_steps > 0 and isinstance(batches, int):
         return -(-trainer.max_steps * trainer.accumulate_grad_batches // batches)
-    return sys.maxsize
+    return None
 
 
 @contextlib.contextmanager

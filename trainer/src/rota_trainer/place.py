@@ -24,6 +24,8 @@ class Place(NamedTuple):
     checkpoint_dir: str = ""
     began_s: float | None = None
     """When rota started the worker; start-up is measured from there."""
+    speaks: bool = True
+    """Whether this process reports for its worker, which may be several."""
 
 
 def find_place(env: Mapping[str, str] | None = None) -> Place:
@@ -35,8 +37,9 @@ def find_place(env: Mapping[str, str] | None = None) -> Place:
         job=env.get("ROTA_JOB", ""),
         attempt=attempt,
         worker=_worker(env.get("ROTA_WORKER", "")),
-        # Some launchers on one machine set only the local one.
-        rank=int(_number(env, "RANK", default=_number(env, "LOCAL_RANK"))),
+        # Some launchers on one machine set only the local one, beside a rank that is not theirs.
+        rank=int(max(_number(env, "RANK"), _number(env, "LOCAL_RANK"))),
+        speaks=_speaks(env),
         generation=int(_number(env, "ROTA_GENERATION")),
         epochs_done=_number(env, "EPOCHS_DONE"),
         epochs_total=_number(env, "ROTA_EPOCHS") or None,
@@ -44,6 +47,13 @@ def find_place(env: Mapping[str, str] | None = None) -> Place:
         checkpoint_dir=env.get("ROTA_CHECKPOINT_DIR", ""),
         began_s=_number(env, "ROTA_BEGAN") or None,
     )
+
+
+def _speaks(env: Mapping[str, str]) -> bool:
+    """Of the processes that torchrun or a framework started in one worker, the first does. Where
+    rota has several workers, it gives them local ranks itself."""
+    is_launched = bool(env.get("TORCHELASTIC_RUN_ID")) or _number(env, "WORLD_SIZE") <= 1
+    return not (is_launched and _number(env, "LOCAL_RANK") > 0)
 
 
 def _worker(marker: str) -> int:

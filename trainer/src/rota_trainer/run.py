@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from rota_trainer.bounds import LONGEST_NAME
 from rota_trainer.keeping import Keeping
 from rota_trainer.place import Place
 from rota_trainer.position import Position
@@ -16,7 +15,7 @@ from rota_trainer.say import say
 from rota_trainer.signals import Insistence
 from rota_trainer.stops import Stopped
 from rota_trainer.tally import Tally
-from rota_trainer.values import as_number, n_samples, n_steps
+from rota_trainer.values import as_numbers, n_samples, n_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,30 +80,32 @@ class Run:
 
     def epochs(
         self,
-        total: int,
+        total: int | None,
         *,
         save: Saves | None = None,
         save_every_s: float = 0.0,
         done: int | None = None,
     ) -> Iterator[int]:
         """Epochs that are left, counted from 0; each end is a safe point, where `save` is called,
-        if the last time was so long ago. `done` is where to go on for a script that restores by
+        if the last time was so long ago. `total` is of the whole run: a second loop goes on where
+        the first ended. None is for ever. `done` is where to go on for a script that restores by
         its own means."""
-        self.expect(total, done=done)
+        self.expect(total and max(total, self._total or 0), done=done)
         if save is not None and self.tally.epochs_saved is None:
             self.tally.epochs_saved = self.tally.progress
         try:
-            while self.tally.epoch < total:
+            while total is None or self.tally.epoch < total:
                 self.start_epoch()
                 yield self.tally.epoch
                 self.end_epoch(save=save, save_every_s=save_every_s)
         finally:
             self._is_looping = self._is_in_epoch = False
 
-    def expect(self, total: int, *, done: int | None = None) -> None:
+    def expect(self, total: int | None, *, done: int | None = None) -> None:
         """How many epochs there will be. For loops that `epochs` does not fit."""
         self._total = total
-        self.tally.epochs_total = float(total)
+        if total is not None:
+            self.tally.epochs_total = float(total)
         if done is not None:
             self.go_to(Position(done, 0, float(done)))
         self.tally.before = None
@@ -129,8 +130,11 @@ class Run:
             tally.end_epoch(seconds, steps=n_steps, samples=self._samples)
         is_last = self._total is not None and tally.epoch >= self._total
         stops = not is_last and self.agree(self._wants_stop())
-        is_due = time.monotonic() - self._kept_s >= save_every_s
-        saved = save is not None and (stops or is_last or is_due) and self.save(save)
+        is_due = stops or is_last or time.monotonic() - self._kept_s >= save_every_s
+        saved = save is not None and is_due and self.save(save)
+        if not (stops or is_last) and self.agree(self._wants_stop()):
+            # It came while somebody saved.
+            stops, saved = True, saved or (save is not None and self.save(save))
         if stops:
             self._stop(saved)
 
@@ -183,9 +187,8 @@ class Run:
 
     def report(self, /, **metrics: Any) -> None:
         """The newest loss, accuracy, or whatever is worth seeing: numbers, of any library."""
-        numbers = {name[:LONGEST_NAME]: as_number(value) for name, value in metrics.items()}
-        self.tally.metrics({name: each for name, each in numbers.items() if each is not None})
-        wrong = [name for name, each in numbers.items() if each is None]
+        numbers, wrong = as_numbers(metrics)
+        self.tally.metrics(numbers)
         if wrong and not self._has_complained:
             self._has_complained = True
             say(f"the metric {wrong[0]} is not a finite number; such values are left out")
@@ -250,7 +253,7 @@ class Run:
     def listen(self) -> None:
         """Begin to report, and to hear SIGTERM."""
         self._insistence.listen()
-        if self.place.url:
+        if self.place.url and self.place.speaks:
             self.reporter.start()
 
     def close(self) -> None:

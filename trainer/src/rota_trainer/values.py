@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+from rota_trainer.bounds import LONGEST_NAME
 
 
 def as_number(value: Any) -> float | None:
@@ -15,6 +18,13 @@ def as_number(value: Any) -> float | None:
     except Exception:  # noqa: BLE001 - any library's own refusal
         return None
     return number if math.isfinite(number) else None
+
+
+def as_numbers(metrics: Mapping[str, Any]) -> tuple[dict[str, float], list[str]]:
+    """Those that are finite numbers, and the names of the others. Long names are cut."""
+    named = {name[:LONGEST_NAME]: as_number(value) for name, value in metrics.items()}
+    found = {name: number for name, number in named.items() if number is not None}
+    return found, [name for name in named if name not in found]
 
 
 def n_samples(batch: Any) -> int:

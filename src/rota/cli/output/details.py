@@ -55,7 +55,7 @@ def _rows(details: JobDetails) -> list[tuple[str, str]]:
         ("ended", moment(job.ended_s) if job.ended_s else ""),
         ("ran", span(job.running_s) if job.attempt else ""),
         ("waited", span(details.queued_s)),
-        ("GPU time", span(details.gpu_s) if details.gpu_s else ""),
+        ("GPU time", span(details.gpu_s) if details.gpu_s >= 1 else ""),
         ("time limit", request.time_limit),
         ("failures", str(details.failures) if details.failures else ""),
         *_training(details, now=time.time()),
@@ -66,7 +66,7 @@ def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
     job = details.job
     return [
         ("progress", _progress(details)),
-        ("saved", f"{details.epochs_saved:.4g} epochs" if details.epochs_saved else ""),
+        ("saved", _epochs(details.epochs_saved)),
         ("left", left(job) if job.remaining_s is not None else ""),
         ("ends", finish(job, now=now) if job.finish_s is not None else ""),
         ("lost", f"{span(details.lost_s)} of work" if details.lost_s >= 1 else ""),
@@ -81,8 +81,13 @@ def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
 def _progress(details: JobDetails) -> str:
     job = details.job
     if job.progress is None:
-        return f"{job.epochs_done:.4g} epochs" if job.epochs_done else ""
-    return f"{progress(job.progress)}, {job.epochs_done:.4g} of {job.epochs:.4g} epochs"
+        return _epochs(job.epochs_done)
+    return f"{progress(job.progress)}, {job.epochs_done:.4g} of {_epochs(job.epochs or 0.0)}"
+
+
+def _epochs(count: float) -> str:
+    words = f"{count:.4g}"
+    return f"{words} {'epoch' if words == '1' else 'epochs'}" if count else ""
 
 
 def straggler(worker: WorkerFigure) -> str:

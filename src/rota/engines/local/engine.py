@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
@@ -19,7 +19,7 @@ from rota.core.commands import (
 )
 from rota.core.model import JobId, Node
 from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
-from rota.engines.local import containers, hierarchies, logs, ports, visits
+from rota.engines.local import containers, hierarchies, logs, ports, procs, visits
 from rota.engines.local.folders import Folders
 from rota.engines.local.gpus import Gpus, node_of
 from rota.engines.local.order import Ending, Fence, Order
@@ -90,6 +90,26 @@ class LocalEngine:
         node = node_of(self._gpus)
         self._site = replace(self._site, visible_names=self._gpus.visible_names())
         return (node,)
+
+    def held_on_cards(self) -> dict[WorkerId, int]:
+        """What the processes of each worker hold of the memory of all cards together. For any
+        thread."""
+        known = {fence.folder: fence for fence in list(self._workers.watched())}
+        found: dict[WorkerId, int] = {}
+        for reading in self._gpus.read():
+            for pid, n_bytes in reading.held_bytes.items():
+                if n_bytes and (worker := self._worker_of(pid, known)):
+                    found[worker] = found.get(worker, 0) + n_bytes
+        return found
+
+    def _worker_of(self, pid: int, known: Mapping[str, Fence]) -> WorkerId | None:
+        """Anybody can carry any words; only a worker carries those that were drawn for it."""
+        marker = procs.marker_of(pid)
+        fence = known.get(marker.rpartition("/")[0])
+        order = None if fence is None else self._folders.order(fence)
+        if fence is None or order is None or order.marker != marker:
+            return None
+        return WorkerId(JobId(fence.job_id), fence.attempt, fence.worker)
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]:
         fence = Fence(worker.job_id, worker.attempt, worker.worker)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +32,8 @@ class Reading:
     memory_bytes: int = 0
     used_bytes: int = 0
     utilisation: float = 0.0
-    pids: tuple[int, ...] = ()
+    held_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Process number -> what it holds of the card's memory; 0 where the driver does not say."""
     problem: str = ""
 
 
@@ -120,7 +122,7 @@ class NvmlGpus:
                 memory_bytes=memory.total,
                 used_bytes=memory.used,
                 utilisation=self._utilisation(card),
-                pids=tuple(process.pid for process in processes),
+                held_bytes={each.pid: each.usedGpuMemory or 0 for each in processes},
                 problem=self._ecc_problem(card),
             )
         except nvml.NVMLError as error:

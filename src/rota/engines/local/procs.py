@@ -71,6 +71,14 @@ def descendants(ancestor: int) -> Found:
     return found
 
 
+def marker_of(pid: int) -> str:
+    """What a process carries; empty if nothing, or if it is gone or not ours to read."""
+    prefix = f"{MARKER}=".encode()
+    carried = _slurp(f"/proc/{pid}/environ").split(b"\0")
+    found = next((each for each in carried if each.startswith(prefix)), b"")
+    return found.removeprefix(prefix).decode(errors="replace")
+
+
 def marked(marker: str) -> Found:
     """All living processes that carry this marker in their environment, and those below them."""
     return carrying(f"{MARKER}={marker}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rota.core.commands import ChangeMembership, StartWorkers
-from rota.core.model import Slot
+from rota.core.model import Allocation, Slot
 from rota.engines.base import Program
 from rota.engines.local.containers import Tool, Wrapped, wrap
 from rota.engines.local.hierarchies import NONE, Hierarchies
@@ -99,18 +99,28 @@ def _environment(
     command: StartWorkers | ChangeMembership, fence: Fence, *, rank: int, draw: Draw
 ) -> dict[str, str]:
     restarted = {"ROTA_RESTARTED": "1"} if fence.attempt > 1 else {}
-    return restarted | {
-        "ROTA_JOB": fence.job_id,
-        "ROTA_ATTEMPT": str(fence.attempt),
-        "ROTA_GENERATION": str(command.generation),
-        MARKER: f"{fence.job_id}/{fence.attempt}/{fence.worker}/{draw.nonce}",
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(len(command.allocation)),
-        "LOCAL_WORLD_SIZE": str(len(command.allocation)),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(draw.port),
-    }
+    return (
+        restarted
+        | _local_rank(command.allocation, rank)
+        | {
+            "ROTA_JOB": fence.job_id,
+            "ROTA_ATTEMPT": str(fence.attempt),
+            "ROTA_GENERATION": str(command.generation),
+            MARKER: f"{fence.job_id}/{fence.attempt}/{fence.worker}/{draw.nonce}",
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(command.allocation)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(draw.port),
+        }
+    )
+
+
+def _local_rank(allocation: Allocation, rank: int) -> dict[str, str]:
+    """Not for a worker that is alone with several GPUs: a framework that finds these takes itself
+    for one of several processes, and waits for others instead of starting them."""
+    if len(allocation) == 1 and len(allocation[0].gpus) > 1:
+        return {}
+    return {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(len(allocation))}
 
 
 def _devices(slot: Slot, site: Site) -> dict[str, str]:

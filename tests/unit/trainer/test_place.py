@@ -1,0 +1,35 @@
+"""Who a process is, by the variables around it."""
+
+import pytest
+
+from rota_trainer.place import find_place
+
+OF_ROTA = {"ROTA_WORKER": "j/1/1/n", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+ALONE = {"ROTA_WORKER": "j/1/0/n", "RANK": "0", "WORLD_SIZE": "1"}
+AGENTS = {"ROTA_WORKER": "j/1/1/n", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "j"}
+
+
+@pytest.mark.parametrize(
+    ("env", "rank", "speaks"),
+    [
+        ({}, 0, True),
+        (OF_ROTA, 1, True),
+        (ALONE, 0, True),
+        ({**ALONE, "LOCAL_RANK": "0"}, 0, True),
+        ({**ALONE, "LOCAL_RANK": "1"}, 1, False),
+        ({**AGENTS, "RANK": "2", "LOCAL_RANK": "0"}, 2, True),
+        ({**AGENTS, "RANK": "3", "LOCAL_RANK": "1"}, 3, False),
+    ],
+    ids=[
+        "outside of rota",
+        "a worker of rota",
+        "a worker with several GPUs",
+        "a launcher's first in it",
+        "a launcher's second in it",
+        "an agent's first",
+        "an agent's second",
+    ],
+)
+def test_one_process_of_each_worker_speaks(env: dict[str, str], rank: int, speaks: bool) -> None:
+    place = find_place(env)
+    assert (place.rank, place.speaks) == (rank, speaks)
