@@ -98,6 +98,16 @@ def test_one_that_hangs_and_comes_back_leaves(start_job: Start) -> None:
     check(job)
 
 
+def test_who_finds_nobody_comes_again_to_where_the_others_wait(start_job: Start) -> None:
+    job = start_job(epochs=EPOCHS)
+    job.own_options[1] = {"connects_late": True}
+    job.coordinator.want(0, 1, 2)
+    job.coordinator.wait_for_generation(within_s=30.0)
+    assert "nobody answers" in job.log(1)
+    finish(job, 0, 1, 2)
+    check(job)
+
+
 def test_an_error_of_the_script_is_the_scripts_own(start_job: Start) -> None:
     """It is not taken for a broken connection: the worker fails with it, the others go on."""
     job = start_job(epochs=EPOCHS)

@@ -45,7 +45,8 @@ class Joining:
         self.group: Group | None = None
         self._training = training
         self._backend = backend
-        self._tried = (-1, 0)
+        self._met = (-1, 0)
+        """The newest generation that was tried, and how often all of it have met."""
         self._store, self._address = stores.serve()
         run = training.run
         self.membership = Membership(
@@ -87,12 +88,11 @@ class Joining:
                 raise Refused(members.refused)
             switch = members.newest
             if switch is not None and members.is_in(switch):
-                if switch.generation != self._tried[0]:
-                    self._tried = (switch.generation, 0)
+                if switch.generation != self._met[0]:
+                    self._met = (switch.generation, 0)
                     return switch
                 members.wait(RETRY_S)
                 if not self._is_over(switch, until_s):
-                    self._tried = (switch.generation, self._tried[1] + 1)
                     return switch
             elif switch is not None and members.was_named:
                 say("the others go on without this worker, as planned")
@@ -122,7 +122,7 @@ class Joining:
         first = switch.members[0].address
         try:
             store = self._store if self.rank == 0 else stores.connect(first)
-            place = dist.PrefixStore("/".join(str(each) for each in self._tried), store)
+            place = dist.PrefixStore("/".join(str(each) for each in self._met), store)
             steps = meet(
                 place,
                 numbers,
@@ -130,6 +130,8 @@ class Joining:
                 step=self._training.parts.at.global_step,
                 is_over=lambda: self._is_over(switch, until_s),
             )
+            # Not before: who could not come at first finds the others where they wait for it.
+            self._met = (switch.generation, self._met[1] + 1)
             if self.size > 1:
                 self._open(place, first)
         except RuntimeError as error:
