@@ -14,7 +14,7 @@ from rota_trainer.live.disk import Disk
 from rota_trainer.live.group import Group, open_group
 from rota_trainer.live.leaving import Left, Refused
 from rota_trainer.live.meeting import GivenUpError, meet
-from rota_trainer.live.membership import Membership
+from rota_trainer.live.membership import Membership, Opened
 from rota_trainer.live.model import ElasticModel
 from rota_trainer.live.parts import FRESH, Parts
 from rota_trainer.messages import Switch
@@ -71,7 +71,7 @@ class Joining:
             return
 
     def leave_group(self) -> None:
-        self.membership.abort = None
+        self.membership.opened = None
         self._training.model.gather()
         group, self.group = self.group, None
         if group is not None:
@@ -151,7 +151,7 @@ class Joining:
         self.group = open_group(
             place, rank=self.rank, size=self.size, backend=self._backend, ports=ports
         )
-        self.membership.abort = self.group.abort
+        self.membership.opened = Opened(self._met[0], self.group.abort)
 
     def _have_state(self, steps: list[int]) -> None:
         """All have the state of the one that is farthest, or of the disk if nobody has any."""
