@@ -42,6 +42,8 @@ class Training(NamedTuple):
 class Joining:
     def __init__(self, training: Training, *, identity: str, backend: str | None) -> None:
         self.rank, self.size = 0, 1
+        self.epoch = 0
+        """The farthest that any member was in when the generation began."""
         self.group: Group | None = None
         self._training = training
         self._backend = backend
@@ -183,8 +185,10 @@ class Joining:
         self._training.model.spread(self.group.device)
         # A worker may have died after a step was applied and before its statistics were shared.
         self._training.model.buffers_together()
-        step = self._training.parts.at.global_step
-        least, most = self.group.vote([step, -step]).result()
+        at = self._training.parts.at
+        step = at.global_step
+        least, most, epoch = self.group.vote([step, -step, -at.epoch]).result()
+        self.epoch = -epoch
         if least != -most:
             raise AssertionError(f"workers are at different steps: {least} and {-most}")
 

@@ -225,7 +225,8 @@ class Live:
         in between is done once by each."""
         while True:
             group = self._joining.group if self._joining else None
-            if group is None:
+            # Who died in here may have kept only some of the others from going on.
+            if group is None or self._joining.epoch > self._parts.at.epoch:
                 return
             try:
                 self._vote = group.vote(self._wishes())
