@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.live.house import EPOCHS, Job, check, finish
+from tests.integration.live.house import EPOCHS, Job, check, finish, wait_until
 
 Start = Callable[..., Job]
 
@@ -36,6 +36,27 @@ def test_sigterm_to_one_stops_all_at_the_same_step(start_job: Start) -> None:
     job.coordinator.kill(1, by=signal.SIGTERM)
     assert job.coordinator.wait_for_ends(0, 1) == [75, 75]
     assert list((job.folder / "checkpoints").iterdir())
+
+
+def test_the_first_worker_dies_as_it_saves(start_job: Start) -> None:
+    job = start_job(epochs=EPOCHS)
+    job.own_options[0] = {"saves_for_ever": True}
+    job.coordinator.want(0, 1)
+    job.coordinator.wait_for_generation()
+    job.coordinator.wait_for_steps(2)
+    job.coordinator.ask_to_stop("preempted")
+    wait_until(lambda: bool(job.notes("saving")))
+    for _ in range(2):  # The other waits for it, and goes on to report.
+        heard_s = job.coordinator.heard_s[1]
+        job.coordinator.wait_until(lambda before_s=heard_s: job.coordinator.heard_s[1] > before_s)
+    job.coordinator.kill(0)
+    assert job.coordinator.wait_for_ends(0, 1) == [-signal.SIGKILL, 75]
+    stopped_at = job.last_step()
+    job.coordinator.start_again(2)
+    job.coordinator.wait_for_generation()
+    finish(job, 2)
+    check(job)
+    assert min(note["step"] for note in job.notes("step") if note["worker"] == 2) == stopped_at + 1
 
 
 def test_who_waits_for_others_that_do_not_come_can_be_stopped(start_job: Start) -> None:

@@ -265,8 +265,11 @@ class Live:
         saved = self._disk.save() if self.rank == 0 else True
         group = self._joining.group if self._joining else None
         if group is not None:
-            with contextlib.suppress(RuntimeError):
+            try:
                 saved = bool(group.vote([int(saved)]).result()[0])
+            except RuntimeError:
+                if self.rank != 0:
+                    self._stop_alone("the first worker is gone, perhaps before it had saved")
         raise Stopped(self._run.reporter.stop or "SIGTERM", saved=saved)
 
     def _stop_alone(self, reason: str) -> None:
