@@ -85,14 +85,23 @@ def test_checkpoints_are_written_while_training_goes_on(start_job: Start) -> Non
     assert min(note["step"] for note in job.notes("step") if note["worker"] == 2) > 1
 
 
-def test_a_checkpoint_of_another_model_is_refused(start_job: Start) -> None:
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"width": 9}, "checkpoint is of something else"),
+        ({"samples": 202}, "within an epoch of 203 samples, and the dataset has 202"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(
+    start_job: Start, other: dict[str, Any], words: str
+) -> None:
     job = running(start_job, 1)
     job.coordinator.ask_to_stop("preempted")
     assert job.coordinator.wait_for_ends(0) == [75]
-    job.own_options[1] = {"width": 9}
+    job.own_options[1] = other
     job.coordinator.start_again(1)
     assert job.coordinator.wait_for_ends(1) == [1]
-    assert "checkpoint is of something else" in job.log(1)
+    assert words in job.log(1)
     assert not [note for note in job.notes("step") if note["worker"] == 1]
 
 

@@ -64,7 +64,7 @@ class Live:
         self._parts = Parts({**named, **extra})
         self.model = ElasticModel(model, ddp or {})
         self._run = run
-        self._disk = Disk(run, self._parts, save_every_s)
+        self._disk = Disk(run, self._parts, every_s=save_every_s, n_samples=self._samples.length)
         training = Training(run, self._parts, self.model, self._disk)
         self._joining = prepare(training, self._samples, backend=backend)
         self._patience_s = default_patience_s() if patience_s is None else patience_s
