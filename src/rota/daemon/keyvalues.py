@@ -11,6 +11,7 @@ from rota.errors import UserError, shown
 from rota_trainer.meetings import (
     ABSENT,
     DONE,
+    LARGEST_ANSWER,
     LARGEST_VALUE,
     LONGEST_KEY,
     MOST_KEYS_AT_ONCE,
@@ -81,8 +82,14 @@ class KeyValues:
     def _get(self, asked: Exchange) -> Found:
         if not self._has(asked.keys):
             return self._done(state=ABSENT)
-        values = [b64encode(self._values[key]).decode() for key in asked.keys]
-        return self._done(values=values)
+        found = [self._values[key] for key in asked.keys]
+        n_bytes = sum(map(len, found))
+        if n_bytes > LARGEST_ANSWER:
+            raise FullError(
+                f"these values have {n_bytes} bytes, and an answer {LARGEST_ANSWER // 1024**2} MiB",
+                "ask for fewer keys at once",
+            )
+        return self._done(values=[b64encode(value).decode() for value in found])
 
     def _add(self, asked: Exchange) -> Found:
         (key,) = asked.keys

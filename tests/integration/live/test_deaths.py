@@ -98,6 +98,26 @@ def test_one_that_hangs_and_comes_back_leaves(start_job: Start) -> None:
     check(job)
 
 
+def test_who_finds_nobody_comes_again_to_where_the_others_wait(start_job: Start) -> None:
+    job = start_job(epochs=EPOCHS)
+    job.own_options[1] = {"connects_late": True}
+    job.coordinator.want(0, 1, 2)
+    job.coordinator.wait_for_generation(within_s=30.0)
+    assert "nobody answers" in job.log(1)
+    finish(job, 0, 1, 2)
+    check(job)
+
+
+def test_a_connection_breaks_for_one_when_the_other_has_ended_the_epoch(start_job: Start) -> None:
+    job = start_job(epochs=EPOCHS)
+    job.own_options[1] = {"breaks_ending": True}
+    job.coordinator.want(0, 1)
+    finish(job, 0, 1)
+    assert "was not finished" in job.log(0)
+    check(job)
+    assert len({note["rate"] for note in job.notes("ended")}) == 1
+
+
 def test_an_error_of_the_script_is_the_scripts_own(start_job: Start) -> None:
     """It is not taken for a broken connection: the worker fails with it, the others go on."""
     job = start_job(epochs=EPOCHS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.live.house import EPOCHS, Job, check, finish
+from tests.integration.live.house import EPOCHS, Job, check, finish, wait_until
 
 Start = Callable[..., Job]
 
@@ -38,6 +38,27 @@ def test_sigterm_to_one_stops_all_at_the_same_step(start_job: Start) -> None:
     assert list((job.folder / "checkpoints").iterdir())
 
 
+def test_the_first_worker_dies_as_it_saves(start_job: Start) -> None:
+    job = start_job(epochs=EPOCHS)
+    job.own_options[0] = {"saves_for_ever": True}
+    job.coordinator.want(0, 1)
+    job.coordinator.wait_for_generation()
+    job.coordinator.wait_for_steps(2)
+    job.coordinator.ask_to_stop("preempted")
+    wait_until(lambda: bool(job.notes("saving")))
+    for _ in range(2):  # The other waits for it, and goes on to report.
+        heard_s = job.coordinator.heard_s[1]
+        job.coordinator.wait_until(lambda before_s=heard_s: job.coordinator.heard_s[1] > before_s)
+    job.coordinator.kill(0)
+    assert job.coordinator.wait_for_ends(0, 1) == [-signal.SIGKILL, 75]
+    stopped_at = job.last_step()
+    job.coordinator.start_again(2)
+    job.coordinator.wait_for_generation()
+    finish(job, 2)
+    check(job)
+    assert min(note["step"] for note in job.notes("step") if note["worker"] == 2) == stopped_at + 1
+
+
 def test_who_waits_for_others_that_do_not_come_can_be_stopped(start_job: Start) -> None:
     """Below the minimum: nobody tells the survivors to go on, they are asked to stop instead."""
     job = running(start_job, 2)
@@ -64,14 +85,23 @@ def test_checkpoints_are_written_while_training_goes_on(start_job: Start) -> Non
     assert min(note["step"] for note in job.notes("step") if note["worker"] == 2) > 1
 
 
-def test_a_checkpoint_of_another_model_is_refused(start_job: Start) -> None:
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"width": 9}, "checkpoint is of something else"),
+        ({"samples": 202}, "within an epoch of 203 samples, and the dataset has 202"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(
+    start_job: Start, other: dict[str, Any], words: str
+) -> None:
     job = running(start_job, 1)
     job.coordinator.ask_to_stop("preempted")
     assert job.coordinator.wait_for_ends(0) == [75]
-    job.own_options[1] = {"width": 9}
+    job.own_options[1] = other
     job.coordinator.start_again(1)
     assert job.coordinator.wait_for_ends(1) == [1]
-    assert "checkpoint is of something else" in job.log(1)
+    assert words in job.log(1)
     assert not [note for note in job.notes("step") if note["worker"] == 1]
 
 

@@ -7,14 +7,17 @@ file `slowly` beside its journal, it takes its time.
 import hashlib
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import nn
 
 import rota_trainer as trainer
+from rota_trainer.live import stores
 from rota_trainer.torch import live as live_training
 
 DEFAULTS = {
@@ -33,6 +36,9 @@ DEFAULTS = {
     "fails_at": -1,
     "times": False,
     "loader": {},
+    "saves_for_ever": False,
+    "connects_late": False,
+    "breaks_ending": False,
 }
 
 
@@ -85,6 +91,7 @@ def main() -> None:
         line = {"at_s": time.time(), "worker": run.place.worker, **words}
         os.write(journal, json.dumps(line).encode() + b"\n")
 
+    arrange_mishaps(live, options, note)
     for epoch in live.epochs(options["epochs"]):
         for x, y, indices in live.batches():
             began_s, began_cpu_s = time.perf_counter(), time.thread_time()
@@ -121,6 +128,7 @@ def main() -> None:
             if options["journal_hash"]:
                 note(done=live.global_step, generation=live.generation, hash=hash_of(net))
         scheduler.step()
+        note(over=epoch)
     n_tracked = next((int(each) for each in net.buffers() if each.dtype == torch.int64), 0)
     note(
         ended=live.global_step,
@@ -128,6 +136,49 @@ def main() -> None:
         hash=hash_of(net),
         rate=optimizer.param_groups[0]["lr"],
     )
+
+
+def arrange_mishaps(live: live_training, options: dict, note: Callable[..., None]) -> None:
+    """At moments that nobody outside could hit."""
+    if options["saves_for_ever"]:
+        live._disk.save = lambda: (note(saving=True), signal.pause())
+    if options["connects_late"]:
+        connect_late()
+    if options["breaks_ending"]:
+        break_ending(live, Path(sys.argv[1]).parent / "0.journal")
+
+
+def connect_late() -> None:
+    """The first time nobody answers, as when a packet gets lost."""
+    connect = stores.connect
+
+    def fail(address: str) -> None:
+        stores.connect = connect
+        raise RuntimeError(f"nobody answers at {address}")
+
+    stores.connect = fail
+
+
+def break_ending(live: live_training, journal: Path) -> None:
+    """At the end of the first epoch this worker loses its connections, when the first worker has
+    all that it needs from it and has gone on."""
+    share = live.model.buffers_together
+    n_ends = 0
+
+    def share_and_break() -> None:
+        nonlocal n_ends
+        share()
+        # After the last step, and when all end the epoch together.
+        n_ends += live._parts.at.used == live._samples.length
+        if n_ends == 2:
+            n_ends += 1
+            live._vote.result()
+            while '"over": 0' not in journal.read_text():
+                time.sleep(0.01)
+            live._joining.group.abort()
+            raise RuntimeError("connection reset")
+
+    live.model.buffers_together = share_and_break
 
 
 def hash_of(net: nn.Module) -> str:

@@ -136,6 +136,9 @@ def test_a_turn_sees_nothing_of_the_one_before(opens: Opens) -> None:
 def test_bounds(opens: Opens) -> None:
     store = opens()
     store.set("x" * LONGEST_KEY, b"y" * LARGEST_VALUE)
+    assert store.get("x" * LONGEST_KEY) == b"y" * LARGEST_VALUE
+    with pytest.raises(dist.DistNetworkError, match="4 MiB"):
+        store.multi_get(["x" * LONGEST_KEY] * 5)
     with pytest.raises(dist.DistStoreError, match="key has 1 to"):
         store.set("x" * (LONGEST_KEY + 1), "y")
     with pytest.raises(dist.DistStoreError, match="larger than 1024 KiB"):

@@ -18,6 +18,8 @@ LONGEST_WAIT_S = 30.0
 LONGEST_KEY = 1024
 LARGEST_VALUE = 1 << 20
 MOST_KEYS_AT_ONCE = 4096
+LARGEST_ANSWER = 4 << 20
+"""Of the values that are asked for at once."""
 
 WAITING, MET, LEFT, OVER = "waiting", "met", "left", "over"
 """What becomes of an arrival: not all are there yet; all are; this worker is not of the newest

@@ -13,7 +13,8 @@ from rota_trainer.messages import PATH, Orders, orders_from
 
 PATIENCE_S = 5.0
 """How much longer than it was asked to hold an answer the daemon may take."""
-LONGEST_ANSWER = 1 << 20
+LONGEST_ANSWER = 8 << 20
+"""More than the values that a store gives at once, in base64."""
 FINAL = (401, 403, 404)
 """The token opens nothing any more, or this daemon has no such door."""
 REFUSED = (400, 413, 422)

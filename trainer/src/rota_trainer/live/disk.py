@@ -13,6 +13,7 @@ import torch
 from rota_trainer.live.parts import Parts, on_cpu
 from rota_trainer.position import Position
 from rota_trainer.run import Run
+from rota_trainer.say import say
 from rota_trainer.torch import randomness
 from rota_trainer.torch.parts import OtherStateError
 from rota_trainer.torch.reading import also_safe, essence
@@ -22,10 +23,11 @@ SAVE_EVERY_S = 600.0
 
 
 class Disk:
-    def __init__(self, run: Run, parts: Parts, every_s: float) -> None:
+    def __init__(self, run: Run, parts: Parts, *, every_s: float, n_samples: int) -> None:
         self._run = run
         self._parts = parts
         self._every_s = every_s
+        self._n_samples = n_samples
         self._saved_s = time.monotonic()
         self._writer: threading.Thread | None = None
 
@@ -51,7 +53,8 @@ class Disk:
         return self._run.restore(self._load)
 
     def _contents(self) -> dict[str, Any]:
-        return {"live": FORMAT, **self._parts.state(), "random": randomness.take()}
+        about = {"live": FORMAT, "n_samples": self._n_samples}
+        return {**about, **self._parts.state(), "random": randomness.take()}
 
     def _write(self, contents: dict[str, Any], position: Position) -> bool:
         began_s = time.perf_counter()
@@ -73,11 +76,25 @@ class Disk:
             raise OtherStateError(
                 f"{path} was not saved by a live training; begin in a new checkpoint folder"
             )
+        _check_samples(saved, n_here=self._n_samples)
         self._parts.load(saved)
         randomness.put_back(saved["random"])
 
     def _is_writing(self) -> bool:
         return self._writer is not None and self._writer.is_alive()
+
+
+def _check_samples(saved: dict[str, Any], *, n_here: int) -> None:
+    """Of other samples than those of which some were used, nobody can tell which are left."""
+    n_saved = saved.get("n_samples", n_here)
+    if n_saved == n_here:
+        return
+    if saved["progress"]["used"]:
+        raise OtherStateError(
+            f"this checkpoint is from within an epoch of {n_saved} samples, and the dataset has"
+            f" {n_here}. Go on with the dataset as it was, or begin in a new checkpoint folder"
+        )
+    say(f"the dataset has {n_here} samples; it had {n_saved} in the epochs before")
 
 
 def _is_ours(saved: Any) -> bool:

@@ -14,7 +14,7 @@ from rota_trainer.live.disk import Disk
 from rota_trainer.live.group import Group, open_group
 from rota_trainer.live.leaving import Left, Refused
 from rota_trainer.live.meeting import GivenUpError, meet
-from rota_trainer.live.membership import Membership
+from rota_trainer.live.membership import Membership, Opened
 from rota_trainer.live.model import ElasticModel
 from rota_trainer.live.parts import FRESH, Parts
 from rota_trainer.messages import Switch
@@ -42,10 +42,13 @@ class Training(NamedTuple):
 class Joining:
     def __init__(self, training: Training, *, identity: str, backend: str | None) -> None:
         self.rank, self.size = 0, 1
+        self.epoch = 0
+        """The farthest that any member was in when the generation began."""
         self.group: Group | None = None
         self._training = training
         self._backend = backend
-        self._tried = (-1, 0)
+        self._met = (-1, 0)
+        """The newest generation that was tried, and how often all of it have met."""
         self._store, self._address = stores.serve()
         run = training.run
         self.membership = Membership(
@@ -70,7 +73,7 @@ class Joining:
             return
 
     def leave_group(self) -> None:
-        self.membership.abort = None
+        self.membership.opened = None
         self._training.model.gather()
         group, self.group = self.group, None
         if group is not None:
@@ -87,12 +90,11 @@ class Joining:
                 raise Refused(members.refused)
             switch = members.newest
             if switch is not None and members.is_in(switch):
-                if switch.generation != self._tried[0]:
-                    self._tried = (switch.generation, 0)
+                if switch.generation != self._met[0]:
+                    self._met = (switch.generation, 0)
                     return switch
                 members.wait(RETRY_S)
                 if not self._is_over(switch, until_s):
-                    self._tried = (switch.generation, self._tried[1] + 1)
                     return switch
             elif switch is not None and members.was_named:
                 say("the others go on without this worker, as planned")
@@ -122,7 +124,7 @@ class Joining:
         first = switch.members[0].address
         try:
             store = self._store if self.rank == 0 else stores.connect(first)
-            place = dist.PrefixStore("/".join(str(each) for each in self._tried), store)
+            place = dist.PrefixStore("/".join(str(each) for each in self._met), store)
             steps = meet(
                 place,
                 numbers,
@@ -130,6 +132,8 @@ class Joining:
                 step=self._training.parts.at.global_step,
                 is_over=lambda: self._is_over(switch, until_s),
             )
+            # Not before: who could not come at first finds the others where they wait for it.
+            self._met = (switch.generation, self._met[1] + 1)
             if self.size > 1:
                 self._open(place, first)
         except RuntimeError as error:
@@ -149,7 +153,7 @@ class Joining:
         self.group = open_group(
             place, rank=self.rank, size=self.size, backend=self._backend, ports=ports
         )
-        self.membership.abort = self.group.abort
+        self.membership.opened = Opened(self._met[0], self.group.abort)
 
     def _have_state(self, steps: list[int]) -> None:
         """All have the state of the one that is farthest, or of the disk if nobody has any."""
@@ -181,8 +185,10 @@ class Joining:
         self._training.model.spread(self.group.device)
         # A worker may have died after a step was applied and before its statistics were shared.
         self._training.model.buffers_together()
-        step = self._training.parts.at.global_step
-        least, most = self.group.vote([step, -step]).result()
+        at = self._training.parts.at
+        step = at.global_step
+        least, most, epoch = self.group.vote([step, -step, -at.epoch]).result()
+        self.epoch = -epoch
         if least != -most:
             raise AssertionError(f"workers are at different steps: {least} and {-most}")
 

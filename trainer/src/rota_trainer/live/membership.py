@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable
+from typing import Callable, NamedTuple
 
 from rota_trainer.messages import Orders, Switch
 from rota_trainer.place import Place
@@ -21,6 +21,14 @@ OVERDUE_STEPS = 5.0
 not waited for when there is a newer generation: whoever it waits for may be gone without a word."""
 
 
+class Opened(NamedTuple):
+    """The process group that is open, perhaps of a generation that does not stand yet."""
+
+    generation: int
+    abort: Callable[[], None]
+    """Ends its collectives."""
+
+
 class Membership:
     """Orders come in the reporter's thread; the training thread asks."""
 
@@ -28,8 +36,7 @@ class Membership:
         self.number = place.worker
         self.newest: Switch | None = None
         self.refused = ""
-        self.abort: Callable[[], None] | None = None
-        """Ends the collectives of the generation that stands."""
+        self.opened: Opened | None = None
         self.generation = NOBODY
         self.was_named = False
         """Whether any generation was to have this worker. Until then, others' are not its own."""
@@ -95,12 +102,15 @@ class Membership:
             self._news.set()
         if orders.refused or orders.stop:
             self._news.set()
-        if switch is not None and switch.generation > self.generation:
+        if switch is not None:
             self._break_if_stuck(switch)
 
     def _break_if_stuck(self, switch: Switch) -> None:
-        abort = self.abort
+        """An order is repeated until it is followed: what comes about by it is left alone."""
+        opened = self.opened
+        if opened is None or switch.generation <= opened.generation:
+            return
         overdue_s = max(OVERDUE_S, OVERDUE_STEPS * self._longest_s)
         is_overdue = time.monotonic() - self._moved_s > overdue_s
-        if abort is not None and (switch.is_broken or is_overdue):
-            abort()
+        if switch.is_broken or is_overdue:
+            opened.abort()

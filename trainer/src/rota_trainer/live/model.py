@@ -67,7 +67,9 @@ class ElasticModel(torch.nn.Module):
 def _weighted_sum(model, bucket):
     # DDP looks at annotations of hooks, and does not know those that are texts.
     model.ready_s = time.perf_counter()
-    gradients = bucket.buffer().mul_(model.weight)
+    gradients = bucket.buffer()
+    # What counts for nothing may be no number, and nothing times that would be none either.
+    gradients = gradients.mul_(model.weight) if model.weight else gradients.zero_()
     work: Any = dist.all_reduce(gradients, async_op=True)
     return work.get_future().then(_first)
 

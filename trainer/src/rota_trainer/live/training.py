@@ -64,7 +64,7 @@ class Live:
         self._parts = Parts({**named, **extra})
         self.model = ElasticModel(model, ddp or {})
         self._run = run
-        self._disk = Disk(run, self._parts, save_every_s)
+        self._disk = Disk(run, self._parts, every_s=save_every_s, n_samples=self._samples.length)
         training = Training(run, self._parts, self.model, self._disk)
         self._joining = prepare(training, self._samples, backend=backend)
         self._patience_s = default_patience_s() if patience_s is None else patience_s
@@ -225,7 +225,8 @@ class Live:
         in between is done once by each."""
         while True:
             group = self._joining.group if self._joining else None
-            if group is None:
+            # Who died in here may have kept only some of the others from going on.
+            if group is None or self._joining.epoch > self._parts.at.epoch:
                 return
             try:
                 self._vote = group.vote(self._wishes())
@@ -264,8 +265,11 @@ class Live:
         saved = self._disk.save() if self.rank == 0 else True
         group = self._joining.group if self._joining else None
         if group is not None:
-            with contextlib.suppress(RuntimeError):
+            try:
                 saved = bool(group.vote([int(saved)]).result()[0])
+            except RuntimeError:
+                if self.rank != 0:
+                    self._stop_alone("the first worker is gone, perhaps before it had saved")
         raise Stopped(self._run.reporter.stop or "SIGTERM", saved=saved)
 
     def _stop_alone(self, reason: str) -> None:

@@ -1,0 +1,31 @@
+"""The model as a script uses it, in a process group of one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
+
+from rota_trainer.live.model import ElasticModel  # noqa: E402
+
+
+@pytest.fixture
+def model() -> Iterator[ElasticModel]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    found = ElasticModel(torch.nn.Linear(2, 1), {})
+    found.spread(torch.device("cpu"))
+    yield found
+    found.gather()
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("weight", "loss", "gradient"), [(0.25, 1.0, 0.5), (0.0, 1.0, 0.0), (0.0, float("inf"), 0.0)]
+)
+def test_gradients_count_as_much_as_the_samples_that_they_are_of(
+    model: ElasticModel, weight: float, loss: float, gradient: float
+) -> None:
+    model.weight = weight
+    (model(torch.full((1, 2), 2.0)) * loss).sum().backward()
+    assert model.module.weight.grad.tolist() == [[gradient, gradient]]
