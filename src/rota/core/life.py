@@ -15,15 +15,19 @@ from rota.core.events import (
     JobEvent,
     JobHeld,
     JobReleased,
+    JobRemarked,
     JobResized,
     JobSubmitted,
     MembershipChanged,
+    NewcomersMissing,
     ProgressReported,
+    WorkerSlow,
     WorkersExited,
     WorkersLost,
     WorkersSilent,
     WorkersStarted,
 )
+from rota.core.deaths import never_joined
 from rota.core.exits import gone
 from rota.core.model import (
     Held,
@@ -80,7 +84,9 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return gone(job, event, codes=event.codes, now=now)
         case WorkersLost():
             return gone(job, event, codes=dict.fromkeys(event.workers, LOST), now=now)
-        case WorkersSilent():
+        case NewcomersMissing():
+            return never_joined(job, event.workers, now=now)
+        case WorkersSilent() | WorkerSlow() | JobRemarked():
             return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
         case MembershipChanged():
             return _switched(job, event)
