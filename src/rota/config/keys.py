@@ -101,7 +101,7 @@ class Daemon:
     ] = 10.0
     replace_stragglers: Annotated[
         bool,
-        Key(flag, "BOOL", "End a live worker that is slower than the others: another takes over."),
+        Key(flag, "BOOL", "Replace a live worker that is slower than the others by another."),
     ] = False
     log_file_bytes: Annotated[
         int, Key(size, "SIZE", "A worker's log begins a new file at this size.", name="log_size")

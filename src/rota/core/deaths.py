@@ -68,6 +68,19 @@ def outlived(job: Job, dead: frozenset[int], *, news: Mapping[int, int], now: fl
     return Reaction(job, Trigger.OUTLIVED, f"goes on without {_who(dead)}", gone=dead)
 
 
+def never_joined(job: Job, workers: frozenset[int], *, now: float) -> Reaction:
+    """Newcomers ended with 0, and those who train have not met them: they failed to join."""
+    phase = job.phase
+    if not isinstance(phase, Running):
+        return Reaction(job, None)
+    missing = workers.intersection(phase.joining_numbers).difference(phase.numbers)
+    missing = frozenset(number for number in missing if phase.exits.get(number) == 0)
+    if not missing:
+        return Reaction(job, None)
+    reaction = outlived(job, missing, news=dict.fromkeys(missing, 0), now=now)
+    return replace(reaction, reason=f"{reaction.reason}; ended before the others had met it")
+
+
 def _counted(job: Job, codes: Sequence[int], *, now: float) -> Job:
     """The job with its row of deaths. To be lost is nobody's fault. Where nobody reports progress,
     to stand for a while counts as some."""

@@ -93,6 +93,34 @@ class WorkersSilent:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSlow:
+    """The others wait for this worker in each step: another is to come in its place."""
+
+    job_id: JobId
+    attempt: int
+    worker: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewcomersMissing:
+    """Workers that ended as if all was well, and were never among those who train together."""
+
+    job_id: JobId
+    attempt: int
+    workers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRemarked:
+    """Something that the owner is to find in the story, and that changes nothing."""
+
+    job_id: JobId
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersFound:
     """Workers that an engine came upon without being asked: after a restart of the daemon, or on
     a node that is back. They may be ours, or nobody's any more."""
@@ -172,6 +200,9 @@ JobEvent = (
     | WorkersExited
     | WorkersLost
     | WorkersSilent
+    | WorkerSlow
+    | NewcomersMissing
+    | JobRemarked
     | MembershipChanged
     | ProgressReported
 )

@@ -95,6 +95,25 @@ class Intent:
             if is_enough and self._try_set(job, wanted, gpu_types=gpu_types):
                 return
 
+    def move(self, job: Job, slot: Slot) -> bool:
+        """Plan another slot for the worker in this one: on a node that the job is on, if it can
+        be. Returns whether one was free."""
+        wanted, demand = self.allocations.get(job.id, ()), self._demands.get(job.id)
+        if slot not in wanted or demand is None:
+            return False
+        rooms = self.free.by_card(demand) if slot.share_bytes else self.free.by_fit(demand)
+        found = [room.choose(demand) for room in rooms if room.fits(demand)]
+        others = [each for each in found if (each.node, each.gpus) != (slot.node, slot.gpus)]
+        if not others:
+            return False
+        nodes = {each.node for each in wanted}
+        other = min(others, key=lambda each: each.node not in nodes)
+        self.free.take(other, demand)
+        self.free.give((slot,), demand)
+        place = wanted.index(slot)
+        self.allocations[job.id] = (*wanted[:place], other, *wanted[place + 1 :])
+        return True
+
     def refit(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> list[JobId]:
         """Go over to nodes that changed. Returns the jobs whose planned slots are gone; one of
         them that could stay where it is should do that."""

@@ -7,20 +7,25 @@ next, and `phases.enter` takes the job there.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from rota.core.deaths import never_joined
 from rota.core.events import (
     JobCancelled,
     JobEvent,
     JobHeld,
     JobReleased,
+    JobRemarked,
     JobResized,
     JobSubmitted,
     MembershipChanged,
+    NewcomersMissing,
     ProgressReported,
     WorkersExited,
     WorkersLost,
+    WorkerSlow,
     WorkersSilent,
     WorkersStarted,
 )
@@ -76,11 +81,11 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return Reaction(job, None)
         case WorkersStarted():
             return _started(job, event)
-        case WorkersExited():
-            return gone(job, event, codes=event.codes, now=now)
-        case WorkersLost():
-            return gone(job, event, codes=dict.fromkeys(event.workers, LOST), now=now)
-        case WorkersSilent():
+        case WorkersExited() | WorkersLost():
+            return gone(job, event, codes=_codes(event), now=now)
+        case NewcomersMissing():
+            return never_joined(job, event.workers, now=now)
+        case WorkersSilent() | WorkerSlow() | JobRemarked():
             return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
         case MembershipChanged():
             return _switched(job, event)
@@ -89,6 +94,12 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return Reaction(after, Trigger.PROGRESS) if after else Reaction(job, None)
         case _:
             assert_never(event)
+
+
+def _codes(event: WorkersExited | WorkersLost) -> Mapping[int, int]:
+    if isinstance(event, WorkersLost):
+        return dict.fromkeys(event.workers, LOST)
+    return event.codes
 
 
 def timed_out(job: Job) -> Reaction | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rota.core.effects import Effects, Transition
-from rota.core.events import JobEvent, JobResized, WorkersSilent
+from rota.core.events import JobEvent, JobRemarked, JobResized, WorkerSlow, WorkersSilent
 from rota.core.growth import why_size
 from rota.core.intent import Intent
 from rota.core.ledger import Ledger
@@ -96,9 +96,23 @@ class Roster:
         elif isinstance(event, JobResized):
             self.wants_round = True
             self._note(job, effects, cause="JobResized", reason=reaction.reason)
+        elif isinstance(event, JobRemarked):
+            self._note(job, effects, cause="JobRemarked", reason=event.reason)
+        elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:
+            self._move(job, event, effects)
         elif isinstance(event, WorkersSilent) and (killing := kill(job, event)):
             effects.commands += killing
             self._note(job, effects, cause="WorkersSilent", reason=event.reason)
+
+    def _move(self, job: Job, event: WorkerSlow, effects: Effects) -> None:
+        """A newcomer first, elsewhere; when it has joined, the slow one leaves."""
+        phase = job.phase
+        if not isinstance(phase, Running) or phase.joining or event.worker not in phase.numbers:
+            return
+        slot = phase.allocation[phase.numbers.index(event.worker)]
+        if job.spec.mode.resizes_in_place and self.intent.move(job, slot):
+            self._note(job, effects, cause="WorkerSlow", reason=event.reason)
+            self.reconcile(job.id, effects)
 
     def _note(self, job: Job, effects: Effects, *, cause: str, reason: str) -> None:
         """A row of the story that leads to no other state."""

@@ -13,6 +13,9 @@ from rota.daemon.reports import Told
 from rota_trainer.messages import Switch
 from rota_trainer.reporting import BACKOFF_MAX_S
 
+MUTE_S = 120.0
+"""A program that has not spoken of generations by then never will."""
+
 
 @dataclass(slots=True)
 class Crew:
@@ -34,6 +37,9 @@ class Crew:
     _is_ordered_here: bool = False
     """Whether the one that is wanted was ordered in the life of this daemon."""
     _came_at_s: float | None = None
+    _ended_at_s: dict[int, float] = field(default_factory=dict[int, float])
+    """When it was seen first that a newcomer had ended with 0."""
+    _is_remarked: bool = False
     _ended: dict[int, float] = field(default_factory=dict[int, float])
     """When it was told that a worker is to be ended."""
 
@@ -125,6 +131,44 @@ class Crew:
         members = self._members.get(standing)
         here = set(job.numbers).difference(_exits(job))
         return members is None or not here.issuperset(members)
+
+    # -- those who are not there -----------------------------------------------------------------
+
+    def missing(self, job: Job, *, now: float) -> frozenset[int]:
+        """Newcomers that ended with 0 and joined nobody: those who train said so after that end.
+        Had they joined it and finished, the others would have joined it with them."""
+        phase = job.phase
+        if not isinstance(phase, Running):
+            return frozenset()
+        ended = {n for n, code in phase.exits.items() if code == 0}.difference(phase.numbers)
+        for number in ended:
+            self._ended_at_s.setdefault(number, now)
+        here = [n for n in phase.numbers if n not in phase.exits]
+        heard = [self.said.get(n) for n in here]
+        if not here:
+            return frozenset()
+        return frozenset(
+            number
+            for number in ended.intersection(phase.joining_numbers)
+            if not any(self._may_have_met(number, said) for said in heard)
+        )
+
+    def _may_have_met(self, newcomer: int, said: Said | None) -> bool:
+        """By what a worker said since that ended. Who never said anything meets nobody."""
+        if said is None:
+            return False
+        is_in = said.generation >= self.wanted.generation
+        return is_in or said.heard_at_s <= self._ended_at_s[newcomer]
+
+    def is_mute(self, job: Job, *, now: float) -> bool:
+        """Whether it is time to say that nobody spoke of generations, which is once: not of a job
+        that was there before this daemon."""
+        phase = job.phase
+        if self._is_remarked or not isinstance(phase, Running):
+            return False
+        due_s = phase.since_s + MUTE_S
+        self._is_remarked = not self.said and self.since_s <= due_s <= now
+        return self._is_remarked
 
     # -- those who hold up the others -----------------------------------------------------------
 

@@ -20,8 +20,14 @@ from dataclasses import dataclass
 import structlog
 
 from rota.core.commands import ChangeMembership, Command, ReportWorkers, StartWorkers
-from rota.core.events import MembershipChanged, WorkersSilent
-from rota.core.model import Job, JobId, Mode, Running, Starting
+from rota.core.events import (
+    JobRemarked,
+    MembershipChanged,
+    NewcomersMissing,
+    WorkerSlow,
+    WorkersSilent,
+)
+from rota.core.model import Job, JobId, JobSpec, Mode, Running, Starting
 from rota.daemon.crew import Crew
 from rota.daemon.generations import Wanted
 from rota.daemon.reports import Told
@@ -30,6 +36,10 @@ from rota_trainer.messages import Switch
 
 log = structlog.get_logger()
 
+MUTE = (
+    "its mode is live, and its program does not use rota_trainer.torch.live: nobody can join it,"
+    " and it goes on at the size that it has; submit it with --mode restart to have it resized"
+)
 LOOK_S = 1.0
 """How often it is looked whether somebody fell silent."""
 
@@ -84,6 +94,8 @@ class Membership:
         self._looked_at_s = clock()
         self.wake: Callable[[JobId], None] = lambda _job_id: None
         """Called when the workers of a job have something new to hear."""
+        self.remark: Callable[[JobId, str], None] = lambda _job_id, _words: None
+        """Called with words for the log of a job."""
 
     # -- orders of the scheduler ----------------------------------------------------------------
 
@@ -196,6 +208,9 @@ class Membership:
                 crew.excuse(now)
             if isinstance(job.phase, Running) and not self._shell.trouble:
                 self._end_silent(job, crew, now=now)
+                if job.spec.mode is Mode.LIVE:
+                    self._miss_newcomers(job, crew, now=now)
+                    self._remark_silence(job, crew, now=now)
 
     def _end_silent(self, job: Job, crew: Crew, *, now: float) -> None:
         for reason, workers in crew.faults(
@@ -204,17 +219,36 @@ class Membership:
             log.warning("workers are ended", job=job.id, workers=sorted(workers), reason=reason)
             self._shell.tell(WorkersSilent(job.id, job.attempt, workers, reason))
 
+    def _miss_newcomers(self, job: Job, crew: Crew, *, now: float) -> None:
+        if missing := crew.missing(job, now=now):
+            log.warning("newcomers did not join", job=job.id, workers=sorted(missing))
+            self._shell.tell(NewcomersMissing(job.id, job.attempt, missing))
+
+    def _remark_silence(self, job: Job, crew: Crew, *, now: float) -> None:
+        if crew.is_mute(job, now=now):
+            self._shell.tell(JobRemarked(job.id, job.attempt, MUTE))
+            self.remark(job.id, MUTE)
+
     def replace_slow(self, job_id: JobId, worker: int, *, why: str) -> None:
-        """End a worker that the others have to wait for, if that is the rule, and they can do
-        without it until the scheduler gives them another."""
-        job = self._shell.kernel.job(job_id)
-        is_settled = job is not None and isinstance(job.phase, Running) and not job.phase.joining
-        if job is None or not is_settled or not self._care.replaces_stragglers:
+        """Have another come in the place of a worker that the others have to wait for, if that is
+        the rule. Where there is no room for another, it is ended, if they can do without it until
+        the scheduler gives them one."""
+        job = self._settled(job_id)
+        if job is None or not self._care.replaces_stragglers or self._shell.trouble:
             return
-        can_spare = len(job.numbers) > job.spec.min_workers
-        if job.spec.mode is Mode.LIVE and can_spare and not self._shell.trouble:
-            reason = f"{why}, and is replaced"
+        reason = f"{why}, and is replaced"
+        self._shell.tell(WorkerSlow(job.id, job.attempt, worker, reason))
+        job = self._settled(job_id)
+        if job is not None and len(job.numbers) > job.spec.min_workers:
             self._shell.tell(WorkersSilent(job.id, job.attempt, frozenset((worker,)), reason))
+
+    def _settled(self, job_id: JobId) -> Job | None:
+        """A live job whose members do not change at the moment."""
+        match self._shell.kernel.job(job_id):
+            case Job(phase=Running(joining=()), spec=JobSpec(mode=Mode.LIVE)) as job:
+                return job
+            case _:
+                return None
 
     def _job(self, job_id: JobId, attempt: int) -> Job | None:
         job = self._shell.kernel.job(job_id)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from rota.core.commands import AskToStop, Command
+from rota.core.events import JobRemarked
 from rota.core.model import Job, JobId
 from rota.daemon.cards import Cards
 from rota.daemon.measurements import Measurements
@@ -36,6 +37,7 @@ class Training:
         self._shell = shell
         self._membership = membership
         membership.wake = self._wake
+        membership.remark = self._remark
         self._clock = clock
         self._teams: dict[JobId, Team] = {}
         self._measurements = Measurements(shell)
@@ -115,6 +117,11 @@ class Training:
         if team := self._teams.get(job_id):
             team.answer_all()
 
+    def _remark(self, job_id: JobId, words: str) -> None:
+        """For the log of a job whose program reports at all."""
+        if team := self._teams.get(job_id):
+            team.notes.append(words)
+
     async def _wait(self, job_id: JobId, team: Team, *, trainee: Trainee, wait_s: float) -> None:
         is_news = self._given(job_id, team, worker=trainee.worker) != trainee.given
         if is_news or wait_s <= 0 or self._is_hushed:
@@ -185,13 +192,14 @@ class Training:
                 self._name_slow(job_id, team)
 
     def _name_slow(self, job_id: JobId, team: Team) -> None:
-        """Once for each worker and attempt, where the job's owner and the operator look. The story
-        is about changes of state, and this is none."""
+        """Once for each worker and attempt, wherever the job's owner and the operator look."""
         for worker, times in team.slow().items():
             words = f"worker {worker} takes {times:.3g} times as long for a step as the others"
             if team.news({f"slow {worker}": words}):
                 team.notes.append(words)
                 log.info("worker is slow", job=job_id, worker=worker, times=round(times, 2))
+                if not self._shell.trouble:
+                    self._shell.tell(JobRemarked(job_id, team.attempt, words))
                 self._membership.replace_slow(job_id, worker, why=words)
 
     def _forget(self, job_id: JobId) -> None:

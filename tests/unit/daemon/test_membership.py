@@ -3,7 +3,7 @@
 import math
 from typing import Any, cast
 
-from rota.core.commands import Command, KillWorkers
+from rota.core.commands import ChangeMembership, Command, KillWorkers
 from rota.core.effects import Effects
 from rota.core.events import NodeDrained
 from rota.core.model import JobId, Node, Running
@@ -263,6 +263,60 @@ def test_a_newcomer_that_dies_breaks_nothing() -> None:
     assert not switch.is_broken
 
 
+def test_a_newcomer_that_ends_well_and_never_came_is_not_waited_for() -> None:
+    house = growing()
+    house.report(0, 0)
+    house.exited("a", 0, workers=(2,))
+    assert house.look(1) == []
+    house.wait(1)
+    house.report(0, 0)
+    house.look(1)
+    assert house.reason("a") == "goes on without worker 2; ended before the others had met it"
+    house.report(1, -1)
+    assert numbers(house.report(3, -1)) == [0, 1, 3]
+    for worker in (0, 1, 3):
+        house.report(worker, 2)
+    assert not house.is_joining()
+    assert house.look(2) == []
+
+
+def test_a_newcomer_that_came_and_finished_first_is_not_missed() -> None:
+    house = growing()
+    for worker in (0, 1, 2, 3):
+        house.report(worker, worker and -1)
+    for worker in (1, 2):
+        house.report(worker, 1)
+    house.exited("a", 0, workers=(3,))
+    house.look(1)
+    house.wait(1)
+    house.report(0, 1)
+    assert house.look(1) == []
+    assert not house.is_joining()
+
+
+def test_a_program_that_knows_nothing_of_generations_is_told_so_once() -> None:
+    house = House()
+    house.run(live_job("a", gpus="1..4"))
+    words: list[str] = []
+    assert house.desk is not None
+    house.desk.remark = lambda _job, told: words.append(told)
+    house.look(300)
+    house.restart()
+    house.look(300)
+    assert len(words) == 1
+    assert "does not use rota_trainer.torch.live" in words[0]
+    story = [each.transition.reason for each in house.store.story(A)]
+    assert story.count(words[0]) == 1
+
+
+def test_who_speaks_of_generations_is_told_nothing() -> None:
+    house = training(1)
+    for _ in range(200):
+        house.report(0, 0)
+        house.look(1)
+    assert not any("live" in each.transition.reason for each in house.store.story(A))
+
+
 def test_one_frozen_worker_is_ended_and_a_partition_ends_nobody() -> None:
     house = training(4)
     assert house.look(HEARTBEAT_S * 3) == []
@@ -336,7 +390,33 @@ def test_the_word_of_an_attempt_that_is_over_counts_for_nothing() -> None:
     assert house.desk.orders(A, 0, attempt=1) == (None, "")
 
 
-def test_a_slow_worker_is_replaced_unless_the_others_are_too_few() -> None:
+def test_a_slow_worker_leaves_when_another_has_come_in_its_place() -> None:
+    house = House()
+    house.run(live_job("a", gpus=3))
+    for generation in (-1, 0):
+        for worker in range(3):
+            house.report(worker, generation)
+    assert house.desk is not None
+    before, slow = len(house.commands), house.job("a").allocation[1]
+    house.desk.replace_slow(A, 1, why="worker 1 takes twice as long")
+    (change,) = house.commands[before:]
+    assert isinstance(change, ChangeMembership)
+    assert (change.workers, slow in change.allocation) == ((0, 3, 2), False)
+    assert "worker 1 takes twice as long, and is replaced" in [
+        each.transition.reason for each in house.store.story(A)
+    ]
+    house.started("a", (3,))
+    assert numbers(house.report(3, -1)) == [0, 3, 2]
+    for worker in (0, 2, 3):
+        house.report(worker, 1)
+    house.exited("a", 0, workers=(1,))
+    house.report(0, 1)
+    assert not house.is_joining()
+    house.round()
+    assert house.job("a").allocation == change.allocation
+
+
+def test_where_there_is_no_room_a_slow_worker_is_ended_unless_the_others_are_too_few() -> None:
     house = training(4)
     assert house.desk is not None
     before = len(house.commands)

@@ -144,6 +144,9 @@ WORDS = {
     "JobResized": "resized",
     "MembershipChanged": "its members changed",
     "WorkersSilent": "workers were silent",
+    "WorkerSlow": "a worker was slow",
+    "NewcomersMissing": "newcomers did not join",
+    "JobRemarked": "remarked",
 }
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ class ElasticModel(torch.nn.Module):
 
     def __init__(self, module: torch.nn.Module, options: dict[str, Any]) -> None:
         super().__init__()
+        self.before_sharing: Callable[[], None] = lambda: None
+        """Called each time some gradients are ready, before they are shared."""
         self.module = module
         self.weight = 1.0
         self.ready_s = 0.0
@@ -67,6 +70,7 @@ class ElasticModel(torch.nn.Module):
 def _weighted_sum(model, bucket):
     # DDP looks at annotations of hooks, and does not know those that are texts.
     model.ready_s = time.perf_counter()
+    model.before_sharing()
     gradients = bucket.buffer()
     # What counts for nothing may be no number, and nothing times that would be none either.
     gradients = gradients.mul_(model.weight) if model.weight else gradients.zero_()

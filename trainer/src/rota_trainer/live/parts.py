@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 
+from rota_trainer.live.chance import Chance
 from rota_trainer.torch import parts, randomness
 from rota_trainer.torch.reading import classes_in
 
@@ -36,6 +37,7 @@ class Parts:
     def __init__(self, named: dict[str, Any]) -> None:
         self.named = {name: each for name, each in named.items() if each is not None}
         self.at = Progress()
+        self._chance = Chance()
         for name, part in self.named.items():
             parts.state_of(name, part)
 
@@ -74,7 +76,7 @@ class Parts:
         scheduler = self.named.get("scheduler")
         return {
             "buffers": [each.detach().clone() for each in self.named["model"].buffers()],
-            "random": randomness.take(),
+            "random": self._chance.take(),
             "rates": [{k: v for k, v in group.items() if k != "params"} for group in groups],
             "scheduler": None if scheduler is None else dict(scheduler.state_dict()),
             # Its attributes: asking it for its state would wait for the GPU in each step.

@@ -63,6 +63,7 @@ class Live:
         named = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
         self._parts = Parts({**named, **extra})
         self.model = ElasticModel(model, ddp or {})
+        self.model.before_sharing = self._begin_vote
         self._run = run
         self._disk = Disk(run, self._parts, every_s=save_every_s, n_samples=self._samples.length)
         training = Training(run, self._parts, self.model, self._disk)
@@ -155,13 +156,19 @@ class Live:
         group = self._joining.group if self._joining else None
         self._snapshot = None if group is None else self._parts.snapshot()
         self._vote = None
-        if group is not None:
-            try:
-                self._vote = group.vote(self._wishes())
-            except RuntimeError as error:
-                if not group.is_why(error):
-                    raise
-                group.abort()  # What follows in this step will fail as well.
+
+    def _begin_vote(self) -> None:
+        """When the first gradients of a step are ready: torch is warm then, which makes it cheap,
+        and the answer is there before the gradients are."""
+        group = self._joining.group if self._joining else None
+        if group is None or self._vote is not None:
+            return
+        try:
+            self._vote = group.vote(self._wishes())
+        except RuntimeError as error:
+            if not group.is_why(error):
+                raise
+            group.abort()  # What follows in this step will fail as well.
 
     def _wishes(self) -> list[int]:
         """The newest generation that is known here, and whether to go on."""
@@ -201,9 +208,8 @@ class Live:
         if group is not None:
             try:
                 self.model.buffers_together()
-                if self._vote is None:
-                    raise RuntimeError("the vote was not begun")
-                wishes = self._vote.result()
+                vote = self._vote or group.vote(self._wishes())
+                wishes = vote.result()
             except RuntimeError as error:
                 if not group.is_why(error):
                     raise
@@ -228,10 +234,7 @@ class Live:
             # Who died in here may have kept only some of the others from going on.
             if group is None or self._joining.epoch > self._parts.at.epoch:
                 return
-            try:
-                self._vote = group.vote(self._wishes())
-            except RuntimeError:
-                self._vote = None
+            self._vote = None
             if self._heed_vote():
                 return
 

@@ -14,14 +14,26 @@ import torch
 
 
 def take() -> dict[str, Any]:
-    states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    states = take_quickly()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        kind, words, *rest = numpy.random.get_state()
-        states["numpy"] = (str(kind), words.tolist(), *rest)
+        states["numpy"] = numpy_state(numpy)
+    return states
+
+
+def take_quickly() -> dict[str, Any]:
+    """Without numpy's, which takes longer than all others."""
+    states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
     if torch.cuda.is_initialized():
         states["cuda"] = torch.cuda.get_rng_state_all()
     return states
+
+
+def numpy_state(numpy: Any) -> tuple[Any, ...]:
+    """Of the generator that all share: its kind, its words, how many of them are used up, whether
+    a normal number is left over from a pair, and that number."""
+    kind, words, *rest = numpy.random.get_state()
+    return (str(kind), words.tolist(), *rest)
 
 
 def put_back(states: dict[str, Any]) -> None:
