@@ -246,6 +246,7 @@ class Coordinator:
             "ROTA_TOKEN": "token",
             "ROTA_JOB": JOB,
             "ROTA_WORKER": f"{JOB}/1/{number}/nonce",
+            "ROTA_GENERATION": str(self.generation),
             "ROTA_CHECKPOINT_DIR": str(self._folder / "checkpoints"),
             "RANK": "0",
         }

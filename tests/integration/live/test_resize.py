@@ -40,6 +40,15 @@ def test_statistics_of_layers_are_the_same_in_all_workers(start_job: Start) -> N
     check(job)
 
 
+def test_who_is_no_longer_wanted_when_it_comes_leaves(start_job: Start) -> None:
+    job = start_job(epochs=EPOCHS)
+    job.coordinator.want(0, 1, 2)
+    job.coordinator.want(0, 1)
+    assert job.coordinator.wait_for_ends(2, within_s=30.0) == [0]
+    finish(job, 0, 1)
+    check(job)
+
+
 def test_the_first_worker_can_leave_and_newcomers_take_its_place(start_job: Start) -> None:
     """A move: one newcomer and one leaver in the same switch."""
     job = start_job(epochs=EPOCHS)

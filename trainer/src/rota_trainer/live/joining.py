@@ -96,7 +96,7 @@ class Joining:
                 members.wait(RETRY_S)
                 if not self._is_over(switch, until_s):
                     return switch
-            elif switch is not None and members.was_named:
+            elif switch is not None and members.is_left_out(switch):
                 say("the others go on without this worker, as planned")
                 raise Left
             self._check_patience(until_s)

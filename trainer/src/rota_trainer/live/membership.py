@@ -38,8 +38,8 @@ class Membership:
         self.refused = ""
         self.opened: Opened | None = None
         self.generation = NOBODY
-        self.was_named = False
-        """Whether any generation was to have this worker. Until then, others' are not its own."""
+        self._first = place.generation
+        """The one that this worker was started for. Those before are others'."""
         self._reporter = reporter
         self._identity = identity
         self._address = address
@@ -65,9 +65,10 @@ class Membership:
         }
 
     def is_in(self, switch: Switch) -> bool:
-        is_named = any(member.number == self.number for member in switch.members)
-        self.was_named = self.was_named or is_named
-        return is_named
+        return any(member.number == self.number for member in switch.members)
+
+    def is_left_out(self, switch: Switch) -> bool:
+        return switch.generation >= self._first and not self.is_in(switch)
 
     def is_behind(self, generation: int) -> bool:
         """Whether there is a newer generation."""
