@@ -421,7 +421,8 @@ def test_status_as_json(rota: Rota):
     "running": 1,
     "queued": 1
   },
-  "trouble": ""
+  "trouble": "",
+  "usage": []
 }
 """)
 
@@ -510,7 +511,8 @@ def test_top_as_json(rota: Rota):
       "running": 1,
       "queued": 1
     },
-    "trouble": ""
+    "trouble": "",
+    "usage": []
   },
   "nodes": [
     {

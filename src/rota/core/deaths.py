@@ -3,7 +3,8 @@
 A worker dies by a signal or with its node. The others form the next generation, as long as they
 are enough and one of them holds the state of the work: whoever is only on the way has none, unless
 all move and those who leave have handed it over. Whoever leaves anyway is not missed. A newcomer
-that fails, however it does, failed to join and no more.
+that fails, however it does, failed to join and no more. A live worker that stopped unasked has lost
+the others: nobody told it who goes on, because the daemon was away.
 Pure functions of one job, called by `exits`.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import replace
 from rota.core.growth import capped
 from rota.core.model import Job, Mode, Running
 from rota.core.phases import LOST_SOON_S
-from rota.core.reaction import LOST, Reaction, early_end, is_killed
+from rota.core.reaction import LOST, STOPPED, Reaction, early_end, is_killed
 from rota.core.states import Trigger
 
 DEATHS_MAX = 3
@@ -34,8 +35,10 @@ def died(job: Job, news: Mapping[int, int], *, now: float) -> frozenset[int]:
     is_struck |= now - job.died_at_s <= TOGETHER_S
     falls_with_peers = is_struck and job.spec.mode is Mode.TORCHRUN
     bad = {number: code for number, code in news.items() if code != 0}
+    has_given_up = STOPPED if job.spec.mode is Mode.LIVE else None
     is_own_failure = any(
-        number in phase.numbers and not is_killed(code) and not falls_with_peers
+        number in phase.numbers
+        and not (is_killed(code) or code == has_given_up or falls_with_peers)
         for number, code in bad.items()
     )
     return frozenset() if is_own_failure else frozenset(bad)

@@ -11,6 +11,8 @@ from rota.core.states import Trigger
 LOST = -1
 """Stands for the exit code of a worker that went with its node."""
 FIRST_SIGNAL_CODE = 128
+STOPPED = 75
+"""The exit code of a program that uses our library, has saved, and is to be run again."""
 
 
 @dataclass(frozen=True, slots=True)

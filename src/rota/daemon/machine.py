@@ -20,7 +20,7 @@ from rota.engines.base import Engine
 from rota.engines.local.gpus import Gpus, Reading
 from rota.errors import UserError, meant
 from rota.policies.registry import parse
-from rota.wire.box import NodeView, Status
+from rota.wire.box import NodeView, Status, UsageView
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,13 @@ class Machine:
             gpus_held=self._desk.n_gpus_held(),
             jobs=dict(self._desk.counts()),
             trouble=self._desk.shell.trouble,
+            usage=self._usage(),
         )
+
+    def _usage(self) -> list[UsageView]:
+        shell = self._desk.shell
+        rows = shell.accounts.as_of(shell.kernel.jobs.values(), self._desk.clock())
+        return [UsageView(each.project, each.user, round(each.gpu_s, 3)) for each in rows]
 
     def nodes(self) -> list[NodeView]:
         readings = self._readings()

@@ -8,7 +8,7 @@ from rota.core.effects import Effects
 from rota.core.kernel import Kernel
 from rota.core.speed import SpeedModel
 from rota.store.base import Store
-from rota.store.records import Profile, Saved
+from rota.store.records import Profile, Saved, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class Written:
     saved: Saved
     speeds: dict[str, SpeedModel]
     """What categories measured; the one that learnt last comes last."""
+    usage: tuple[Usage, ...] = ()
 
     def restore(self, kernel: Kernel, *, now: float) -> Effects:
         saved = self.saved
@@ -26,4 +27,5 @@ class Written:
 
 def read(store: Store) -> Written:
     profiles = sorted(store.rows(Profile), key=lambda each: each.updated_s)
-    return Written(store.load(), {each.category: each.speed for each in profiles})
+    speeds = {each.category: each.speed for each in profiles}
+    return Written(store.load(), speeds, tuple(store.rows(Usage)))

@@ -26,6 +26,7 @@ from rota.core.plan import Plan
 from rota.core.policy import Policy
 from rota.core.view import Rules, View
 from rota.daemon import nodes, recovery
+from rota.daemon.accounts import Accounts
 from rota.daemon.findings import examined, needs_a_look
 from rota.daemon.health import Health
 from rota.daemon.rounds import Rounds
@@ -61,6 +62,7 @@ class Shell:
         self._parts = parts
         self.policy = policy
         self.kernel = Kernel(parts.rules)
+        self.accounts = Accounts()
         self._health = Health(parts.store, begin_anew=self._recover)
         self._outbox: asyncio.Queue[tuple[int, Future[None], list[Command]]] = asyncio.Queue()
         self._epoch = 0
@@ -103,6 +105,7 @@ class Shell:
         seen = await asyncio.to_thread(parts.engine.inventory)
         self._health.trouble = ""
         self.kernel = Kernel(parts.rules)
+        self.accounts = Accounts(written.usage, written.saved.jobs)
         self._epoch += 1
         self._record(written.restore(self.kernel, now=parts.clock()))
         for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
@@ -186,7 +189,8 @@ class Shell:
             if effects.commands:
                 self._outbox.put_nowait((self._epoch, DONE, effects.commands))
             return DONE
-        return self._write(replace(more, effects=effects), effects.commands)
+        usage = self.accounts.count(effects.jobs.values(), now=effects.now)
+        return self._write(replace(more, effects=effects, rows=usage), effects.commands)
 
     def _write(self, batch: Batch, commands: list[Command]) -> Future[None]:
         written = self._parts.store.write(batch)

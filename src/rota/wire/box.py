@@ -6,6 +6,15 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class UsageView:
+    """What a person used for a project in all, in GPU seconds."""
+
+    project: str
+    user: str
+    gpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     pid: int
     version: str
@@ -22,6 +31,7 @@ class Status:
     """How many jobs are in each state that is not final."""
     trouble: str = ""
     """What keeps it from writing, if something does."""
+    usage: list[UsageView] = field(default_factory=list[UsageView])
 
 
 @dataclass(frozen=True, slots=True)

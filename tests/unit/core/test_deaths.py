@@ -1,5 +1,7 @@
 """Workers that die, in jobs that can do without them."""
 
+import pytest
+
 from rota.core.commands import (
     AskToStop,
     ChangeMembership,
@@ -10,6 +12,7 @@ from rota.core.commands import (
 from rota.core.events import WorkersExited, WorkersLost, WorkersSilent
 from rota.core.model import JobId, Mode, Running
 from rota.core.states import State
+from rota_trainer.stops import CODE
 from tests.builders import Lab, cluster, job, live_job, slots
 
 A, B = JobId("a"), JobId("b")
@@ -190,6 +193,18 @@ def test_below_the_minimum_a_live_job_that_hears_is_asked() -> None:
     lab.progress("a", 1.5, saved=1.5)
     lab.exited("a", 75, workers=[0])
     assert (lab.state("a"), lab.job("a").epochs_done) == (State.QUEUED, 1.5)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_survivors_that_waited_in_vain_for_the_daemon_are_started_again(
+    order: tuple[int, ...],
+) -> None:
+    """It is back, and hears of a death, and of those who saved and stopped because of it."""
+    lab = Lab(cluster("1x3"), policy="elastic-fifo")
+    lab.run(live_job("a", gpus="2..3"))
+    for worker in order:
+        lab.exited("a", 137 if worker == 0 else CODE, workers=[worker])
+    assert (lab.state("a"), lab.job("a").failures) == (State.QUEUED, 0)
 
 
 def test_below_the_minimum_torchrun_s_survivors_have_nothing_to_save() -> None:
