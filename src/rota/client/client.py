@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from rota.client.find import Door, NoDaemonError, find, parse
+from rota.client.find import Door, NoDaemonError, door_of, find, parse
 from rota.client.following import Absence, follow
 from rota.client.http import ANSWER_S, Http
 from rota.errors import UnavailableError
@@ -46,10 +46,13 @@ class Page:
 
 
 class Client:
-    """A connection to a daemon: the one that `ROTA_URL` names, else the one on this machine."""
+    """A connection to a daemon: that of a URL or of a context, else the one that was chosen, else
+    the one on this machine."""
 
-    def __init__(self, url: str = "", *, token: str = "", answer_s: float = ANSWER_S) -> None:
-        self.door: Door = parse(url) if url else find()
+    def __init__(
+        self, url: str = "", *, token: str = "", context: str = "", answer_s: float = ANSWER_S
+    ) -> None:
+        self.door: Door = parse(url) if url else door_of(context) if context else find()
         self._http = Http(self.door, token, answer_s=answer_s)
         self.token = self._http.token
 

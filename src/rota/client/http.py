@@ -42,7 +42,7 @@ class Http:
 
     def __init__(self, door: Door, token: str = "", *, answer_s: float = ANSWER_S) -> None:
         self.door = door
-        self.token = token or os.environ.get("ROTA_TOKEN", "")
+        self.token = token or door.token
         self._answer_s = answer_s
         self._idle: list[HTTPConnection] = []
 
