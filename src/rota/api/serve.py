@@ -20,6 +20,7 @@ import structlog
 
 from rota.api.app import House, create
 from rota.api.auth import Doorkeeper
+from rota.api.carrier import HttpCarrier
 from rota.api.server import Patience, Server, server
 from rota.config import SOCKET_NAME
 from rota.core.commands import Command
@@ -32,6 +33,9 @@ from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.membership import DEFAULT_CARE, Care, Membership
+from rota.daemon.move_files import MoveFiles
+from rota.daemon.move_plans import DEFAULT_LIMITS, Limits
+from rota.daemon.moves import Moves
 from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
@@ -70,6 +74,7 @@ class Settings:
     checkpoints: Checkpoints | None = None
     """Where jobs keep theirs; in the state folder if nothing is said."""
     care: Care = DEFAULT_CARE
+    moving: Limits = DEFAULT_LIMITS
     patience: Patience = field(default_factory=Patience)
 
 
@@ -140,6 +145,10 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
     launches = Launches(shell, store, site=site)
     setup = Setup(address, settings.policy, settings.policy_file)
     machine = Machine(desk, engine, settings.gpus, setup=setup)
+    carrier, files = HttpCarrier(), MoveFiles(settings.folder / "moves")
+    origin = tcp or socket.gethostname()
+    moves = Moves(desk, files, carrier=carrier, limits=settings.moving, origin=origin)
+    desk.travels = moves.word
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
     work = (pruning, training.run(), membership.run(), rendezvous.run())
     chores = [asyncio.ensure_future(each) for each in work]
@@ -149,7 +158,8 @@ async def _house(settings: Settings) -> AsyncGenerator[House]:
         )
         doorkeeper = Doorkeeper(tokens, admins=settings.admins)
         visits = Visits(desk, engine)
-        desks = (training, rendezvous)
+        desks = (training, rendezvous, moves)
+        chores.append(asyncio.ensure_future(moves.run()))
         yield House(desk, machine, tokens, doorkeeper, visits, *desks, settings.patience)
     finally:
         await _end(chores)

@@ -94,6 +94,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
     from rota.config.load import POLICY_NAME, Sources, daemon_settings
     from rota.daemon.checkpoints import parse as parse_place
     from rota.daemon.membership import Care
+    from rota.daemon.move_plans import Limits
     from rota.engines.local.gpus import find, parse_virtual
     from rota.policies.registry import parse
 
@@ -120,6 +121,9 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         keep_logs_s=chosen.keep_logs_s,
         checkpoints=checkpoints,
         care=Care(chosen.heartbeat_s, chosen.replace_stragglers),
+        moving=Limits(
+            tuple(each.removesuffix("/") for each in chosen.move_to), chosen.move_patience_s
+        ),
     )
 
 

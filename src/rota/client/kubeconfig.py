@@ -98,7 +98,7 @@ def _named(path: Path, content: Table, *, kind: str) -> list[tuple[str, Table]]:
 
 
 def _listed(content: Table, name: str) -> list[object]:
-    found = content.get(name) or []
+    found: object = content.get(name) or []
     return cast("list[object]", found) if isinstance(found, list) else [found]
 
 

@@ -18,7 +18,7 @@ from rota.daemon.people import Caller, ForbiddenError
 from rota.daemon.programs import pack_all
 from rota.daemon.shell import Shell
 from rota.daemon.words import find_job
-from rota.errors import UserError
+from rota.errors import UserError, printable
 from rota.store.base import Store
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
@@ -43,21 +43,29 @@ class Intake:
         self._keys = Keys(store)
 
     async def once(
-        self, caller: Caller, asked: Asked, *, requests: Requests, key: str
+        self, caller: Caller, asked: Asked, *, requests: Requests, key: str, origin: str = ""
     ) -> list[JobId]:
         """With a key that this caller has used before: what that made."""
         self._shell.require_sound()
         if not key:
-            return await self._submit(caller, requests())
+            return await self._submit(caller, requests(), origin=origin)
         return await self._keys.once(
             caller.user,
             key,
             asked=asked,
-            submit=lambda: self._submit(caller, requests(), key=key, mark=asked.mark),
+            submit=lambda: self._submit(
+                caller, requests(), key=key, mark=asked.mark, origin=origin
+            ),
         )
 
     async def _submit(
-        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = "", mark: str = ""
+        self,
+        caller: Caller,
+        requests: Sequence[JobRequest],
+        *,
+        key: str = "",
+        mark: str = "",
+        origin: str = "",
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
         if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
@@ -68,7 +76,9 @@ class Intake:
         programs = pack_all(admitted, mark)
         for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
             job_id = self._ids.next()
-            events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
+            reason = f"moved here from {printable(origin)}" if origin else ""
+            is_held = each.request.hold
+            events.append(JobSubmitted(job_id, each.spec, is_held=is_held, reason=reason))
             own_key = key_of(key, number) if key else None
             submissions.append(Submission(job_id, caller.user, account, saved, own_key))
         written = self._shell.tell_all(events, submissions, actor=caller.user)
