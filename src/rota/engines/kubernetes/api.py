@@ -5,10 +5,11 @@ Objects are plain JSON: a typed client makes every pod several times as expensiv
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from rota.engines.kubernetes import kubeconfig as kubeconfigs
 from rota.engines.kubernetes.kubeconfig import Access
@@ -114,7 +115,7 @@ class Cluster:
         ask = Ask("GET", collection(kind, scope.namespace), query)
         async with self._transport.stream(ask, silence_s=WATCH_SILENCE_S) as response:
             async for line in _lines(response.aiter_bytes()):
-                told = json.loads(line)
+                told = msgspec.json.decode(line)
                 if told["type"] == "ERROR":
                     raise of_status(told["object"])
                 yield Change(told["type"], told["object"])

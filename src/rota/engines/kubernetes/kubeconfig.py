@@ -11,10 +11,12 @@ import httpx2
 import yaml
 from lightkube.config.client_adapter import user_auth, verify_cluster
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
 from rota.errors import UserError
 
+EXEC = "client.authentication.k8s.io"
 HINT = "say which kubeconfig and context to use, or set KUBECONFIG"
 
 
@@ -70,5 +72,13 @@ def _access(config: SingleConfig) -> Access:
         url=config.cluster.server.rstrip("/"),
         namespace=config.namespace,
         tls=verify_cluster(config.cluster, config.user, config.abs_file),
-        auth=user_auth(config.user),
+        auth=user_auth(_with_known_exec(config.user)),
     )
+
+
+def _with_known_exec(user: User) -> User:
+    """The newest form of asking a program for credentials says the same as the one before it,
+    under a name that the client does not know yet."""
+    if user.exec is not None and user.exec.apiVersion == f"{EXEC}/v1":
+        user.exec.apiVersion = f"{EXEC}/v1beta1"
+    return user

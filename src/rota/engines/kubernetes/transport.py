@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
+import msgspec
 
 from rota.engines.kubernetes.kubeconfig import Access
 from rota.engines.kubernetes.objects import Object
@@ -115,7 +115,7 @@ class Transport:
             raise _unreachable(self.access.url, error) from None
 
     async def _once(self, ask: Ask) -> Object:
-        content = None if ask.body is None else json.dumps(ask.body, separators=(",", ":"))
+        content = None if ask.body is None else msgspec.json.encode(ask.body)
         headers = {"Content-Type": ask.kind_of_body} if content is not None else {}
         try:
             response = await self._http.request(
@@ -126,17 +126,17 @@ class Transport:
         if response.status_code >= FIRST_ERROR:
             raise refusal(response.status_code, response.content)
         try:
-            return json.loads(response.content)
-        except ValueError:
+            return msgspec.json.decode(response.content)
+        except msgspec.DecodeError:
             raise _unreadable(response.status_code, response.content) from None
 
 
 def refusal(status: int, content: bytes) -> ApiError:
     """From a `Status` object; or from whatever a proxy in between wrote."""
     try:
-        said = json.loads(content)
+        said = msgspec.json.decode(content)
         return of_status(said, status=status)
-    except (ValueError, AttributeError):
+    except (msgspec.DecodeError, AttributeError, ValueError):
         return _unreadable(status, content)
 
 
