@@ -94,7 +94,7 @@ class Moves:
     def word(self, job: Job) -> str:
         """Where a job will go, for whoever looks at it."""
         move = self._moves.get(job.id)
-        if move is None:
+        if move is None or not _waits(job):
             return ""
         if move.step != WAITS:
             return f"is on its way to {move.target.to}"
