@@ -33,7 +33,7 @@ def running_cluster(testrun_uid: str) -> Iterator[Cluster]:
         if os.environ.get("CI"):
             pytest.fail(str(error))
         pytest.skip(f"{SKIPPED}{error}")
-    yield Cluster(place.kubeconfig, Api(place.kubeconfig), place, control)
+    yield Cluster(place.kubeconfig, Api(place.kubeconfig), (place, control))
     leave(place, control)
 
 
@@ -47,7 +47,7 @@ def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def whole_cluster(running_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster for this test alone, which may stop its parts and count its nodes."""
-    if running_cluster.control is None:
+    if running_cluster.ours is None:
         pytest.skip("parts of a given cluster are not stopped")
     with locked(clusters() / "locks" / "use"):
         yield running_cluster

@@ -1,24 +1,13 @@
 """The test cluster is a real one, its parts can be stopped, and nothing of it stays behind."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from secrets import token_hex
+from http.client import IncompleteRead
 
 import pytest
 
 from tests.kubernetes.cluster.api import Api, Object, RefusedError, until
-from tests.kubernetes.cluster.control import Control
 from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster, python_pod
-from tests.kubernetes.cluster.lifecycle import wait_for_end
-from tests.kubernetes.cluster.places import CARDS_PER_NODE, CGROUPS, NODE, PROJECT, Network, Place
-from tests.kubernetes.cluster.warden import sweep_all
+from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
 
 LOST_LIMIT_S = 90.0
 HOLDER = """
@@ -111,7 +100,7 @@ def test_a_person_may_do_only_what_was_granted(cluster: Cluster, namespace: str)
 
 
 def test_a_stopped_kubelet_is_noticed_and_comes_back_with_its_cards(whole_cluster: Cluster) -> None:
-    control, api = parts_of(whole_cluster), whole_cluster.api
+    control, api = whole_cluster.control, whole_cluster.api
     with control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
     until(lambda: has_all_cards(api), "the node and its cards", limit_s=LOST_LIMIT_S)
@@ -123,7 +112,7 @@ def has_all_cards(api: Api) -> bool:
 
 
 def test_objects_outlive_the_api_server(whole_cluster: Cluster, namespace: str) -> None:
-    control, api = parts_of(whole_cluster), whole_cluster.api
+    control, api = whole_cluster.control, whole_cluster.api
     with control.stopped("apiserver"), pytest.raises(OSError, match="refused"):
         api.get("/readyz")
     found = until(lambda: api.get(f"/api/v1/namespaces/{namespace}"), "the API server again")
@@ -131,7 +120,7 @@ def test_objects_outlive_the_api_server(whole_cluster: Cluster, namespace: str) 
 
 
 def test_a_paused_etcd_makes_requests_wait(whole_cluster: Cluster) -> None:
-    control, api = parts_of(whole_cluster), whole_cluster.api
+    control, api = whole_cluster.control, whole_cluster.api
     maps = "/api/v1/namespaces/default/configmaps"
     with control.paused("etcd"), pytest.raises(RefusedError, match=r"50[04]"):
         api.create(f"{maps}?timeout=1s", {"metadata": {"name": "late"}})
@@ -140,133 +129,8 @@ def test_a_paused_etcd_makes_requests_wait(whole_cluster: Cluster) -> None:
 
 
 def test_cut_connections_end_a_watch(whole_cluster: Cluster) -> None:
-    watch = subprocess.Popen(
-        ["kubectl", "--kubeconfig", whole_cluster.kubeconfig, "get", "--raw", f"{NODES}?watch=1"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert watch.stdout
-    assert json.loads(watch.stdout.readline())["type"] == "ADDED"
-    parts_of(whole_cluster).cut_connections()
-    watch.communicate(timeout=20)
-    assert watch.returncode != 0
-
-
-def parts_of(cluster: Cluster) -> Control:
-    assert cluster.control
-    return cluster.control
-
-
-@contextmanager
-def other_cluster() -> Iterator[tuple[Place, subprocess.Popen[str]]]:
-    """A cluster of its own, held by a process that can be killed; a pod runs in it."""
-    place = Place(f"other-{token_hex(3)}")
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, place.name],
-        cwd=PROJECT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert holder.stdout
-        assert holder.stdout.readline() == "up\n"
-        yield place, holder
-    finally:
-        holder.kill()
-        holder.communicate()
-        wait_for_end(place)
-
-
-def start_pod(place: Place) -> None:
-    api = Api(place.kubeconfig)
-    pods = "/api/v1/namespaces/default/pods"
-    api.create(
-        pods, python_pod("sleeper", "print('here', flush=True); import time; time.sleep(99)")
-    )
-    until(lambda: api.text(f"{pods}/sleeper/log"), "a running pod")
-
-
-def remains(place: Place, network: Network, space: str) -> dict[str, list[str]]:
-    """What is left of a cluster on this machine, by kind."""
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-    rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
-    ours = (str(place.folder), "kubelet", "containerd", "cni")
-    return {
-        "processes": [
-            path.name for path in Path("/proc").glob("[0-9]*") if space_of(path) == space
-        ],
-        "mounts": [line for line in mounts if any(word in line for word in ours)],
-        "links": [
-            line for line in links.splitlines() if f" {network.link}@" in line or "rota0" in line
-        ],
-        "rules": [line for line in rules.splitlines() if "KUBE-" in line or "10.213." in line],
-        "groups": [str(path) for path in CGROUPS.glob(f"*/{place.cgroup}")],
-        "files": [
-            str(path) for path in place.folder.rglob("*") if path.is_file() and path.name != "log"
-        ],
-    }
-
-
-def space_of(process: Path) -> str:
-    try:
-        return str((process / "ns" / "pid").readlink())
-    except OSError:
-        return ""
-
-
-def keeper_of(place: Place) -> Path:
-    """The first process in the namespaces, as it is seen from out here."""
-    return next(
-        path
-        for path in Path("/proc").glob("[0-9]*")
-        if "tests.kubernetes.cluster.keeper" in command_of(path)
-        and str(place.folder) in command_of(path)
-        and space_of(path) != space_of(Path("/proc/self"))
-    )
-
-
-def command_of(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_text()
-    except OSError:
-        return ""
-
-
-@pytest.mark.parametrize("killed", ["holder", "warden"])
-def test_nothing_is_left_of_a_cluster_whose_people_were_killed(
-    running_cluster: Cluster, killed: str
-) -> None:
-    if running_cluster.place is None:
-        pytest.skip("a given cluster is not ended")
-    with other_cluster() as (place, holder):
-        start_pod(place)
-        network = Network(int(place.network.read_text()))
-        space = space_of(keeper_of(place))
-        before = remains(place, network, space)
-        assert len(before["processes"]) > 9
-        assert before["links"]
-        assert before["groups"]
-        if killed == "warden":
-            os.kill(warden_of(place), signal.SIGKILL)
-        else:
-            holder.kill()
-        wait_for_end(place)
-        sweep_all()
-        left = until(lambda: gone(remains(place, network, space)), "nothing left")
-    assert left
-
-
-def gone(left: dict[str, list[str]]) -> bool:
-    if any(left.values()):
-        raise OSError(str({kind: found[:3] for kind, found in left.items() if found}))
-    return True
-
-
-def warden_of(place: Place) -> int:
-    return next(
-        int(path.name)
-        for path in Path("/proc").glob("[0-9]*")
-        if command_of(path).endswith(f"tests.kubernetes.cluster.warden\0{place.name}\0")
-    )
+    changes = whole_cluster.api.watch(NODES)
+    assert next(changes)["type"] == "ADDED"
+    whole_cluster.control.cut_connections()
+    with pytest.raises((ConnectionError, IncompleteRead)):
+        list(changes)

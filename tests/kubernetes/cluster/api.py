@@ -6,7 +6,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
@@ -61,6 +61,13 @@ class Api:
             if error.code != 404:
                 raise
 
+    def watch(self, path: str) -> Iterator[Object]:
+        """The changes as they come, until the connection breaks."""
+        connection = self._connect()
+        connection.request("GET", f"{path}?watch=1", headers=self._headers)
+        for line in connection.getresponse():
+            yield json.loads(line)
+
     def text(self, path: str) -> str:
         return self.exchange("GET", path, None).decode()
 
@@ -84,10 +91,11 @@ class Api:
 
     def _connection(self) -> http.client.HTTPSConnection:
         if not hasattr(self._local, "connection"):
-            self._local.connection = http.client.HTTPSConnection(
-                self._host, context=self._context, timeout=LIMIT_S
-            )
+            self._local.connection = self._connect()
         return self._local.connection
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self._host, context=self._context, timeout=LIMIT_S)
 
 
 def current(config: Object) -> tuple[Object, Object]:

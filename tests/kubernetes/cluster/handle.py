@@ -24,12 +24,20 @@ class Cluster:
 
     kubeconfig: Path
     api: Api
-    place: Place | None = None
-    control: Control | None = None
+    ours: tuple[Place, Control] | None = None
+
+    @property
+    def control(self) -> Control:
+        assert self.ours, "parts of a given cluster are not stopped"
+        return self.ours[1]
+
+    @property
+    def place(self) -> Place:
+        assert self.ours, "a given cluster is somewhere else"
+        return self.ours[0]
 
     @property
     def network(self) -> Network:
-        assert self.place, "this cluster is not one of ours"
         return Network(int(self.place.network.read_text()))
 
     @contextmanager
@@ -53,7 +61,6 @@ class Cluster:
 
     def person(self) -> tuple[str, Path]:
         """Somebody who may do nothing yet, and whom no other test has: the name, a kubeconfig."""
-        assert self.place, "this cluster is not one of ours"
         tokens = (self.place.of("apiserver") / "tokens.csv").read_text()
         for name in map(person_name, range(N_PEOPLE)):
             path = self.place.of("people") / name
