@@ -14,6 +14,7 @@ from rota.core.events import (
     JobCancelled,
     JobEvent,
     JobHeld,
+    JobPrioritised,
     JobReleased,
     JobResized,
     JobSubmitted,
@@ -72,6 +73,10 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return _asked(job, event)
         case JobResized():
             return _pinned(job, event)
+        case JobPrioritised(priority=priority):
+            spec = replace(job.spec, priority=priority)
+            deed = _by(f"priority set to {priority}", event.actor)
+            return Reaction(replace(job, spec=spec), None, deed)
         case _ if event.attempt != job.attempt or not isinstance(job.phase, HoldsGpus):
             return Reaction(job, None)
         case WorkersStarted():
