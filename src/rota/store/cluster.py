@@ -29,6 +29,7 @@ from rota.store.training_jobs import Kept, Shown, kept_of, without_the_unaccepte
 log = structlog.get_logger()
 
 LATE_S = 3.0
+PAUSE_S = 0.1
 """How long what is only good to know waits before it is told again of the same job."""
 NOTHING = Batch()
 
@@ -81,9 +82,11 @@ class ClusterStore:
     def load(self) -> Saved:
         kept = self._from_outside(self._gather())
         catch_up(self._local, kept, rows=self._from_outside(self._resources.rows())).result()
-        self._publisher.begin(kept)
+        self._from_outside(self._begin(kept))
         jobs = tuple(each.job for each in kept if not isinstance(each.job.phase, Ended))
-        outcomes = {each.job.id: each.job.state for each in kept} | dict(self._local.load().outcomes)
+        outcomes = {each.job.id: each.job.state for each in kept} | dict(
+            self._local.load().outcomes
+        )
         # What a job waits for and nobody knows any more has succeeded: else the job were over.
         needed = {after: State.SUCCEEDED for job in jobs for after in job.spec.after}
         ended = {each: state for each, state in (needed | outcomes).items() if state.is_final}
@@ -105,6 +108,10 @@ class ClusterStore:
 
     def shown(self, job_id: JobId) -> Shown:
         return self._publisher.shown(job_id)
+
+    def is_publishing(self, job_id: JobId) -> bool:
+        """Whether its object is ours to write."""
+        return self._publisher.knows(job_id)
 
     async def let_go(self, job_id: JobId, name: str) -> None:
         await self._publisher.let_go(job_id, name)
@@ -179,7 +186,7 @@ class ClusterStore:
             has_more = self._failure is None and await self._publisher.publish_late()
         except UnavailableError as error:
             log.warning("statuses could not be brought up to date", error=str(error))
-        self._late_at_s = self._loop.time() + (0.0 if has_more else LATE_S)
+        self._late_at_s = self._loop.time() + (PAUSE_S if has_more else LATE_S)
 
     async def _finish(self) -> None:
         self._is_closed = True
@@ -195,6 +202,9 @@ class ClusterStore:
             log.info("a submit that was never accepted is removed", object=each.name)
             await self._resources.remove(each.name)
         return sorted(counting, key=lambda each: (each.job.submitted_s, each.job.id))
+
+    async def _begin(self, kept: Sequence[Kept]) -> None:
+        self._publisher.begin(kept)
 
     def _from_outside(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(_as_store(work), self._loop).result()

@@ -117,6 +117,9 @@ class Publisher:
     def shown(self, job_id: JobId) -> Shown:
         return self._shown.get(job_id, NOTHING_SHOWN)
 
+    def knows(self, job_id: JobId) -> bool:
+        return job_id in self._entries or job_id in self._jobs
+
     def look(self, batch: Batch) -> Changes:
         """What a batch means for the objects."""
         jobs = batch.effects.jobs

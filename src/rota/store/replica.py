@@ -12,7 +12,7 @@ from rota.core.states import State
 from rota.store.base import Batch, Store
 from rota.store.codec import decode
 from rota.store.history import ALIVE
-from rota.store.records import Project, Row, Submission, Token, User
+from rota.store.records import Project, Submission, Token, User
 from rota.store.training_jobs import Kept
 
 CAUSE = "TakenOver"
@@ -38,8 +38,7 @@ def catch_up(store: Store, kept: Iterable[Kept], *, rows: Mapping[str, str]) -> 
         over = Ended(job.service.as_of_s, State.CANCELLED, GONE)
         _put(replace(job, phase=over), job, effects=effects)
     shared = tuple(decode(KINDS[name.partition(".")[0]], text) for name, text in rows.items())
-    new: tuple[Row, ...] = tuple(row for row in shared if row not in store.rows(type(row)))
-    return store.write(Batch(effects, tuple(submissions), rows=new))
+    return store.write(Batch(effects, tuple(submissions), rows=shared))
 
 
 def _put(job: Job, known: Job | None, *, effects: Effects) -> None:

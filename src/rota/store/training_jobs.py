@@ -123,9 +123,14 @@ def moment(at_s: float) -> str:
     return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def part(found: Object, name: str) -> Object:
+    """What an object has there, if anything."""
+    return found.get(name) or {}
+
+
 def kept_of(found: Object, *, key: bytes) -> Kept | None:
     """The job that an object stands for; None if it was never accepted."""
-    meta, status = found["metadata"], found.get("status") or {}
+    meta, status = part(found, "metadata"), part(found, "status")
     accepted = status.get("accepted") or _sealed(meta, key=key)
     if not accepted:
         return None
@@ -152,7 +157,7 @@ def without_the_unaccepted(kept: list[Kept]) -> tuple[list[Kept], list[Kept]]:
 
 
 def _sealed(meta: Object, *, key: bytes) -> str:
-    annotations = meta.get("annotations") or {}
+    annotations: dict[str, str] = part(meta, "annotations")
     text, given = annotations.get(ACCEPTED, ""), annotations.get(SEAL, "")
     is_ours = hmac.compare_digest(seal(key, meta["name"], text).encode(), given.encode())
     return text if is_ours else ""
@@ -160,17 +165,17 @@ def _sealed(meta: Object, *, key: bytes) -> str:
 
 def _conditions(job: Job) -> list[Object]:
     """As `kubectl wait --for=condition=Complete` wants them."""
-    runs = isinstance(job.phase, Running)
-    since_s = job.phase.since_s if runs else job.service.as_of_s
-    state = job.state.value.capitalize()
+    phase, state = job.phase, job.state.value.capitalize()
+    since_s = phase.since_s if isinstance(phase, Running) else job.service.as_of_s
+    runs = "True" if isinstance(phase, Running) else "False"
     found = [
         _condition("Accepted", "True", state="Queued", at_s=job.submitted_s),
-        _condition("Running", "True" if runs else "False", state=state, at_s=since_s),
+        _condition("Running", runs, state=state, at_s=since_s),
     ]
-    if isinstance(job.phase, Ended):
-        kind = "Complete" if job.state is State.SUCCEEDED else "Failed"
-        over = _condition(kind, "True", state=state, at_s=job.phase.at_s)
-        found.append({**over, "message": job.phase.reason})
+    if isinstance(phase, Ended):
+        kind = "Complete" if phase.state is State.SUCCEEDED else "Failed"
+        over = _condition(kind, "True", state=state, at_s=phase.at_s)
+        found.append({**over, "message": phase.reason})
     return found
 
 
