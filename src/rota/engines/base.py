@@ -65,6 +65,9 @@ class Program:
     log: LogLimits = LogLimits()
     image: str = ""
     mounts: tuple[Mount, ...] = ()
+    ports: tuple[int, ...] = ()
+    owner_uid: str = ""
+    """Of the object that stands for the job where there are such: what it owns goes with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from rota.errors import UserError, shown
 
@@ -77,6 +77,19 @@ def place(kind: Kind, name: str, *, namespace: str | None, subresource: str = ""
     checked = _checked(name, _NAME, what=f"name of a {kind.kind}")
     behind = f"/{subresource}" if subresource else ""
     return f"{collection(kind, namespace)}/{checked}{behind}"
+
+
+def part(whole: Object, *keys: str) -> Object:
+    """What an object holds there: nothing, where somebody left it out or wrote something else."""
+    for key in keys:
+        found = whole.get(key)
+        whole = cast(Object, found) if isinstance(found, dict) else {}
+    return whole
+
+
+def parts(whole: Object, key: str) -> list[Object]:
+    found = whole.get(key)
+    return cast(list[Object], found) if isinstance(found, list) else []
 
 
 def named(kind: Kind, body: Object) -> Object:
