@@ -80,7 +80,7 @@ async def _led(
 ) -> AsyncGenerator[Callable[[asyncio.Future[None]], Place]]:
     resources = Resources(cluster, term=lambda: lease.term)
     key = await resources.key()
-    engine = KubernetesEngine(cluster, ground.folder / "engine-kubernetes", choice.workers)
+    engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
     local = await asyncio.to_thread(SqliteStore, ground.store_file)
     store = ClusterStore(local, resources, key=key, nodes=engine.inventory)
 
@@ -102,6 +102,7 @@ async def _led(
                 choice.volume,
                 choice.workers.host_paths,
                 ground.folder,
+                owner=lambda job_id: resources.owner(store.object_of(job_id)),
             ),
             key=key,
             url=url_of(choice.workers.advertise, ground.tcp),

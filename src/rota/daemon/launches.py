@@ -51,7 +51,9 @@ class Launches:
             saved = replace(saved, request=replace(saved.request, workdir=found.workdir))
         made = program(saved, job.spec, account=found.account, env=env)
         log = self._site.defaults(job.spec.project).log
-        return replace(made, log=log, mounts=(*made.mounts, *found.mounts))
+        name, uid = found.owner
+        mounts = (*made.mounts, *found.mounts)
+        return replace(made, log=log, mounts=mounts, owner_name=name, owner_uid=uid)
 
     def _told(self, job: Job) -> dict[str, str]:
         """What a program needs to go on where the attempt before was stopped."""

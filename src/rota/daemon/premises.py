@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -41,6 +41,8 @@ class Fittings:
     """In place of what was asked for."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     mounts: tuple[Mount, ...] = ()
+    owner: tuple[str, str] = ("", "")
+    """Name and uid of the object that stands for the job."""
 
 
 class Premises(Protocol):
@@ -112,6 +114,7 @@ class Nodes:
     volume: str
     shared: tuple[str, ...]
     folder: Path
+    owner: Callable[[JobId], tuple[str, str]]
 
     def uid(self, caller: Caller) -> int:
         return NOBODY_IN_PARTICULAR if caller.uid is None else caller.uid
@@ -135,7 +138,7 @@ class Nodes:
     async def fit_out(self, submission: Submission, request: JobRequest) -> Fittings:
         uid = None if submission.uid == NOBODY_IN_PARTICULAR else submission.uid
         account = Account(submission.user) if uid is None else account_of(submission.user, uid)
-        found = Fittings(account)
+        found = Fittings(account, owner=self.owner(submission.job_id))
         if self.checkpoints is not None:
             owner = Owner(submission.user, account.uid, account.gid)
             place = await asyncio.to_thread(self.checkpoints.make, submission.job_id, owner)

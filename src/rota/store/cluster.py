@@ -109,6 +109,10 @@ class ClusterStore:
     def shown(self, job_id: JobId) -> Shown:
         return self._publisher.shown(job_id)
 
+    def object_of(self, job_id: JobId) -> str:
+        """The name of a job's object, while it is ours to write."""
+        return self._publisher.name_of(job_id)
+
     def is_publishing(self, job_id: JobId) -> bool:
         """Whether its object is ours to write."""
         return self._publisher.knows(job_id)

@@ -117,6 +117,9 @@ class Publisher:
     def shown(self, job_id: JobId) -> Shown:
         return self._shown.get(job_id, NOTHING_SHOWN)
 
+    def name_of(self, job_id: JobId) -> str:
+        return self._entries[job_id].name if job_id in self._entries else ""
+
     def knows(self, job_id: JobId) -> bool:
         return job_id in self._entries or job_id in self._jobs
 

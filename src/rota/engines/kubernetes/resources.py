@@ -41,10 +41,16 @@ class Resources:
         self._term = term
         self._versions: dict[str, str] = {}
         """Of the objects as we know them: a write is refused if somebody else wrote since."""
+        self._uids: dict[str, str] = {}
 
     @property
     def _scope(self) -> Scope:
         return Scope(self._cluster.namespace)
+
+    def owner(self, name: str) -> tuple[str, str]:
+        """Name and uid, for what belongs to an object; nothing of one that is not there."""
+        uid = self._uids.get(name, "")
+        return (name, uid) if uid else ("", "")
 
     async def all(self) -> list[Object]:
         found, _ = await self._cluster.list(TRAINING_JOBS, self._scope)
@@ -87,7 +93,7 @@ class Resources:
                 )
             except ApiError as error:
                 if error.reason == "NotFound":
-                    self._versions.pop(name, None)
+                    self._forget(name)
                     return False
                 if error.reason != "Conflict":
                     raise
@@ -116,7 +122,7 @@ class Resources:
             left = [each for each in held if each != FINALIZER]
             if len(left) == len(held) or await self._patch(found, {"finalizers": left}):
                 break
-        self._versions.pop(name, None)
+        self._forget(name)
 
     async def remove(self, name: str) -> None:
         await self._cluster.delete(TRAINING_JOBS, name)
@@ -187,6 +193,11 @@ class Resources:
     def _remember(self, found: Object) -> None:
         meta = found["metadata"]
         self._versions[meta["name"]] = meta["resourceVersion"]
+        self._uids[meta["name"]] = meta["uid"]
+
+    def _forget(self, name: str) -> None:
+        self._versions.pop(name, None)
+        self._uids.pop(name, None)
 
     async def get(self, name: str) -> Object | None:
         try:
@@ -194,7 +205,7 @@ class Resources:
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
-            self._versions.pop(name, None)
+            self._forget(name)
             return None
         self._remember(found)
         return found
