@@ -54,6 +54,15 @@ class JobResized:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPrioritised:
+    """Somebody wants the job to come sooner or later than it would have."""
+
+    job_id: JobId
+    priority: int
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersStarted:
     job_id: JobId
     attempt: int
@@ -172,6 +181,7 @@ JobEvent = (
     | JobHeld
     | JobReleased
     | JobResized
+    | JobPrioritised
     | WorkersStarted
     | WorkersExited
     | WorkersLost

@@ -14,7 +14,7 @@ from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.daemon import keys
 from rota.daemon.diagnosis import hint_for
 from rota.daemon.foresight import Foresight
-from rota.daemon.intake import Intake, uid
+from rota.daemon.intake import Intake
 from rota.daemon.launches import Site
 from rota.daemon.lessons import Live, live_of, profile_of, with_lessons
 from rota.daemon.people import (
@@ -60,7 +60,8 @@ class Desk:
         self.store = store
         self.clock = site.clock
         self.snapshots = site.snapshots
-        self._intake = Intake(shell, store, site=site)
+        self.intake = Intake(shell, store, site=site)
+        self._premises = site.premises
         self.foresight = Foresight(shell, site.clock)
         self.travels: Callable[[Job], str] = lambda _: ""
         """Where a job that waits will go, in words."""
@@ -73,7 +74,7 @@ class Desk:
         """All of them or none. With a key that this caller has used before: what that made.
         `origin` is where jobs were before that are moved here."""
         require_write(caller)
-        return await self._intake.once(
+        return await self.intake.once(
             caller, keys.submitted(requests), requests=lambda: requests, key=key, origin=origin
         )
 
@@ -81,7 +82,7 @@ class Desk:
         """What would be queued, without queueing it."""
         require_person(caller)
         now = self.clock()
-        admitted = self._intake.admit(caller, requests)
+        admitted = self.intake.admit(caller, requests)
         return [
             job_view(submitted(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
             for each in admitted
@@ -90,7 +91,7 @@ class Desk:
     def shipper(self, caller: Caller) -> int:
         """Whose shelf this caller may put files on."""
         require_write(caller)
-        return uid(caller)
+        return self._premises.uid(caller)
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Desk:
         """The same again, as a new job of the caller's; with a key, once."""
         require_write(caller)
         asked = keys.resubmitted(word)
-        return await self._intake.once(
+        return await self.intake.once(
             caller, asked, requests=lambda: [self.again(caller, word)], key=key
         )
 

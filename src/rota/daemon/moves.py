@@ -18,7 +18,6 @@ from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased
 from rota.core.model import Ended, Job, JobId
 from rota.core.states import State
 from rota.daemon.desk import Desk
-from rota.daemon.intake import uid
 from rota.daemon.move_files import GOES, SENT, WAITS, Move, MoveFiles, Target
 from rota.daemon.move_plans import Limits, check_room, planned
 from rota.daemon.people import Caller
@@ -250,8 +249,9 @@ class Moves:
         code: Code | None = None
         if request.snapshot:
             submission = self._desk.store.submission(move.job_id)
-            shelf = submission.uid if submission else uid(owner)
-            snapshots = self._desk.snapshots
+            if submission is None:
+                raise UserError(f"nobody knows what job {move.job_id} runs")
+            shelf, snapshots = submission.uid, self._desk.snapshots
             manifest = snapshots.manifest(request.snapshot, owner=shelf)
             code = Code(manifest, lambda sha256: snapshots.open(sha256, owner=shelf))
         origin = f"job {move.job_id} at {self._origin}"

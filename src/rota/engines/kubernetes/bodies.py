@@ -14,6 +14,10 @@ KILL_GRACE_S = 1
 """A pod that is deleted with this grace was killed; a stop gives longer."""
 
 
+NEVER_RAN = ("ContainerStatusUnknown", "StartError", "ContainerCannotRun")
+"""Reasons of an end without a beginning."""
+
+
 class Stage(Enum):
     GATED = "gated"
     """Nobody may bind it yet."""
@@ -87,9 +91,10 @@ def container(pod: Object) -> Object:
 
 
 def has_run(pod: Object) -> bool:
+    """Whether its program was started, as far as the node knows."""
     ended = part(container(pod), "state", "terminated")
-    is_known = ended.get("reason") != "ContainerStatusUnknown"
-    return stage_of(pod) is Stage.RUNNING or bool(ended.get("startedAt") and is_known)
+    has_ended = bool(ended) and ended.get("reason") not in NEVER_RAN
+    return has_ended or part(pod, "status").get("phase") in ("Running", "Succeeded")
 
 
 def condition(whole: Object, name: str) -> Object:

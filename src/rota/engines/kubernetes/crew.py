@@ -40,6 +40,7 @@ class Crew:
         self._verdicts: dict[WorkerId, Ending] = {}
         self._stopped: dict[Attempt, float] = {}
         self._doomed: set[WorkerId] = set()
+        self._forgotten: set[Attempt] = set()
         self._attempts: defaultdict[JobId, set[int]] = defaultdict(set)
         self._members: defaultdict[Attempt, set[WorkerId]] = defaultdict(set)
         self._on_node: defaultdict[str, set[WorkerId]] = defaultdict(set)
@@ -124,12 +125,15 @@ class Crew:
             return None
         self._place(body, None)
         del self.bodies[worker]
-        if worker in self.endings:
-            return None
-        return self._end(worker, endings.vanished(self.wish(worker)))
+        is_known = worker in self.endings
+        ending = None if is_known else self._end(worker, endings.vanished(self.wish(worker)))
+        if _attempt(worker) in self._forgotten:
+            self.forget(_attempt(worker))
+        return ending
 
     def forget(self, attempt: Attempt) -> None:
-        """All but what still has a pod."""
+        """All but what still has a pod, which is forgotten with it."""
+        self._forgotten.add(attempt)
         for worker in list(self._members.get(attempt, ())):
             if worker in self.bodies:
                 continue
@@ -140,6 +144,7 @@ class Crew:
         if not self._members.get(attempt):
             self._members.pop(attempt, None)
             self._stopped.pop(attempt, None)
+            self._forgotten.discard(attempt)
             job_id, number = attempt
             self._attempts[job_id].discard(number)
 

@@ -50,9 +50,7 @@ class Scene:
         self._cluster, self._settings = cluster, settings
         self.crew = Crew()
         self.tasks = Tasks()
-        self.followers = Followers(
-            cluster, root, is_over=lambda worker: worker in self.crew.endings
-        )
+        self.followers = Followers(cluster, root, is_over=self._is_over)
         self.ends = Ends(cluster, self.crew, tasks=self.tasks, collected=self.followers.finished)
         self.stock = Stock(settings, self.crew)
         self.cards = Cards(cluster, settings, crew=self.crew)
@@ -170,7 +168,10 @@ class Scene:
             self.followers.follow(body)
         if news.ending is not None:
             self._ended(worker, news.ending)
-        elif body.stage is not Stage.OVER and self.crew.is_to_end(worker):
+        elif body.stage is Stage.OVER:
+            self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
+        elif self._is_over(worker) or self.crew.is_to_end(worker):
+            # A pod that shows up after its end was told, or asked for, never runs.
             self.ends.end(body)
 
     def _pod_gone(self, change: Change) -> None:
@@ -197,6 +198,9 @@ class Scene:
         self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
         for place in self.cards.unused():
             self.tasks.spawn(self.cards.let_go(place))
+
+    def _is_over(self, worker: WorkerId) -> bool:
+        return worker in self.crew.endings
 
     def _orphan(self, sharers: list[WorkerId]) -> None:
         for worker in sharers:
