@@ -47,7 +47,7 @@ class Capacity:
         self.card_bytes: dict[str, int] = {}
         self.memory_bytes: dict[str, int] = {}
         for room in self._rooms:
-            if not room.node.is_draining:
+            if not room.node.is_closed:
                 self._offer(room)
 
     def _offer(self, room: Room) -> None:
@@ -169,7 +169,7 @@ class Capacity:
 
     def _open_rooms(self, positions: list[int]) -> Iterator[Room]:
         rooms = self._rooms
-        return (rooms[p] for p in tuple(positions) if not rooms[p].node.is_draining)
+        return (rooms[p] for p in tuple(positions) if not rooms[p].node.is_closed)
 
     def _is_free(self, slot: Slot, demand: Demand) -> bool:
         if slot.node not in self._positions:
@@ -180,19 +180,19 @@ class Capacity:
 
     def _refile(self, room: Room, gpu_type: str, *, before: int) -> None:
         after = room.n_free(gpu_type)
-        if after == before or room.node.is_draining:
+        if after == before or room.node.is_closed:
             return
         positions = self._level(gpu_type, before)
         del positions[bisect_left(positions, room.position)]
         insort(self._level(gpu_type, after), room.position)
 
     def _file_card(self, room: Room, index: int) -> None:
-        if index in room.cards and not room.node.is_draining:
+        if index in room.cards and not room.node.is_closed:
             cards = self._cards.setdefault(room.gpus[index].type, [])
             insort(cards, (room.cards[index], room.position, index))
 
     def _unfile_card(self, room: Room, index: int) -> None:
-        if index in room.cards and not room.node.is_draining:
+        if index in room.cards and not room.node.is_closed:
             cards = self._cards[room.gpus[index].type]
             del cards[bisect_left(cards, (room.cards[index], room.position, index))]
 

@@ -160,7 +160,7 @@ class _Search:
                 and not phase.joining
                 and held is view.planned.get(job_id)
                 and n_nodes(held) == 1
-                and not view.nodes[held[0].node].is_draining
+                and not view.nodes[held[0].node].is_closed
                 and protected_until_s(job, view) <= view.now
                 and job.spec.priority <= self._wish.job.spec.priority
             ):
@@ -232,7 +232,7 @@ class _Search:
             if end_s >= at_most:
                 break
             held = placed.allocations[job_id]
-            rooms = {slot.node for slot in held if not view.nodes[slot.node].is_draining}
+            rooms = {slot.node for slot in held if not view.nodes[slot.node].is_closed}
             missing += sum(capacity[node_id].fits(self._demand) for node_id in rooms)
             capacity.give(held, self._demand_of(job_id))
             missing -= sum(capacity[node_id].fits(self._demand) for node_id in rooms)

@@ -51,7 +51,7 @@ class Answers:
 
     def _is_for_drained_nodes(self, reason: Reason) -> bool:
         nodes = self._view.nodes.values()
-        return isinstance(reason, Impossible) and any(node.is_draining for node in nodes)
+        return isinstance(reason, Impossible) and any(node.is_closed for node in nodes)
 
     @cached_property
     def _seen(self) -> frozenset[JobId]:

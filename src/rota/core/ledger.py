@@ -29,7 +29,7 @@ class Ledger:
         self, allocation: Allocation, spec: JobSpec, *, nodes: Mapping[NodeId, Node]
     ) -> bool:
         """Whether every slot could be booked on top of what is booked now."""
-        if any(slot.node not in nodes or nodes[slot.node].is_draining for slot in allocation):
+        if any(slot.node not in nodes or nodes[slot.node].is_closed for slot in allocation):
             return False
         self.book(allocation, spec)
         is_sound = all(self._is_sound(nodes[slot.node], slot.gpus) for slot in allocation)

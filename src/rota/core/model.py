@@ -31,7 +31,8 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine: its GPUs, and what else its workers use up."""
+    """A machine: its GPUs, and what else its workers use up. An administrator may drain it, and the
+    cluster that it belongs to may close it: nothing new goes there, and what runs moves off."""
 
     id: NodeId
     gpus: tuple[Gpu, ...] = ()
@@ -40,6 +41,13 @@ class Node:
     max_workers: float = math.inf
     labels: Labels = frozenset()
     is_draining: bool = False
+    is_cordoned: bool = False
+    note: str = ""
+    """What is the matter with it, if something is."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self.is_draining or self.is_cordoned
 
 
 @dataclass(frozen=True, slots=True)

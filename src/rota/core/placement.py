@@ -133,7 +133,7 @@ def _settle(
 ) -> tuple[dict[JobId, Allocation], list[Claim]]:
     """Those who stay as they are, and the claims of the others. Slots that a job may not keep or
     gives up are free when this returns."""
-    closed = {node_id for node_id, node in view.nodes.items() if node.is_draining}
+    closed = {node_id for node_id, node in view.nodes.items() if node.is_closed}
     settled: dict[JobId, Allocation] = {}
     claims: list[Claim] = []
     for wish in wishes:

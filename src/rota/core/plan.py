@@ -122,7 +122,7 @@ def _wrong_place(job: Job, allocation: Allocation, *, nodes: Mapping[NodeId, Nod
     kinds: set[str] = set()
     for slot in allocation:
         node = nodes.get(slot.node)
-        if node is None or node.is_draining:
+        if node is None or node.is_closed:
             wrong.append(f"{job.id} is planned on {slot.node}, which takes no work")
             continue
         if not job.spec.node_labels <= node.labels:

@@ -33,6 +33,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _LABEL = re.compile(rf"(?=.{{1,128}}\Z){_PART}(/{_PART})*", re.ASCII)
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+_VOLUME = re.compile(r"(pvc:[^:]*|nfs:[^:]*:[^:]*):(.*)", re.ASCII | re.DOTALL)
+_VOLUME_SOURCE = re.compile(
+    r"pvc:[a-z0-9][a-z0-9.-]{0,252}(/[^:]{1,4096})?|nfs:[A-Za-z0-9][A-Za-z0-9.-]{0,252}:/[^:]{0,4096}"
+)
 _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _OURS = re.compile(
@@ -95,12 +99,19 @@ def parse_ports(text: str) -> tuple[int, int]:
 
 
 def parse_mount(text: str) -> tuple[str, str, bool]:
-    """`SOURCE:TARGET` or `SOURCE:TARGET:rw`: source, target, whether it may be written."""
-    source, _, rest = text.partition(":")
+    """`SOURCE:TARGET` or `SOURCE:TARGET:rw`: source, target, whether it may be written. A source
+    is a folder, or on a cluster `pvc:NAME`, `pvc:NAME/FOLDER` or `nfs:SERVER:/FOLDER`."""
+    volume = _VOLUME.match(text)
+    source, rest = (volume[1], volume[2]) if volume else text.partition(":")[::2]
     target, _, how = rest.partition(":")
     if how not in ("", "ro", "rw"):
         raise RefusedError("mounts", f"'{how[:20]}' is no way to mount", "use ro or rw")
-    check_path("mounts", source)
+    if volume:
+        _match(
+            "mounts", source, pattern=_VOLUME_SOURCE, hint="pvc:NAME/FOLDER or nfs:SERVER:/FOLDER"
+        )
+    if not volume or ".." in source.split("/"):
+        check_path("mounts", source)
     check_path("mounts", target)
     return source, target, how == "rw"
 

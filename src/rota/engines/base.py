@@ -65,6 +65,11 @@ class Program:
     log: LogLimits = LogLimits()
     image: str = ""
     mounts: tuple[Mount, ...] = ()
+    ports: tuple[int, ...] = ()
+    owner_uid: str = ""
+    """Of the object that stands for the job where there are such: what it owns goes with it."""
+    owner_name: str = ""
+    """Of the same object, where that is not the job's id."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import resource
 import signal
 from typing import NamedTuple
 
-from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import Ending, Order
+from rota.engines.logfiles.writing import LogFile
 from rota.engines.words import OUT_OF_MEMORY
 
 AT_ONCE_S = 1.0

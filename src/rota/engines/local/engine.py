@@ -19,12 +19,13 @@ from rota.core.commands import (
 )
 from rota.core.model import JobId, Node
 from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
-from rota.engines.local import containers, hierarchies, logs, ports, procs, visits
+from rota.engines.local import containers, hierarchies, ports, procs, visits
 from rota.engines.local.folders import Folders
 from rota.engines.local.gpus import Gpus, node_of
 from rota.engines.local.order import Ending, Fence, Order
 from rota.engines.local.render import Draw, Site, render
 from rota.engines.local.workers import Workers
+from rota.engines.logfiles import reading
 from rota.errors import RotaError, UserError
 
 NEVER_JOINED = Ending(0, "the attempt was over before it could join")
@@ -118,7 +119,7 @@ class LocalEngine:
             what = f"job {worker.job_id} had no worker {worker.worker}"
             raise UserError(f"{what} in attempt {worker.attempt}")
         path = folder / fence.log_name
-        return logs.read(path, query, has_ended=lambda: self._folders.ending(fence) is not None)
+        return reading.read(path, query, has_ended=lambda: self._folders.ending(fence) is not None)
 
     async def visit(self, worker: WorkerId, visit: Visit) -> Session:
         fence = Fence(worker.job_id, worker.attempt, worker.worker)

@@ -18,10 +18,10 @@ from typing import Any
 
 from rota.engines.local import cgroups, ends, files, procs, signals, tree, wishes
 from rota.engines.local.child import Stdio, become_worker
-from rota.engines.local.logfile import LogFile
 from rota.engines.local.order import KILLED_CODE, NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.output import Output
 from rota.engines.local.sessions import Sessions
+from rota.engines.logfiles.writing import LogFile
 
 LEFT_BEHIND_GRACE_S = 5.0
 """What a worker left behind when it ended gets to end by itself."""

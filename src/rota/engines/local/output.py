@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rota.engines.local.logfile import LogFile
+from rota.engines.logfiles.writing import LogFile
 
 READ_BYTES = 256 * 1024
 READS_IN_A_ROW = 16

@@ -35,9 +35,9 @@ class LogFile:
         self._size = 0
         self._stamped_s = 0.0
 
-    def write(self, output: bytes) -> None:
-        """What does not fit on the disk is dropped and counted; a note says so once there is room
-        again."""
+    def write(self, output: bytes, at_s: float | None = None) -> None:
+        """Output of this moment, or of just now. What does not fit on the disk is dropped and
+        counted; a note says so once there is room again."""
         self._measure(output)
         if self._fd < 0:
             self._open()
@@ -51,7 +51,7 @@ class LogFile:
             piece = output[:room]
             if len(piece) < len(output) and (cut := piece.rfind(b"\n") + 1):
                 piece = piece[:cut]
-            self._stamp()
+            self._stamp(time.time() if at_s is None else at_s)
             if not self._put(piece):
                 self._drop(len(output))
                 return
@@ -104,13 +104,12 @@ class LogFile:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path + suffix)
 
-    def _stamp(self) -> None:
-        now = time.time()
-        if now - self._stamped_s < TIME_STEP_S:
+    def _stamp(self, at_s: float) -> None:
+        if at_s - self._stamped_s < TIME_STEP_S:
             return
-        self._stamped_s = now
+        self._stamped_s = at_s
         with contextlib.suppress(OSError):
-            os.write(self._times_fd, b"%d %.3f\n" % (self._size, now))
+            os.write(self._times_fd, b"%d %.3f\n" % (self._size, at_s))
 
     def _put(self, output: bytes) -> bool:
         """Whether all of it is written; a torn piece is taken back."""

@@ -1,0 +1,1 @@
+"""Workers as pods of a Kubernetes cluster."""

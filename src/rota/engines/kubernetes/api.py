@@ -1,0 +1,234 @@
+"""One cluster's API server, in the few words that we need. Nothing else speaks to it.
+
+Objects are plain JSON: a typed client makes every pod several times as expensive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rota.engines.kubernetes import kubeconfig as kubeconfigs
+from rota.engines.kubernetes.kubeconfig import Access
+from rota.engines.kubernetes.objects import (
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    MANAGER,
+    NODES,
+    PODS,
+    PVCS,
+    SECRETS,
+    TOKEN_REVIEWS,
+    TRAINING_JOBS,
+    Change,
+    Kind,
+    Object,
+    Scope,
+    collection,
+    named,
+    place,
+)
+from rota.engines.kubernetes.transport import ApiError, Ask, Transport, of_status
+
+__all__ = [
+    "CONFIG_MAPS",
+    "EVENTS",
+    "LEASES",
+    "NODES",
+    "PODS",
+    "PVCS",
+    "SECRETS",
+    "TOKEN_REVIEWS",
+    "TRAINING_JOBS",
+    "Access",
+    "ApiError",
+    "Change",
+    "Cluster",
+    "Kind",
+    "Object",
+    "Scope",
+    "connect",
+]
+
+PAGE = 500
+WATCH_S = 40
+"""A watch is ended by the server and begun anew so often: one that broke without a word is
+noticed by then."""
+WATCH_SILENCE_S = WATCH_S + 10.0
+NOT_FOUND, GONE = 404, 410
+APPLY, MERGE, JSON_PATCH = (
+    "application/apply-patch+yaml",
+    "application/merge-patch+json",
+    "application/json-patch+json",
+)
+
+
+class Cluster:
+    def __init__(self, access: Access, *, namespace: str = "") -> None:
+        self.access = access
+        self.namespace = namespace or access.namespace
+        """Ours: where everything is that does not say where it is."""
+        self._transport = Transport(access)
+
+    @property
+    def gate(self) -> Callable[[], None]:
+        """Called before everything that acts upon the cluster; raises when we may not."""
+        return self._transport.gate
+
+    @gate.setter
+    def gate(self, gate: Callable[[], None]) -> None:
+        self._transport.gate = gate
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
+        return await self._transport.ask(Ask("GET", self._place(kind, name, namespace)))
+
+    async def list(self, kind: Kind, scope: Scope) -> tuple[list[Object], str]:
+        """All of them, and the version to watch from."""
+        path, query = collection(kind, scope.namespace), scope.query | {"limit": str(PAGE)}
+        found: list[Object] = []
+        while True:
+            page = await self._transport.ask(Ask("GET", path, query))
+            found += page["items"]
+            meta = page["metadata"]
+            if not meta.get("continue"):
+                return found, meta["resourceVersion"]
+            query["continue"] = meta["continue"]
+
+    async def watch(self, kind: Kind, scope: Scope, *, version: str) -> AsyncIterator[Change]:
+        """What changes after this version, until the server ends it. ApiError 410: the version is
+        too old, and everything has to be listed anew."""
+        query = scope.query | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_S),
+        }
+        ask = Ask("GET", collection(kind, scope.namespace), query)
+        async with self._transport.stream(ask, silence_s=WATCH_SILENCE_S) as response:
+            async for line in _lines(response.aiter_bytes()):
+                told = msgspec.json.decode(line)
+                if told["type"] == "ERROR":
+                    raise of_status(told["object"])
+                yield Change(told["type"], told["object"])
+
+    async def pod_log(
+        self, pod: str, *, container: str = "", since: str = "", follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        """What a pod wrote, each line with its moment before it; since a moment, if one is
+        given."""
+        query = {"timestamps": "true", "follow": str(follow).lower()}
+        query |= {"container": container} if container else {}
+        query |= {"sinceTime": since} if since else {}
+        ask = Ask("GET", place(PODS, pod, namespace=self.namespace, subresource="log"), query)
+        silence_s = None if follow else WATCH_SILENCE_S
+        async with self._transport.stream(ask, silence_s=silence_s) as response:
+            async for chunk in response.aiter_bytes():
+                yield chunk
+
+    # -- writing --------------------------------------------------------------------------------
+
+    async def create(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
+        """Where a body has a name and a subresource is meant, it is that of this object."""
+        path = collection(kind, self._namespace(kind, body))
+        if subresource:
+            path = self._place_of(kind, body, subresource)
+        ask = Ask("POST", path, {"fieldManager": MANAGER}, named(kind, body))
+        return await self._write(kind, ask)
+
+    async def apply(
+        self, kind: Kind, body: Object, *, subresource: str = "", force: bool = True
+    ) -> Object:
+        """Server-side apply: made if it is not there, and our fields made so if it is."""
+        query = {"fieldManager": MANAGER, "force": str(force).lower()}
+        path = self._place_of(kind, body, subresource)
+        return await self._write(kind, Ask("PATCH", path, query, named(kind, body), APPLY))
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        body: Object | list[Object],
+        subresource: str = "",
+        namespace: str = "",
+    ) -> Object:
+        """A merge patch; a list is a JSON patch. With a resourceVersion in the body's metadata it
+        is refused (Conflict) if somebody was faster."""
+        form = JSON_PATCH if isinstance(body, list) else MERGE
+        path = self._place(kind, name, namespace, subresource)
+        return await self._write(kind, Ask("PATCH", path, {"fieldManager": MANAGER}, body, form))
+
+    async def replace(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
+        """With the resourceVersion that was read: Conflict if somebody was faster."""
+        path = self._place_of(kind, body, subresource)
+        ask = Ask("PUT", path, {"fieldManager": MANAGER}, named(kind, body))
+        return await self._write(kind, ask)
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        grace_s: int | None = None,
+        uid: str = "",
+        namespace: str = "",
+    ) -> None:
+        """What is gone already is fine. With a `uid`: this very object and no namesake of it."""
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        body |= {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+        body |= {"preconditions": {"uid": uid}} if uid else {}
+        try:
+            ask = Ask("DELETE", self._place(kind, name, namespace), body=body)
+            await self._write(kind, ask)
+        except ApiError as error:
+            is_namesake = uid and error.reason == "Conflict"
+            if error.status != NOT_FOUND and not is_namesake:
+                raise
+
+    async def bind(self, pod: Object, *, node: str) -> None:
+        """Give a pod that no other scheduler cares for to a node."""
+        meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        await self._write(PODS, Ask("POST", self._place_of(PODS, body, "binding"), body=body))
+
+    async def _write(self, kind: Kind, ask: Ask) -> Any:
+        return await self._transport.ask(ask, is_command=kind.is_command)
+
+    # -- places ---------------------------------------------------------------------------------
+
+    def _namespace(self, kind: Kind, body: Object) -> str | None:
+        return (body["metadata"].get("namespace") or self.namespace) if kind.is_namespaced else None
+
+    def _place_of(self, kind: Kind, body: Object, subresource: str = "") -> str:
+        namespace = self._namespace(kind, body)
+        name = body["metadata"]["name"]
+        return place(kind, name, namespace=namespace, subresource=subresource)
+
+    def _place(self, kind: Kind, name: str, namespace: str, subresource: str = "") -> str:
+        within = namespace or self.namespace
+        return place(kind, name, namespace=within, subresource=subresource)
+
+
+def connect(kubeconfig: Path | None = None, context: str = "", *, namespace: str = "") -> Cluster:
+    """The cluster that a kubeconfig names. Without any: the one that we run in, else what kubectl
+    would use."""
+    return Cluster(kubeconfigs.read(kubeconfig, context), namespace=namespace)
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line

@@ -1,0 +1,127 @@
+"""How workers come to be: all pods of an order are made, gated; when all are there, the gates
+open. What the cluster refuses is taken back as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from rota.engines.base import WorkerId
+from rota.engines.kubernetes import names
+from rota.engines.kubernetes.api import PODS, ApiError, Cluster, Object
+from rota.engines.kubernetes.bodies import Stage
+from rota.engines.kubernetes.crew import Crew
+from rota.engines.kubernetes.endings import CANNOT_RUN, Ending
+from rota.engines.kubernetes.manifests import Seat, opened
+from rota.engines.kubernetes.sharing import CardError, Cards
+from rota.engines.kubernetes.watch import insist
+from rota.errors import RotaError
+
+ORDERS_AT_ONCE = 32
+"""So that the first to come are running while the last are still being made."""
+
+See = Callable[[Object], None]
+Give = Callable[[WorkerId, Ending], None]
+"""Takes the verdict on a worker that cannot be, and sees to its end."""
+
+
+class Births:
+    """`see` is shown what the cluster answered, `give_up` told what cannot be."""
+
+    def __init__(
+        self, cluster: Cluster, crew: Crew, *, cards: Cards, see: See, give_up: Give
+    ) -> None:
+        self._cluster, self._crew, self._cards = cluster, crew, cards
+        self._see, self._give_up = see, give_up
+        self._room = asyncio.Semaphore(ORDERS_AT_ONCE)
+        self._coming: set[WorkerId] = set()
+        self._changed: dict[WorkerId, asyncio.Event] = {}
+
+    def notice(self, worker: WorkerId) -> None:
+        """Something about it has changed."""
+        if event := self._changed.pop(worker, None):
+            event.set()
+
+    async def bring_up(self, pods: Sequence[tuple[Seat, Object]], *, master: WorkerId) -> None:
+        """All that are not there yet; who is on the way already is left to whoever brings it."""
+        coming = [(seat, pod) for seat, pod in pods if seat.worker not in self._coming]
+        seats = [seat for seat, _ in coming]
+        self._coming.update(seat.worker for seat in seats)
+        try:
+            async with self._room:
+                are_made = await self._make_all(coming)
+            if are_made:
+                await self._open_all(seats, master=master)
+        finally:
+            self._coming.difference_update(seat.worker for seat in seats)
+
+    # -- made -----------------------------------------------------------------------------------
+
+    async def _make_all(self, pods: Sequence[tuple[Seat, Object]]) -> bool:
+        answers = await asyncio.gather(*(self._make(seat, pod) for seat, pod in pods))
+        refused = [each for each in answers if each is not None]
+        for seat, _ in pods if refused else ():
+            self._give_up(seat.worker, Ending(CANNOT_RUN, str(refused[0])))
+        return not refused
+
+    async def _make(self, seat: Seat, pod: Object) -> ApiError | None:
+        if seat.worker in self._crew.bodies or not self._is_wanted(seat.worker):
+            return None
+        try:
+            await insist(partial(self._apply, seat.worker, pod), what=pod["metadata"]["name"])
+        except ApiError as error:
+            return error
+        return None
+
+    async def _apply(self, worker: WorkerId, pod: Object) -> None:
+        if self._is_wanted(worker):
+            self._see(await self._cluster.apply(PODS, pod))
+
+    # -- opened ---------------------------------------------------------------------------------
+
+    async def _open_all(self, seats: Sequence[Seat], *, master: WorkerId) -> None:
+        """Rank 0 goes first: the others are told its address, which it has only then."""
+        first = [seat for seat in seats if seat.rank == 0]
+        others = [seat for seat in seats if seat.rank != 0]
+        async with self._room:
+            await asyncio.gather(*(self._open(seat) for seat in first))
+        if not others:
+            return
+        address = await self._address_of(master)
+        async with self._room:
+            await asyncio.gather(*(self._open(seat, master=address) for seat in others))
+
+    async def _open(self, seat: Seat, *, master: str = "") -> None:
+        body = self._crew.bodies.get(seat.worker)
+        if body is None or body.stage is not Stage.GATED or not self._is_wanted(seat.worker):
+            return
+        notes = {names.MASTER_ADDRESS: master} if master else {}
+        try:
+            if seat.slot.share_bytes:
+                notes[names.CARD] = await self._cards.hold(seat)
+            patch = opened(seat.slot.node, notes=notes)
+            await insist(partial(self._patch, seat.worker, body.name, patch), what=body.name)
+        except (CardError, ApiError) as error:
+            self._give_up(seat.worker, Ending(-1, _words(error), is_lost=True))
+
+    async def _patch(self, worker: WorkerId, name: str, patch: Object) -> None:
+        if self._is_wanted(worker):
+            self._see(await self._cluster.patch(PODS, name, body=patch))
+
+    async def _address_of(self, worker: WorkerId) -> str:
+        """Empty if it will never have one."""
+        while self._is_wanted(worker):
+            body = self._crew.bodies.get(worker)
+            if body is not None and body.ip:
+                return body.ip
+            await self._changed.setdefault(worker, asyncio.Event()).wait()
+        return ""
+
+    def _is_wanted(self, worker: WorkerId) -> bool:
+        return worker not in self._crew.endings and not self._crew.is_to_end(worker)
+
+
+def _words(error: RotaError) -> str:
+    return f"its pod could not be let go to its node: {error}"

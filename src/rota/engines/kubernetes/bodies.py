@@ -1,0 +1,116 @@
+"""A worker's pod, boiled down to what an engine needs to know of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from rota.engines.base import LogLimits, WorkerId
+from rota.engines.kubernetes import names
+from rota.engines.kubernetes.objects import Object, part, parts
+from rota.engines.kubernetes.usage import Usage, usage_of
+
+KILL_GRACE_S = 1
+"""A pod that is deleted with this grace was killed; a stop gives longer."""
+
+
+NEVER_RAN = ("ContainerStatusUnknown", "StartError", "ContainerCannotRun")
+"""Reasons of an end without a beginning."""
+
+
+class Stage(Enum):
+    GATED = "gated"
+    """Nobody may bind it yet."""
+    WAITING = "waiting"
+    RUNNING = "running"
+    OVER = "over"
+    """Nothing of it runs, and nothing ever will: what it held is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    worker: WorkerId
+    name: str
+    uid: str
+    version: int
+    stage: Stage
+    node: str
+    """Where it was bound to; empty before."""
+    planned: str
+    gpus: tuple[int, ...]
+    share_bytes: int
+    ip: str
+    usage: Usage
+    log: LogLimits
+    is_deleted: bool
+    is_killed: bool
+    is_held: bool
+    """Its object outlives it until we let go."""
+
+
+def body_of(pod: Object, worker: WorkerId) -> Body:
+    meta, status = pod["metadata"], part(pod, "status")
+    notes = part(meta, "annotations")
+    is_deleted = "deletionTimestamp" in meta
+    return Body(
+        worker=worker,
+        name=meta["name"],
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        stage=stage_of(pod),
+        node=part(pod, "spec").get("nodeName") or "",
+        planned=notes.get(names.NODE, ""),
+        gpus=numbers(notes.get(names.GPUS, "")),
+        share_bytes=next(iter(numbers(notes.get(names.SHARE, ""))), 0),
+        ip=status.get("podIP") or "",
+        usage=usage_of(pod, ""),
+        log=_log_limits(notes.get(names.LOG, "")),
+        is_deleted=is_deleted,
+        is_killed=is_deleted and meta.get("deletionGracePeriodSeconds") == KILL_GRACE_S,
+        is_held=names.FINALIZER in (meta.get("finalizers") or ()),
+    )
+
+
+def stage_of(pod: Object) -> Stage:
+    meta, spec = pod["metadata"], part(pod, "spec")
+    phase = part(pod, "status").get("phase")
+    if phase in ("Succeeded", "Failed"):
+        return Stage.OVER
+    if "deletionTimestamp" in meta and not spec.get("nodeName"):
+        # The API server lets nobody bind it any more.
+        return Stage.OVER
+    if phase == "Running":
+        return Stage.RUNNING
+    return Stage.GATED if spec.get("schedulingGates") else Stage.WAITING
+
+
+def container(pod: Object) -> Object:
+    """What is known of the worker's container; nothing before a node takes it."""
+    told = parts(part(pod, "status"), "containerStatuses")
+    return next((each for each in told if each.get("name") == names.CONTAINER), Object())
+
+
+def has_run(pod: Object) -> bool:
+    """Whether its program was started, as far as the node knows."""
+    ended = part(container(pod), "state", "terminated")
+    has_ended = bool(ended) and ended.get("reason") not in NEVER_RAN
+    return has_ended or part(pod, "status").get("phase") in ("Running", "Succeeded")
+
+
+def condition(whole: Object, name: str) -> Object:
+    """Of a pod or a node."""
+    told = parts(part(whole, "status"), "conditions")
+    return next((each for each in told if each.get("type") == name), Object())
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """`0,3`. Somebody may have edited it by hand: then nothing."""
+    try:
+        return tuple(int(each) for each in text.split(",") if each)
+    except ValueError:
+        return ()
+
+
+def _log_limits(text: str) -> LogLimits:
+    sizes = numbers(text.replace("x", ","))
+    return LogLimits(*sizes) if len(sizes) == len(("bytes", "files")) else LogLimits()

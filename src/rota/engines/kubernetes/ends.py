@@ -1,0 +1,89 @@
+"""How workers go: pods are deleted, held until their end was told, and then let go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from rota.engines.base import WorkerId
+from rota.engines.kubernetes.api import PODS, ApiError, Cluster
+from rota.engines.kubernetes.bodies import KILL_GRACE_S, Body, Stage
+from rota.engines.kubernetes.crew import Attempt, Crew
+from rota.engines.kubernetes.manifests import grace_s
+from rota.engines.kubernetes.tasks import Tasks
+from rota.engines.kubernetes.watch import insist
+
+NOT_FOUND = 404
+LET_GO_AT_ONCE = 4
+"""What is over can wait for what is to come."""
+
+
+Collected = Callable[[WorkerId], Awaitable[None]]
+
+
+class Ends:
+    """`collected` returns when a worker's output is on our disk."""
+
+    def __init__(self, cluster: Cluster, crew: Crew, *, tasks: Tasks, collected: Collected) -> None:
+        self._cluster, self._crew, self._tasks = cluster, crew, tasks
+        self._collected = collected
+        self._due: deque[tuple[float, WorkerId]] = deque()
+        self._room = asyncio.Semaphore(LET_GO_AT_ONCE)
+        self._leaving: set[str] = set()
+
+    def end(self, body: Body) -> None:
+        """As it was asked for: with the grace of a stop, or with that of a kill."""
+        wish = self._crew.wish(body.worker)
+        is_kill = wish.is_doomed or not wish.is_stopped
+        if body.stage is Stage.OVER or (body.is_deleted and (body.is_killed or not is_kill)):
+            return
+        grace = KILL_GRACE_S if is_kill else grace_s(self._crew.grace_s(body.worker))
+        delete = partial(self._cluster.delete, PODS, body.name, grace_s=grace, uid=body.uid)
+        self._tasks.spawn(insist(delete, what=body.name))
+
+    def tear_out(self, body: Body) -> None:
+        """Of a node that is gone: nobody will ever say that it has ended."""
+        self._tasks.spawn(self._remove(body))
+
+    def let_go_later(self, worker: WorkerId, *, after_s: float) -> None:
+        self._due.append((asyncio.get_running_loop().time() + after_s, worker))
+
+    def let_go_due(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._due and self._due[0][0] <= now:
+            _, worker = self._due.popleft()
+            self.let_go([worker])
+
+    def let_go(self, workers: Iterable[WorkerId]) -> None:
+        """The records of ends that were told."""
+        for worker in workers:
+            body = self._crew.bodies.get(worker)
+            if body is not None and body.stage is Stage.OVER and body.uid not in self._leaving:
+                self._tasks.spawn(self._remove(body))
+
+    def let_go_of(self, attempts: Iterable[Attempt]) -> None:
+        for attempt in attempts:
+            self.let_go(self._crew.members(attempt))
+            self._crew.forget(attempt)
+
+    async def _remove(self, body: Body) -> None:
+        self._leaving.add(body.uid)
+        try:
+            await self._collected(body.worker)
+            async with self._room:
+                if body.is_held:
+                    await insist(partial(self._release, body), what=body.name)
+                delete = partial(self._cluster.delete, PODS, body.name, grace_s=0, uid=body.uid)
+                await insist(delete, what=body.name)
+        finally:
+            self._leaving.discard(body.uid)
+
+    async def _release(self, body: Body) -> None:
+        meta = {"uid": body.uid, "finalizers": None}
+        try:
+            await self._cluster.patch(PODS, body.name, body={"metadata": meta})
+        except ApiError as error:
+            if error.status != NOT_FOUND and error.reason not in ("Conflict", "Invalid"):
+                raise

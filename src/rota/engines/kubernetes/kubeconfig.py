@@ -1,0 +1,84 @@
+"""Where a cluster is and who we are to it: from a kubeconfig, or from inside a pod."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import yaml
+from lightkube.config.client_adapter import user_auth, verify_cluster
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError
+
+from rota.errors import UserError
+
+EXEC = "client.authentication.k8s.io"
+HINT = "say which kubeconfig and context to use, or set KUBECONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    url: str
+    namespace: str
+    tls: ssl.SSLContext
+    auth: httpx2.Auth | None = None
+    uses_proxy: bool = True
+
+    async def headers(self) -> dict[str, str]:
+        """Who we are, for those who speak to the API server without this file's client."""
+        if self.auth is None:
+            return {}
+        flow = self.auth.async_auth_flow(httpx2.Request("GET", self.url))
+        request = await anext(flow)
+        await flow.aclose()
+        said = request.headers.get("Authorization")
+        return {"Authorization": said} if said else {}
+
+
+def read(kubeconfig: Path | None = None, context: str = "") -> Access:
+    """Without either: a pod's own service account, else what kubectl would use."""
+    try:
+        return _access(_chosen(kubeconfig, context))
+    except ConfigError as error:
+        raise UserError(f"no cluster: {str(error).lower()}", HINT) from None
+    except (KeyError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
+        raise UserError(f"no cluster: {_source(kubeconfig)} is no kubeconfig", HINT) from error
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise UserError(f"no cluster: {_source(kubeconfig)}: {error}", HINT) from None
+
+
+def _chosen(kubeconfig: Path | None, context: str) -> SingleConfig:
+    if kubeconfig is None and not context and "KUBERNETES_SERVICE_HOST" in os.environ:
+        found = KubeConfig.from_service_account().get()
+    else:
+        found = KubeConfig.from_file(_source(kubeconfig)).get(context_name=context or None)
+    if found is None:
+        raise ConfigError("no context is chosen")
+    return found
+
+
+def _source(kubeconfig: Path | None) -> Path:
+    return kubeconfig or Path(os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
+
+
+def _access(config: SingleConfig) -> Access:
+    if config.user is None:
+        raise ConfigError(f"context {config.context_name} names no user")
+    return Access(
+        url=config.cluster.server.rstrip("/"),
+        namespace=config.namespace,
+        tls=verify_cluster(config.cluster, config.user, config.abs_file),
+        auth=user_auth(_with_known_exec(config.user)),
+    )
+
+
+def _with_known_exec(user: User) -> User:
+    """The newest form of asking a program for credentials says the same as the one before it,
+    under a name that the client does not know yet."""
+    if user.exec is not None and user.exec.apiVersion == f"{EXEC}/v1":
+        user.exec.apiVersion = f"{EXEC}/v1beta1"
+    return user

@@ -1,0 +1,109 @@
+"""Lines of a pod's output as the API server gives them, each with its moment before it, into a
+log file that has just what the program wrote.
+
+A stream that breaks is taken up at the second of the last line: what was written already is left
+out. Where that was is on the disk, so that the next daemon goes on there.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rota.engines.logfiles.writing import TIME_STEP_S, LogFile
+
+
+@dataclass(slots=True)
+class Resume:
+    """The moment of the newest line that was written, and how many lines have this moment."""
+
+    path: Path
+    moment: bytes = b""
+    n_lines: int = 0
+
+    @classmethod
+    def of(cls, path: Path) -> Resume:
+        try:
+            moment, _, n_lines = path.read_bytes().strip().partition(b" ")
+            return cls(path, moment, int(n_lines))
+        except (FileNotFoundError, ValueError):
+            return cls(path)
+
+    def save(self) -> None:
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Moments are all of one length: an older line is covered by a newer one.
+            os.pwrite(fd, b"%s %-9d\n" % (self.moment, self.n_lines), 0)
+        finally:
+            os.close(fd)
+
+
+class Splitter:
+    def __init__(self, log: LogFile, resume: Resume) -> None:
+        self._log, self._resume = log, resume
+        self._rest = b""
+        self._known = (resume.moment, resume.n_lines)
+        self._n_repeated = 0
+
+    @property
+    def since(self) -> str:
+        return self._resume.moment.decode()
+
+    def take(self, chunk: bytes) -> None:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self._write([line + b"\n" for line in lines])
+
+    def finish(self, *, is_whole: bool) -> None:
+        """The stream is over. What is left is a last line without an end; where the stream broke,
+        it is a part of one that the next stream brings again."""
+        rest, self._rest = self._rest, b""
+        if rest and is_whole:
+            self._write([rest])
+        self._known, self._n_repeated = (self._resume.moment, self._resume.n_lines), 0
+
+    def _write(self, lines: list[bytes]) -> None:
+        """What came close together goes into the file together."""
+        batch: list[bytes] = []
+        batch_s = 0.0
+        for line in lines:
+            moment, blank, output = line.partition(b" ")
+            if not blank or self._is_known(moment):
+                continue
+            self._count(moment)
+            at_s = seconds(moment)
+            if batch and at_s - batch_s >= TIME_STEP_S:
+                self._log.write(b"".join(batch), batch_s)
+                batch = []
+            batch_s = batch_s if batch else at_s
+            batch.append(output)
+        if batch:
+            self._log.write(b"".join(batch), batch_s)
+            self._resume.save()
+
+    def _is_known(self, moment: bytes) -> bool:
+        newest, n_lines = self._known
+        if moment < newest:
+            return True
+        if moment == newest and self._n_repeated < n_lines:
+            self._n_repeated += 1
+            return True
+        return False
+
+    def _count(self, moment: bytes) -> None:
+        resume = self._resume
+        resume.n_lines = resume.n_lines + 1 if moment == resume.moment else 1
+        resume.moment = moment
+
+
+def seconds(moment: bytes) -> float:
+    """`2026-11-16T08:21:08.123456789Z`; 0 for what is no moment."""
+    text = moment.decode(errors="replace")
+    head, point, tail = text.partition(".")
+    zone = tail.lstrip("0123456789") if point else ""
+    fraction = tail[: len(tail) - len(zone)][:6]
+    try:
+        return datetime.fromisoformat(f"{head}.{fraction}{zone}" if point else text).timestamp()
+    except ValueError:
+        return 0.0

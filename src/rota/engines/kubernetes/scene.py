@@ -1,0 +1,275 @@
+"""What goes on in the cluster, and how it becomes facts.
+
+Every change of a pod or a node comes through here, once. Nothing is decided, and all that is done
+is what was asked for before: an end that was wished is brought about whenever its pod shows up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import structlog
+
+from rota.core.events import (
+    Event,
+    NodeLost,
+    WorkersExited,
+    WorkersFound,
+    WorkersLost,
+    WorkersStarted,
+)
+from rota.engines.base import Facts, WorkerId
+from rota.engines.kubernetes import names
+from rota.engines.kubernetes.api import NODES, PODS, Change, Cluster, Object, Scope
+from rota.engines.kubernetes.births import Births
+from rota.engines.kubernetes.bodies import Stage
+from rota.engines.kubernetes.crew import Crew, News
+from rota.engines.kubernetes.endings import Ending
+from rota.engines.kubernetes.ends import Ends
+from rota.engines.kubernetes.logs import Followers
+from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.engines.kubernetes.sharing import Cards
+from rota.engines.kubernetes.stock import Stock
+from rota.engines.kubernetes.tasks import Tasks
+from rota.engines.kubernetes.vigil import Vigil
+from rota.engines.kubernetes.watch import Reflector
+
+log = structlog.get_logger()
+
+TICK_S = 1.0
+CLAIM_S = 15.0
+"""A pod that has not started, and that nobody asked for within this time after a restart, is told
+of as found, so that it is ended."""
+NODE_GONE = Ending(-1, "its node is gone", is_lost=True)
+CARD_GONE = Ending(-1, "the pod that held its card is gone", is_lost=True)
+
+
+class Scene:
+    def __init__(self, cluster: Cluster, settings: KubernetesSettings, *, root: Path) -> None:
+        self._cluster, self._settings = cluster, settings
+        self.crew = Crew()
+        self.tasks = Tasks()
+        self.followers = Followers(cluster, root, is_over=self._is_over)
+        self.ends = Ends(cluster, self.crew, tasks=self.tasks, collected=self.followers.finished)
+        self.stock = Stock(settings, self.crew)
+        self.cards = Cards(cluster, settings, crew=self.crew)
+        self.births = Births(
+            cluster, self.crew, cards=self.cards, see=self._see, give_up=self.give_up
+        )
+        self._vigil = Vigil(settings)
+        self._facts: Facts = _nobody_listens
+        self._names: dict[str, WorkerId] = {}
+        self._unclaimed: dict[WorkerId, float] = {}
+        self._found: set[WorkerId] = set()
+        self._is_live = self._tells_nodes = self._is_node_news_due = False
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def open(self, facts: Facts) -> None:
+        """Look at all there is, and follow it from there on."""
+        everywhere = Scope(None)
+        reflectors = [
+            Reflector(self._cluster, NODES, scope=everywhere, listener=self._node_changed),
+            Reflector(self._cluster, PODS, scope=everywhere, listener=self._pod_changed),
+        ]
+        for each in reflectors:
+            await each.sync()
+        self.stock.news()
+        self._facts, self._is_live = facts, True
+        for each in reflectors:
+            self.tasks.spawn(each.run())
+        self.tasks.spawn(self._tick())
+
+    async def close(self) -> None:
+        await self.tasks.close()
+        await self.followers.close()
+
+    def adopt(self) -> tuple[WorkerId, ...]:
+        """Tell of everything that is there. From now on, of changed nodes as well."""
+        now = asyncio.get_running_loop().time()
+        self._tells_nodes = True
+        for worker, body in list(self.crew.bodies.items()):
+            if ending := self.crew.endings.get(worker):
+                self.tell_end(worker, ending)
+                self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
+            elif worker in self.crew.started:
+                self._facts(WorkersFound(worker.job_id, worker.attempt, frozenset({worker.worker})))
+                self.followers.follow(body)
+            else:
+                self._found.add(worker)
+                self._unclaimed[worker] = now + CLAIM_S
+        return tuple(body.worker for body in self.crew.alive())
+
+    # -- what was asked for ---------------------------------------------------------------------
+
+    def resume(self, worker: WorkerId) -> None:
+        """Report the point of life that a worker is at; bring about the end that it is to have."""
+        self.claim(worker)
+        if ending := self.crew.endings.get(worker):
+            self.tell_end(worker, ending)
+        elif worker in self.crew.started:
+            self._tell_started(worker)
+
+    def claim(self, worker: WorkerId) -> None:
+        self._unclaimed.pop(worker, None)
+        self._found.discard(worker)
+
+    def end(self, worker: WorkerId, ending: Ending) -> None:
+        """What was asked for is known to the crew already; `ending` is for one that has no pod."""
+        self.claim(worker)
+        if known := self.crew.endings.get(worker):
+            self.tell_end(worker, known)
+        elif body := self.crew.bodies.get(worker):
+            self.ends.end(body)
+        else:
+            self.tell_end(worker, self.crew.end_unborn(worker, ending))
+        self.births.notice(worker)
+
+    def give_up(self, worker: WorkerId, verdict: Ending) -> None:
+        """It cannot be: its pod goes, and the verdict is told when it is gone."""
+        if worker not in self.crew.endings:
+            self.crew.judge(worker, verdict)
+            self.end(worker, verdict)
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def _pod_changed(self, change: Change) -> None:
+        pod = change.object
+        meta = pod["metadata"]
+        if meta.get("namespace") != self._cluster.namespace:
+            self._foreign_changed(change)
+        elif change.type == "DELETED":
+            self._pod_gone(change)
+        elif names.is_placeholder(pod):
+            self._orphan(self.cards.see(pod))
+        else:
+            self._see(pod)
+
+    def _see(self, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        worker = self._names.get(name) or names.worker_of(pod)
+        news = self.crew.see(pod, worker) if worker is not None else None
+        if worker is None or news is None:
+            self._foreign_changed(Change("MODIFIED", pod))
+            return
+        self._names[name] = worker
+        self._tell_news(worker, news)
+        self.births.notice(worker)
+
+    def _tell_news(self, worker: WorkerId, news: News) -> None:
+        body, loop = news.body, asyncio.get_running_loop()
+        self._vigil.see(worker, news.trouble, now=loop.time())
+        if not self._is_live:
+            return
+        if news.has_started:
+            self._tell_started(worker)
+        if body.stage is Stage.RUNNING or (news.ending and worker in self.crew.started):
+            self.followers.follow(body)
+        if news.ending is not None:
+            self._ended(worker, news.ending)
+        elif body.stage is Stage.OVER:
+            self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
+        elif self._is_over(worker) or self.crew.is_to_end(worker):
+            # A pod that shows up after its end was told, or asked for, never runs.
+            self.ends.end(body)
+
+    def _pod_gone(self, change: Change) -> None:
+        meta = change.object["metadata"]
+        worker = self._names.pop(meta["name"], None)
+        if worker is None:
+            self._orphan(self.cards.vanish(change.object))
+            self._foreign_changed(change)
+            return
+        self._vigil.see(worker, None, now=0.0)
+        ending = self.crew.vanish(worker, meta["uid"])
+        if ending is not None and self._is_live:
+            self._ended(worker, ending)
+        self.births.notice(worker)
+
+    def _ended(self, worker: WorkerId, ending: Ending) -> None:
+        self.claim(worker)
+        is_failure = ending.code > 0 and not self.crew.wish(worker).is_stopped
+        if is_failure and self.followers.is_following(worker):
+            # Whoever asks why it failed reads its output.
+            self.tasks.spawn(self._tell_end_with_output(worker, ending))
+        else:
+            self.tell_end(worker, ending)
+        self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
+        for place in self.cards.unused():
+            self.tasks.spawn(self.cards.let_go(place))
+
+    def _is_over(self, worker: WorkerId) -> bool:
+        return worker in self.crew.endings
+
+    def _orphan(self, sharers: list[WorkerId]) -> None:
+        for worker in sharers:
+            self.give_up(worker, CARD_GONE)
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def _node_changed(self, change: Change) -> None:
+        self.stock.see_node(change)
+        self.look_at_nodes()
+
+    def _foreign_changed(self, change: Change) -> None:
+        self.stock.see_foreign(change)
+        self.look_at_nodes()
+
+    def look_at_nodes(self) -> None:
+        """Soon: many changes come at once."""
+        if self._is_live and not self._is_node_news_due:
+            self._is_node_news_due = True
+            asyncio.get_running_loop().call_soon(self._tell_nodes)
+
+    def _tell_nodes(self) -> None:
+        self._is_node_news_due = False
+        for event in self.stock.news():
+            if self._tells_nodes:
+                self._facts(event)
+            if isinstance(event, NodeLost):
+                self._bury(event.node_id)
+
+    def _bury(self, node: str) -> None:
+        for body in self.crew.alive_on(node):
+            self.crew.judge(body.worker, NODE_GONE)
+            self.ends.tear_out(body)
+
+    # -- time -----------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = asyncio.get_running_loop().time()
+            for worker, verdict in self._vigil.verdicts(now).items():
+                self.give_up(worker, verdict)
+            for worker in [each for each, due_s in self._unclaimed.items() if due_s <= now]:
+                self.claim(worker)
+                self._facts(WorkersFound(worker.job_id, worker.attempt, frozenset({worker.worker})))
+            self.ends.let_go_due()
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    def _tell_started(self, worker: WorkerId) -> None:
+        kind = WorkersFound if worker in self._found else WorkersStarted
+        self.claim(worker)
+        self._facts(kind(worker.job_id, worker.attempt, frozenset({worker.worker})))
+
+    async def _tell_end_with_output(self, worker: WorkerId, ending: Ending) -> None:
+        await self.followers.finished(worker)
+        self.tell_end(worker, ending)
+
+    def tell_end(self, worker: WorkerId, ending: Ending) -> None:
+        self._facts(_fact(worker, ending))
+
+
+def _fact(worker: WorkerId, ending: Ending) -> WorkersExited | WorkersLost:
+    job_id, attempt, number = worker.job_id, worker.attempt, worker.worker
+    if ending.is_lost:
+        return WorkersLost(job_id, attempt, frozenset({number}), ending.reason)
+    codes = {number: ending.code}
+    return WorkersExited(job_id, attempt, codes, ending.reason, is_retriable=ending.is_retriable)
+
+
+def _nobody_listens(_: Event) -> None:
+    pass

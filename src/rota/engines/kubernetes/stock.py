@@ -1,0 +1,107 @@
+"""The cluster's nodes as we may use them: kept up with what changes, and told of when they do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from rota.core.events import NodeLost, NodeSeen
+from rota.core.model import Node, NodeId
+from rota.engines.kubernetes import inventory
+from rota.engines.kubernetes.bodies import Stage, condition, stage_of
+from rota.engines.kubernetes.crew import Crew
+from rota.engines.kubernetes.inventory import Held
+from rota.engines.kubernetes.objects import Change, Object, part
+from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.engines.kubernetes.usage import Usage, usage_of
+
+PodKey = tuple[str, str]
+
+
+class Stock:
+    def __init__(self, settings: KubernetesSettings, crew: Crew) -> None:
+        self._settings, self._crew = settings, crew
+        self._objects: dict[str, Object] = {}
+        self._known: dict[NodeId, Node] = {}
+        self._given_up: set[str] = set()
+        """An administrator said that they are gone; they may come back."""
+        self._foreign: defaultdict[str, dict[PodKey, Usage]] = defaultdict(dict)
+        self._place_of: dict[PodKey, str] = {}
+        self._dirty: set[str] = set()
+
+    def nodes(self) -> tuple[Node, ...]:
+        """As of the last `news`. Safe to call from another thread: made in one step."""
+        return tuple(self._known.values())
+
+    def is_gone(self, node: str) -> bool:
+        """Whether nothing can run there any more: its object is gone, somebody vouches for it, or
+        an administrator said so."""
+        known = self._objects.get(node)
+        return known is None or inventory.is_lost(known) or node in self._given_up
+
+    def give_up(self, node: str) -> None:
+        self._given_up.add(node)
+        self._dirty.add(node)
+
+    def see_node(self, change: Change) -> None:
+        name = change.object["metadata"]["name"]
+        if change.type == "DELETED":
+            self._objects.pop(name, None)
+            self._given_up.discard(name)
+        else:
+            self._objects[name] = _trimmed(change.object)
+            if condition(change.object, "Ready").get("status") == "True":
+                self._given_up.discard(name)
+        self._dirty.add(name)
+
+    def see_foreign(self, change: Change) -> None:
+        """A pod that is not ours takes what it was given for as long as it is not over."""
+        pod = change.object
+        key = pod["metadata"].get("namespace", ""), pod["metadata"]["name"]
+        self._forget_foreign(key)
+        node = part(pod, "spec").get("nodeName")
+        if change.type == "DELETED" or not node or stage_of(pod) is Stage.OVER:
+            return
+        self._place_of[key] = node
+        self._foreign[node][key] = usage_of(pod, self._settings.gpu_resource)
+        self._dirty.add(node)
+
+    def news(self) -> list[NodeSeen | NodeLost]:
+        """What changed since the last time."""
+        told: list[NodeSeen | NodeLost] = []
+        dirty, self._dirty = self._dirty, set()
+        for name in sorted(dirty):
+            node_id = NodeId(name)
+            before = self._known.get(node_id)
+            if self.is_gone(name):
+                if self._known.pop(node_id, None) is not None:
+                    told.append(NodeLost(node_id))
+                continue
+            node = self._look(name, before)
+            if node != before:
+                self._known[node_id] = node
+                told.append(NodeSeen(node))
+        return told
+
+    def _look(self, name: str, before: Node | None) -> Node:
+        ours = [
+            Held(body.gpus, is_bound=bool(body.node), usage=body.usage)
+            for body in self._crew.alive_on(name)
+        ]
+        foreign = self._foreign.get(name, {}).values()
+        return inventory.node_of(
+            self._objects[name], self._settings, foreign=foreign, ours=ours, before=before
+        )
+
+    def _forget_foreign(self, key: PodKey) -> None:
+        node = self._place_of.pop(key, None)
+        if node is not None:
+            self._foreign[node].pop(key, None)
+            self._dirty.add(node)
+
+
+def _trimmed(node: Object) -> Object:
+    """Without the images that it holds, which are most of it."""
+    status = part(node, "status")
+    kept = {key: status[key] for key in ("allocatable", "capacity", "conditions") if key in status}
+    meta = {"name": node["metadata"]["name"], "labels": part(node, "metadata", "labels")}
+    return {"metadata": meta, "spec": part(node, "spec"), "status": kept}

@@ -1,0 +1,171 @@
+"""Requests to an API server: bounded in time and number, tried again where that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import msgspec
+
+from rota.engines.kubernetes.kubeconfig import Access
+from rota.engines.kubernetes.objects import Object
+from rota.errors import UnavailableError, shown
+
+AT_ONCE = 16
+ANSWER_S = 10.0
+CONNECT_S = 5.0
+TRIES = 5
+FIRST_WAIT_S = 0.1
+LONGEST_WAIT_S = 2.0
+WORDS = 400
+"""Characters of an API server's explanation that are passed on."""
+UNREACHABLE = 0
+TOO_MANY, UNAUTHORIZED, GONE, SERVER_ERROR, FIRST_ERROR = 429, 401, 410, 500, 400
+SAFE_TO_REPEAT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+"""A create is repeated only if the server says, or nobody was there to say, that nothing came
+of it."""
+
+
+class ApiError(UnavailableError):
+    """The API server said no, or nothing at all (`status` 0). `reason` is its own word:
+    AlreadyExists, Conflict, Expired, Forbidden, Invalid, NotFound, ..."""
+
+    def __init__(self, status: int, reason: str, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.status = status
+        self.reason = reason
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may well work later. Credentials are renewed by others."""
+        passing = (UNREACHABLE, UNAUTHORIZED, TOO_MANY)
+        return self.status in passing or self.status >= SERVER_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Any = None
+    kind_of_body: str = "application/json"
+
+
+def _may_always() -> None:
+    pass
+
+
+class Transport:
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.gate: Callable[[], None] = _may_always
+        """Called before every write, and before each try of one. Raises when we may not."""
+        self._room = asyncio.Semaphore(AT_ONCE)
+        timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=2 * AT_ONCE)
+        self._http = httpx2.AsyncClient(
+            base_url=access.url,
+            verify=access.tls,
+            auth=access.auth,
+            timeout=timeout,
+            limits=limits,
+            trust_env=access.uses_proxy,
+            # Unpacking costs more than a cluster's own network does.
+            headers={"Accept-Encoding": "identity"},
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def ask(self, ask: Ask, *, is_command: bool = False) -> Object:
+        """The answer. Tried again, with longer and longer waits, while the trouble is passing."""
+        for n_before in range(TRIES):
+            try:
+                async with self._room:
+                    if is_command:
+                        self.gate()
+                    return await self._once(ask)
+            except ApiError as error:
+                if n_before + 1 == TRIES or not _is_worth_another_try(error, ask):
+                    raise
+            await asyncio.sleep(wait_s(n_before))
+        raise AssertionError
+
+    @asynccontextmanager
+    async def stream(
+        self, ask: Ask, *, silence_s: float | None
+    ) -> AsyncGenerator[httpx2.Response, None]:
+        """An answer that comes bit by bit. None of it for `silence_s`: it is broken off."""
+        timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S, read=silence_s)
+        request = self._http.build_request("GET", ask.path, params=ask.query, timeout=timeout)
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.status_code >= FIRST_ERROR:
+                    raise refusal(response.status_code, await response.aread())
+                yield response
+            finally:
+                await response.aclose()
+        except (httpx2.TransportError, httpx2.StreamError) as error:
+            raise _unreachable(self.access.url, error) from None
+
+    async def _once(self, ask: Ask) -> Object:
+        content = None if ask.body is None else msgspec.json.encode(ask.body)
+        headers = {"Content-Type": ask.kind_of_body} if content is not None else {}
+        try:
+            response = await self._http.request(
+                ask.method, ask.path, params=ask.query, content=content, headers=headers
+            )
+        except httpx2.TransportError as error:
+            raise _unreachable(self.access.url, error) from None
+        if response.status_code >= FIRST_ERROR:
+            raise refusal(response.status_code, response.content)
+        try:
+            return msgspec.json.decode(response.content)
+        except msgspec.DecodeError:
+            raise _unreadable(response.status_code, response.content) from None
+
+
+def refusal(status: int, content: bytes) -> ApiError:
+    """From a `Status` object; or from whatever a proxy in between wrote."""
+    try:
+        said = msgspec.json.decode(content)
+        return of_status(said, status=status)
+    except (msgspec.DecodeError, AttributeError, ValueError):
+        return _unreadable(status, content)
+
+
+def of_status(said: Object, *, status: int = 0) -> ApiError:
+    code = said.get("code") or status
+    message = shown(str(said.get("message") or "no reason given"), WORDS)
+    return ApiError(int(code), str(said.get("reason") or ""), f"the cluster refused: {message}")
+
+
+def wait_s(n_before: int) -> float:
+    """How long to wait after so many tries: longer each time, and never in step with others."""
+    longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**n_before)
+    return random.uniform(longest / 2, longest)
+
+
+def _is_worth_another_try(error: ApiError, ask: Ask) -> bool:
+    if error.status == TOO_MANY or error.reason == "NotConnected":
+        return True
+    return error.is_passing and error.status != UNAUTHORIZED and ask.method in SAFE_TO_REPEAT
+
+
+def _unreachable(url: str, error: Exception) -> ApiError:
+    is_unconnected = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+    why = shown(str(error) or type(error).__name__, WORDS)
+    reason = "NotConnected" if is_unconnected else "Broken"
+    hint = "is the cluster up, and its address in the kubeconfig right?"
+    return ApiError(UNREACHABLE, reason, f"the cluster at {url} does not answer: {why}", hint)
+
+
+def _unreadable(status: int, content: bytes) -> ApiError:
+    said = shown(content[:WORDS].decode(errors="replace"))
+    return ApiError(status, "Unreadable", f"the cluster answered with {status}: {said}")

@@ -1,0 +1,129 @@
+"""A kind of object, kept in view: listed once, then followed change by change.
+
+Whoever listens is told of every change once, whether a watch told it or a list showed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import structlog
+
+from rota.engines.kubernetes.api import ApiError, Change, Cluster, Kind, Object, Scope
+from rota.engines.kubernetes.transport import GONE, wait_s
+
+log = structlog.get_logger()
+
+FAILURES_TRUSTED = 4
+"""After so many in a row the version itself may be the trouble: that of a cluster that was put
+back to an older state is never reached again."""
+
+Key = tuple[str, str]
+Listener = Callable[[Change], None]
+
+
+class Seen:
+    """Which version of which object was told of. The objects themselves are the listener's."""
+
+    def __init__(self) -> None:
+        self._versions: dict[Key, tuple[str, str]] = {}
+
+    def news(self, change: Change) -> list[Change]:
+        """What is new about a change: nothing, if it was told before. An object in the place of
+        another of the same name means that the other is gone."""
+        meta = change.object["metadata"]
+        key = meta.get("namespace", ""), meta["name"]
+        known = self._versions.get(key)
+        if change.type == "DELETED":
+            if known is None or known[0] != meta["uid"]:
+                return []
+            del self._versions[key]
+            return [change]
+        if known == (meta["uid"], meta["resourceVersion"]):
+            return []
+        self._versions[key] = meta["uid"], meta["resourceVersion"]
+        if known is None:
+            return [Change("ADDED", change.object)]
+        if known[0] != meta["uid"]:
+            return [Change("DELETED", _stub(key, known[0])), Change("ADDED", change.object)]
+        return [Change("MODIFIED", change.object)]
+
+    def relisted(self, objects: Iterable[Object]) -> list[Change]:
+        """What is new about all that there is: what is not in it is gone."""
+        told: list[Change] = []
+        missing = set(self._versions)
+        for each in objects:
+            meta = each["metadata"]
+            missing.discard((meta.get("namespace", ""), meta["name"]))
+            told += self.news(Change("ADDED", each))
+        for key in missing:
+            told.append(Change("DELETED", _stub(key, self._versions.pop(key)[0])))
+        return told
+
+
+def _stub(key: Key, uid: str) -> Object:
+    """All that is known of an object that went away while nobody looked."""
+    namespace, name = key
+    return {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
+
+
+class Reflector:
+    def __init__(self, cluster: Cluster, kind: Kind, *, scope: Scope, listener: Listener) -> None:
+        self._cluster, self._kind, self._scope = cluster, kind, scope
+        self._listener = listener
+        self._seen = Seen()
+        self._version = ""
+
+    async def sync(self) -> None:
+        """Look at all there is."""
+        objects, self._version = await self._cluster.list(self._kind, self._scope)
+        for change in self._seen.relisted(objects):
+            self._listener(change)
+
+    async def run(self) -> None:
+        """Follow for ever. A break is made good from where it happened, or by looking at all
+        there is where that is too long ago."""
+        n_failures = 0
+        while True:
+            try:
+                await self._follow()
+                n_failures = 0
+            except ApiError as error:
+                self._complain(error, n_failures)
+                n_failures += 1
+                if error.status == GONE or n_failures >= FAILURES_TRUSTED:
+                    self._version = ""
+                await asyncio.sleep(wait_s(n_failures))
+
+    async def _follow(self) -> None:
+        if not self._version:
+            await self.sync()
+        watch = self._cluster.watch(self._kind, self._scope, version=self._version)
+        async for change in watch:
+            if change.type != "BOOKMARK":
+                for news in self._seen.news(change):
+                    self._listener(news)
+            self._version = change.object["metadata"]["resourceVersion"]
+
+    def _complain(self, error: ApiError, n_failures: int) -> None:
+        if n_failures == 0 and error.status != GONE:
+            log.warning("watch is broken; begun again", what=self._kind.plural, error=str(error))
+
+
+Care = Callable[[], Awaitable[None]]
+
+
+async def insist(care: Care, *, what: str) -> None:
+    """Until the cluster takes it or refuses it: what must not be forgotten."""
+    n_failures = 0
+    while True:
+        try:
+            return await care()
+        except ApiError as error:
+            if not error.is_passing:
+                raise
+            if n_failures == 0:
+                log.warning("the cluster is waited for", what=what, error=str(error))
+        await asyncio.sleep(wait_s(n_failures))
+        n_failures += 1
