@@ -48,7 +48,7 @@ def watch(urgent: Callable[[], None], *, until_s: float) -> dict[str, float]:
 
 
 def trains(job: JobView) -> bool:
-    return job.epochs > 1
+    return job.epochs is not None and job.epochs > 1
 
 
 def is_stopped(job: JobView) -> bool:

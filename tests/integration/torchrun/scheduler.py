@@ -109,6 +109,7 @@ class Scheduler:
             tokens=nobody,
             doorkeeper=cast(Any, Doorkeeper()),
             visits=nobody,
+            moves=nobody,
             training=nobody,
             rendezvous=self.rendezvous,
             patience=Patience(),

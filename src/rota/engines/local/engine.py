@@ -97,8 +97,8 @@ class LocalEngine:
         thread."""
         known = {fence.folder: fence for fence in list(self._workers.watched())}
         found: dict[WorkerId, int] = {}
-        for reading in self._gpus.read():
-            for pid, n_bytes in reading.held_bytes.items():
+        for card in self._gpus.read():
+            for pid, n_bytes in card.held_bytes.items():
                 if n_bytes and (worker := self._worker_of(pid, known)):
                     found[worker] = found.get(worker, 0) + n_bytes
         return found

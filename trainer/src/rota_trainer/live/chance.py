@@ -44,7 +44,7 @@ def _raw(numpy: Any) -> bytes | None:
     not the usual one, or does not say where it is."""
     find = getattr(numpy.random, "get_bit_generator", None)
     generator = find() if find is not None else None
-    if type(generator).__name__ != KIND:
+    if generator is None or type(generator).__name__ != KIND:
         return None
     return ctypes.string_at(generator.ctypes.state_address, (WORDS + 1) * WORD_BYTES)
 
