@@ -139,10 +139,10 @@ def main() -> None:
     )
 
 
-def arrange_mishaps(live: live_training, options: dict, note: Callable[..., None]) -> None:
+def arrange_mishaps(live: Any, options: dict, note: Callable[..., None]) -> None:
     """At moments that nobody outside could hit."""
     if options["saves_for_ever"]:
-        setattr(live._disk, "save", lambda: (note(saving=True), signal.pause()))
+        live._disk.save = lambda: (note(saving=True), signal.pause())
     if options["connects_late"]:
         connect_late()
     if options["breaks_ending"]:
