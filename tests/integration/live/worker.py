@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -138,7 +139,7 @@ def main() -> None:
     )
 
 
-def arrange_mishaps(live: live_training, options: dict, note: Callable[..., None]) -> None:
+def arrange_mishaps(live: Any, options: dict, note: Callable[..., None]) -> None:
     """At moments that nobody outside could hit."""
     if options["saves_for_ever"]:
         live._disk.save = lambda: (note(saving=True), signal.pause())
@@ -159,7 +160,7 @@ def connect_late() -> None:
     stores.connect = fail
 
 
-def break_ending(live: live_training, journal: Path) -> None:
+def break_ending(live: Any, journal: Path) -> None:
     """At the end of the first epoch this worker loses its connections, when the first worker has
     all that it needs from it and has gone on."""
     share = live.model.buffers_together

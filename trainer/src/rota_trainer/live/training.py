@@ -230,9 +230,10 @@ class Live:
         """Nobody goes on to the next epoch before all have finished this one: what the script does
         in between is done once by each."""
         while True:
-            group = self._joining.group if self._joining else None
+            joining = self._joining
+            group = joining.group if joining else None
             # Who died in here may have kept only some of the others from going on.
-            if group is None or self._joining.epoch > self._parts.at.epoch:
+            if joining is None or group is None or joining.epoch > self._parts.at.epoch:
                 return
             self._vote = None
             if self._heed_vote():
