@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+FEW = 16
+
 
 class Stamp(NamedTuple):
     at_s: float
@@ -71,11 +73,18 @@ def rate_mb_s(stamps: Iterable[Stamp]) -> float | None:
 
 
 def hooks_s(stamps: Iterable[Stamp], *, size: int) -> tuple[float, float] | None:
-    """The middle one of what our hooks took in a step: by the clock, and of the processor."""
+    """What our hooks took in a step: by the clock, and of the processor. The middle one of the
+    means over a few steps, because not every step has a vote."""
     found = [
         stamp.numbers[1:] for stamp in stamps if stamp.kind == "hooks" and stamp.numbers[0] == size
     ]
     if not found:
         return None
-    clock, processor = zip(*found, strict=True)
-    return statistics.median(clock), statistics.median(processor)
+    clock, processor = (_middle(each) for each in zip(*found, strict=True))
+    return clock, processor
+
+
+def _middle(values: Sequence[float]) -> float:
+    some = [values[i : i + FEW] for i in range(0, len(values), FEW)]
+    whole = [each for each in some if len(each) == FEW] or some
+    return statistics.median(map(statistics.fmean, whole))

@@ -41,7 +41,9 @@ def gone(
         if reaction.trigger is not None:
             return replace(reaction, reason=_joined(reaction.reason, _cause(event, news)))
         job = reaction.job
-        exits.update((n, LOST) for n in dead if not is_killed(exits[n]))
+        # The others stop at their last step and wait for better times: nothing has failed.
+        are_others_left = job.spec.mode is Mode.LIVE and not is_all
+        exits.update((n, LOST) for n in dead if are_others_left or not is_killed(exits[n]))
     return _ended(job, exits, event=event, is_all=is_all)
 
 
@@ -109,7 +111,10 @@ def _verdict(job: Job, code: int, *, event: WorkersExited | WorkersLost) -> tupl
     if isinstance(event, WorkersLost):
         return Purpose.LOST, f"lost: {event.reason}" if event.reason else "lost with its node"
     if code == LOST:
-        return Purpose.LOST, f"too few workers are left: {_cause(event, event.codes)}"
+        what = _cause(event, event.codes)
+        if job.deaths >= DEATHS_MAX:
+            return Purpose.FAIL, f"{what}; {DEATHS_MAX} deaths in a row without progress"
+        return Purpose.LOST, f"too few workers are left: {what}"
     spec, n_retries = job.spec, job.spec.retries
     said = _joined(event.finding, event.reason)
     what, comma = (f"exit code {code}: {said}", ";") if said else (f"exit code {code}", ",")

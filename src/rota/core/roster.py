@@ -106,12 +106,12 @@ class Roster:
         elif isinstance(event, JobRemarked):
             self._note(job, effects, cause="JobRemarked", reason=event.reason)
         elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:
-            self._move(job, event, effects)
+            self._move(job, event, effects=effects)
         elif isinstance(event, WorkersSilent) and (killing := kill(job, event)):
             effects.commands += killing
             self._note(job, effects, cause="WorkersSilent", reason=event.reason)
 
-    def _move(self, job: Job, event: WorkerSlow, effects: Effects) -> None:
+    def _move(self, job: Job, event: WorkerSlow, *, effects: Effects) -> None:
         """A newcomer first, elsewhere; when it has joined, the slow one leaves."""
         phase = job.phase
         if not isinstance(phase, Running) or phase.joining or event.worker not in phase.numbers:

@@ -29,6 +29,8 @@ REFUSALS = ("Error: ", "docker: ")
 MAY_NOT_JOIN_CODE = 78
 MAY_NOT_JOIN = "rota: this worker may not join: "
 """How a live worker says that it does not fit to the others."""
+OTHER_STATE = "OtherStateError: "
+"""How our library refuses a checkpoint; the other workers then only lose one of them."""
 TRACEBACK = "Traceback (most recent call last):"
 ERROR = re.compile(r"[A-Za-z_][\w.]{0,99}(?:: |:?$)")
 """How the last line of a traceback begins: a class, perhaps of a module, and its message."""
@@ -67,6 +69,9 @@ def diagnose(tail: str, code: int) -> Finding | None:
     if code == MAY_NOT_JOIN_CODE and MAY_NOT_JOIN in tail:
         why = tail.rpartition(MAY_NOT_JOIN)[2].splitlines()[:1]
         return Finding(printable(f"it may not join: {''.join(why)}"), rank=FIRST)
+    if OTHER_STATE in tail:
+        why = tail.rpartition(OTHER_STATE)[2].splitlines()[:1]
+        return Finding(printable("".join(why)), rank=FIRST)
     refusal = _refusal(_lines(tail)) if code in REFUSED_CODES else ""
     for rank, failure in enumerate(FAILURES):
         if _shows(failure, tail):

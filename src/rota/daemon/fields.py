@@ -40,7 +40,7 @@ _VOLUME_SOURCE = re.compile(
 _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _OURS = re.compile(
-    r"ROTA_.*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)|EPOCHS_DONE"
+    r"ROTA_(?!PATIENCE$).*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)|EPOCHS_DONE"
     r"|CUDA_VISIBLE_DEVICES"
 )
 HIGHEST_PORT = 65535

@@ -21,7 +21,6 @@ from rota.daemon.people import Caller, ForbiddenError, Reach
 from rota.daemon.reports import Told, told
 from rota.daemon.shell import Shell
 from rota.daemon.trainees import Given, Team, Trainee
-from rota.engines.base import WorkerId
 from rota.errors import RotaError
 from rota_trainer.messages import Orders
 
@@ -33,7 +32,9 @@ TIDY_S = 2.0
 
 
 class Training:
-    def __init__(self, shell: Shell, membership: Membership, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, shell: Shell, membership: Membership, *, clock: Callable[[], float], cards: Cards
+    ) -> None:
         self._shell = shell
         self._membership = membership
         membership.wake = self._wake
@@ -41,8 +42,7 @@ class Training:
         self._clock = clock
         self._teams: dict[JobId, Team] = {}
         self._measurements = Measurements(shell)
-        self.cards = Cards(dict[WorkerId, int])
-        """What the driver says of the workers' memory; nothing unless somebody asks it."""
+        self.cards = cards
         self._is_hushed = False
 
     # -- reports --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.torch.attempts import STOPPED, environment
 from tests.integration.torch.nursery import Child, Nursery
-from tests.integration.torch.stand_in import StandIn
+from tests.integration.trainer.stand_in import StandIn, daemon
 from tests.tidy.tree import ROOT
 
 EPOCHS = 5
@@ -66,17 +66,17 @@ def test_it_trains_alone_and_ends_the_same_after_a_stop(case: Case) -> None:
     assert lines(alone) == EPOCHS
     assert alone.wait() == 0
 
-    with StandIn(case.folder / "socket") as daemon:
-        env = environment(daemon.url, case.folder, attempt=1)
+    with daemon(case.folder / "socket") as rota:
+        env = environment(rota.url, case.folder, attempt=1)
         first = case.start("--seconds-per-epoch=0.6", env=env, weights="stopped")
         first.stdout.readline()
-        daemon.stop(0)
+        rota.stop(0)
         n_done = 1 + lines(first)
         assert first.wait() == STOPPED
         assert n_done < EPOCHS
         assert not list(case.folder.glob("stopped*"))
-        assert any("loss" in report["metrics"] for report in daemon.reports)
-        last = daemon.reports[-1]
+        assert any("loss" in report["metrics"] for report in rota.reports)
+        last = rota.reports[-1]
         assert (last["epochs_total"], last["epochs_saved"]) == (EPOCHS, last["epochs_done"])
         assert last["epochs_done"] >= n_done
     second = case.start(
@@ -92,13 +92,13 @@ def test_two_workers_train_one_image_model(nursery: Nursery, tmp_path: Path) -> 
     assert together(case, "unix:///nowhere", weights="undisturbed") == [0, 0]
     for file in (tmp_path / "checkpoints").iterdir():
         file.rename(tmp_path / f"old-{file.name}")
-    with StandIn(tmp_path / "socket") as daemon:
-        assert together(case, daemon.url, weights="stopped", daemon=daemon) == [STOPPED, STOPPED]
+    with daemon(tmp_path / "socket") as rota:
+        assert together(case, rota.url, weights="stopped", rota=rota) == [STOPPED, STOPPED]
     assert together(case, "unix:///nowhere", weights="stopped") == [0, 0]
     assert case.weights("stopped") == case.weights("undisturbed")
 
 
-def together(case: Case, url: str, *, weights: str, daemon: StandIn | None = None) -> list[int]:
+def together(case: Case, url: str, *, weights: str, rota: StandIn | None = None) -> list[int]:
     """With a daemon, worker 1 alone is told to stop after the first epoch."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -107,11 +107,11 @@ def together(case: Case, url: str, *, weights: str, daemon: StandIn | None = Non
         env = environment(url, case.folder, attempt=1, rank=rank)
         env |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
         env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        pause = "--seconds-per-epoch=0.6" if daemon else "--seconds-per-epoch=0"
+        pause = "--seconds-per-epoch=0.6" if rota else "--seconds-per-epoch=0"
         children.append(case.start(pause, env=env, weights=weights))
-    if daemon:
+    if rota:
         children[1].stdout.readline()
-        daemon.stop(1)
+        rota.stop(1)
     for child in children:
         lines(child)
     return [child.wait() for child in children]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.integration.torch.attempts import environment
-from tests.integration.torch.stand_in import StandIn
+from tests.integration.trainer.stand_in import daemon
 from tests.tidy.tree import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -35,8 +35,8 @@ def test_a_program_in_another_language_is_read_by_the_wrapper(tmp_path: Path) ->
     pattern = "epoch (?P<epoch>[0-9]+)/(?P<epochs>[0-9]+) loss (?P<loss>[0-9.]+)"
     assert f"'{pattern}'" in (EXAMPLES / "progress_lines.sh").read_text()
     program = ["sh", str(EXAMPLES / "progress_lines.sh"), "4", "0.05"]
-    with StandIn(tmp_path / "socket") as daemon:
-        env = {**environment(daemon.url, tmp_path, attempt=2), "EPOCHS_DONE": "1.0"}
+    with daemon(tmp_path / "socket") as rota:
+        env = {**environment(rota.url, tmp_path, attempt=2), "EPOCHS_DONE": "1.0"}
         wrapped = subprocess.run(
             [
                 sys.executable,
@@ -54,6 +54,6 @@ def test_a_program_in_another_language_is_read_by_the_wrapper(tmp_path: Path) ->
             timeout=60,
             check=True,
         )
-        last = daemon.reports[-1]
+        last = rota.reports[-1]
     assert wrapped.stdout == "".join(f"epoch {n}/4 loss 0.{1000 // n}\n" for n in (2, 3, 4))
     assert (last["epochs_done"], last["epochs_total"]) == (4.0, 4.0)

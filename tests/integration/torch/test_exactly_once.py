@@ -11,7 +11,7 @@ import pytest
 from tests.counts import seeds
 from tests.integration.torch.attempts import STOPPED, Attempt, History, environment
 from tests.integration.torch.nursery import Nursery
-from tests.integration.torch.stand_in import StandIn
+from tests.integration.trainer.stand_in import daemon
 
 pytest.importorskip("torch", reason="torch is not installed: nothing here trains")
 
@@ -38,11 +38,11 @@ def test_three_stops_change_nothing(
     moments = sorted(chance.sample(range(1, 5 * STEPS), 3))
     history = History()
     for number, moment in enumerate(moments, start=1):
-        with StandIn(tmp_path / f"{number}.socket") as daemon:
-            env = environment(daemon.url, tmp_path, attempt=number)
+        with daemon(tmp_path / f"{number}.socket") as rota:
+            env = environment(rota.url, tmp_path, attempt=number)
             attempt = Attempt(nursery, history, *options, env=env)
             assert attempt.steps(max(0, moment - len(history.steps)))
-            daemon.stop(0)
+            rota.stop(0)
             while attempt.step():
                 pass
             assert attempt.wait() == STOPPED

@@ -10,7 +10,7 @@ pytest.importorskip("lightning", reason="lightning is not installed: nothing her
 
 from tests.integration.torch.attempts import STOPPED, environment
 from tests.integration.torch.nursery import Child, Nursery
-from tests.integration.torch.stand_in import StandIn
+from tests.integration.trainer.stand_in import daemon
 
 SCRIPT = Path(__file__).with_name("train_lightning.py")
 EPOCHS = 4
@@ -72,12 +72,12 @@ def test_a_stopped_training_ends_as_if_it_was_not(
     expected = Pair(lit, tmp_path / "undisturbed", *options)
     assert expected.run_on(expected.start(NOWHERE)) == [0]
     stopped = Pair(lit, tmp_path / "stopped", *options)
-    with StandIn(tmp_path / "socket") as daemon:
-        children = stopped.start(daemon.url)
+    with daemon(tmp_path / "socket") as rota:
+        children = stopped.start(rota.url)
         stopped.steps(children, n_before)
-        daemon.stop(0)
+        rota.stop(0)
         assert stopped.run_on(children) == [STOPPED]
-        assert daemon.reports[-1]["epochs_saved"] == daemon.reports[-1]["epochs_done"]
+        assert rota.reports[-1]["epochs_saved"] == rota.reports[-1]["epochs_done"]
     n_done = len(stopped.said[0])
     assert n_before <= n_done < EPOCHS * STEPS
     assert options or n_done % STEPS == 0
@@ -89,10 +89,10 @@ def test_two_workers_stop_together_although_one_hears(lit: Nursery, tmp_path: Pa
     expected = Pair(lit, tmp_path / "undisturbed", "--every-step", n_workers=2)
     assert expected.run_on(expected.start(NOWHERE)) == [0, 0]
     stopped = Pair(lit, tmp_path / "stopped", "--every-step", n_workers=2)
-    with StandIn(tmp_path / "socket") as daemon:
-        children = stopped.start(daemon.url)
+    with daemon(tmp_path / "socket") as rota:
+        children = stopped.start(rota.url)
         stopped.steps(children, 1)
-        daemon.stop(1)
+        rota.stop(1)
         assert stopped.run_on(children) == [STOPPED, STOPPED]
     assert len(stopped.said[0]) == len(stopped.said[1])
     assert stopped.run_on(stopped.start(NOWHERE)) == [0, 0]
@@ -101,13 +101,13 @@ def test_two_workers_stop_together_although_one_hears(lit: Nursery, tmp_path: Pa
 
 def test_of_a_training_without_an_end_no_end_is_told(lit: Nursery, tmp_path: Path) -> None:
     endless = Pair(lit, tmp_path, "--epochs=-1")
-    with StandIn(tmp_path / "socket") as daemon:
-        children = endless.start(daemon.url)
+    with daemon(tmp_path / "socket") as rota:
+        children = endless.start(rota.url)
         endless.steps(children, EPOCHS * STEPS + 1)
-        daemon.stop(0)
+        rota.stop(0)
         assert endless.run_on(children) == [STOPPED]
-        assert {report["epochs_total"] for report in daemon.reports} == {None}
-        assert daemon.reports[-1]["epochs_done"] > EPOCHS
+        assert {report["epochs_total"] for report in rota.reports} == {None}
+        assert rota.reports[-1]["epochs_done"] > EPOCHS
 
 
 def test_every_step_needs_a_loader_that_can_go_on(lit: Nursery, tmp_path: Path) -> None:

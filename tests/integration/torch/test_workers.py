@@ -16,7 +16,7 @@ from tests.integration.torch.attempts import (  # noqa: E402
     environment,
 )
 from tests.integration.torch.nursery import Nursery  # noqa: E402
-from tests.integration.torch.stand_in import StandIn  # noqa: E402
+from tests.integration.trainer.stand_in import daemon  # noqa: E402
 
 EPOCHS = 4
 OPTIONS = (f"--epochs={EPOCHS}", "--every-step")
@@ -78,10 +78,10 @@ def in_step(attempts: list[Attempt], n_steps: int) -> None:
 def test_both_stop_at_the_same_step_although_one_hears(
     hearing: int, pair: Pair, undisturbed: list[History], tmp_path: Path
 ) -> None:
-    with StandIn(tmp_path / "socket") as daemon:
-        attempts = pair.start(daemon.url)
+    with daemon(tmp_path / "socket") as rota:
+        attempts = pair.start(rota.url)
         in_step(attempts, STEPS + 1)
-        daemon.stop(hearing)
+        rota.stop(hearing)
         assert to_the_end(attempts) == [STOPPED, STOPPED]
     counts = [len(history.steps) for history in pair.histories]
     assert counts[0] == counts[1] < EPOCHS * STEPS

@@ -176,6 +176,19 @@ def test_a_daemon_that_was_started_again_is_told_again(opens: Opens, scheduler: 
     assert other.add("n", 0) == 3
 
 
+def test_what_two_find_missing_is_put_there_once(opens: Opens, scheduler: Scheduler) -> None:
+    store, other = opens(0), opens(1)
+    store.add("n", 1)
+    store.set_timeout(timedelta(seconds=60))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(store.get, "late") for _ in range(2)]
+        scheduler.stop()
+        scheduler.start()
+        other.set("late", "came")
+        assert [each.result(60) for each in waiting] == [b"came"] * 2
+    assert other.add("n", 0) == 1
+
+
 def test_a_daemon_that_does_not_come_back(opens: Opens, scheduler: Scheduler) -> None:
     store = opens()
     store.set("k", "v")

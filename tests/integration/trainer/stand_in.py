@@ -17,6 +17,8 @@ LIBRARY = Path(__file__).parents[3] / "trainer" / "src"
 PATIENCE_S = 60.0
 """For what happens soon on a machine that is not busy."""
 
+REASON = "somebody else's turn"
+
 Answer = tuple[int, str, bytes]
 
 
@@ -32,6 +34,8 @@ class StandIn:
         self.answers: Callable[[], Answer] | None = None
         """What to answer instead of orders."""
         self._orders: dict[str, Any] = {}
+        self._stopping: set[int] = set()
+        self._told: set[int] = set()
         self._changed = threading.Condition()
         self._is_closing = False
 
@@ -45,6 +49,21 @@ class StandIn:
         n_before = len(self.reports)
         self.order(**orders)
         self.wait_for(lambda reports: len(reports) > n_before + 1)
+
+    def stop(self, *workers: int) -> None:
+        """Order these workers to stop, and wait until each was told."""
+        with self._changed:
+            self._stopping |= set(workers)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: set(workers) <= self._told, PATIENCE_S)
+
+    def has_told(self, worker: int) -> None:
+        with self._changed:
+            self._told.add(worker)
+            self._changed.notify_all()
+
+    def _orders_for(self, worker: int) -> dict[str, Any]:
+        return {**self._orders, "stop": REASON} if worker in self._stopping else self._orders
 
     def close(self) -> None:
         with self._changed:
@@ -60,11 +79,12 @@ class StandIn:
             self._changed.notify_all()
             if self.answers is not None:
                 return self.answers()
-            known = self._orders
+            worker = report["worker"]
+            known = self._orders_for(worker) if worker in self._told else self._orders
             self._changed.wait_for(
-                lambda: self._orders != known or self._is_closing, report["wait_s"]
+                lambda: self._orders_for(worker) != known or self._is_closing, report["wait_s"]
             )
-            return 200, "application/json", json.dumps(self._orders).encode()
+            return 200, "application/json", json.dumps(self._orders_for(worker)).encode()
 
     def wait_for(self, found: Callable[[list[dict[str, Any]]], bool]) -> None:
         with self._changed:
@@ -101,12 +121,15 @@ def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             stand_in.paths.add(self.path)
             stand_in.tokens.add(self.headers["Authorization"])
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            status, kind, answer = stand_in.hear(json.loads(body))
+            report = json.loads(body)
+            status, kind, answer = stand_in.hear(report)
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
+            if REASON.encode() in answer:
+                stand_in.has_told(report["worker"])
 
         def handle(self) -> None:
             # Workers hang up when they end.

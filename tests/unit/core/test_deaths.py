@@ -185,10 +185,10 @@ def test_below_the_minimum_a_lost_worker_sends_the_job_back_to_the_queue() -> No
 def test_below_the_minimum_a_live_job_that_hears_is_asked() -> None:
     """What its survivors hold in memory is worth saving."""
     lab = Lab(cluster("1x2"))
-    lab.run(live_job("a", gpus=2, retries=1))
+    lab.run(live_job("a", gpus=2))
     lab.progress("a", 1.5, saved=1.0, hears=True)
     assert lab.exited("a", 137, workers=[1]) == [
-        AskToStop(A, 1, (0, 1), "exit code 137, will be tried again", 30.0)
+        AskToStop(A, 1, (0, 1), "too few workers are left: exit code 137", 30.0)
     ]
     lab.progress("a", 1.5, saved=1.5)
     lab.exited("a", 75, workers=[0])

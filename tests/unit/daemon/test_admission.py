@@ -56,6 +56,10 @@ def test_shares():
     assert spec(gpu_memory="6GiB") == replace(PLAIN, gpus=0, share=Share(memory_bytes=6 * GIB))
 
 
+def test_patience_is_the_users_to_set():
+    assert spec(env={"ROTA_PATIENCE": "60"}) == PLAIN
+
+
 def test_no_gpus():
     assert spec(gpus="0") == replace(PLAIN, gpus=0)
 

@@ -241,6 +241,13 @@ def test_a_memory_limit_has_its_hint() -> None:
     assert hint_for("exit code 1: something (else)") == ""
 
 
+def test_who_refuses_its_checkpoint_says_more_than_those_who_lose_it() -> None:
+    log = "[rank0]: rota_trainer.torch.parts.OtherStateError: this checkpoint is of something else"
+    exited = WorkersExited(JobId("a"), 1, {1: 1})
+    found = with_finding(exited, {0: log, 1: MESSAGES["connect"]}).finding
+    assert found == "this checkpoint is of something else"
+
+
 def test_a_worker_that_may_not_join_has_said_why() -> None:
     log = "rota: reports arrive again\nrota: this worker may not join: it has torch 3\n"
     found = diagnose(log, 78)

@@ -52,6 +52,7 @@ class RotaStore(Store):
         self._wires = threading.local()
         self._open: list[Wire] = []
         self._changing = threading.Lock()
+        self._moving = threading.Lock()
         self._sequence = itertools.count(random.getrandbits(48))
         self._store = ""
         self._values: dict[str, bytes] = {}
@@ -168,15 +169,19 @@ class RotaStore(Store):
                 _raise_absent(exchange, timeout)
 
     def _put_again(self, store: str) -> None:
-        self._store = store
-        changes = [
-            self._exchange("set", [key], values=[value]) for key, value in self._values.items()
-        ]
-        changes += [
-            self._exchange("add", [key], amount=amount) for key, amount in self._sums.items()
-        ]
-        for change in changes:
-            self._post(change, 0.0)
+        """Once, however many threads find that the store is another."""
+        with self._moving:
+            if self._store == store:
+                return
+            self._store = store
+            changes = [
+                self._exchange("set", [key], values=[value]) for key, value in self._values.items()
+            ]
+            changes += [
+                self._exchange("add", [key], amount=amount) for key, amount in self._sums.items()
+            ]
+            for change in changes:
+                self._post(change, 0.0)
 
     def _post(self, exchange: Exchange, wait_s: float) -> Found:
         wire: Wire | None = getattr(self._wires, "wire", None)

@@ -9,9 +9,8 @@ from typing import Any
 
 from rota_trainer.torch import randomness
 
-WORDS = 624
-WORD_BYTES = 4
 KIND = "MT19937"
+N_BYTES = (624 + 1) * 4
 NOTHING_LEFT = 0
 
 
@@ -23,6 +22,8 @@ class Chance:
         self._raw: bytes | None = None
         """What the state looked like in memory when it was asked for last."""
         self._numpy: tuple[Any, ...] = ()
+        self._generator: Any = None
+        self._address = 0
 
     def take(self) -> dict[str, Any]:
         states = randomness.take_quickly()
@@ -32,21 +33,22 @@ class Chance:
         return states
 
     def _of_numpy(self, numpy: Any) -> tuple[Any, ...]:
-        raw = _raw(numpy)
+        raw = self._look(numpy)
         if raw is None or raw != self._raw:
             self._numpy = randomness.numpy_state(numpy)
             self._raw = raw if raw is not None and _is_told_by(raw, self._numpy) else None
         return self._numpy
 
-
-def _raw(numpy: Any) -> bytes | None:
-    """The memory of the shared generator: its words, then how many are used up. None where it is
-    not the usual one, or does not say where it is."""
-    find = getattr(numpy.random, "get_bit_generator", None)
-    generator = find() if find is not None else None
-    if generator is None or type(generator).__name__ != KIND:
-        return None
-    return ctypes.string_at(generator.ctypes.state_address, (WORDS + 1) * WORD_BYTES)
+    def _look(self, numpy: Any) -> bytes | None:
+        """The memory of the shared generator: its words, then how many are used up. None where it
+        is not the usual one, or does not say where it is."""
+        find = getattr(numpy.random, "get_bit_generator", None)
+        generator: Any = find() if find is not None else None
+        if type(generator).__name__ != KIND:
+            return None
+        if generator is not self._generator:
+            self._generator, self._address = generator, generator.ctypes.state_address
+        return ctypes.string_at(self._address, N_BYTES)
 
 
 def _is_told_by(raw: bytes, state: tuple[Any, ...]) -> bool:

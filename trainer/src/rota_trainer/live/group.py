@@ -28,13 +28,17 @@ class Group:
     def __init__(self, device: torch.device, connections: Connections) -> None:
         self.device = device
         self.is_aborted = False
+        self._members: Any = dist.group.WORLD
+        self._least = dist.AllreduceOptions()
+        self._least.reduceOp = dist.ReduceOp.MIN
         self._connections = connections
         self._lock = threading.Lock()
 
     def vote(self, values: list[int]) -> Any:
         """Begin to find the least of each value over all workers; `result` of it waits."""
         votes = torch.tensor(values, dtype=torch.int64)
-        return Vote(votes, dist.all_reduce(votes, op=dist.ReduceOp.MIN, async_op=True))
+        # What `dist.all_reduce` does, without what it looks up for it: this is done in each step.
+        return Vote(votes, self._members.allreduce([votes], self._least))
 
     def part(self) -> None:
         """Nobody closes a connection before all have what they need from it."""

@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from rota_trainer.live.buffers import Buffers
+
 _TAKES = inspect.signature(DistributedDataParallel.__init__).parameters
 
 
@@ -32,12 +34,18 @@ class ElasticModel(torch.nn.Module):
         self.ready_s = 0.0
         """When the last gradients were ready here; what follows is the wait for the others'."""
         self._options = options
+        self._buffers_here = Buffers(module)
         # Not as a submodule: its parameters are those of `module`.
         self._parallel: list[DistributedDataParallel] = []
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         through = self._parallel[0] if self._parallel else self.module
         return through(*inputs, **named)
+
+    def weigh(self, weight: float) -> None:
+        """What the gradients of this worker count for from now on."""
+        # A module that is assigned to looks through all that it is made of.
+        self.__dict__["weight"] = weight
 
     def spread(self, device: torch.device) -> None:
         """Over the process group that stands now."""
@@ -60,7 +68,7 @@ class ElasticModel(torch.nn.Module):
 
     def buffers_together(self) -> None:
         """Statistics that layers gathered are those of the first worker, in all."""
-        for kind, same in _by_kind(list(self.module.buffers())).items():
+        for kind, same in _by_kind(self._buffers_here.now()).items():
             flat = torch.cat([each.detach().reshape(-1) for each in same]).to(kind[0])
             dist.broadcast(flat, 0)
             for each, part in zip(same, flat.split([each.numel() for each in same])):
@@ -69,7 +77,7 @@ class ElasticModel(torch.nn.Module):
 
 def _weighted_sum(model, bucket):
     # DDP looks at annotations of hooks, and does not know those that are texts.
-    model.ready_s = time.perf_counter()
+    model.__dict__["ready_s"] = time.perf_counter()
     model.before_sharing()
     gradients = bucket.buffer()
     # What counts for nothing may be no number, and nothing times that would be none either.

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 
+from rota_trainer.live.buffers import Buffers
 from rota_trainer.live.chance import Chance
 from rota_trainer.torch import parts, randomness
 from rota_trainer.torch.reading import classes_in
@@ -38,6 +39,7 @@ class Parts:
         self.named = {name: each for name, each in named.items() if each is not None}
         self.at = Progress()
         self._chance = Chance()
+        self._buffers = Buffers(self.named["model"])
         for name, part in self.named.items():
             parts.state_of(name, part)
 
@@ -75,7 +77,7 @@ class Parts:
         groups = self.named["optimizer"].param_groups
         scheduler = self.named.get("scheduler")
         return {
-            "buffers": [each.detach().clone() for each in self.named["model"].buffers()],
+            "buffers": [each.detach().clone() for each in self._buffers.now()],
             "random": self._chance.take(),
             "rates": [{k: v for k, v in group.items() if k != "params"} for group in groups],
             "scheduler": None if scheduler is None else dict(scheduler.state_dict()),
@@ -86,7 +88,7 @@ class Parts:
     def put_back(self, snapshot: dict[str, Any]) -> None:
         """As if the step had never begun; its gradients are forgotten."""
         optimizer = self.named["optimizer"]
-        for each, was in zip(self.named["model"].buffers(), snapshot["buffers"]):
+        for each, was in zip(self._buffers.now(), snapshot["buffers"]):
             each.detach().copy_(was)
         randomness.put_back(snapshot["random"])
         for group, was in zip(optimizer.param_groups, snapshot["rates"]):

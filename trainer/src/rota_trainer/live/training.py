@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from rota_trainer.live import sharing
+from rota_trainer.live.ballots import NO_WISHES, Ballots
 from rota_trainer.live.disk import SAVE_EVERY_S, Disk
-from rota_trainer.live.group import Vote
 from rota_trainer.live.joining import NobodyCameError, Training
 from rota_trainer.live.model import ElasticModel
 from rota_trainer.live.parts import Parts
@@ -72,7 +72,7 @@ class Live:
         self._total = 0
         self._share = sharing.Share([], 1.0, 0)
         self._snapshot: dict[str, Any] | None = None
-        self._vote: Vote | None = None
+        self._ballots = Ballots()
         self._is_applied = False
         self._n_changes = 0
         """Counts what makes batches that were loaded ahead useless."""
@@ -152,19 +152,19 @@ class Live:
 
     def _begin_step(self) -> None:
         self._is_applied = False
-        self.model.weight = self._share.weight
+        self.model.weigh(self._share.weight)
         group = self._joining.group if self._joining else None
         self._snapshot = None if group is None else self._parts.snapshot()
-        self._vote = None
+        self._ballots.begin_step(self.global_step)
 
     def _begin_vote(self) -> None:
         """When the first gradients of a step are ready: torch is warm then, which makes it cheap,
         and the answer is there before the gradients are."""
         group = self._joining.group if self._joining else None
-        if group is None or self._vote is not None:
+        if group is None or not self._ballots.is_open:
             return
         try:
-            self._vote = group.vote(self._wishes())
+            self._ballots.cast(group, self._wishes())
         except RuntimeError as error:
             if not group.is_why(error):
                 raise
@@ -204,12 +204,13 @@ class Live:
     def _heed_vote(self) -> bool:
         """What all workers have agreed on during this step. False if anything changed."""
         group = self._joining.group if self._joining else None
-        wishes = self._wishes()
+        wishes = self._wishes() if group is None else NO_WISHES
         if group is not None:
             try:
                 self.model.buffers_together()
-                vote = self._vote or group.vote(self._wishes())
-                wishes = vote.result()
+                if self._ballots.is_held:
+                    self._ballots.cast(group, self._wishes())
+                    wishes = self._ballots.count(self.global_step)
             except RuntimeError as error:
                 if not group.is_why(error):
                     raise
@@ -231,10 +232,11 @@ class Live:
         in between is done once by each."""
         while True:
             joining = self._joining
+            group = joining.group if joining else None
             # Who died in here may have kept only some of the others from going on.
-            if joining is None or joining.group is None or joining.epoch > self._parts.at.epoch:
+            if joining is None or group is None or joining.epoch > self._parts.at.epoch:
                 return
-            self._vote = None
+            self._ballots.begin()
             if self._heed_vote():
                 return
 
@@ -247,6 +249,7 @@ class Live:
 
     def _enter(self, patience_s: float, *, is_done: bool = False) -> None:
         self._n_changes += 1
+        self._ballots = Ballots()
         if self._joining is None:
             if self.global_step < 0 and not self._disk.restore():
                 self._parts.at.global_step = 0
