@@ -62,11 +62,12 @@ class Api:
                 raise
 
     def watch(self, path: str) -> Iterator[Object]:
-        """The changes as they come, until the connection breaks."""
+        """The changes from now on, until the connection breaks."""
+        version = self.get(path)["metadata"]["resourceVersion"]
         connection = self._connect()
-        connection.request("GET", f"{path}?watch=1", headers=self._headers)
-        for line in connection.getresponse():
-            yield json.loads(line)
+        words = f"{path}?watch=1&resourceVersion={version}"
+        connection.request("GET", words, headers=self._headers)
+        return map(json.loads, connection.getresponse())
 
     def text(self, path: str) -> str:
         return self.exchange("GET", path, None).decode()
