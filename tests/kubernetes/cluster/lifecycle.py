@@ -27,9 +27,9 @@ from tests.kubernetes.cluster.places import (
 )
 from tests.kubernetes.cluster.warden import sweep_all
 
-KEEPER_LIMIT_S = 20.0
+KEEPER_LIMIT_S = 60.0
 END_LIMIT_S = 30.0
-READY_LIMIT_S = 90.0
+READY_LIMIT_S = 180.0
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 LOG_TAIL = 15
 
