@@ -1,7 +1,7 @@
 """The test cluster is a real one, and its parts can be stopped."""
 
+from contextlib import suppress
 from http.client import IncompleteRead
-from ssl import SSLEOFError
 
 import pytest
 
@@ -109,7 +109,7 @@ def has_all_cards(api: Api) -> bool:
 
 def test_objects_outlive_the_api_server(whole_cluster: Cluster, namespace: str) -> None:
     control, api = whole_cluster.control, whole_cluster.api
-    with control.stopped("apiserver"), pytest.raises((ConnectionError, SSLEOFError)):
+    with control.stopped("apiserver"), pytest.raises(ConnectionError):
         api.get("/readyz")
     found = until(lambda: api.get(f"/api/v1/namespaces/{namespace}"), "the API server again")
     assert found["metadata"]["name"] == namespace
@@ -131,5 +131,6 @@ def test_cut_connections_end_a_watch(whole_cluster: Cluster, namespace: str) -> 
     while next(changes)["object"]["metadata"]["name"] != "seen":
         pass
     whole_cluster.control.cut_connections()
-    with pytest.raises((ConnectionError, IncompleteRead)):
+    # A watch that goes on would end in a time-out, which is neither of these.
+    with suppress(ConnectionError, IncompleteRead):
         list(changes)

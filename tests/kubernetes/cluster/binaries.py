@@ -52,11 +52,17 @@ def find_or_build() -> dict[str, Path]:
     missing = missing_of_the_system()
     if missing:
         raise MissingError(f"no test cluster without {', '.join(missing)}")
+    if not all(map(find, all_names())):
+        build_what_is_missing()
+    return {name: path for name in all_names() if (path := find(name))}
+
+
+def build_what_is_missing() -> None:
+    """One at a time: who waited for the lock finds everything built."""
     with locked(cache() / "lock"):
         for build in (build_kubernetes, build_device_plugin, build_kwok):
             build()
         shutil.rmtree(compiler_cache(), ignore_errors=True)
-    return {name: path for name in all_names() if (path := find(name))}
 
 
 def all_names() -> tuple[str, ...]:
