@@ -16,7 +16,7 @@ from tests.kubernetes.cluster.binaries import MissingError
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.lifecycle import join_or_start, leave
 from tests.kubernetes.cluster.locks import locked
-from tests.kubernetes.cluster.places import Place, clusters
+from tests.kubernetes.cluster.places import Place
 
 SKIPPED = "no Kubernetes cluster: "
 
@@ -40,7 +40,7 @@ def running_cluster(testrun_uid: str) -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster, shared with the tests of other processes: leave its parts and nodes alone."""
-    with locked(clusters() / "locks" / "use", is_shared=True):
+    with locked(use_of(running_cluster), is_shared=True):
         yield running_cluster
 
 
@@ -49,8 +49,12 @@ def whole_cluster(running_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster for this test alone, which may stop its parts and count its nodes."""
     if running_cluster.ours is None:
         pytest.skip("parts of a given cluster are not stopped")
-    with locked(clusters() / "locks" / "use"):
+    with locked(use_of(running_cluster)):
         yield running_cluster
+
+
+def use_of(cluster: Cluster) -> Path:
+    return (cluster.place if cluster.ours else Place("given")).lock("use")
 
 
 @pytest.fixture

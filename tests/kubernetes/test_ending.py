@@ -52,7 +52,7 @@ def other_cluster() -> Iterator[tuple[Place, int]]:
 def run_pod(place: Place) -> None:
     api = Api(place.kubeconfig)
     api.create(PODS, python_pod("sleeper", SLEEPER))
-    until(lambda: api.text(f"{PODS}/sleeper/log"), "a running pod")
+    until(lambda: api.text(f"{PODS}/sleeper/log"), "a running pod", limit_s=120)
 
 
 @pytest.mark.parametrize("killed", ["holder", "warden", "keeper"])

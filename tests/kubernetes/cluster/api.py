@@ -4,9 +4,9 @@ import base64
 import http.client
 import json
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
@@ -31,14 +31,13 @@ class RefusedError(Exception):
 
 
 class Api:
-    """One API server as the user of a kubeconfig sees it. Each thread has a connection."""
+    """One API server as the user of a kubeconfig sees it, with a connection for each request."""
 
     def __init__(self, kubeconfig: Path) -> None:
         cluster, user = current(yaml.safe_load(kubeconfig.read_text()))
         self._host = urlsplit(cluster["server"]).netloc
         self._context = trust(cluster, user)
         self._headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-        self._local = threading.local()
 
     def get(self, path: str) -> Object:
         return self.ask("GET", path)
@@ -62,11 +61,12 @@ class Api:
                 raise
 
     def watch(self, path: str) -> Iterator[Object]:
-        """The changes as they come, until the connection breaks."""
+        """The changes from now on, until the connection breaks."""
+        version = self.get(path)["metadata"]["resourceVersion"]
         connection = self._connect()
-        connection.request("GET", f"{path}?watch=1", headers=self._headers)
-        for line in connection.getresponse():
-            yield json.loads(line)
+        words = f"{path}?watch=1&resourceVersion={version}"
+        connection.request("GET", words, headers=self._headers)
+        return changes(connection)
 
     def text(self, path: str) -> str:
         return self.exchange("GET", path, None).decode()
@@ -77,25 +77,21 @@ class Api:
 
     def exchange(self, method: str, path: str, content: bytes | None) -> bytes:
         kind = {"Content-Type": CONTENT_TYPES.get(method, "application/json")}
-        connection = self._connection()
-        try:
+        with closing(self._connect()) as connection:
             connection.request(method, path, content, self._headers | kind)
             response = connection.getresponse()
             answer = response.read()
-        except (OSError, http.client.HTTPException):
-            connection.close()
-            raise
         if response.status >= 400:
             raise RefusedError(response.status, answer.decode(errors="replace"))
         return answer
 
-    def _connection(self) -> http.client.HTTPSConnection:
-        if not hasattr(self._local, "connection"):
-            self._local.connection = self._connect()
-        return self._local.connection
-
     def _connect(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection(self._host, context=self._context, timeout=LIMIT_S)
+
+
+def changes(connection: http.client.HTTPSConnection) -> Iterator[Object]:
+    with closing(connection), connection.getresponse() as response:
+        yield from map(json.loads, response)
 
 
 def current(config: Object) -> tuple[Object, Object]:

@@ -52,11 +52,17 @@ def find_or_build() -> dict[str, Path]:
     missing = missing_of_the_system()
     if missing:
         raise MissingError(f"no test cluster without {', '.join(missing)}")
+    if not all(map(find, all_names())):
+        build_what_is_missing()
+    return {name: path for name in all_names() if (path := find(name))}
+
+
+def build_what_is_missing() -> None:
+    """One at a time: who waited for the lock finds everything built."""
     with locked(cache() / "lock"):
         for build in (build_kubernetes, build_device_plugin, build_kwok):
             build()
         shutil.rmtree(compiler_cache(), ignore_errors=True)
-    return {name: path for name in all_names() if (path := find(name))}
 
 
 def all_names() -> tuple[str, ...]:
@@ -111,24 +117,24 @@ def plugin_key() -> str:
 
 
 def build_kubernetes() -> None:
-    wanted = [name for name in KUBERNETES if find(name) is None]
-    if not wanted:
-        return
-    say(f"building {', '.join(wanted)} {kubernetes_version()} (once; up to ten minutes)")
+    """One after the other, so that a build that is broken off goes on with the next."""
     version = f"k8s.io/component-base/version.gitVersion={kubernetes_version()}"
-    packages = [f"k8s.io/kubernetes/cmd/{name}" for name in wanted]
-    compile_into(kubernetes_key(), packages, flags=f"-s -w -X {version}")
+    for name in KUBERNETES:
+        if find(name) is None:
+            say(f"building {name} {kubernetes_version()} (once; the first takes minutes)")
+            package = f"k8s.io/kubernetes/cmd/{name}"
+            compile_into(kubernetes_key(), package, flags=f"-s -w -X {version}")
 
 
 def build_device_plugin() -> None:
     if find("deviceplugin") is None:
         say("building the device plugin")
-        compile_into(plugin_key(), ["./deviceplugin"], flags="-s -w")
+        compile_into(plugin_key(), "./deviceplugin", flags="-s -w")
 
 
-def compile_into(key: str, packages: list[str], *, flags: str) -> None:
+def compile_into(key: str, package: str, *, flags: str) -> None:
     made = fresh_folder(key)
-    go("build", "-trimpath", "-ldflags", flags, "-o", f"{made}/", *packages)
+    go("build", "-trimpath", "-ldflags", flags, "-o", f"{made}/", package)
     keep(made, key)
 
 
@@ -155,16 +161,16 @@ def go(*arguments: str, bin_: Path | None = None) -> str:
     if bin_:
         environment["GOBIN"] = str(bin_)
     done = subprocess.run(
-        ["go", *arguments],
+        ["timeout", str(BUILD_LIMIT_S), "go", *arguments],
         cwd=SOURCES,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=BUILD_LIMIT_S,
         check=False,
     )
     if done.returncode:
-        raise MissingError(f"go {arguments[0]} failed:\n{done.stderr[-2000:]}")
+        words = f"go {' '.join(arguments)} ended with {done.returncode}"
+        raise MissingError(f"{words}:\n{done.stderr[-2000:]}")
     return done.stdout
 
 

@@ -68,6 +68,8 @@ def apiserver(place: Place, network: Network, *, program: Path) -> Part:
         authorization_mode="Node,RBAC",
         kubelet_preferred_address_types="InternalIP",
         allow_privileged="true",
+        # Debian's etcd cannot tell how far it is, and a list by watch would wait for that in vain.
+        feature_gates="WatchList=false",
     )
 
 
