@@ -157,7 +157,9 @@ class Shell:
         """What the engine tells. After a failed write it is asked again, so nothing is missed."""
         if self.trouble:
             return
-        if isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
+        if isinstance(event, NodeSeen):
+            self._see((event.node,))
+        elif isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
             self._spawn(self._examine(event))
         else:
             self.tell(event)
