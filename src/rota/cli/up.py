@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +18,7 @@ from rota.errors import RotaError, UnavailableError, UserError, shown
 if TYPE_CHECKING:
     from rota.api.serve import Settings
     from rota.config.keys import Daemon
-    from rota.config.load import Found, Setting
+    from rota.config.load import Found
     from rota.core.view import Rules
     from rota.daemon.admission import Defaults
 
@@ -27,6 +26,7 @@ app = typer.Typer()
 
 LOG_NAME = "daemon.log"
 READY = b"ready"
+KUBERNETES = "kubernetes"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -45,6 +45,19 @@ def up(
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Listen on TCP, too; with tokens.")
     ] = "",
+    engine: Annotated[
+        str,
+        typer.Option("--engine", metavar="ENGINE", help="Run jobs 'local'ly or on 'kubernetes'."),
+    ] = "",
+    kubeconfig: Annotated[
+        str, typer.Option("--kubeconfig", metavar="PATH", help="Which cluster; else as kubectl.")
+    ] = "",
+    context: Annotated[
+        str, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAME", help="Where the cluster's pods go.")
+    ] = "",
     policy: Annotated[
         str, typer.Option("--policy", metavar="POLICY", help="Who gets what; 'rota policy list'.")
     ] = "",
@@ -61,7 +74,15 @@ def up(
         raise UserError("--json is for what --detach answers", "leave it out, or add --detach")
     log_to_stderr()
     folder = make_state_dir()
-    flags = {"virtual_gpus": virtual_gpus, "listen": listen, "policy": policy}
+    flags = {
+        "virtual_gpus": virtual_gpus,
+        "listen": listen,
+        "policy": policy,
+        "engine": engine,
+        "kubeconfig": kubeconfig,
+        "kube_context": context,
+        "namespace": namespace,
+    }
     settings = settings_of(folder, flags)
     for warning in warnings_of(settings.listen, is_root=os.geteuid() == 0):
         complain(warning)
@@ -89,47 +110,37 @@ def warnings_of(listen: tuple[str, int] | None, *, is_root: bool) -> list[str]:
 
 def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
     """From flags, variables and files; whatever is wrong with them stops the start."""
+    from rota.api.choosing import place_of
     from rota.api.serve import Settings
     from rota.config import store_file
-    from rota.config.load import POLICY_NAME, Sources, daemon_settings
-    from rota.daemon.checkpoints import parse as parse_place
+    from rota.config.load import POLICY_NAME, Sources, blamed, daemon_settings
     from rota.daemon.membership import Care
-    from rota.engines.local.gpus import find, parse_virtual
+    from rota.daemon.move_plans import Limits
     from rota.policies.registry import parse
 
     found = daemon_settings(Sources(folder, flags=flags))
     chosen = found.daemon()
-    with _blamed(found.get("policy")):
+    with blamed(found.get("policy")):
         parse(chosen.policy)
-    with _blamed(found.get("virtual_gpus")):
-        gpus = parse_virtual(chosen.virtual_gpus) if chosen.virtual_gpus else find()
-    with _blamed(found.get("listen")):
+    with blamed(found.get("listen")):
         address = _address(chosen.listen) if chosen.listen else None
-    with _blamed(found.get("checkpoints")):
-        checkpoints = parse_place(chosen.checkpoints, folder=folder)
+    defaults = cache(partial(_defaults, found))
     return Settings(
         folder=folder,
         store_file=store_file(),
-        gpus=gpus,
+        place=place_of(found, folder, listen=address, defaults=defaults),
         policy=chosen.policy,
         policy_file=folder / POLICY_NAME,
         rules=_rules(chosen),
-        defaults=cache(partial(_defaults, found)),
+        defaults=defaults,
         admins=frozenset(chosen.admins),
         listen=address,
         keep_logs_s=chosen.keep_logs_s,
-        checkpoints=checkpoints,
         care=Care(chosen.heartbeat_s, chosen.replace_stragglers),
+        moving=Limits(
+            tuple(each.removesuffix("/") for each in chosen.move_to), chosen.move_patience_s
+        ),
     )
-
-
-@contextmanager
-def _blamed(setting: Setting) -> Generator[None]:
-    """A mistake in a setting is told with the place that it came from."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{setting.origin}: {error.message}", error.hint) from error
 
 
 def _rules(chosen: Daemon) -> Rules:
@@ -150,7 +161,7 @@ def _defaults(found: Found, project: str) -> Defaults:
 
     daemon, job = found.daemon(), found.defaults(project)
     return Defaults(
-        image=job.image,
+        image=job.image or (daemon.pod_image if daemon.engine == KUBERNETES else ""),
         env=job.env,
         mounts=job.mounts,
         grace_s=daemon.grace_s,

@@ -103,6 +103,27 @@ class Daemon:
         bool,
         Key(flag, "BOOL", "End a live worker that is slower than the others: another takes over."),
     ] = False
+    user_groups: Annotated[
+        tuple[str, ...],
+        Key(texts, "GROUPS", "On Kubernetes: who may come in, by the cluster's groups; else all."),
+    ] = ()
+    admin_groups: Annotated[
+        tuple[str, ...],
+        Key(texts, "GROUPS", "On Kubernetes: whose members may touch everybody's jobs."),
+    ] = ()
+    move_to: Annotated[
+        tuple[str, ...],
+        Key(texts, "URLS", "Daemons that jobs may be moved to by themselves; else any."),
+    ] = ()
+    move_patience_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "A job that cannot be handed over for so long stays here.",
+            name="move_patience",
+        ),
+    ] = 60.0
     log_file_bytes: Annotated[
         int, Key(size, "SIZE", "A worker's log begins a new file at this size.", name="log_size")
     ] = 64 * MIB
@@ -119,8 +140,60 @@ class Daemon:
             text,
             "PATH",
             "Where a job finds its folder for checkpoints; `{user}` and `{job}` stand for them. It"
-            " is removed with the job's logs. Else in the state folder.",
+            " is removed with the job's logs. Else in the state folder; on a cluster nowhere, or"
+            " on a volume: `pvc:NAME/{user}/{job}`.",
         ),
+    ] = ""
+    engine: Annotated[
+        str, Key(text, "ENGINE", "Where jobs run: `local`, on this machine, or `kubernetes`.")
+    ] = "local"
+    kubeconfig: Annotated[
+        str, Key(text, "PATH", "Which cluster; else as for kubectl, or the one we run in.")
+    ] = ""
+    kube_context: Annotated[str, Key(text, "NAME", "Which context of the kubeconfig.")] = ""
+    namespace: Annotated[
+        str, Key(text, "NAME", "Where our pods and TrainingJobs are; else the context's.")
+    ] = ""
+    gpu_resource: Annotated[
+        str, Key(text, "NAME", "What a cluster calls a GPU: `amd.com/gpu`, a MIG profile.")
+    ] = "nvidia.com/gpu"
+    pod_image: Annotated[str, Key(text, "IMAGE", "On a cluster, for jobs that name no image.")] = (
+        "python:3.12-slim"
+    )
+    pull_secrets: Annotated[
+        tuple[str, ...], Key(texts, "NAMES", "With which a cluster's nodes pull images.")
+    ] = ()
+    service_account: Annotated[str, Key(text, "NAME", "As which pods run.")] = ""
+    priority_class: Annotated[str, Key(text, "NAME", "Of pods.")] = ""
+    tolerations: Annotated[
+        tuple[str, ...],
+        Key(texts, "KEY[=VALUE][:EFFECT]", "Taints of nodes on which jobs may run all the same."),
+    ] = ()
+    host_paths: Annotated[
+        tuple[str, ...],
+        Key(texts, "PATHS", "Folders of a cluster's nodes that jobs may mount, with all below."),
+    ] = ()
+    bind_patience_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "How long a cluster's scheduler may take over a pod that it cannot place.",
+            name="bind_patience",
+        ),
+    ] = 20.0
+    stuck_after_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "How long a pod may be unable to start: no such image, a volume that does not come.",
+            name="stuck_after",
+        ),
+    ] = 120.0
+    advertise: Annotated[
+        str,
+        Key(text, "URL", "Where a cluster's workers reach the daemon; else where it listens."),
     ] = ""
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -52,6 +53,15 @@ class Sources:
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
     """By the name of their key; an empty one was not given."""
     site: Path = field(default_factory=lambda: SITE_FILE)
+
+
+@contextmanager
+def blamed(setting: Setting) -> Generator[None]:
+    """A mistake in a setting is told with the place that it came from."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{setting.origin}: {error.message}", error.hint) from error
 
 
 class Found:

@@ -14,27 +14,34 @@ from rota.core.model import JobId, JobSpec, Node, NodeId
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
+    """Where there is more to tell than that somebody wanted it, a `reason` does; as with the
+    three below."""
+
     job_id: JobId
     spec: JobSpec
     is_held: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
     job_id: JobId
     actor: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
     job_id: JobId
     actor: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobReleased:
     job_id: JobId
     actor: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,15 @@ class JobResized:
 
     job_id: JobId
     workers: int | None
+    actor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPrioritised:
+    """Somebody wants the job to come sooner or later than it would have."""
+
+    job_id: JobId
+    priority: int
     actor: str = ""
 
 
@@ -165,6 +181,7 @@ JobEvent = (
     | JobHeld
     | JobReleased
     | JobResized
+    | JobPrioritised
     | WorkersStarted
     | WorkersExited
     | WorkersLost

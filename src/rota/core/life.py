@@ -14,6 +14,7 @@ from rota.core.events import (
     JobCancelled,
     JobEvent,
     JobHeld,
+    JobPrioritised,
     JobReleased,
     JobResized,
     JobSubmitted,
@@ -70,8 +71,8 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
     match event:
         case JobCancelled() | JobHeld() | JobReleased():
             return _asked(job, event)
-        case JobResized():
-            return _pinned(job, event)
+        case JobResized() | JobPrioritised():
+            return _changed(job, event)
         case _ if event.attempt != job.attempt or not isinstance(job.phase, HoldsGpus):
             return Reaction(job, None)
         case WorkersStarted():
@@ -115,7 +116,16 @@ def _asked(job: Job, request: JobCancelled | JobHeld | JobReleased) -> Reaction:
             trigger, deed, purpose = Trigger.RELEASE, "released", Purpose.PREEMPT
     if isinstance(job.phase, Stopping) and not changes_the_end(job.phase, purpose):
         return Reaction(job, None)
-    return Reaction(job, trigger, _by(deed, request.actor), purpose)
+    return Reaction(job, trigger, request.reason or _by(deed, request.actor), purpose)
+
+
+def _changed(job: Job, request: JobResized | JobPrioritised) -> Reaction:
+    """What a user wants otherwise than before; a plan will see to it."""
+    if isinstance(request, JobResized):
+        return _pinned(job, request)
+    spec = replace(job.spec, priority=request.priority)
+    deed = _by(f"priority set to {request.priority}", request.actor)
+    return Reaction(replace(job, spec=spec), None, deed)
 
 
 def _pinned(job: Job, request: JobResized) -> Reaction:

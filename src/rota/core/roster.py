@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rota.core.effects import Effects, Transition
-from rota.core.events import JobEvent, JobResized, WorkersSilent
+from rota.core.events import JobEvent, JobPrioritised, JobResized, WorkersSilent
 from rota.core.growth import why_size
 from rota.core.intent import Intent
 from rota.core.ledger import Ledger
@@ -68,10 +68,10 @@ class Roster:
         effects.jobs[job.id] = job
         self.timers.set(job)
 
-    def add(self, job: Job, effects: Effects) -> None:
+    def add(self, job: Job, effects: Effects, *, reason: str = "") -> None:
         """A new job."""
         self.put(job, effects)
-        row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted")
+        row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted", reason)
         effects.transitions.append(row)
         self.wants_round = True
         self._give_up_if_in_vain(job.id, effects)
@@ -93,9 +93,9 @@ class Roster:
             self.put(reaction.job, effects)
         if reaction.trigger is not None:
             self.follow(reaction, effects, cause=type(event).__name__)
-        elif isinstance(event, JobResized):
+        elif isinstance(event, JobResized | JobPrioritised):
             self.wants_round = True
-            self._note(job, effects, cause="JobResized", reason=reaction.reason)
+            self._note(job, effects, cause=type(event).__name__, reason=reaction.reason)
         elif isinstance(event, WorkersSilent) and (killing := kill(job, event)):
             effects.commands += killing
             self._note(job, effects, cause="WorkersSilent", reason=event.reason)

@@ -69,7 +69,7 @@ def admit(
     """The jobs that a request of good shape stands for: one, or one for each index of its
     array."""
     name = request.category or request.name
-    request = _with_defaults(request, user=user, defaults=defaults)
+    request = with_defaults(request, user=user, defaults=defaults)
     fields.check(request)
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     spec = replace(spec, category=category_of(request, spec, name=name))
@@ -86,7 +86,7 @@ def admit(
     ]
 
 
-def _with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
+def with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
     image = request.image or defaults.image
     added: dict[str, Any] = {}
     if not request.name:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from rota.core.events import JobSubmitted
 from rota.core.misfit import Misfits
@@ -14,11 +15,11 @@ from rota.daemon.fields import RefusedError, check_shape
 from rota.daemon.ids import Ids
 from rota.daemon.keys import Asked, Keys, key_of
 from rota.daemon.launches import Site
-from rota.daemon.people import Caller, ForbiddenError
+from rota.daemon.people import Caller
 from rota.daemon.programs import pack_all
 from rota.daemon.shell import Shell
 from rota.daemon.words import find_job
-from rota.errors import UserError
+from rota.errors import UserError, printable
 from rota.store.base import Store
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
@@ -28,6 +29,23 @@ MOST_LIVE_JOBS = 200_000
 FAILED = frozenset({State.FAILED, State.CANCELLED})
 
 Requests = Callable[[], Sequence[JobRequest]]
+Claim = Callable[[JobId], None]
+
+
+def _unclaimed(_: JobId) -> None:
+    """Most jobs are known by nothing but their id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How jobs came: under which key, what else came with it, and where they were before."""
+
+    key: str = ""
+    mark: str = ""
+    origin: str = ""
+
+
+BY_ITSELF = Arrival()
 
 
 class Intake:
@@ -37,39 +55,61 @@ class Intake:
         self._shell = shell
         self._store = store
         self._snapshots = site.snapshots
+        self._premises = site.premises
         self._defaults = site.defaults
-        newest = store.jobs(limit=1).jobs
-        self._ids = Ids(site.clock, newest=newest[0].id if newest else None)
+        self._clock = site.clock
         self._keys = Keys(store)
 
+    @cached_property
+    def _ids(self) -> Ids:
+        """Not before the first submit: until then the store may still learn of other jobs."""
+        newest = self._store.jobs(limit=1).jobs
+        return Ids(self._clock, newest=newest[0].id if newest else None)
+
     async def once(
-        self, caller: Caller, asked: Asked, *, requests: Requests, key: str
+        self, caller: Caller, asked: Asked, *, requests: Requests, key: str, origin: str = ""
     ) -> list[JobId]:
         """With a key that this caller has used before: what that made."""
         self._shell.require_sound()
         if not key:
-            return await self._submit(caller, requests())
+            return await self._submit(caller, requests(), arrival=Arrival(origin=origin))
         return await self._keys.once(
             caller.user,
             key,
             asked=asked,
-            submit=lambda: self._submit(caller, requests(), key=key, mark=asked.mark),
+            submit=lambda: self._submit(
+                caller, requests(), arrival=Arrival(key, asked.mark, origin)
+            ),
         )
 
+    async def take_in(self, caller: Caller, request: JobRequest, *, claim: Claim) -> JobId:
+        """A job that somebody made an object of: `claim` is told its id before it is written."""
+        self._shell.require_sound()
+        [job_id] = await self._submit(caller, [request], claim=claim)
+        return job_id
+
     async def _submit(
-        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = "", mark: str = ""
+        self,
+        caller: Caller,
+        requests: Sequence[JobRequest],
+        *,
+        arrival: Arrival = BY_ITSELF,
+        claim: Claim = _unclaimed,
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
         if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
             raise UserError(f"{MOST_LIVE_JOBS} jobs are waiting or running", "try again later")
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
-        account = uid(caller)
-        programs = pack_all(admitted, mark)
+        account = self._premises.uid(caller)
+        programs = pack_all(admitted, arrival.mark)
         for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
             job_id = self._ids.next()
-            events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
-            own_key = key_of(key, number) if key else None
+            claim(job_id)
+            reason = f"moved here from {printable(arrival.origin)}" if arrival.origin else ""
+            is_held = each.request.hold
+            events.append(JobSubmitted(job_id, each.spec, is_held=is_held, reason=reason))
+            own_key = key_of(arrival.key, number) if arrival.key else None
             submissions.append(Submission(job_id, caller.user, account, saved, own_key))
         written = self._shell.tell_all(events, submissions, actor=caller.user)
         await self._shell.durable(written)
@@ -96,6 +136,7 @@ class Intake:
         self, caller: Caller, request: JobRequest, *, misfits: Misfits
     ) -> list[Admitted]:
         check_shape(request)
+        self._premises.check(request)
         admitted = admit(
             request,
             user=caller.user,
@@ -107,7 +148,7 @@ class Intake:
         return admitted
 
     def _require_snapshot(self, caller: Caller, snapshot_id: str) -> None:
-        if snapshot_id and not self._snapshots.has(snapshot_id, owner=uid(caller)):
+        if snapshot_id and not self._snapshots.has(snapshot_id, owner=self._premises.uid(caller)):
             raise RefusedError("snapshot", "you have shipped no such folder", "ship it with --ship")
 
     def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:
@@ -118,13 +159,3 @@ class Intake:
                 raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
             found.append(job.id)
         return tuple(dict.fromkeys(found))
-
-
-def uid(caller: Caller) -> int:
-    """Whom the jobs run as. Only a daemon of root has a choice."""
-    if caller.uid is not None:
-        return caller.uid
-    if os.geteuid() == 0:
-        what = f"{caller.user} is no account of this machine"
-        raise ForbiddenError(what, "ask for another token")
-    return os.geteuid()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import rota
+from rota.config.files import replace_file
 from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeLost, NodeSeen
 from rota.core.model import Node, NodeId, Running, Starting
 from rota.daemon.desk import Desk
-from rota.daemon.files import replace_file
 from rota.daemon.people import Caller, require_admin
 from rota.daemon.views import node_view
 from rota.daemon.words import NotFoundError
 from rota.engines.base import Engine
-from rota.engines.local.gpus import Gpus, Reading
+from rota.engines.local.gpus import Reading
 from rota.errors import UserError, meant
 from rota.policies.registry import parse
 from rota.wire.box import NodeView, Status
@@ -33,6 +33,7 @@ class Address:
 class Setup:
     """How the daemon was started."""
 
+    engine: str
     address: Address
     policy: str
     policy_file: Path
@@ -40,10 +41,18 @@ class Setup:
 
 
 class Machine:
-    def __init__(self, desk: Desk, engine: Engine, gpus: Gpus, *, setup: Setup) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        engine: Engine,
+        readings: Callable[[], Iterable[Reading]],
+        *,
+        setup: Setup,
+    ) -> None:
         self._desk = desk
         self.engine = engine
-        self._gpus = gpus
+        self._read = readings
+        self._engine_name = setup.engine
         self._address = setup.address
         self._started_s = desk.clock()
         self.policy = setup.policy
@@ -57,7 +66,7 @@ class Machine:
         return Status(
             pid=os.getpid(),
             version=rota.__version__,
-            engine="local",
+            engine=self._engine_name,
             address=self._address.tcp,
             socket=self._address.socket,
             started_s=self._started_s,
@@ -145,4 +154,4 @@ class Machine:
         return node
 
     def _readings(self) -> Mapping[int, Reading]:
-        return {each.index: each for each in self._gpus.read()}
+        return {each.index: each for each in self._read()}

@@ -15,13 +15,13 @@ async def resize(desk: Desk, caller: Caller, *, word: str, workers: int | None) 
     """So many workers as soon as there is room for them; None: as many as the policy likes."""
     desk.shell.require_sound()
     job = desk.reach(caller, word)
-    _check(job, workers)
+    check(job, workers)
     told = desk.shell.tell(JobResized(job.id, workers, caller.user), actor=caller.user)
     await desk.shell.durable(told)
     return desk.view(caller, desk.find(job.id, caller))
 
 
-def _check(job: Job, workers: int | None) -> None:
+def check(job: Job, workers: int | None) -> None:
     spec = job.spec
     if isinstance(job.phase, Ended):
         raise UserError(f"job {job.id} is over: {standing(job)}")

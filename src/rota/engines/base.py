@@ -68,6 +68,8 @@ class Program:
     ports: tuple[int, ...] = ()
     owner_uid: str = ""
     """Of the object that stands for the job where there are such: what it owns goes with it."""
+    owner_name: str = ""
+    """Of the same object, where that is not the job's id."""
 
 
 @dataclass(frozen=True, slots=True)

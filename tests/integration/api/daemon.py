@@ -5,15 +5,18 @@ python -m tests.integration.api.daemon FOLDER PORT PATIENCE
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 
 import uvloop
 
+from rota.api.places import this_machine
 from rota.api.serve import Settings, serve
 from rota.api.server import Patience
 from rota.core.model import GIB
 from rota.core.view import Rules
 from rota.daemon.admission import Defaults
+from rota.daemon.checkpoints import parse
 from rota.daemon.lock import only_one
 from rota.engines.local.gpus import VirtualGpus
 from rota.observe import log_to_stderr
@@ -23,7 +26,11 @@ def settings(folder: Path, port: int, *, patience: Patience) -> Settings:
     return Settings(
         folder=folder,
         store_file=folder / "rota.db",
-        gpus=VirtualGpus(4, 16 * GIB),
+        place=partial(
+            this_machine,
+            gpus=VirtualGpus(4, 16 * GIB),
+            checkpoints=parse("", folder=folder),
+        ),
         policy="elastic-fifo",
         policy_file=folder / "policy",
         rules=Rules(),

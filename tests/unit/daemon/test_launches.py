@@ -14,6 +14,7 @@ from rota.core.model import JobId
 from rota.daemon.admission import Defaults
 from rota.daemon.checkpoints import parse
 from rota.daemon.launches import Launches, Site
+from rota.daemon.premises import ThisMachine
 from rota.daemon.programs import Saved, account_of, pack
 from rota.engines.base import Mount, Program
 from rota.store.records import Submission
@@ -41,8 +42,7 @@ def launch(request: JobRequest, *, folder: Path, attempt: int = 1, saved: float 
         defaults=lambda _: Defaults(),
         env=lambda _: {},
         snapshots=snapshots,
-        checkpoints=parse("", folder=folder),
-        door="/state/door",
+        premises=ThisMachine(snapshots, parse("", folder=folder), "/state/door"),
     )
     return asyncio.run(Launches(shell, store, site=site).program(JOB))
 

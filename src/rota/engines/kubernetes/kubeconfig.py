@@ -27,6 +27,7 @@ class Access:
     namespace: str
     tls: ssl.SSLContext
     auth: httpx2.Auth | None = None
+    uses_proxy: bool = True
 
     async def headers(self, *, is_refused: bool = False) -> dict[str, str]:
         """Who we are. Where that was refused: read or asked for anew, if it can be."""

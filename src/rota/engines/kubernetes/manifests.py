@@ -113,16 +113,16 @@ def _metadata(seat: Seat, program: Program) -> Object:
         "finalizers": [names.FINALIZER],
     }
     if program.owner_uid:
-        meta["ownerReferences"] = [_owner(worker, program.owner_uid)]
+        meta["ownerReferences"] = [_owner(worker, program)]
     return meta
 
 
-def _owner(worker: WorkerId, uid: str) -> Object:
+def _owner(worker: WorkerId, program: Program) -> Object:
     return {
         "apiVersion": TRAINING_JOBS.group_version,
         "kind": TRAINING_JOBS.kind,
-        "name": worker.job_id,
-        "uid": uid,
+        "name": program.owner_name or worker.job_id,
+        "uid": program.owner_uid,
     }
 
 

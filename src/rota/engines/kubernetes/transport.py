@@ -150,7 +150,7 @@ def _session(access: Access) -> aiohttp.ClientSession:
         # Unpacking costs more than a cluster's own network does.
         headers={"Accept-Encoding": "identity", "User-Agent": "rota"},
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=bool(getproxies()),
+        trust_env=access.uses_proxy and bool(getproxies()),
     )
 
 

@@ -1,0 +1,109 @@
+"""From the settings to the place where jobs run, as the setting `engine` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from rota.api.places import Opens, this_machine
+from rota.config.load import Found, blamed
+from rota.daemon.admission import Defaults
+from rota.daemon.checkpoints import parse as parse_place
+from rota.daemon.premises import VOLUMES
+from rota.engines.local.gpus import find, parse_virtual
+from rota.errors import UserError, meant, shown
+
+EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the settings say, and what was already made of some of them."""
+
+    found: Found
+    folder: Path
+    listen: tuple[str, int] | None
+    defaults: Callable[[str], Defaults]
+
+
+def place_of(
+    found: Found,
+    folder: Path,
+    *,
+    listen: tuple[str, int] | None,
+    defaults: Callable[[str], Defaults],
+) -> Opens:
+    engines = {"local": _local, "kubernetes": _kubernetes}
+    name = found.daemon().engine
+    with blamed(found.get("engine")):
+        if name not in engines:
+            hint = meant(name, engines) or f"use {' or '.join(engines)}"
+            raise UserError(f"there is no engine '{shown(name)}'", hint)
+    return engines[name](Wanted(found, folder, listen, defaults))
+
+
+def _local(wanted: Wanted) -> Opens:
+    chosen = wanted.found.daemon()
+    with blamed(wanted.found.get("virtual_gpus")):
+        gpus = parse_virtual(chosen.virtual_gpus) if chosen.virtual_gpus else find()
+    with blamed(wanted.found.get("checkpoints")):
+        checkpoints = parse_place(chosen.checkpoints, folder=wanted.folder)
+    return partial(this_machine, gpus=gpus, checkpoints=checkpoints)
+
+
+def _kubernetes(wanted: Wanted) -> Opens:
+    if find_spec("lightkube") is None:
+        raise UserError("this rota cannot speak to a cluster", "install it as 'rota[kubernetes]'")
+    # Only who has a cluster pays for the libraries that speak to one.
+    from rota.api.cluster_place import Choice, cluster_place  # noqa: PLC0415
+    from rota.engines.kubernetes.settings import KubernetesSettings  # noqa: PLC0415
+
+    chosen, checkpoints, volume = wanted.found.daemon(), None, ""
+    with blamed(wanted.found.get("checkpoints")):
+        if chosen.checkpoints.startswith(VOLUMES):
+            volume = chosen.checkpoints
+        elif chosen.checkpoints:
+            checkpoints = parse_place(chosen.checkpoints, folder=wanted.folder)
+    with blamed(wanted.found.get("tolerations")):
+        tolerations = tuple(map(_toleration, chosen.tolerations))
+    workers = KubernetesSettings(
+        namespace=chosen.namespace,
+        gpu_resource=chosen.gpu_resource,
+        image=chosen.pod_image,
+        pull_secrets=chosen.pull_secrets,
+        service_account=chosen.service_account,
+        priority_class=chosen.priority_class,
+        tolerations=tolerations,
+        host_paths=chosen.host_paths,
+        bind_patience_s=chosen.bind_patience_s,
+        stuck_after_s=chosen.stuck_after_s,
+        advertise=chosen.advertise,
+    )
+    kubeconfig = Path(chosen.kubeconfig).expanduser() if chosen.kubeconfig else None
+    choice = Choice(
+        kubeconfig,
+        chosen.kube_context,
+        workers,
+        checkpoints,
+        volume,
+        wanted.listen,
+        wanted.defaults,
+        users=frozenset(chosen.user_groups),
+        admins=frozenset(chosen.admin_groups),
+    )
+    return partial(cluster_place, choice=choice)
+
+
+def _toleration(text: str) -> dict[str, str]:
+    """`KEY`, `KEY=VALUE`, `KEY:EFFECT` or `KEY=VALUE:EFFECT`."""
+    rest, _, effect = text.partition(":")
+    key, equals, value = rest.partition("=")
+    if not key or effect not in EFFECTS:
+        hint = "write KEY=VALUE:NoSchedule, as a taint is written"
+        raise UserError(f"'{shown(text)}' is no toleration", hint)
+    found = {"key": key, "operator": "Equal" if equals else "Exists"}
+    found |= {"value": value} if equals else {}
+    return found | ({"effect": effect} if effect else {})

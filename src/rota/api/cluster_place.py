@@ -1,0 +1,143 @@
+"""A daemon of a Kubernetes cluster: it waits until it is the one that commands, and stops when it
+is so no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from rota.api.leading import show_who_leads
+from rota.api.places import Chore, Ground, Place
+from rota.api.standby import standing_by
+from rota.api.strangers import ClusterPeople
+from rota.daemon.admission import Defaults
+from rota.daemon.checkpoints import Checkpoints
+from rota.daemon.desk import Desk
+from rota.daemon.petitions import Ground as PetitionGround
+from rota.daemon.petitions import Petitions
+from rota.daemon.premises import Nodes
+from rota.daemon.showing import keep_showing
+from rota.engines.kubernetes.api import TRAINING_JOBS, Cluster, Scope, connect
+from rota.engines.kubernetes.engine import KubernetesEngine
+from rota.engines.kubernetes.lease import Lease
+from rota.engines.kubernetes.resources import Resources
+from rota.engines.kubernetes.reviews import TokenReviews
+from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.engines.kubernetes.watch import Reflector
+from rota.store.cluster import ClusterStore
+from rota.store.sqlite import SqliteStore
+
+log = structlog.get_logger()
+
+LEASE = "rota"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which cluster, and how jobs run there. Checkpoints go to folders that the nodes share with
+    us, or to the `volume`, or nowhere."""
+
+    kubeconfig: Path | None
+    context: str
+    workers: KubernetesSettings
+    checkpoints: Checkpoints | None
+    volume: str
+    listen: tuple[str, int] | None
+    defaults: Callable[[str], Defaults]
+    users: frozenset[str] = frozenset()
+    """Groups of the cluster's whose members may come in; none: all whom it knows."""
+    admins: frozenset[str] = frozenset()
+
+
+@asynccontextmanager
+async def cluster_place(ground: Ground, *, choice: Choice) -> AsyncGenerator[Place]:
+    cluster = _connect(choice)
+    # A connection of its own: to keep the lease never waits for anything else.
+    lease_cluster = _connect(choice)
+    lease = Lease(lease_cluster, LEASE, identity=_identity())
+    cluster.gate = lease.require
+    holding: asyncio.Future[None] | None = None
+    try:
+        await show_who_leads(lease_cluster, leads=False)
+        async with standing_by(choice.listen, holder=lambda: lease.holder):
+            await lease.acquire()
+        holding = asyncio.ensure_future(lease.hold())
+        await show_who_leads(lease_cluster, leads=True)
+        async with _led(ground, choice=choice, cluster=cluster, lease=lease) as made:
+            yield made(holding)
+    finally:
+        if holding is not None:
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
+        await lease.give_up()
+        await cluster.close()
+        await lease_cluster.close()
+
+
+@asynccontextmanager
+async def _led(
+    ground: Ground, *, choice: Choice, cluster: Cluster, lease: Lease
+) -> AsyncGenerator[Callable[[asyncio.Future[None]], Place]]:
+    resources = Resources(cluster, term=lambda: lease.term)
+    key = await resources.key()
+    engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
+    local = await asyncio.to_thread(SqliteStore, ground.store_file)
+    store = ClusterStore(local, resources, key=key, nodes=engine.inventory)
+
+    def chores(desk: Desk) -> Sequence[Chore]:
+        grounds = PetitionGround(key, cluster.namespace, choice.defaults)
+        petitions = Petitions(desk, store, resources=resources, ground=grounds)
+        scope = Scope(cluster.namespace)
+        reflector = Reflector(cluster, TRAINING_JOBS, scope=scope, listener=petitions.hear)
+        return reflector.run(), petitions.run(), keep_showing(desk, store)
+
+    def made(lost: asyncio.Future[None]) -> Place:
+        return Place(
+            name="kubernetes",
+            store=store,
+            engine=engine,
+            premises=Nodes(
+                ground.snapshots,
+                choice.checkpoints,
+                choice.volume,
+                choice.workers.host_paths,
+                ground.folder,
+                owner=lambda job_id: resources.owner(store.object_of(job_id)),
+            ),
+            key=key,
+            url=url_of(choice.workers.advertise, ground.tcp),
+            readings=lambda: (),
+            lost=lost,
+            chores=chores,
+            strangers=ClusterPeople(TokenReviews(cluster), choice.users, choice.admins),
+        )
+
+    try:
+        yield made
+    finally:
+        await asyncio.to_thread(store.close)
+
+
+def url_of(advertise: str, tcp: str) -> str:
+    """Where the workers of a cluster reach us; empty if nobody knows."""
+    host, port = os.environ.get("ROTA_SERVICE_HOST"), os.environ.get("ROTA_SERVICE_PORT")
+    if advertise or not (host and port):
+        return advertise or (f"http://{tcp}" if tcp else "")
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _connect(choice: Choice) -> Cluster:
+    return connect(choice.kubeconfig, choice.context, namespace=choice.workers.namespace)
+
+
+def _identity() -> str:
+    """Never that of another process, nor of this one in another life."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,0 +1,91 @@
+"""What a daemon is put together from, which differs with where its jobs run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rota.api.auth import Strangers
+from rota.config import SOCKET_NAME
+from rota.core.model import JobId
+from rota.daemon.checkpoints import Checkpoints
+from rota.daemon.desk import Desk
+from rota.daemon.premises import Premises, ThisMachine
+from rota.daemon.snapshots import Snapshots
+from rota.daemon.tokens import load_key
+from rota.engines.base import Engine
+from rota.engines.local.engine import LocalEngine
+from rota.engines.local.gpus import Gpus, Reading
+from rota.store.base import Store
+from rota.store.sqlite import SqliteStore
+
+DOOR_NAME = "door"
+
+Chore = Coroutine[None, None, None]
+
+
+class ForgetfulEngine(Engine, Protocol):
+    def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> Collection[JobId]:
+        """Logs and all else of jobs that ended before then; which these were. Blocks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every place is made on. `tcp` is where we listen, if we do."""
+
+    folder: Path
+    store_file: Path
+    tcp: str
+    snapshots: Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    name: str
+    """Of its engine."""
+    store: Store
+    engine: ForgetfulEngine
+    premises: Premises
+    key: bytes
+    """With which the tokens of jobs are made."""
+    url: str
+    """Where workers reach us."""
+    readings: Callable[[], Sequence[Reading]]
+    """Of the GPUs of this machine."""
+    lost: asyncio.Future[None]
+    """Fails when this daemon may no longer command."""
+    chores: Callable[[Desk], Sequence[Chore]]
+    """What else is to be done, once there is a desk."""
+    strangers: Strangers | None = None
+    """Who knows whose tokens those are that are not ours."""
+
+
+Opens = Callable[[Ground], AbstractAsyncContextManager[Place]]
+
+
+@asynccontextmanager
+async def this_machine(
+    ground: Ground, *, gpus: Gpus, checkpoints: Checkpoints
+) -> AsyncGenerator[Place]:
+    """Workers are processes here."""
+    store = await asyncio.to_thread(SqliteStore, ground.store_file)
+    door = ground.folder / DOOR_NAME
+    try:
+        yield Place(
+            name="local",
+            store=store,
+            engine=LocalEngine(ground.folder / "engine", gpus),
+            premises=ThisMachine(ground.snapshots, checkpoints, str(door)),
+            key=load_key(ground.folder),
+            url=f"http://{ground.tcp}" if ground.tcp else f"unix://{door / SOCKET_NAME}",
+            readings=gpus.read,
+            lost=asyncio.get_running_loop().create_future(),
+            chores=lambda _: (),
+        )
+    finally:
+        await asyncio.to_thread(store.close)

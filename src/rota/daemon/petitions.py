@@ -1,0 +1,264 @@
+"""TrainingJobs that people make, edit and delete with kubectl: the same wishes as at the desk.
+
+An object that is new is a submit by the person whom its label names; what is refused is told in a
+condition and an event. Deleting one cancels its job, and it stays until the job is over. Edits
+are heeded as far as a job can change; what cannot be had is told, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from rota.core.events import (
+    JobCancelled,
+    JobEvent,
+    JobHeld,
+    JobPrioritised,
+    JobReleased,
+    JobResized,
+)
+from rota.core.model import Held, Job, JobId
+from rota.daemon import resizes
+from rota.daemon.admission import Defaults, with_defaults
+from rota.daemon.asked_by_object import edits_of, request_of
+from rota.daemon.desk import Desk
+from rota.daemon.people import Caller
+from rota.daemon.programs import unpack
+from rota.engines.kubernetes.api import TRAINING_JOBS, ApiError, Change, Object
+from rota.engines.kubernetes.resources import Resources
+from rota.errors import RotaError, UnavailableError, UserError
+from rota.store.cluster import ClusterStore
+from rota.store.training_jobs import FINALIZER, USER, kept_of, moment, part
+
+log = structlog.get_logger()
+
+ACTOR = "kubectl"
+AT_ONCE = 8
+PAUSE_S = 0.5
+"""Before something is tried again that could not be done now."""
+REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where petitions are made: the key of what was accepted, and who asks if nobody is named."""
+
+    key: bytes
+    namespace: str
+    defaults: Callable[[str], Defaults]
+
+
+class Petitions:
+    def __init__(
+        self, desk: Desk, store: ClusterStore, *, resources: Resources, ground: Ground
+    ) -> None:
+        self._desk = desk
+        self._store = store
+        self._resources = resources
+        self._ground = ground
+        self._pending: dict[str, list[Change]] = {}
+        """By name, those that are not heeded yet; an edit takes the place of an older one."""
+        self._names: asyncio.Queue[str] = asyncio.Queue()
+        self._jobs: dict[str, JobId] = {}
+        """By the uid of their objects."""
+
+    def hear(self, change: Change) -> None:
+        name = change.object["metadata"]["name"]
+        waiting = self._pending.get(name)
+        if waiting is None:
+            self._pending[name] = [change]
+            self._names.put_nowait(name)
+        elif waiting and "DELETED" not in (waiting[-1].type, change.type):
+            waiting[-1] = change
+        else:
+            waiting.append(change)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        """One name is never in two hands at once."""
+        while True:
+            name = await self._names.get()
+            waiting = self._pending[name]
+            while waiting:
+                await self._heed_in_the_end(waiting.pop(0))
+            del self._pending[name]
+
+    async def _heed_in_the_end(self, change: Change) -> None:
+        while True:
+            try:
+                return await self._heed(change)
+            except UnavailableError as error:
+                log.info("a TrainingJob has to wait", error=str(error))
+                await asyncio.sleep(PAUSE_S)
+            except RotaError as error:
+                return log.error("a TrainingJob was left alone", error=str(error))
+
+    async def _heed(self, change: Change) -> None:
+        self._desk.shell.require_sound()
+        found = change.object
+        uid = found["metadata"]["uid"]
+        if change.type == "DELETED":
+            await self._cancel(self._jobs.pop(uid, None))
+            return
+        job_id = await self._job_of(found)
+        if job_id is None:
+            await self._take_in(found)
+        elif found["metadata"].get("deletionTimestamp"):
+            await self._leave(job_id, found)
+        elif _generation(found) > self._observed(job_id, found):
+            await self._edit(job_id, found)
+
+    async def _job_of(self, found: Object) -> JobId | None:
+        """The job that an object stands for; None of one that is new to us."""
+        meta = found["metadata"]
+        if meta["uid"] in self._jobs:
+            return self._jobs[meta["uid"]]
+        kept = kept_of(found, key=self._ground.key)
+        if kept is None or (not kept.has_status and await self._is_made_again(kept.job.id, found)):
+            return None
+        self._jobs[meta["uid"]] = kept.job.id
+        return kept.job.id
+
+    async def _is_made_again(self, job_id: JobId, found: Object) -> bool:
+        """Whether somebody put back the object of a job that is over. What was seen may be older
+        than what we know: then the object by now says more."""
+        kernel = self._desk.shell.kernel
+        if job_id not in kernel.outcomes or self._store.is_publishing(job_id):
+            return False
+        now = await self._resources.get(found["metadata"]["name"])
+        return now is not None and not part(now, "status").get("record")
+
+    def _observed(self, job_id: JobId, found: Object) -> int:
+        told = part(found, "status").get("observedGeneration") or 1
+        return max(told, self._store.shown(job_id).observed)
+
+    # -- new ones -------------------------------------------------------------------------------
+
+    async def _take_in(self, found: Object) -> None:
+        meta = found["metadata"]
+        if meta.get("deletionTimestamp"):
+            if FINALIZER in (meta.get("finalizers") or ()):
+                await self._resources.let_go(meta["name"])
+            return
+        status = part(found, "status")
+        if status.get("state") == REFUSED and status.get("observedGeneration") == _generation(
+            found
+        ):
+            return
+
+        def claim(job_id: JobId) -> None:
+            self._jobs[meta["uid"]] = job_id
+            self._store.adopt(job_id, meta["name"])
+
+        try:
+            request = request_of(found.get("spec"))
+            job_id = await self._desk.intake.take_in(self._asks(found), request, claim=claim)
+        except UserError as error:
+            await self._refuse(found, str(error))
+            return
+        except BaseException:
+            self._jobs.pop(meta["uid"], None)
+            raise
+        log.info("a TrainingJob is taken in", object=meta["name"], job_id=job_id)
+        await self._edit(job_id, found)
+
+    def _asks(self, found: Object) -> Caller:
+        labels = part(found["metadata"], "labels")
+        return Caller(labels.get(USER) or self._ground.namespace)
+
+    async def _refuse(self, found: Object, words: str) -> None:
+        meta = found["metadata"]
+        condition = {
+            "type": "Accepted",
+            "status": "False",
+            "reason": "Refused",
+            "message": words,
+            "lastTransitionTime": moment(self._desk.clock()),
+        }
+        await self._resources.tell(
+            meta["name"],
+            {
+                "state": REFUSED,
+                "reason": words,
+                "observedGeneration": _generation(found),
+                "conditions": [condition],
+            },
+        )
+        await self._announce(found, "Refused", words)
+
+    async def _announce(self, found: Object, reason: str, words: str) -> None:
+        try:
+            await self._resources.event(found, kind=TRAINING_JOBS, reason=reason, words=words)
+        except ApiError as error:
+            log.warning("an event was not told", error=str(error))
+
+    # -- those that go --------------------------------------------------------------------------
+
+    async def _leave(self, job_id: JobId, found: Object) -> None:
+        if self._desk.shell.kernel.job(job_id) is None:
+            await self._store.let_go(job_id, found["metadata"]["name"])
+        else:
+            await self._cancel(job_id)
+
+    async def _cancel(self, job_id: JobId | None) -> None:
+        if job_id is not None and self._desk.shell.kernel.job(job_id) is not None:
+            await self._tell(JobCancelled(job_id, ACTOR))
+
+    # -- edits ----------------------------------------------------------------------------------
+
+    async def _edit(self, job_id: JobId, found: Object) -> None:
+        job, submission = self._desk.shell.kernel.job(job_id), self._store.submission(job_id)
+        if job is None or submission is None:
+            return
+        notes: list[tuple[str, str, str]] = []
+        try:
+            accepted = unpack(submission.program).request
+            asked = with_defaults(
+                request_of(found["spec"]),
+                user=submission.user,
+                defaults=self._ground.defaults(accepted.project),
+            )
+            edits = edits_of(found["spec"], job, accepted=accepted, asked=asked)
+            if edits.refused:
+                what = f"{', '.join(edits.refused)} cannot be changed once a job is accepted"
+                notes.append(("SpecApplied", "Immutable", f"{what}; delete it and make it anew"))
+            for event in _wanted(job, edits.priority, edits.hold):
+                await self._tell(event)
+            if edits.workers is not None:
+                resizes.check(job, edits.workers)
+                await self._tell(JobResized(job_id, edits.workers, ACTOR))
+        except UserError as error:
+            notes.append(("SpecApplied", "Refused", str(error)))
+        shown = self._store.shown(job_id)
+        told = replace(shown, observed=_generation(found), notes=tuple(notes))
+        self._store.show(job_id, told)
+        for _, reason, words in notes:
+            await self._announce(found, reason, words)
+
+    async def _tell(self, event: JobEvent) -> None:
+        shell = self._desk.shell
+        await shell.durable(shell.tell(event, actor=ACTOR))
+
+
+def _wanted(job: Job, priority: int | None, hold: bool | None) -> list[JobEvent]:
+    found: list[JobEvent] = []
+    if priority is not None:
+        found.append(JobPrioritised(job.id, priority, ACTOR))
+    is_held = isinstance(job.phase, Held)
+    if hold is True and not is_held:
+        found.append(JobHeld(job.id, ACTOR))
+    if hold is False and is_held:
+        found.append(JobReleased(job.id, ACTOR))
+    return found
+
+
+def _generation(found: Object) -> int:
+    return found["metadata"].get("generation") or 1

@@ -1,0 +1,181 @@
+"""Where workers run, as far as a job has to be fitted out for it: on this machine, or on the nodes
+of a cluster, which see of this machine only what is shared with them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from rota.core.model import JobId
+from rota.daemon.checkpoints import JOB, USER, Checkpoints, Owner
+from rota.daemon.fields import RefusedError, parse_mount
+from rota.daemon.people import Caller, ForbiddenError
+from rota.daemon.programs import account_of
+from rota.daemon.snapshots import Snapshots
+from rota.engines.base import Account, Mount
+from rota.errors import UserError
+from rota.store.records import Submission
+from rota.wire.jobs import JobRequest
+from rota.wire.json import dump_brief
+
+VOLUMES = ("pvc:", "nfs:")
+CHECKPOINTS = "/checkpoints"
+"""Where a pod finds a volume that is for checkpoints."""
+MOST_BYTES = 80_000
+"""Of one request: an object's annotations take 256 KiB, and hold it with its quotes quoted."""
+NOBODY_IN_PARTICULAR = -1
+"""As whom a job runs whose submitter has no account: as its image says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fittings:
+    """What a worker finds where it runs."""
+
+    account: Account
+    workdir: str | None = None
+    """In place of what was asked for."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    mounts: tuple[Mount, ...] = ()
+    owner: tuple[str, str] = ("", "")
+    """Name and uid of the object that stands for the job."""
+
+
+class Premises(Protocol):
+    def uid(self, caller: Caller) -> int:
+        """Whom the jobs of a caller run as."""
+        ...
+
+    def check(self, request: JobRequest) -> None:
+        """Raises for what cannot be had here."""
+        ...
+
+    async def fit_out(self, submission: Submission, request: JobRequest) -> Fittings:
+        """For an attempt that starts."""
+        ...
+
+    def remove_checkpoints(self, job_id: JobId, user: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ThisMachine:
+    """`door` is the folder of the socket at which workers find us, containers included."""
+
+    snapshots: Snapshots
+    checkpoints: Checkpoints
+    door: str
+
+    def uid(self, caller: Caller) -> int:
+        """Only a daemon of root has a choice."""
+        if caller.uid is not None:
+            return caller.uid
+        if os.geteuid() == 0:
+            what = f"{caller.user} is no account of this machine"
+            raise ForbiddenError(what, "ask for another token")
+        return os.geteuid()
+
+    def check(self, request: JobRequest) -> None:
+        for mount in request.mounts:
+            if mount.startswith(VOLUMES):
+                raise RefusedError("mounts", "only a cluster has volumes", "mount a folder")
+
+    async def fit_out(self, submission: Submission, request: JobRequest) -> Fittings:
+        account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
+        place = await asyncio.to_thread(
+            self.checkpoints.make,
+            submission.job_id,
+            Owner(submission.user, account.uid, account.gid),
+        )
+        # A container sees of this machine only what is mounted into it.
+        found = Fittings(
+            account,
+            env={"ROTA_CHECKPOINT_DIR": str(place)},
+            mounts=(Mount(self.door, self.door), both(place)),
+        )
+        return await _with_shipped_code(found, submission, request, snapshots=self.snapshots)
+
+    def remove_checkpoints(self, job_id: JobId, user: str) -> None:
+        # Many a job has none; what its owner made impassable stays.
+        with suppress(OSError):
+            self.checkpoints.remove(job_id, user)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes of a cluster. `shared` are folders that are the same here and there; `volume` is
+    where checkpoints go if not to a folder that is made here: `pvc:NAME/sub`, or nowhere."""
+
+    snapshots: Snapshots
+    checkpoints: Checkpoints | None
+    volume: str
+    shared: tuple[str, ...]
+    folder: Path
+    owner: Callable[[JobId], tuple[str, str]]
+
+    def uid(self, caller: Caller) -> int:
+        return NOBODY_IN_PARTICULAR if caller.uid is None else caller.uid
+
+    def check(self, request: JobRequest) -> None:
+        if len(dump_brief(request)) > MOST_BYTES:
+            what = f"it is larger than {MOST_BYTES // 1000} kB, which a cluster does not keep"
+            raise RefusedError("job", what, "put the command into a script, variables into a file")
+        if request.snapshot and not self._is_shared(str(self.folder)):
+            raise RefusedError(
+                "snapshot",
+                "the nodes of this cluster do not see what is shipped to the daemon",
+                "put the code into the image, or onto a volume: --mount pvc:NAME:/code",
+            )
+        for mount in request.mounts:
+            source, _, _ = parse_mount(mount)
+            if not source.startswith(VOLUMES) and not self._is_shared(source):
+                what = f"{source[:60]} is no folder of the nodes that jobs may mount"
+                raise RefusedError("mounts", what, "use pvc:NAME, or ask for it in 'host_paths'")
+
+    async def fit_out(self, submission: Submission, request: JobRequest) -> Fittings:
+        uid = None if submission.uid == NOBODY_IN_PARTICULAR else submission.uid
+        account = Account(submission.user) if uid is None else account_of(submission.user, uid)
+        found = Fittings(account, owner=self.owner(submission.job_id))
+        if self.checkpoints is not None:
+            owner = Owner(submission.user, account.uid, account.gid)
+            place = await asyncio.to_thread(self.checkpoints.make, submission.job_id, owner)
+            found = replace(found, env={"ROTA_CHECKPOINT_DIR": str(place)}, mounts=(both(place),))
+        elif self.volume:
+            source = self.volume.replace(USER, submission.user).replace(JOB, submission.job_id)
+            mount = Mount(source, CHECKPOINTS, is_writable=True)
+            found = replace(found, env={"ROTA_CHECKPOINT_DIR": CHECKPOINTS}, mounts=(mount,))
+        return await _with_shipped_code(found, submission, request, snapshots=self.snapshots)
+
+    def remove_checkpoints(self, job_id: JobId, user: str) -> None:
+        if self.checkpoints is not None:
+            with suppress(OSError):
+                self.checkpoints.remove(job_id, user)
+
+    def _is_shared(self, path: str) -> bool:
+        return any(PurePosixPath(path).is_relative_to(each) for each in self.shared)
+
+
+async def _with_shipped_code(
+    found: Fittings, submission: Submission, request: JobRequest, *, snapshots: Snapshots
+) -> Fittings:
+    if not request.snapshot:
+        return found
+    if submission.uid < 0:
+        raise UserError("nobody in particular has shipped nothing")
+    gid = found.account.gid
+    folder = await asyncio.to_thread(
+        snapshots.unpack,
+        request.snapshot,
+        owner=submission.uid,
+        gid=os.getgid() if gid is None else gid,
+    )
+    workdir = str(folder / request.workdir)
+    return replace(found, workdir=workdir, mounts=(*found.mounts, both(folder)))
+
+
+def both(folder: Path) -> Mount:
+    """At the same place, inside and outside."""
+    return Mount(str(folder), str(folder), is_writable=True)

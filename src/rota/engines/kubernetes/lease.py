@@ -1,0 +1,209 @@
+"""One daemon commands, the others wait: whoever holds the Lease.
+
+What a lease says is judged by our own clock alone: it is stale when it has not changed before our
+eyes for its whole length, whatever time its holder wrote into it. We stop commanding well before
+others may find ours stale, by a clock that goes on while the machine or the process sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum, auto
+from typing import Any
+
+import structlog
+
+from rota.engines.kubernetes.api import LEASES, ApiError, Cluster, Object
+from rota.engines.kubernetes.objects import part
+from rota.errors import UnavailableError
+
+log = structlog.get_logger()
+
+RENEW_S = 2.0
+LEASE_S = 10.0
+COMMAND_S = 7.0
+"""So long after a renewal was sent we still command."""
+RETRY_S = 0.3
+ANSWER_S = 3.0
+
+
+class LeaseLostError(UnavailableError):
+    """Another daemon may command by now."""
+
+    code = "lease_lost"
+
+
+class Step(Enum):
+    MAKE = auto()
+    TAKE = auto()
+    WAIT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A lease as it stood when we first saw it so."""
+
+    mark: str
+    since_s: float
+
+
+def look(lease: Object | None, seen: Seen | None, *, now_s: float) -> tuple[Step, Seen | None]:
+    """What one who does not hold the lease may do about it."""
+    if lease is None:
+        return Step.MAKE, None
+    mark = lease["metadata"]["resourceVersion"]
+    if seen is None or seen.mark != mark:
+        seen = Seen(mark, now_s)
+    spec = part(lease, "spec")
+    length_s = float(spec.get("leaseDurationSeconds") or LEASE_S)
+    is_free = not spec.get("holderIdentity")
+    is_stale = now_s - seen.since_s >= length_s
+    return Step.TAKE if is_free or is_stale else Step.WAIT, seen
+
+
+def may_command(renewed_s: float, *, now_s: float) -> bool:
+    return now_s - renewed_s < COMMAND_S
+
+
+def _boot_time_s() -> float:
+    """Goes on while the machine sleeps, and never back."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Lease:
+    """`require` is for the gate of a cluster: it raises when we may no longer command."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        *,
+        identity: str,
+        clock: Callable[[], float] = _boot_time_s,
+    ) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._held: Object | None = None
+        self._renewed_s = -COMMAND_S
+        self.holder = ""
+        """Who commands, as far as we saw."""
+
+    @property
+    def term(self) -> int:
+        """Grows by one with each holder."""
+        return int(self._held["spec"]["leaseTransitions"]) if self._held else 0
+
+    def require(self) -> None:
+        if self._held is None or not may_command(self._renewed_s, now_s=self._clock()):
+            raise LeaseLostError(
+                f"lease {self._name} is no longer ours: another daemon may command by now",
+                "this one changes nothing any more; it begins anew as a standby",
+            )
+
+    async def acquire(self) -> None:
+        """Returns when the lease is ours."""
+        seen: Seen | None = None
+        while True:
+            try:
+                lease = await self._read()
+                step, seen = look(lease, seen, now_s=self._clock())
+                self.holder = str(part(lease or {}, "spec").get("holderIdentity") or "")
+                if step is not Step.WAIT and await self._take(lease):
+                    log.info("lease is ours", lease=self._name, term=self.term)
+                    return
+            except (ApiError, TimeoutError) as error:
+                log.warning("the lease cannot be asked for", error=str(error))
+            await asyncio.sleep(RENEW_S / 2)
+
+    async def hold(self) -> None:
+        """Renews it until that is too late. Always ends with `LeaseLostError`."""
+        pause_s = RENEW_S
+        while True:
+            await asyncio.sleep(pause_s)
+            # Not to be asked for again once we stopped: others may have begun meanwhile.
+            self.require()
+            try:
+                await self._renew()
+                pause_s = RENEW_S
+            except (ApiError, TimeoutError) as error:
+                log.warning("the lease was not renewed", error=str(error))
+                pause_s = RETRY_S
+
+    async def give_up(self) -> None:
+        """So that nobody has to wait until it is stale."""
+        held, self._held = self._held, None
+        if held is None or not may_command(self._renewed_s, now_s=self._clock()):
+            return
+        try:
+            await self._replace({**held, "spec": {**held["spec"], "holderIdentity": ""}})
+        except (ApiError, TimeoutError) as error:
+            log.warning("the lease was not given up", error=str(error))
+
+    async def _read(self) -> Object | None:
+        try:
+            return await asyncio.wait_for(self._cluster.get(LEASES, self._name), ANSWER_S)
+        except ApiError as error:
+            if error.reason == "NotFound":
+                return None
+            raise
+
+    async def _take(self, lease: Object | None) -> bool:
+        """Whether it is ours now: somebody else may have been faster."""
+        sent_s = self._clock()
+        term = int(part(lease or {}, "spec").get("leaseTransitions") or 0) + 1
+        spec = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": int(LEASE_S),
+            "acquireTime": _now(),
+            "renewTime": _now(),
+            "leaseTransitions": term,
+        }
+        try:
+            if lease is None:
+                body = {"metadata": {"name": self._name}, "spec": spec}
+                made = await asyncio.wait_for(self._cluster.create(LEASES, body), ANSWER_S)
+            else:
+                made = await self._replace({**lease, "spec": spec})
+        except ApiError as error:
+            if error.reason in ("Conflict", "AlreadyExists"):
+                return False
+            raise
+        self._held, self._renewed_s = made, sent_s
+        self.holder = self._identity
+        return True
+
+    async def _renew(self) -> None:
+        assert self._held is not None
+        sent_s = self._clock()
+        spec = {**self._held["spec"], "renewTime": _now()}
+        try:
+            self._held = await self._replace({**self._held, "spec": spec})
+        except ApiError as error:
+            if error.reason != "Conflict":
+                raise
+            # Ours all the same, if a renewal arrived whose answer did not.
+            self._held = await self._ours(self.term)
+        else:
+            self._renewed_s = sent_s
+
+    async def _ours(self, term: int) -> Object | None:
+        lease = await self._read()
+        spec = part(lease or {}, "spec")
+        is_ours = (spec.get("holderIdentity"), spec.get("leaseTransitions")) == (
+            self._identity,
+            term,
+        )
+        return lease if is_ours else None
+
+    async def _replace(self, body: Object) -> Any:
+        return await asyncio.wait_for(self._cluster.replace(LEASES, body), ANSWER_S)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,260 @@
+"""The TrainingJobs of our namespace, and what else every replica of the daemon has to know, at the
+API server. Satisfies `rota.store.publishing.Resources`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from rota.core.model import JobId
+from rota.engines.kubernetes.api import (
+    EVENTS,
+    SECRETS,
+    TRAINING_JOBS,
+    ApiError,
+    Cluster,
+    Kind,
+    Object,
+    Scope,
+)
+from rota.engines.kubernetes.lease import LeaseLostError
+from rota.engines.kubernetes.objects import part
+from rota.errors import UnavailableError, shown
+
+FINALIZER = JOB_LABEL = "rota.dev/job"
+ACCEPTED = "rota.dev/accepted"
+STATE_SECRET = "rota-state"
+KEY = "key"
+LONGEST_MESSAGE = 1000
+TRIES = 8
+FIRST_WAIT_S = 0.2
+
+
+class Resources:
+    """`term` says which leader writes: what a later one wrote is never overwritten."""
+
+    def __init__(self, cluster: Cluster, *, term: Callable[[], int]) -> None:
+        self._cluster = cluster
+        self._term = term
+        self._versions: dict[str, str] = {}
+        """Of the objects as we know them: a write is refused if somebody else wrote since."""
+        self._uids: dict[str, str] = {}
+
+    @property
+    def _scope(self) -> Scope:
+        return Scope(self._cluster.namespace)
+
+    def owner(self, name: str) -> tuple[str, str]:
+        """Name and uid, for what belongs to an object; nothing of one that is not there."""
+        uid = self._uids.get(name, "")
+        return (name, uid) if uid else ("", "")
+
+    async def all(self) -> list[Object]:
+        found, _ = await self._cluster.list(TRAINING_JOBS, self._scope)
+        for each in found:
+            self._remember(each)
+        return found
+
+    async def create(self, body: Object) -> bool:
+        name = body["metadata"]["name"]
+        for n_before in range(TRIES):
+            try:
+                self._remember(await self._cluster.create(TRAINING_JOBS, body))
+                return True
+            except ApiError as error:
+                if error.reason == "AlreadyExists":
+                    return await self._is_what_we_made(name, body)
+                if not error.is_passing or n_before + 1 == TRIES:
+                    raise
+            await asyncio.sleep(FIRST_WAIT_S)
+        raise AssertionError
+
+    async def adopt(self, name: str, job_id: JobId) -> bool:
+        while True:
+            found = await self.get(name)
+            if found is None or found["metadata"].get("deletionTimestamp"):
+                return False
+            held = set(found["metadata"].get("finalizers") or ())
+            meta = {"labels": {JOB_LABEL: job_id}, "finalizers": sorted(held | {FINALIZER})}
+            if await self._patch(found, meta):
+                return True
+
+    async def update(self, name: str, status: Object) -> bool:
+        body = {"metadata": {}, "status": {**status, "term": self._term()}}
+        for _ in range(TRIES):
+            version = self._versions.get(name)
+            body["metadata"] = {"resourceVersion": version} if version else {}
+            try:
+                answer = await self._cluster.patch(
+                    TRAINING_JOBS, name, body=body, subresource="status"
+                )
+            except ApiError as error:
+                if error.reason == "NotFound":
+                    self._forget(name)
+                    return False
+                if error.reason != "Conflict":
+                    raise
+                if not await self._is_still_ours(name):
+                    return False
+            else:
+                self._remember(answer)
+                _require_kept(answer, status)
+                return True
+        raise UnavailableError(f"TrainingJob {name} is changed by others all the time")
+
+    async def tell(self, name: str, status: Object) -> None:
+        """The status of an object that is no job of ours."""
+        try:
+            answer = await self._cluster.patch(
+                TRAINING_JOBS, name, body={"status": status}, subresource="status"
+            )
+            self._remember(answer)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+
+    async def let_go(self, name: str) -> None:
+        while found := await self.get(name):
+            held = found["metadata"].get("finalizers") or ()
+            left = [each for each in held if each != FINALIZER]
+            if len(left) == len(held) or await self._patch(found, {"finalizers": left}):
+                break
+        self._forget(name)
+
+    async def remove(self, name: str) -> None:
+        await self._cluster.delete(TRAINING_JOBS, name)
+        await self.let_go(name)
+
+    async def event(self, about: Object, *, kind: Kind, reason: str, words: str) -> None:
+        """Something that `kubectl describe` shows. `about` is the object that it is told of."""
+        meta, now = about["metadata"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        name = f"{meta['name'][:200]}.{secrets.token_hex(8)}"
+        body: Object = {
+            "metadata": {"name": name, "namespace": meta["namespace"]},
+            "involvedObject": {
+                "apiVersion": kind.group_version,
+                "kind": kind.kind,
+                "name": meta["name"],
+                "namespace": meta["namespace"],
+                "uid": meta["uid"],
+            },
+            "reason": reason,
+            "message": shown(words, LONGEST_MESSAGE),
+            "type": "Warning",
+            "source": {"component": "rota"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        await self._cluster.create(EVENTS, body)
+
+    # -- what every replica has to know ---------------------------------------------------------
+
+    async def rows(self) -> dict[str, str]:
+        found = await self._secret()
+        kept = part(found or {}, "data")
+        return {name: _plain(value) for name, value in kept.items() if name != KEY}
+
+    async def keep(self, rows: dict[str, str]) -> None:
+        packed = {name: _packed(text.encode()) for name, text in rows.items()}
+        await self._put({"data": packed})
+
+    async def key(self) -> bytes:
+        """With which tokens and seals are made: one for all replicas, made by the first."""
+        while True:
+            found = await self._secret()
+            kept = part(found or {}, "data").get(KEY)
+            if kept:
+                return base64.b64decode(kept)
+            await self._put({"data": {KEY: _packed(secrets.token_bytes(32))}})
+
+    async def _secret(self) -> Object | None:
+        try:
+            return await self._cluster.get(SECRETS, STATE_SECRET)
+        except ApiError as error:
+            if error.reason == "NotFound":
+                return None
+            raise
+
+    async def _put(self, body: Object) -> None:
+        try:
+            await self._cluster.patch(SECRETS, STATE_SECRET, body=body)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            made = {"metadata": {"name": STATE_SECRET}, **body}
+            await self._cluster.create(SECRETS, made)
+
+    # -- objects as we know them ----------------------------------------------------------------
+
+    def _remember(self, found: Object) -> None:
+        meta = found["metadata"]
+        self._versions[meta["name"]] = meta["resourceVersion"]
+        self._uids[meta["name"]] = meta["uid"]
+
+    def _forget(self, name: str) -> None:
+        self._versions.pop(name, None)
+        self._uids.pop(name, None)
+
+    async def get(self, name: str) -> Object | None:
+        try:
+            found = await self._cluster.get(TRAINING_JOBS, name)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            self._forget(name)
+            return None
+        self._remember(found)
+        return found
+
+    async def _patch(self, found: Object, meta: Object) -> bool:
+        """Whether nobody was faster."""
+        version = found["metadata"]["resourceVersion"]
+        body = {"metadata": {**meta, "resourceVersion": version}}
+        try:
+            answer = await self._cluster.patch(TRAINING_JOBS, found["metadata"]["name"], body=body)
+        except ApiError as error:
+            if error.reason not in ("NotFound", "Conflict"):
+                raise
+            return False
+        self._remember(answer)
+        return True
+
+    async def _is_what_we_made(self, name: str, body: Object) -> bool:
+        """An answer may be lost on its way; then the same is made again."""
+        found = await self.get(name)
+        if found is None:
+            return await self.create(body)
+        annotations = part(found["metadata"], "annotations")
+        return annotations.get(ACCEPTED) == body["metadata"]["annotations"][ACCEPTED]
+
+    async def _is_still_ours(self, name: str) -> bool:
+        found = await self.get(name)
+        if found is None:
+            return False
+        term = part(found, "status").get("term") or 0
+        if term > self._term():
+            raise LeaseLostError(f"a later daemon has written to TrainingJob {name}")
+        return True
+
+
+def _require_kept(answer: Object, status: Object) -> None:
+    """A definition that does not know a field drops it without a word."""
+    kept = part(answer, "status")
+    if kept.get("record") != status["record"]:
+        raise UnavailableError(
+            "the cluster's definition of TrainingJob is of another version: it does not keep what"
+            " a job needs",
+            "apply deploy/kubernetes/base/crd.yaml of this version",
+        )
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _plain(value: str) -> str:
+    return base64.b64decode(value).decode()

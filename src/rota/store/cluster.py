@@ -1,0 +1,248 @@
+"""The store of a cluster: the API server has the truth, a SQLite file beside it the history.
+
+A batch counts when the objects say what others rest upon: a submit is an object before it is
+acknowledged, and a fence is in a status before a command leaves. What is asked is answered from
+the file, which is brought into step when a daemon begins with somebody else's jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+
+from rota.core.effects import Effects
+from rota.core.model import Ended, JobId, Node
+from rota.core.states import State
+from rota.errors import StoreError, Trouble, UnavailableError
+from rota.store.base import Batch, Store
+from rota.store.publishing import Changes, Publisher, Resources
+from rota.store.records import Saved
+from rota.store.replica import catch_up
+from rota.store.training_jobs import Kept, Shown, kept_of, without_the_unaccepted
+
+log = structlog.get_logger()
+
+LATE_S = 3.0
+PAUSE_S = 0.1
+"""How long what is only good to know waits before it is told again of the same job."""
+NOTHING = Batch()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    batch: Batch = NOTHING
+    changes: Changes = field(default_factory=Changes)
+    done: Future[None] = field(default_factory=Future[None])
+    resumes: bool = False
+
+
+class ClusterStore:
+    """Satisfies `rota.store.base.Store`. Lives in the event loop that made it; `load` and `close`
+    are for other threads."""
+
+    def __init__(
+        self,
+        local: Store,
+        resources: Resources,
+        *,
+        key: bytes,
+        nodes: Callable[[], tuple[Node, ...]],
+    ) -> None:
+        self._local = local
+        self._resources = resources
+        self._key = key
+        self._nodes = nodes
+        self._publisher = Publisher(resources, key=key)
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[_Work | None] = asyncio.Queue()
+        self._failure: StoreError | None = None
+        self._is_closed = False
+        self._late_at_s = 0.0
+        self._pump = self._loop.create_task(self._run())
+        self.job, self.jobs, self.submission = local.job, local.jobs, local.submission
+        self.job_with_key, self.attempts, self.story = (
+            local.job_with_key,
+            local.attempts,
+            local.story,
+        )
+        self.newest_entry, self.samples, self.rows = local.newest_entry, local.samples, local.rows
+
+    def write(self, batch: Batch) -> Future[None]:
+        return self._hand_in(_Work(_copy(batch), self._publisher.look(batch)))
+
+    def resume(self) -> Future[None]:
+        return self._hand_in(_Work(resumes=True))
+
+    def load(self) -> Saved:
+        kept = self._from_outside(self._gather())
+        catch_up(self._local, kept, rows=self._from_outside(self._resources.rows())).result()
+        self._from_outside(self._begin(kept))
+        jobs = tuple(each.job for each in kept if not isinstance(each.job.phase, Ended))
+        outcomes = {each.job.id: each.job.state for each in kept} | dict(
+            self._local.load().outcomes
+        )
+        # What a job waits for and nobody knows any more has succeeded: else the job were over.
+        needed = {after: State.SUCCEEDED for job in jobs for after in job.spec.after}
+        ended = {each: state for each, state in (needed | outcomes).items() if state.is_final}
+        return Saved(jobs, self._nodes(), ended)
+
+    def close(self) -> None:
+        self._from_outside(self._finish())
+        self._local.close()
+
+    # -- what only a cluster's store can do -----------------------------------------------------
+
+    def adopt(self, job_id: JobId, name: str) -> None:
+        """The next submit under this id stands for an object that is there already."""
+        self._publisher.adopt(job_id, name)
+
+    def show(self, job_id: JobId, shown: Shown) -> None:
+        """What people should see of a job, in a while."""
+        self._publisher.show(job_id, shown)
+
+    def shown(self, job_id: JobId) -> Shown:
+        return self._publisher.shown(job_id)
+
+    def object_of(self, job_id: JobId) -> str:
+        """The name of a job's object, while it is ours to write."""
+        return self._publisher.name_of(job_id)
+
+    def is_publishing(self, job_id: JobId) -> bool:
+        """Whether its object is ours to write."""
+        return self._publisher.knows(job_id)
+
+    async def let_go(self, job_id: JobId, name: str) -> None:
+        await self._publisher.let_go(job_id, name)
+
+    # -- the pump -------------------------------------------------------------------------------
+
+    def _hand_in(self, work: _Work) -> Future[None]:
+        work.done.set_running_or_notify_cancel()
+        if self._is_closed:
+            raise StoreError(Trouble.CLOSED, "the store of the cluster has been closed")
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, work)
+        return work.done
+
+    async def _run(self) -> None:
+        is_open = True
+        while is_open:
+            group, is_open = await self._next_group()
+            if group:
+                await self._take(group)
+            if self._loop.time() >= self._late_at_s:
+                await self._tell_late()
+
+    async def _next_group(self) -> tuple[list[_Work], bool]:
+        """Whatever is there, or comes before it is time to tell what can wait."""
+        group: list[_Work] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(max(self._late_at_s, self._loop.time())):
+                work = await self._queue.get()
+                while work is not None:
+                    group.append(work)
+                    if self._queue.empty():
+                        return group, True
+                    work = self._queue.get_nowait()
+                return group, False
+        return group, True
+
+    async def _take(self, group: Sequence[_Work]) -> None:
+        works = self._without_the_lost(group)
+        try:
+            if any(work.resumes for work in works):
+                await self._resources.rows()
+            await self._publisher.publish([work.changes for work in works])
+        except Exception as error:  # noqa: BLE001 - whoever waits gets an answer, whatever it is
+            self._failure = _explained(error)
+            for work in works:
+                work.done.set_exception(self._failure)
+        else:
+            for work in works:
+                self._hand_on(work)
+
+    def _without_the_lost(self, group: Sequence[_Work]) -> Sequence[_Work]:
+        """After a failure: what comes from the moment on at which writing goes on."""
+        for place, work in enumerate(group):
+            if self._failure is None or work.resumes:
+                self._failure = None
+                return group[place:]
+            work.done.set_exception(self._failure)
+        return ()
+
+    def _hand_on(self, work: _Work) -> None:
+        try:
+            local = self._local.resume() if work.resumes else self._local.write(work.batch)
+        except StoreError as error:
+            self._failure = error
+            work.done.set_exception(error)
+        else:
+            local.add_done_callback(lambda written: _pass_on(written, work.done))
+
+    async def _tell_late(self) -> None:
+        has_more = False
+        try:
+            has_more = self._failure is None and await self._publisher.publish_late()
+        except UnavailableError as error:
+            log.warning("statuses could not be brought up to date", error=str(error))
+        self._late_at_s = self._loop.time() + (PAUSE_S if has_more else LATE_S)
+
+    async def _finish(self) -> None:
+        self._is_closed = True
+        self._queue.put_nowait(None)
+        await self._pump
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def _gather(self) -> list[Kept]:
+        found = [kept_of(each, key=self._key) for each in await self._resources.all()]
+        counting, left = without_the_unaccepted([each for each in found if each is not None])
+        for each in left:
+            log.info("a submit that was never accepted is removed", object=each.name)
+            await self._resources.remove(each.name)
+        return sorted(counting, key=lambda each: (each.job.submitted_s, each.job.id))
+
+    async def _begin(self, kept: Sequence[Kept]) -> None:
+        self._publisher.begin(kept)
+
+    def _from_outside(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(_as_store(work), self._loop).result()
+
+
+async def _as_store(work: Any) -> Any:
+    try:
+        return await work
+    except StoreError:
+        raise
+    except UnavailableError as error:
+        raise _explained(error) from None
+
+
+def _explained(error: Exception) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, UnavailableError):
+        return StoreError(Trouble.IO, error.message, error.hint)
+    log.error("a batch could not be published", exc_info=error)
+    return StoreError(Trouble.REFUSED, f"{type(error).__name__}: {error}", "a bug; report it")
+
+
+def _pass_on(written: Future[None], done: Future[None]) -> None:
+    error = written.exception()
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def _copy(batch: Batch) -> Batch:
+    """What happens to a batch after the call does not matter."""
+    effects = batch.effects
+    jobs, nodes = dict(effects.jobs), dict(effects.nodes)
+    copied = Effects(effects.now, jobs, nodes, list(effects.transitions), list(effects.commands))
+    return replace(batch, effects=copied)

@@ -1,0 +1,242 @@
+"""Keeps the cluster's objects of jobs in step with the jobs: first what others rest upon, at once;
+then, now and then, what is only good to know."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rota.core.model import Ended, Job, JobId, Starting
+from rota.store.base import Batch
+from rota.store.codec import encode
+from rota.store.records import Project, Row, Token, User, key_of
+from rota.store.training_jobs import (
+    NOTHING_SHOWN,
+    Kept,
+    Object,
+    Shown,
+    accepted_text,
+    body_of,
+    status_of,
+)
+
+LATE_AT_ONCE = 16
+SHARED = (Token, User, Project)
+"""Rows that every replica has to know. The others are history, which may lag."""
+
+
+class Resources(Protocol):
+    """The objects at an API server. What cannot be done now is an `UnavailableError`."""
+
+    async def all(self) -> list[Object]: ...
+
+    async def create(self, body: Object) -> bool:
+        """Made, now or when the same was asked before. False: the name is somebody else's."""
+        ...
+
+    async def adopt(self, name: str, job_id: JobId) -> bool:
+        """Hold an object that somebody else made until we let go. False: it is gone."""
+        ...
+
+    async def update(self, name: str, status: Object) -> bool:
+        """Unless somebody who came after us wrote it. False: it is gone."""
+        ...
+
+    async def let_go(self, name: str) -> None: ...
+
+    async def remove(self, name: str) -> None: ...
+
+    async def rows(self) -> dict[str, str]:
+        """What was kept besides jobs, by name."""
+        ...
+
+    async def keep(self, rows: dict[str, str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A new job, and the first of those that came with it."""
+
+    job_id: JobId
+    text: str
+    batch: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What of a batch has to be at the API server before it counts."""
+
+    accepted: tuple[Accepted, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An object of ours. `accepted` is what its status does not say yet."""
+
+    name: str
+    accepted: str
+    batch: str
+
+
+class Publisher:
+    def __init__(self, resources: Resources, *, key: bytes) -> None:
+        self._resources = resources
+        self._key = key
+        self._jobs: dict[JobId, Job] = {}
+        """As they were handed in last."""
+        self._entries: dict[JobId, _Entry] = {}
+        self._adopted: dict[JobId, str] = {}
+        self._shown: dict[JobId, Shown] = {}
+        self._late: dict[JobId, None] = {}
+
+    def begin(self, kept: Iterable[Kept]) -> None:
+        """Go on from what the cluster keeps."""
+        live = [each for each in kept if not isinstance(each.job.phase, Ended)]
+        self._jobs = {each.job.id: each.job for each in live}
+        self._entries = {
+            each.job.id: _Entry(each.name, "" if each.has_status else each.accepted, each.batch)
+            for each in live
+        }
+        self._shown = {each: shown for each, shown in self._shown.items() if each in self._jobs}
+        self._late = dict.fromkeys(self._late.keys() & self._jobs.keys())
+
+    def adopt(self, job_id: JobId, name: str) -> None:
+        """The job that will be submitted under this id has an object already."""
+        self._adopted[job_id] = name
+
+    def show(self, job_id: JobId, shown: Shown) -> None:
+        if job_id in self._jobs and self._shown.get(job_id, NOTHING_SHOWN) != shown:
+            self._shown[job_id] = shown
+            self._late[job_id] = None
+
+    def shown(self, job_id: JobId) -> Shown:
+        return self._shown.get(job_id, NOTHING_SHOWN)
+
+    def name_of(self, job_id: JobId) -> str:
+        return self._entries[job_id].name if job_id in self._entries else ""
+
+    def knows(self, job_id: JobId) -> bool:
+        return job_id in self._entries or job_id in self._jobs
+
+    def look(self, batch: Batch) -> Changes:
+        """What a batch means for the objects."""
+        jobs = batch.effects.jobs
+        accepted = tuple(_accepted(batch))
+        new = {each.job_id for each in accepted}
+        urgent = [job for job in jobs.values() if job.id not in new and self._is_urgent(job)]
+        self._jobs.update(jobs)
+        self._late.update(dict.fromkeys(jobs))
+        for job_id in (*new, *(job.id for job in urgent)):
+            del self._late[job_id]
+        rows = tuple(row for row in batch.rows if isinstance(row, SHARED))
+        return Changes(accepted, tuple(urgent), rows)
+
+    async def publish(self, changes: Sequence[Changes]) -> None:
+        """Returns when all of it is at the API server."""
+        new = [each for change in changes for each in change.accepted]
+        # The first of a submit comes last: with it, and not before, all of them count.
+        await _all(self._make(each) for each in new if each.job_id != each.batch)
+        await _all(self._make(each) for each in new if each.job_id == each.batch)
+        rows = {row_name(row): encode(row) for change in changes for row in change.rows}
+        if rows:
+            await self._resources.keep(rows)
+        newest = {job.id: job for change in changes for job in change.jobs}
+        await _all(self._update(job) for job in newest.values())
+
+    async def publish_late(self) -> bool:
+        """Some of what can wait. Returns whether there is more."""
+        some = list(self._late)[:LATE_AT_ONCE]
+        for job_id in some:
+            del self._late[job_id]
+        try:
+            await _all(self._update(self._jobs[each]) for each in some if each in self._jobs)
+        except BaseException:
+            self._late = dict.fromkeys([*some, *self._late])
+            raise
+        return bool(self._late)
+
+    async def let_go(self, job_id: JobId, name: str) -> None:
+        """Of an object whose job is over. With it goes the proof that its submit was accepted, so
+        that the others of that submit have to have a status of their own by then."""
+        others = [
+            self._jobs[each]
+            for each, entry in self._entries.items()
+            if entry.accepted and entry.batch == job_id and each in self._jobs
+        ]
+        await _all(self._update(job) for job in others)
+        await self._resources.let_go(name)
+
+    async def _make(self, new: Accepted) -> None:
+        if new.job_id in self._adopted:
+            await self._take_over(new, name=self._adopted.pop(new.job_id))
+            return
+        name, n_taken = str(new.job_id), 0
+        while not await self._resources.create(body_of(name, new.text, key=self._key)):
+            n_taken += 1
+            name = f"{new.job_id}-{n_taken}"
+        self._entries[new.job_id] = _Entry(name, new.text, new.batch)
+
+    async def _take_over(self, new: Accepted, *, name: str) -> None:
+        if await self._resources.adopt(name, new.job_id):
+            self._entries[new.job_id] = _Entry(name, new.text, new.batch)
+            await self._update(self._jobs[new.job_id])
+
+    async def _update(self, job: Job) -> None:
+        entry = self._entries.get(job.id)
+        if entry is None:
+            # Somebody took its object away by force; who watches them hears of it.
+            return
+        status = status_of(job, self.shown(job.id))
+        if entry.accepted:
+            status["accepted"] = entry.accepted
+        is_there = await self._resources.update(entry.name, status)
+        if not is_there or isinstance(job.phase, Ended):
+            self._forget(job.id)
+        elif entry.accepted:
+            self._entries[job.id] = replace(entry, accepted="")
+
+    def _forget(self, job_id: JobId) -> None:
+        self._entries.pop(job_id, None)
+        self._shown.pop(job_id, None)
+        self._jobs.pop(job_id, None)
+
+    def _is_urgent(self, job: Job) -> bool:
+        before = self._jobs.get(job.id)
+        return before is None or _essence(before) != _essence(job)
+
+
+def _accepted(batch: Batch) -> Iterable[Accepted]:
+    for each in batch.submissions:
+        first = batch.submissions[0].job_id
+        text = accepted_text(batch.effects.jobs[each.job_id], each, batch=first)
+        yield Accepted(each.job_id, text, first)
+
+
+def _essence(job: Job) -> tuple[object, ...]:
+    """Without what a start that is ordered again, or the next report, tells again."""
+    phase = job.phase
+    return (
+        replace(phase, started=frozenset()) if isinstance(phase, Starting) else phase,
+        job.spec,
+        (job.attempt, job.generation, job.workers_numbered),
+        (job.failures, job.idle_attempts, job.losses, job.deaths),
+        (job.pinned_workers, job.cap),
+    )
+
+
+async def _all(works: Iterable[Awaitable[object]]) -> None:
+    """Waits for every one of them, whatever becomes of the others; then fails if one did."""
+    for outcome in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def row_name(row: Row) -> str:
+    """A name that a cluster takes, whatever the row is called."""
+    known_by = hashlib.sha256("\n".join(key_of(row)).encode()).hexdigest()
+    return f"{type(row).__name__.lower()}.{known_by[:32]}"

@@ -1,0 +1,68 @@
+"""Brings the file of a replica into step with what the cluster keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+
+from rota.core.effects import Effects, Transition
+from rota.core.model import Ended, Job, JobId
+from rota.core.states import State
+from rota.store.base import Batch, Store
+from rota.store.codec import decode
+from rota.store.history import ALIVE
+from rota.store.records import Project, Submission, Token, User
+from rota.store.training_jobs import Kept
+
+CAUSE = "TakenOver"
+GONE = "its TrainingJob is gone from the cluster"
+KINDS: dict[str, type[Token | User | Project]] = {
+    "token": Token,
+    "user": User,
+    "project": Project,
+}
+
+
+def catch_up(store: Store, kept: Iterable[Kept], *, rows: Mapping[str, str]) -> Future[None]:
+    """The file then has every job of the cluster, and no other that is not over."""
+    effects = Effects(now=0.0)
+    submissions: list[Submission] = []
+    left = {job.id: job for job in store.load().jobs}
+    for each in kept:
+        left.pop(each.job.id, None)
+        _put(each.job, store.job(each.job.id), effects=effects)
+        if store.submission(each.job.id) is None:
+            submissions.append(_with_a_free_key(each.submission, store))
+    for job in left.values():
+        over = Ended(job.service.as_of_s, State.CANCELLED, GONE)
+        _put(replace(job, phase=over), job, effects=effects)
+    shared = tuple(decode(KINDS[name.partition(".")[0]], text) for name, text in rows.items())
+    return store.write(Batch(effects, tuple(submissions), rows=shared))
+
+
+def _put(job: Job, known: Job | None, *, effects: Effects) -> None:
+    """With the lines of its story that lead from what was known to what is."""
+    if job == known:
+        return
+    effects.jobs[job.id] = job
+    before = known.state if known else None
+    is_another = known is None or known.attempt != job.attempt
+    if known is not None and before in ALIVE and job.state in ALIVE and is_another:
+        _step(known, before, State.QUEUED, at_s=job.service.as_of_s, effects=effects)
+        before = State.QUEUED
+    if before is not job.state or is_another:
+        told = job if job.state in ALIVE or known is None else known
+        _step(told, before, job.state, at_s=job.service.as_of_s, effects=effects)
+
+
+def _step(job: Job, before: State | None, after: State, *, at_s: float, effects: Effects) -> None:
+    row = Transition(at_s, job.id, job.attempt, before, after, CAUSE, "taken over")
+    effects.transitions.append(row)
+
+
+def _with_a_free_key(submission: Submission, store: Store) -> Submission:
+    """A file that was away for a while may know the key as another job's."""
+    key = submission.key
+    owner: JobId | None = store.job_with_key(submission.user, key) if key is not None else None
+    return submission if owner is None else replace(submission, key=None)

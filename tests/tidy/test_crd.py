@@ -1,0 +1,68 @@
+"""The definition of a TrainingJob is in step with what a job file may say."""
+
+from typing import Any
+
+import yaml
+
+from rota.core.states import State
+from rota.daemon import petitions
+from rota.engines.kubernetes import objects, resources
+from rota.store import training_jobs
+from rota.store.training_jobs import status_of
+from tests.builders import Lab, cluster, job
+from tests.tidy.crd import FILE, spec_schema
+
+
+def definition() -> dict[str, Any]:
+    return yaml.safe_load(FILE.read_text())
+
+
+def schema() -> dict[str, Any]:
+    [version] = definition()["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]["properties"]
+
+
+def undescribed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: undescribed(v) for k, v in value.items() if not isinstance(v, str) or k != WORDS}
+    return [undescribed(each) for each in value] if isinstance(value, list) else value
+
+
+WORDS = "description"
+
+
+def test_every_field_of_a_job_file_is_there_and_no_other() -> None:
+    assert undescribed(schema()["spec"]) == undescribed(spec_schema())
+
+
+def test_every_field_says_what_it_is_for() -> None:
+    for part in ("spec", "status"):
+        assert [
+            name for name, each in schema()[part]["properties"].items() if not each[WORDS]
+        ] == []
+
+
+def test_nothing_unknown_is_kept() -> None:
+    assert "preserve-unknown" not in FILE.read_text()
+
+
+def test_the_status_has_room_for_all_that_is_written() -> None:
+    lab = Lab(cluster("1x1"))
+    lab.submit(job("a"))
+    [queued] = lab.kernel.jobs.values()
+    known = schema()["status"]["properties"]
+    assert set(status_of(queued)) | {"accepted", "term"} == set(known)
+    states = known["state"][WORDS]
+    assert [each for each in (*State, petitions.REFUSED) if each not in states] == []
+
+
+def test_it_is_called_what_the_engine_asks_for() -> None:
+    spec, kind = definition()["spec"], objects.TRAINING_JOBS
+    assert f"{spec['group']}/{spec['versions'][0]['name']}" == kind.group_version
+    assert (spec["names"]["plural"], spec["names"]["kind"]) == (kind.plural, kind.kind)
+
+
+def test_store_and_engine_mean_the_same_by_their_words() -> None:
+    assert training_jobs.FINALIZER == resources.FINALIZER
+    assert training_jobs.JOB == resources.JOB_LABEL
+    assert training_jobs.ACCEPTED == resources.ACCEPTED
