@@ -478,7 +478,8 @@ def test_nodes_list_as_json(rota: Rota):
         "problem": "2 uncorrectable memory errors",
         "jobs": []
       }
-    ]
+    ],
+    "note": ""
   },
   {
     "id": "old-box",
@@ -487,7 +488,8 @@ def test_nodes_list_as_json(rota: Rota):
     "memory_bytes": 17179869184,
     "cpus_used": 0,
     "memory_used_bytes": 0,
-    "gpus": []
+    "gpus": [],
+    "note": ""
   }
 ]
 """)
@@ -563,7 +565,8 @@ def test_top_as_json(rota: Rota):
           "problem": "2 uncorrectable memory errors",
           "jobs": []
         }
-      ]
+      ],
+      "note": ""
     },
     {
       "id": "old-box",
@@ -572,7 +575,8 @@ def test_top_as_json(rota: Rota):
       "memory_bytes": 17179869184,
       "cpus_used": 0,
       "memory_used_bytes": 0,
-      "gpus": []
+      "gpus": [],
+      "note": ""
     }
   ],
   "jobs": [

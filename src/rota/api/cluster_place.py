@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from rota.api.leading import show_who_leads
 from rota.api.places import Chore, Ground, Place
 from rota.api.standby import standing_by
 from rota.api.strangers import ClusterPeople
@@ -65,9 +66,11 @@ async def cluster_place(ground: Ground, *, choice: Choice) -> AsyncGenerator[Pla
     cluster.gate = lease.require
     holding: asyncio.Future[None] | None = None
     try:
+        await show_who_leads(lease_cluster, leads=False)
         async with standing_by(choice.listen, holder=lambda: lease.holder):
             await lease.acquire()
         holding = asyncio.ensure_future(lease.hold())
+        await show_who_leads(lease_cluster, leads=True)
         async with _led(ground, choice=choice, cluster=cluster, lease=lease) as made:
             yield made(holding)
     finally:

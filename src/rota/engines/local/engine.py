@@ -17,7 +17,7 @@ from rota.core.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model import JobId, Node
+from rota.core.model import JobId, Node, NodeId
 from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
 from rota.engines.local import containers, hierarchies, ports, procs, visits
 from rota.engines.local.folders import Folders
@@ -111,6 +111,9 @@ class LocalEngine:
         if fence is None or order is None or order.marker != marker:
             return None
         return WorkerId(JobId(fence.job_id), fence.attempt, fence.worker)
+
+    def give_up_node(self, node_id: NodeId) -> None:
+        raise UserError(f"node {node_id} is this very machine, and it answers")
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]:
         fence = Fence(worker.job_id, worker.attempt, worker.worker)
