@@ -7,8 +7,8 @@ import pytest
 
 from rota.engines.local.ends import in_words, never_ran, size
 from rota.engines.local.files import RESERVED_BYTES
-from rota.engines.logfiles.writing import LogFile
 from rota.engines.local.order import Ending, Order
+from rota.engines.logfiles.writing import LogFile
 
 ORDER = Order(["x"], {}, "/", "m", None, None, [], {}, [])
 
