@@ -1,0 +1,14 @@
+"""A real Kubernetes cluster on this machine, for the tests and for people who try things.
+
+Everything of one cluster lives in namespaces of the kernel that are its own: processes, mounts,
+bridges and firewall rules end with the first process in there, however that one ends.
+
+- `places`     where things are: caches, folders, addresses
+- `binaries`   the programs: found, or built once and kept
+- `parts`      what is started, with which flags; `settings` and `images` are the files for it
+- `warden`     outside the namespaces: makes them, waits for their end, sweeps up
+- `keeper`     inside, as the first process: starts, stops and pauses the parts
+- `control`    the line to the keeper; who holds one keeps the cluster
+- `lifecycle`  up, join and down
+- `api`, `fakes`, `people`, `handle`   what a test uses
+"""

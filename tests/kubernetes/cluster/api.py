@@ -1,0 +1,141 @@
+"""A few requests to an API server, as tests need them to look at a cluster from outside `rota`."""
+
+import base64
+import http.client
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import yaml
+
+LIMIT_S = 30.0
+POLL_S = 0.2
+CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
+
+Object = dict[str, Any]
+Found = TypeVar("Found")
+
+
+class RefusedError(Exception):
+    """The API server said no."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class Api:
+    """One API server as the user of a kubeconfig sees it. Each thread has a connection."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        cluster, user = current(yaml.safe_load(kubeconfig.read_text()))
+        self._host = urlsplit(cluster["server"]).netloc
+        self._context = trust(cluster, user)
+        self._headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+        self._local = threading.local()
+
+    def get(self, path: str) -> Object:
+        return self.ask("GET", path)
+
+    def items(self, path: str) -> list[Object]:
+        return self.get(path)["items"]
+
+    def create(self, path: str, body: Object) -> Object:
+        return self.ask("POST", path, body)
+
+    def patch(self, path: str, body: Object) -> Object:
+        """A merge patch."""
+        return self.ask("PATCH", path, body)
+
+    def delete(self, path: str, *, grace_s: int | None = None) -> None:
+        """That something is gone already is as good."""
+        try:
+            self.ask("DELETE", path, {} if grace_s is None else {"gracePeriodSeconds": grace_s})
+        except RefusedError as error:
+            if error.code != 404:
+                raise
+
+    def watch(self, path: str) -> Iterator[Object]:
+        """The changes from now on, until the connection breaks."""
+        version = self.get(path)["metadata"]["resourceVersion"]
+        connection = self._connect()
+        words = f"{path}?watch=1&resourceVersion={version}"
+        connection.request("GET", words, headers=self._headers)
+        return map(json.loads, connection.getresponse())
+
+    def text(self, path: str) -> str:
+        return self.exchange("GET", path, None).decode()
+
+    def ask(self, method: str, path: str, body: Object | None = None) -> Object:
+        content = None if body is None else json.dumps(body).encode()
+        return json.loads(self.exchange(method, path, content))
+
+    def exchange(self, method: str, path: str, content: bytes | None) -> bytes:
+        kind = {"Content-Type": CONTENT_TYPES.get(method, "application/json")}
+        connection = self._connection()
+        try:
+            connection.request(method, path, content, self._headers | kind)
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException):
+            connection.close()
+            raise
+        if response.status >= 400:
+            raise RefusedError(response.status, answer.decode(errors="replace"))
+        return answer
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        if not hasattr(self._local, "connection"):
+            self._local.connection = self._connect()
+        return self._local.connection
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self._host, context=self._context, timeout=LIMIT_S)
+
+
+def current(config: Object) -> tuple[Object, Object]:
+    """The cluster and the user of the kubeconfig's current context."""
+
+    def named(kind: str, name: str) -> Object:
+        return next(each[kind] for each in config[f"{kind}s"] if each["name"] == name)
+
+    context = named("context", config["current-context"])
+    return named("cluster", context["cluster"]), named("user", context["user"])
+
+
+def trust(cluster: Object, user: Object) -> ssl.SSLContext:
+    authority = content_of(cluster, "certificate-authority")
+    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    certificate, key = (content_of(user, f"client-{name}") for name in ("certificate", "key"))
+    if certificate and key:
+        with NamedTemporaryFile() as file:
+            file.write(certificate + b"\n" + key)
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context
+
+
+def content_of(entry: Object, name: str) -> bytes | None:
+    if f"{name}-data" in entry:
+        return base64.b64decode(entry[f"{name}-data"])
+    return Path(entry[name]).read_bytes() if name in entry else None
+
+
+def until(found: Callable[[], Found | None], what: str, *, limit_s: float = LIMIT_S) -> Found:
+    """What the function returns once that is something; a lost API server is waited for."""
+    deadline = time.monotonic() + limit_s
+    trouble = ""
+    while time.monotonic() < deadline:
+        try:
+            if value := found():
+                return value
+        except (OSError, http.client.HTTPException, RefusedError) as error:
+            trouble = f" ({error})"
+        time.sleep(POLL_S)
+    raise TimeoutError(f"{what}: not within {limit_s:.0f} s{trouble}")

@@ -1,0 +1,130 @@
+"""What a cluster consists of: each part's command, as the keeper starts it."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes.cluster.places import CARDS_PER_NODE, GPU_RESOURCE, NODE, Network, Place
+from tests.kubernetes.cluster.settings import SERVICES
+
+GPU_PRODUCT = "NVIDIA-A100-SXM4-40GB"
+GPU_MEMORY_MIB = 40960
+NODE_GRACE = "30s"
+"""How long a node may be silent before it counts as lost. The fake nodes speak every 10 s."""
+ETCD = "http://127.0.0.1:2379"
+
+Part = dict[str, Any]
+
+
+def control_plane(place: Place, network: Network, *, binaries: dict[str, Path]) -> dict[str, Part]:
+    """What has to be there before the rest can speak to it."""
+    return {
+        "etcd": etcd(place, binaries["etcd"]),
+        "containerd": containerd(place, binaries["containerd"]),
+        "apiserver": apiserver(place, network, program=binaries["kube-apiserver"]),
+    }
+
+
+def others(place: Place, network: Network, *, binaries: dict[str, Path]) -> dict[str, Part]:
+    return {
+        "kubelet": kubelet(place, network, program=binaries["kubelet"]),
+        "cards": cards(place, binaries["deviceplugin"]),
+        "controller-manager": controller_manager(place, binaries["kube-controller-manager"]),
+        "scheduler": scheduler(place, binaries["kube-scheduler"]),
+        "proxy": proxy(place, binaries["kube-proxy"]),
+        "kwok": kwok(place, binaries),
+    }
+
+
+def command(program: Path, **flags: str | int | Path) -> Part:
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    return {"command": [str(program), *words]}
+
+
+def etcd(place: Place, program: Path) -> Part:
+    return command(
+        program,
+        data_dir=place.of("etcd") / "state",
+        listen_client_urls=ETCD,
+        advertise_client_urls=ETCD,
+        listen_peer_urls="http://127.0.0.1:2380",
+        quota_backend_bytes=2 * 1024**3,
+    )
+
+
+def apiserver(place: Place, network: Network, *, program: Path) -> Part:
+    folder = place.of("apiserver")
+    return command(
+        program,
+        etcd_servers=ETCD,
+        bind_address="0.0.0.0",
+        advertise_address=network.node,
+        secure_port=6443,
+        cert_dir=folder / "certificates",
+        service_account_key_file=folder / "accounts.key",
+        service_account_signing_key_file=folder / "accounts.key",
+        service_account_issuer="https://kubernetes.default.svc",
+        service_cluster_ip_range=SERVICES,
+        token_auth_file=folder / "tokens.csv",
+        authorization_mode="Node,RBAC",
+        kubelet_preferred_address_types="InternalIP",
+        allow_privileged="true",
+    )
+
+
+def containerd(place: Place, program: Path) -> Part:
+    return command(program, config=place.of("containerd") / "config.toml")
+
+
+def kubelet(place: Place, network: Network, *, program: Path) -> Part:
+    folder = place.of("kubelet")
+    labels = {
+        f"{GPU_RESOURCE}.product": GPU_PRODUCT,
+        f"{GPU_RESOURCE}.memory": GPU_MEMORY_MIB,
+        f"{GPU_RESOURCE}.count": CARDS_PER_NODE,
+    }
+    return command(
+        program,
+        config=folder / "config.json",
+        kubeconfig=folder / "kubeconfig",
+        hostname_override=NODE,
+        node_ip=network.node,
+        node_labels=",".join(f"{key}={value}" for key, value in labels.items()),
+    )
+
+
+def cards(place: Place, program: Path) -> Part:
+    return command(program, resource=GPU_RESOURCE, cards=place.of("cards") / "uuids")
+
+
+def controller_manager(place: Place, program: Path) -> Part:
+    return command(
+        program,
+        kubeconfig=place.of("controller-manager") / "kubeconfig",
+        leader_elect="false",
+        use_service_account_credentials="true",
+        service_account_private_key_file=place.of("apiserver") / "accounts.key",
+        root_ca_file=place.of("apiserver") / "certificates" / "apiserver.crt",
+        node_monitor_grace_period=NODE_GRACE,
+        node_monitor_period="2s",
+        kube_api_qps=500,
+        kube_api_burst=1000,
+    )
+
+
+def scheduler(place: Place, program: Path) -> Part:
+    return command(program, config=place.of("scheduler") / "config.json")
+
+
+def proxy(place: Place, program: Path) -> Part:
+    return command(program, config=place.of("proxy") / "config.json")
+
+
+def kwok(place: Place, binaries: dict[str, Path]) -> Part:
+    return command(
+        binaries["kwok"],
+        kubeconfig=place.of("kwok") / "kubeconfig",
+        config=binaries["stages.yaml"],
+        manage_all_nodes="false",
+        manage_nodes_with_annotation_selector="kwok.x-k8s.io/node=fake",
+        node_lease_duration_seconds=40,
+    )

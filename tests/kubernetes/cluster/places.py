@@ -1,0 +1,98 @@
+"""Where things of a test cluster are: its folder, its addresses, and the caches of this user."""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[3]
+SOURCES = Path(__file__).parent / "build"
+NODE = "rota-node"
+CARDS_PER_NODE = 4
+GPU_RESOURCE = "nvidia.com/gpu"
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def cache() -> Path:
+    """What may be built again, by version."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    return (Path(given) if given else Path.home() / ".cache") / "rota-cluster"
+
+
+def clusters() -> Path:
+    """The folders of all clusters of this user: short, because sockets are in there."""
+    return Path(tempfile.gettempdir()) / f"rota-cluster-{os.getuid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One cluster's folder. Each part has a folder in it, with its own log."""
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        return clusters() / self.name
+
+    def of(self, part: str) -> Path:
+        return self.folder / part
+
+    def log(self, part: str) -> Path:
+        return self.folder / part / "log"
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "keeper.sock"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    @property
+    def ready(self) -> Path:
+        """There once the cluster can be used."""
+        return self.folder / "ready"
+
+    @property
+    def network(self) -> Path:
+        """Holds the number of the cluster's network."""
+        return self.folder / "network"
+
+    @property
+    def cgroup(self) -> str:
+        return f"rota-cluster-{os.getuid()}-{self.name}"
+
+    def lock(self, purpose: str) -> Path:
+        return clusters() / "locks" / f"{self.name}.{purpose}"
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The addresses of the cluster with this number; no two of one machine share one."""
+
+    number: int
+
+    @property
+    def link(self) -> str:
+        return f"rota-{self.number}"
+
+    @property
+    def host(self) -> str:
+        """How pods reach what listens on this machine outside the cluster."""
+        return f"10.213.{self.number}.1"
+
+    @property
+    def node(self) -> str:
+        return f"10.213.{self.number}.2"
+
+    @property
+    def link_bits(self) -> int:
+        return 30
+
+    @property
+    def pods(self) -> str:
+        return f"10.213.{self.number}.128/25"
+
+    @property
+    def server(self) -> str:
+        return f"https://{self.node}:6443"

@@ -1,0 +1,131 @@
+"""The files that the parts of a cluster read."""
+
+import json
+from typing import Any
+
+from tests.kubernetes.cluster.binaries import CNI_FOLDER
+from tests.kubernetes.cluster.images import PAUSE
+from tests.kubernetes.cluster.places import NODE, Network, Place
+
+RUNTIME_SOCKET = "/run/containerd/containerd.sock"
+SERVICES = "10.96.0.0/24"
+
+
+def kubeconfig(place: Place, network: Network, *, token: str) -> str:
+    """JSON is YAML, too. The API server's certificate vouches for itself."""
+    cluster = {
+        "server": network.server,
+        "certificate-authority": str(place.of("apiserver") / "certificates" / "apiserver.crt"),
+    }
+    context = {"cluster": "rota", "user": "rota", "namespace": "default"}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "rota", "cluster": cluster}],
+        "users": [{"name": "rota", "user": {"token": token}}],
+        "contexts": [{"name": "rota", "context": context}],
+        "current-context": "rota",
+    }
+    return json.dumps(content, indent=2)
+
+
+def containerd(place: Place) -> str:
+    return f"""
+version = 2
+root = "{place.of("containerd")}/root"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+[grpc]
+  address = "{RUNTIME_SOCKET}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE}"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{CNI_FOLDER}"
+    conf_dir = "{place.of("containerd")}"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+"""
+
+
+def pod_network(network: Network) -> str:
+    bridge = {
+        "type": "bridge",
+        "bridge": "rota0",
+        "isGateway": True,
+        "hairpinMode": True,
+        "ipam": {
+            "type": "host-local",
+            "ranges": [[{"subnet": network.pods}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+        },
+    }
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return json.dumps({"cniVersion": "1.0.0", "name": "rota", "plugins": [bridge, ports]})
+
+
+def kubelet(place: Place) -> str:
+    return configuration(
+        "kubelet.config.k8s.io/v1beta1",
+        "KubeletConfiguration",
+        {
+            "containerRuntimeEndpoint": f"unix://{RUNTIME_SOCKET}",
+            "failCgroupV1": False,
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{place.cgroup}",
+            "cgroupsPerQOS": False,
+            "enforceNodeAllocatable": [],
+            "failSwapOn": False,
+            "localStorageCapacityIsolation": False,
+            "evictionHard": {"memory.available": "1Mi"},
+            "imageGCHighThresholdPercent": 100,
+            "resolvConf": "",
+            "nodeStatusUpdateFrequency": "2s",
+            "nodeStatusReportFrequency": "10s",
+            # Only this machine reaches the node, and what is tested is not the kubelet.
+            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+        },
+    )
+
+
+def proxy(place: Place, network: Network) -> str:
+    return configuration(
+        "kubeproxy.config.k8s.io/v1alpha1",
+        "KubeProxyConfiguration",
+        {
+            "clientConnection": {"kubeconfig": str(place.of("proxy") / "kubeconfig")},
+            "mode": "iptables",
+            "hostnameOverride": NODE,
+            "clusterCIDR": network.pods,
+            # Without it, pods on one bridge would answer each other past the address translation.
+            "iptables": {"masqueradeAll": True, "syncPeriod": "30s", "minSyncPeriod": "1s"},
+            # The limits on connections belong to the machine and stay as they are.
+            "conntrack": {
+                "maxPerCore": 0,
+                "min": 0,
+                "tcpEstablishedTimeout": "0s",
+                "tcpCloseWaitTimeout": "0s",
+            },
+        },
+    )
+
+
+def scheduler(place: Place) -> str:
+    """With as many requests a second as it can use: it is measured beside ours."""
+    return configuration(
+        "kubescheduler.config.k8s.io/v1",
+        "KubeSchedulerConfiguration",
+        {
+            "clientConnection": {
+                "kubeconfig": str(place.of("scheduler") / "kubeconfig"),
+                "qps": 1000,
+                "burst": 2000,
+            },
+            "leaderElection": {"leaderElect": False},
+        },
+    )
+
+
+def configuration(version: str, kind: str, content: dict[str, Any]) -> str:
+    return json.dumps({"apiVersion": version, "kind": kind, **content}, indent=2)

@@ -1,0 +1,69 @@
+"""The cluster that the tests of this room share.
+
+The first test that wants it starts it, in whichever process of the run, and the last process that
+leaves ends it. A given `KUBECONFIG` is used instead; `ROTA_CLUSTER=dev` joins the cluster of
+`scripts/cluster up dev`. Where parts are missing, the tests are skipped, in CI they fail.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.cluster.api import Api
+from tests.kubernetes.cluster.binaries import MissingError
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.lifecycle import join_or_start, leave
+from tests.kubernetes.cluster.locks import locked
+from tests.kubernetes.cluster.places import Place, clusters
+
+SKIPPED = "no Kubernetes cluster: "
+
+
+@pytest.fixture(scope="session")
+def running_cluster(testrun_uid: str) -> Iterator[Cluster]:
+    if given := os.environ.get("KUBECONFIG"):
+        yield Cluster(Path(given), Api(Path(given)))
+        return
+    place = Place(os.environ.get("ROTA_CLUSTER") or f"run-{testrun_uid[:12]}")
+    try:
+        control = join_or_start(place.name)
+    except MissingError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(f"{SKIPPED}{error}")
+    yield Cluster(place.kubeconfig, Api(place.kubeconfig), (place, control))
+    leave(place, control)
+
+
+@pytest.fixture
+def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, shared with the tests of other processes: leave its parts and nodes alone."""
+    with locked(clusters() / "locks" / "use", is_shared=True):
+        yield running_cluster
+
+
+@pytest.fixture
+def whole_cluster(running_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster for this test alone, which may stop its parts and count its nodes."""
+    if running_cluster.ours is None:
+        pytest.skip("parts of a given cluster are not stopped")
+    with locked(clusters() / "locks" / "use"):
+        yield running_cluster
+
+
+@pytest.fixture
+def namespace(running_cluster: Cluster) -> Iterator[str]:
+    with running_cluster.namespace() as name:
+        yield name
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A skipped cluster is easily overlooked, so it is said once, whatever else is reported."""
+    reasons = {
+        str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        for report in terminalreporter.stats.get("skipped", [])
+    }
+    for reason in sorted(each for each in reasons if SKIPPED in each):
+        terminalreporter.write_line(reason, red=True, bold=True)

@@ -1,0 +1,64 @@
+"""What a cluster has on this machine, as anybody outside its namespaces sees it."""
+
+import subprocess
+from pathlib import Path
+
+from tests.kubernetes.cluster.places import CGROUPS, Network, Place
+
+PROC = Path("/proc")
+
+
+def remains(place: Place, network: Network, *, space: str) -> dict[str, list[str]]:
+    """By kind; the processes are those of that namespace."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    ours = (str(place.folder), "/var/lib/kubelet")
+    found = {
+        "processes": [path.name for path in processes() if space_of(path) == space],
+        "mounts": [line for line in mounts if any(word in line for word in ours)],
+        "links": lines_with(["ip", "-oneline", "link"], (f" {network.link}@", " rota0")),
+        "routes": lines_with(["ip", "route"], (network.pods, network.node)),
+        "rules": lines_with(["iptables-save"], ("KUBE-", "CNI-", network.pods)),
+        "groups": [str(path) for path in CGROUPS.glob(f"*/{place.cgroup}")],
+        "files": [str(path) for path in place.folder.rglob("*") if is_no_log(path)],
+    }
+    return {kind: each for kind, each in found.items() if each}
+
+
+def lines_with(command: list[str], words: tuple[str, ...]) -> list[str]:
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [line for line in printed.splitlines() if any(word in line for word in words)]
+
+
+def is_no_log(path: Path) -> bool:
+    return path.name != "log" and not path.is_dir()
+
+
+def processes() -> list[Path]:
+    return list(PROC.glob("[0-9]*"))
+
+
+def space_of(process: Path) -> str:
+    """The namespace of processes that it is in."""
+    try:
+        return str((process / "ns" / "pid").readlink())
+    except OSError:
+        return ""
+
+
+def command_of(process: Path) -> list[str]:
+    try:
+        return (process / "cmdline").read_text().split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def keeper_of(place: Place) -> Path:
+    """The first process in the namespaces."""
+    outside = space_of(PROC / "self")
+    ours = [path for path in processes() if command_of(path)[-1:] == [str(place.folder)]]
+    return next(path for path in ours if space_of(path) != outside)
+
+
+def warden_of(place: Place) -> int:
+    words = ["tests.kubernetes.cluster.warden", place.name]
+    return next(int(path.name) for path in processes() if command_of(path)[-2:] == words)

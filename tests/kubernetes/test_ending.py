@@ -1,0 +1,74 @@
+"""Nothing of a cluster stays behind, whoever of its people is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from secrets import token_hex
+
+import pytest
+
+from tests.kubernetes.cluster.api import Api, until
+from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.cluster.lifecycle import wait_for_end
+from tests.kubernetes.cluster.places import PROJECT, Network, Place
+from tests.kubernetes.cluster.warden import sweep_all
+from tests.kubernetes.remains import keeper_of, remains, space_of, warden_of
+
+PODS = "/api/v1/namespaces/default/pods"
+SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
+HOLDER = """
+import sys
+from tests.kubernetes.cluster.lifecycle import join_or_start
+control = join_or_start(sys.argv[1])
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def other_cluster() -> Iterator[tuple[Place, int]]:
+    """A cluster of its own, held by a process that can be killed."""
+    place = Place(f"other-{token_hex(3)}")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, place.name],
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout
+        assert holder.stdout.readline() == "up\n"
+        yield place, holder.pid
+    finally:
+        holder.kill()
+        holder.communicate()
+        wait_for_end(place)
+
+
+def run_pod(place: Place) -> None:
+    api = Api(place.kubeconfig)
+    api.create(PODS, python_pod("sleeper", SLEEPER))
+    until(lambda: api.text(f"{PODS}/sleeper/log"), "a running pod")
+
+
+@pytest.mark.parametrize("killed", ["holder", "warden", "keeper"])
+def test_nothing_is_left_of_a_cluster(running_cluster: Cluster, killed: str) -> None:
+    if running_cluster.ours is None:
+        pytest.skip("a given cluster is not ended")
+    with other_cluster() as (place, holder):
+        run_pod(place)
+        network = Network(int(place.network.read_text()))
+        keeper = keeper_of(place)
+        space = space_of(keeper)
+        before = remains(place, network, space=space)
+        assert {"processes", "links", "routes", "groups", "files"} <= before.keys()
+        pid = {"holder": holder, "keeper": int(keeper.name), "warden": warden_of(place)}[killed]
+        os.kill(pid, signal.SIGKILL)
+        wait_for_end(place)
+        sweep_all()
+        until(lambda: not remains(place, network, space=space), "the end")
+    assert remains(place, network, space=space) == {}
