@@ -33,6 +33,7 @@ from rota.engines.kubernetes.resources import Resources
 from rota.errors import RotaError, UnavailableError, UserError
 from rota.store.cluster import ClusterStore
 from rota.store.training_jobs import FINALIZER, USER, kept_of, moment, part
+from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
 
@@ -41,6 +42,7 @@ AT_ONCE = 8
 PAUSE_S = 0.5
 """Before something is tried again that could not be done now."""
 REFUSED = "refused"
+LONGEST_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class Petitions:
             self._store.adopt(job_id, meta["name"])
 
         try:
-            request = request_of(found.get("spec"))
+            request = _named(request_of(found.get("spec")), meta["name"])
             job_id = await self._desk.intake.take_in(self._asks(found), request, claim=claim)
         except UserError as error:
             await self._refuse(found, str(error))
@@ -222,7 +224,7 @@ class Petitions:
         try:
             accepted = unpack(submission.program).request
             asked = with_defaults(
-                request_of(found["spec"]),
+                _named(request_of(found["spec"]), found["metadata"]["name"]),
                 user=submission.user,
                 defaults=self._ground.defaults(accepted.project),
             )
@@ -246,6 +248,10 @@ class Petitions:
     async def _tell(self, event: JobEvent) -> None:
         shell = self._desk.shell
         await shell.durable(shell.tell(event, actor=ACTOR))
+
+
+def _named(request: JobRequest, name: str) -> JobRequest:
+    return request if request.name else replace(request, name=name[:LONGEST_NAME])
 
 
 def _wanted(job: Job, priority: int | None, hold: bool | None) -> list[JobEvent]:
