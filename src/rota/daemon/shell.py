@@ -158,7 +158,7 @@ class Shell:
         if self.trouble:
             return
         if isinstance(event, NodeSeen):
-            self._see([event.node])
+            self._see((event.node,))
         elif isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
             self._spawn(self._examine(event))
         else:
