@@ -35,12 +35,16 @@ class Daemon:
     def __init__(self, folder: Path, arguments: list[str]) -> None:
         self.folder = folder
         self.port = free_port()
+        self._arguments = arguments
+        self._log = (folder / "log").open("ab")
+        self.process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
         listen = f"127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "rota.cli.main", "up", "--listen", listen, *arguments]
-        self._log = (folder / "log").open("wb")
-        self.process = subprocess.Popen(
-            command,
-            env={**os.environ, "ROTA_HOME": str(folder)},
+        command = [sys.executable, "-m", "rota.cli.main", "up", "--listen", listen]
+        return subprocess.Popen(
+            [*command, *self._arguments],
+            env={**os.environ, "ROTA_HOME": str(self.folder)},
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
@@ -80,7 +84,10 @@ class Daemon:
         return self
 
     def _is_ready(self) -> bool:
-        assert self.process.poll() is None, self.log()
+        if self.process.poll() is not None:
+            # On a machine with no time left a lease may be lost. A cluster would start it again.
+            assert "lease rota is no longer ours" in self.log(), self.log()
+            self.process = self._started()
         return (self.folder / "rota.sock").exists() and self.probe("readyz") == 200
 
     def waits(self) -> Daemon:

@@ -21,9 +21,10 @@ from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.petitions import Ground as PetitionGround
 from rota.daemon.petitions import Petitions
+from rota.daemon.plain_pods import PlainPods
 from rota.daemon.premises import Nodes
 from rota.daemon.showing import keep_showing
-from rota.engines.kubernetes.api import TRAINING_JOBS, Cluster, Scope, connect
+from rota.engines.kubernetes.api import PODS, TRAINING_JOBS, Cluster, Scope, connect
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.lease import Lease
 from rota.engines.kubernetes.resources import Resources
@@ -87,9 +88,16 @@ async def _led(
     def chores(desk: Desk) -> Sequence[Chore]:
         grounds = PetitionGround(key, cluster.namespace, choice.defaults)
         petitions = Petitions(desk, store, resources=resources, ground=grounds)
+        pods = PlainPods(
+            desk, cluster, resources=resources, gpu_resource=choice.workers.gpu_resource
+        )
         scope = Scope(cluster.namespace)
-        reflector = Reflector(cluster, TRAINING_JOBS, scope=scope, listener=petitions.hear)
-        return reflector.run(), petitions.run(), keep_showing(desk, store)
+        reflectors = (
+            Reflector(cluster, TRAINING_JOBS, scope=scope, listener=petitions.hear),
+            Reflector(cluster, PODS, scope=pods.scope, listener=pods.hear),
+        )
+        watches = [each.run() for each in reflectors]
+        return *watches, petitions.run(), pods.run(), keep_showing(desk, store)
 
     def made(lost: asyncio.Future[None]) -> Place:
         return Place(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from rota.core.events import JobSubmitted
@@ -35,6 +36,20 @@ def _unclaimed(_: JobId) -> None:
     """Most jobs are known by nothing but their id."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a submit comes from. `claim` is told each id before anything is written; `pod` is
+    one that is there already."""
+
+    key: str = ""
+    mark: str = ""
+    claim: Claim = _unclaimed
+    pod: str = ""
+
+
+NOWHERE = Origin()
+
+
 class Intake:
     """What callers may ask for is the desk's business."""
 
@@ -64,23 +79,17 @@ class Intake:
             caller.user,
             key,
             asked=asked,
-            submit=lambda: self._submit(caller, requests(), key=key, mark=asked.mark),
+            submit=lambda: self._submit(caller, requests(), Origin(key, asked.mark)),
         )
 
-    async def take_in(self, caller: Caller, request: JobRequest, *, claim: Claim) -> JobId:
-        """A job that somebody made an object of: `claim` is told its id before it is written."""
+    async def take_in(self, caller: Caller, request: JobRequest, origin: Origin) -> JobId:
+        """A job that somebody made an object of."""
         self._shell.require_sound()
-        [job_id] = await self._submit(caller, [request], claim=claim)
+        [job_id] = await self._submit(caller, [request], origin)
         return job_id
 
     async def _submit(
-        self,
-        caller: Caller,
-        requests: Sequence[JobRequest],
-        *,
-        key: str = "",
-        mark: str = "",
-        claim: Claim = _unclaimed,
+        self, caller: Caller, requests: Sequence[JobRequest], origin: Origin = NOWHERE
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
         if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
@@ -88,12 +97,12 @@ class Intake:
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
         account = self._premises.uid(caller)
-        programs = pack_all(admitted, mark)
+        programs = pack_all(admitted, origin.mark, pod=origin.pod)
         for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
             job_id = self._ids.next()
-            claim(job_id)
+            origin.claim(job_id)
             events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
-            own_key = key_of(key, number) if key else None
+            own_key = key_of(origin.key, number) if origin.key else None
             submissions.append(Submission(job_id, caller.user, account, saved, own_key))
         written = self._shell.tell_all(events, submissions, actor=caller.user)
         await self._shell.durable(written)
