@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rota.engines.base import WorkerId
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.api import PODS, PVCS, ApiError, Cluster, Object
+from rota.engines.kubernetes.crew import Crew
 from rota.engines.kubernetes.endings import CANNOT_RUN, Ending
 from rota.engines.kubernetes.manifests import Seat
 from rota.engines.kubernetes.objects import part, parts
@@ -119,11 +120,12 @@ class PlainPods:
     def __init__(
         self,
         cluster: Cluster,
+        crew: Crew,
         *,
         see: Callable[[Object], None],
         give_up: Callable[[WorkerId, Ending], None],
     ) -> None:
-        self._cluster = cluster
+        self._cluster, self._crew = cluster, crew
         self._see, self._give_up = see, give_up
 
     async def bring_up(self, seat: Seat, pod: str) -> None:
@@ -134,7 +136,7 @@ class PlainPods:
             if found["metadata"]["uid"] != uid or found["metadata"].get("deletionTimestamp"):
                 self._give_up(seat.worker, Ending(CANNOT_RUN, GONE))
                 return
-            if not part(found, "spec").get("nodeName"):
+            if not part(found, "spec").get("nodeName") and self._is_wanted(seat.worker):
                 await self._place(found, seat)
         except ApiError as error:
             is_gone = error.status == NOT_FOUND
@@ -148,7 +150,12 @@ class PlainPods:
         body = {"metadata": {**mark(seat), "uid": meta["uid"], "finalizers": sorted(set(held))}}
         marked = await self._cluster.patch(PODS, meta["name"], body=body)
         self._see(marked)
-        await self._cluster.bind(marked, node=seat.slot.node)
+        if self._is_wanted(seat.worker):
+            await self._cluster.bind(marked, node=seat.slot.node)
+
+    def _is_wanted(self, worker: WorkerId) -> bool:
+        """Nothing is bound whose end was told, or asked for, meanwhile."""
+        return worker not in self._crew.endings and not self._crew.is_to_end(worker)
 
 
 def _priority(text: str) -> int:

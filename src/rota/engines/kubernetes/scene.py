@@ -58,7 +58,7 @@ class Scene:
         self.births = Births(
             cluster, self.crew, cards=self.cards, see=self._see, give_up=self.give_up
         )
-        self.plain = PlainPods(cluster, see=self._see, give_up=self.give_up)
+        self.plain = PlainPods(cluster, self.crew, see=self._see, give_up=self.give_up)
         self._vigil = Vigil(settings)
         self._facts: Facts = _nobody_listens
         self._names: dict[str, WorkerId] = {}
