@@ -79,17 +79,17 @@ class Intake:
             caller.user,
             key,
             asked=asked,
-            submit=lambda: self._submit(caller, requests(), Origin(key, asked.mark)),
+            submit=lambda: self._submit(caller, requests(), origin=Origin(key, asked.mark)),
         )
 
-    async def take_in(self, caller: Caller, request: JobRequest, origin: Origin) -> JobId:
+    async def take_in(self, caller: Caller, request: JobRequest, *, origin: Origin) -> JobId:
         """A job that somebody made an object of."""
         self._shell.require_sound()
-        [job_id] = await self._submit(caller, [request], origin)
+        [job_id] = await self._submit(caller, [request], origin=origin)
         return job_id
 
     async def _submit(
-        self, caller: Caller, requests: Sequence[JobRequest], origin: Origin = NOWHERE
+        self, caller: Caller, requests: Sequence[JobRequest], *, origin: Origin = NOWHERE
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
         if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:

@@ -164,7 +164,7 @@ class Petitions:
         try:
             request = _named(request_of(found.get("spec")), meta["name"])
             origin = Origin(claim=claim)
-            job_id = await self._desk.intake.take_in(self._asks(found), request, origin)
+            job_id = await self._desk.intake.take_in(self._asks(found), request, origin=origin)
         except UserError as error:
             await self._refuse(found, str(error))
             return
@@ -196,9 +196,9 @@ class Petitions:
                 "conditions": [condition],
             },
         )
-        await self._announce(found, "Refused", words)
+        await self._announce(found, reason="Refused", words=words)
 
-    async def _announce(self, found: Object, reason: str, words: str) -> None:
+    async def _announce(self, found: Object, *, reason: str, words: str) -> None:
         try:
             await self._resources.event(found, kind=TRAINING_JOBS, reason=reason, words=words)
         except ApiError as error:
@@ -234,7 +234,7 @@ class Petitions:
             if edits.refused:
                 what = f"{', '.join(edits.refused)} cannot be changed once a job is accepted"
                 notes.append(("SpecApplied", "Immutable", f"{what}; delete it and make it anew"))
-            for event in _wanted(job, edits.priority, edits.hold):
+            for event in _wanted(job, priority=edits.priority, hold=edits.hold):
                 await self._tell(event)
             if edits.workers is not None:
                 resizes.check(job, edits.workers)
@@ -245,7 +245,7 @@ class Petitions:
         told = replace(shown, observed=_generation(found), notes=tuple(notes))
         self._store.show(job_id, told)
         for _, reason, words in notes:
-            await self._announce(found, reason, words)
+            await self._announce(found, reason=reason, words=words)
 
     async def _tell(self, event: JobEvent) -> None:
         shell = self._desk.shell
@@ -256,7 +256,7 @@ def _named(request: JobRequest, name: str) -> JobRequest:
     return request if request.name else replace(request, name=name[:LONGEST_NAME])
 
 
-def _wanted(job: Job, priority: int | None, hold: bool | None) -> list[JobEvent]:
+def _wanted(job: Job, *, priority: int | None, hold: bool | None) -> list[JobEvent]:
     found: list[JobEvent] = []
     if priority is not None:
         found.append(JobPrioritised(job.id, priority, ACTOR))

@@ -120,9 +120,9 @@ class PlainPods:
             await require_mountable(self._cluster, asked.claims)
             origin = Origin(claim=claim, pod=f"{meta['name']}/{meta['uid']}")
             caller = Caller(asked.user or self._cluster.namespace)
-            await self._desk.intake.take_in(caller, _request(meta["name"], asked), origin)
+            await self._desk.intake.take_in(caller, _request(meta["name"], asked), origin=origin)
         except UserError as error:
-            await self._tell(pod, "Refused", str(error))
+            await self._tell(pod, reason="Refused", words=str(error))
         except BaseException:
             self._jobs.pop(meta["uid"], None)
             raise
@@ -135,9 +135,10 @@ class PlainPods:
             for uid, job_id in list(self._jobs.items()):
                 job, pod = self._desk.shell.kernel.job(job_id), self._pods.get(uid)
                 if pod is not None and job is not None and isinstance(job.phase, Queued):
-                    await self._tell(pod, "Waiting", self._desk.view(EVERYBODY, job).reason)
+                    why = self._desk.view(EVERYBODY, job).reason
+                    await self._tell(pod, reason="Waiting", words=why)
 
-    async def _tell(self, pod: Object, reason: str, words: str) -> None:
+    async def _tell(self, pod: Object, *, reason: str, words: str) -> None:
         uid, now = pod["metadata"]["uid"], asyncio.get_running_loop().time()
         told = self._told.get(uid)
         if not words or (told and (told.words == words or now - told.at_s < QUIET_S)):
