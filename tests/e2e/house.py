@@ -128,6 +128,10 @@ class House:
         assert self.daemon is not None
         return self.daemon.wait(PATIENCE_S) == 0
 
+    def tell(self, **variables: str) -> None:
+        """For the commands and daemons that start from now on."""
+        self._env |= variables
+
     def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command line."""
         command = self.command(*arguments)

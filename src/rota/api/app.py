@@ -26,6 +26,7 @@ from rota.api.bounds import Bounded
 from rota.api.server import Patience
 from rota.daemon.desk import Desk
 from rota.daemon.machine import Machine
+from rota.daemon.moves import Moves
 from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.tokens import Tokens
 from rota.daemon.training import Training
@@ -46,6 +47,7 @@ class House:
     visits: Visits
     training: Training
     rendezvous: Rendezvous
+    moves: Moves
     patience: Patience
     n_streams: Counter[str] = field(default_factory=Counter[str])
     """How many each user reads at the moment."""

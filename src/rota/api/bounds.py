@@ -66,7 +66,7 @@ class Bounded:
             await self._app(scope, receive, send)
             return
         try:
-            caller = self._doorkeeper.identify(HTTPConnection(scope))
+            caller = await self._doorkeeper.identify(HTTPConnection(scope))
             scope["state"]["caller"] = caller
             if not scope["path"].startswith(self._streams):
                 receive = _replay(await self._body(scope, receive, user=caller.user), receive)

@@ -91,6 +91,8 @@ def _kubernetes(wanted: Wanted) -> Opens:
         volume,
         wanted.listen,
         wanted.defaults,
+        users=frozenset(chosen.user_groups),
+        admins=frozenset(chosen.admin_groups),
     )
     return partial(cluster_place, choice=choice)
 

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import structlog
 
+from rota.api.leading import show_who_leads
 from rota.api.places import Chore, Ground, Place
 from rota.api.standby import standing_by
+from rota.api.strangers import ClusterPeople
 from rota.daemon.admission import Defaults
 from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
@@ -29,6 +31,7 @@ from rota.engines.kubernetes.api import PODS, TRAINING_JOBS, Cluster, Scope, con
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.lease import Lease
 from rota.engines.kubernetes.resources import Resources
+from rota.engines.kubernetes.reviews import TokenReviews
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.watch import Reflector
 from rota.store.cluster import ClusterStore
@@ -51,6 +54,9 @@ class Choice:
     volume: str
     listen: tuple[str, int] | None
     defaults: Callable[[str], Defaults]
+    users: frozenset[str] = frozenset()
+    """Groups of the cluster's whose members may come in; none: all whom it knows."""
+    admins: frozenset[str] = frozenset()
 
 
 @asynccontextmanager
@@ -62,9 +68,11 @@ async def cluster_place(ground: Ground, *, choice: Choice) -> AsyncGenerator[Pla
     cluster.gate = lease.require
     holding: asyncio.Future[None] | None = None
     try:
+        await show_who_leads(lease_cluster, leads=False)
         async with standing_by(choice.listen, holder=lambda: lease.holder):
             await lease.acquire()
         holding = asyncio.ensure_future(lease.hold())
+        await show_who_leads(lease_cluster, leads=True)
         async with _led(ground, choice=choice, cluster=cluster, lease=lease) as made:
             yield made(holding)
     finally:
@@ -98,6 +106,7 @@ async def _led(
             readings=lambda: (),
             lost=lost,
             chores=partial(_chores, truth=truth, choice=choice),
+            strangers=ClusterPeople(TokenReviews(cluster), choice.users, choice.admins),
         )
 
     try:

@@ -16,6 +16,7 @@ from rota.core.states import State
 from rota.daemon import resizes
 from rota.store.records import JobFilter
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
+from rota.wire.moves import MoveRequest
 from rota.wire.training import JobProfile
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
@@ -70,9 +71,24 @@ Key = Annotated[
 ]
 
 
+Origin = Annotated[
+    str,
+    Header(
+        alias="Rota-Moved-From",
+        max_length=200,
+        description="Where a job was before that is moved here, for its story.",
+    ),
+]
+Reason = Annotated[
+    str, Query(max_length=200, description="For the story; else it says who asked for it.")
+]
+
+
 @router.post("", status_code=201, response_model=Submitted, summary="Submit a job, or an array")
-async def submit(body: JobRequest, *, house: Reaches, caller: Asks, key: Key = "") -> Response:
-    ids = await house.desk.submit(caller, [body], key=key)
+async def submit(
+    body: JobRequest, *, house: Reaches, caller: Asks, key: Key = "", origin: Origin = ""
+) -> Response:
+    ids = await house.desk.submit(caller, [body], key=key, origin=origin)
     return answer(Submitted([str(each) for each in ids]), status=201)
 
 
@@ -80,6 +96,11 @@ async def submit(body: JobRequest, *, house: Reaches, caller: Asks, key: Key = "
 async def submit_many(body: Batched, *, house: Reaches, caller: Asks, key: Key = "") -> Response:
     ids = await house.desk.submit(caller, body.jobs, key=key)
     return answer(Submitted([str(each) for each in ids]), status=201)
+
+
+@router.post("/move", response_model=list[JobView], summary="Let jobs go elsewhere if they wait")
+async def move(body: MoveRequest, *, house: Reaches, caller: Asks) -> Response:
+    return answer(await house.moves.plan(caller, body))
 
 
 @router.post("/check", response_model=list[JobView], summary="What a submit would queue")
@@ -122,18 +143,18 @@ async def story(
 
 
 @router.post("/{word}/cancel", response_model=JobView, summary="End a job for good")
-async def cancel(word: Word, *, house: Reaches, caller: Asks) -> Response:
-    return answer(await house.desk.cancel(caller, word))
+async def cancel(word: Word, *, house: Reaches, caller: Asks, reason: Reason = "") -> Response:
+    return answer(await house.desk.cancel(caller, word, reason=reason))
 
 
 @router.post("/{word}/hold", response_model=JobView, summary="Keep a job from running")
-async def hold(word: Word, *, house: Reaches, caller: Asks) -> Response:
-    return answer(await house.desk.hold(caller, word))
+async def hold(word: Word, *, house: Reaches, caller: Asks, reason: Reason = "") -> Response:
+    return answer(await house.desk.hold(caller, word, reason=reason))
 
 
 @router.post("/{word}/release", response_model=JobView, summary="Let a held job run")
-async def release(word: Word, *, house: Reaches, caller: Asks) -> Response:
-    return answer(await house.desk.release(caller, word))
+async def release(word: Word, *, house: Reaches, caller: Asks, reason: Reason = "") -> Response:
+    return answer(await house.desk.release(caller, word, reason=reason))
 
 
 @router.post("/{word}/resize", response_model=JobView, summary="Set how many workers a job has")

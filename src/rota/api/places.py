@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from rota.api.auth import Strangers
 from rota.config import SOCKET_NAME
 from rota.core.model import JobId
 from rota.daemon.checkpoints import Checkpoints
@@ -60,6 +61,8 @@ class Place:
     """Fails when this daemon may no longer command."""
     chores: Callable[[Desk], Sequence[Chore]]
     """What else is to be done, once there is a desk."""
+    strangers: Strangers | None = None
+    """Who knows whose tokens those are that are not ours."""
 
 
 Opens = Callable[[Ground], AbstractAsyncContextManager[Place]]

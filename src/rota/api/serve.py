@@ -7,6 +7,7 @@ import gc
 import math
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -19,6 +20,7 @@ import structlog
 
 from rota.api.app import House, create
 from rota.api.auth import Doorkeeper
+from rota.api.carrier import HttpCarrier
 from rota.api.places import DOOR_NAME, ForgetfulEngine, Ground, Opens, Place
 from rota.api.server import Patience, server
 from rota.api.sockets import started, tcp_socket, unix_socket, written
@@ -31,6 +33,9 @@ from rota.daemon.desk import Desk
 from rota.daemon.launches import Launches, Site
 from rota.daemon.machine import Address, Machine, Setup
 from rota.daemon.membership import DEFAULT_CARE, Care, Membership
+from rota.daemon.move_files import MoveFiles
+from rota.daemon.move_plans import DEFAULT_LIMITS, Limits
+from rota.daemon.moves import Moves
 from rota.daemon.rendezvous import Rendezvous
 from rota.daemon.shell import Parts, Shell
 from rota.daemon.snapshots import Snapshots
@@ -64,6 +69,7 @@ class Settings:
     listen: tuple[str, int] | None = None
     keep_logs_s: float = math.inf
     care: Care = DEFAULT_CARE
+    moving: Limits = DEFAULT_LIMITS
     patience: Patience = field(default_factory=Patience)
 
     @property
@@ -144,6 +150,10 @@ async def _house(
     address = Address(str(settings.folder / SOCKET_NAME), settings.tcp)
     setup = Setup(place.name, address, settings.policy, settings.policy_file)
     machine = Machine(desk, engine, place.readings, setup=setup)
+    carrier, files = HttpCarrier(), MoveFiles(settings.folder / "moves")
+    origin = settings.tcp or socket.gethostname()
+    moves = Moves(desk, files, carrier=carrier, limits=settings.moving, origin=origin)
+    desk.travels = moves.word
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
     work = [pruning, training.run(), membership.run(), rendezvous.run()]
     chores = [asyncio.ensure_future(each) for each in work]
@@ -152,9 +162,10 @@ async def _house(
             launches.program, listener=partial(_pass_on, membership=membership, training=training)
         )
         chores += [asyncio.ensure_future(each) for each in place.chores(desk)]
-        doorkeeper = Doorkeeper(tokens, admins=settings.admins)
+        doorkeeper = Doorkeeper(tokens, admins=settings.admins, strangers=place.strangers)
         visits = Visits(desk, engine)
-        desks = (training, rendezvous)
+        desks = (training, rendezvous, moves)
+        chores.append(asyncio.ensure_future(moves.run()))
         yield House(desk, machine, tokens, doorkeeper, visits, *desks, settings.patience)
     finally:
         await _end(chores)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Path, Request
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from rota.api.answers import ERRORS, Reaches, answer
 from rota.api.auth import Asks
@@ -33,6 +33,7 @@ CONTENT: dict[str, Any] = {
 }
 SLOWEST_BYTES_S = 16 * 1024
 """Whoever sends a content more slowly than this, beyond the time that any body has, is refused."""
+PIECE_BYTES = 256 * 1024
 Hash = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
@@ -91,6 +92,32 @@ async def finish(request: Request, *, house: Reaches, caller: Asks) -> Response:
     manifest = await _manifest(request)
     made = await asyncio.to_thread(house.desk.snapshots.finish, manifest, owner=owner)
     return answer(Kept(made), status=201)
+
+
+@router.get(
+    "/snapshots/{snapshot_id}",
+    response_class=Response,
+    summary="What a folder holds that you shipped",
+)
+async def manifest(snapshot_id: Hash, *, house: Reaches, caller: Asks) -> Response:
+    owner = house.desk.shipper(caller)
+    found = await asyncio.to_thread(house.desk.snapshots.manifest, snapshot_id, owner=owner)
+    return Response(found.to_json(), media_type="application/json")
+
+
+@router.get(
+    "/blobs/{sha256}", response_class=StreamingResponse, summary="A content that you shipped"
+)
+async def blob(sha256: Hash, *, house: Reaches, caller: Asks) -> Response:
+    owner = house.desk.shipper(caller)
+    file = await asyncio.to_thread(house.desk.snapshots.open, sha256, owner=owner)
+    return StreamingResponse(_pieces(file), media_type="application/octet-stream")
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
 
 
 async def _chunks(request: Request, *, allowed_s: float) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""What a shell offers after Tab: jobs, nodes, states, policies. Where nobody answers soon, nothing.
+"""What a shell offers after Tab: jobs, nodes, states, contexts. Where nobody answers soon, nothing.
 
 A shell waits while this runs and shows whatever it prints, so that every error is silent.
 """
@@ -37,6 +37,15 @@ def nodes(incomplete: str) -> Offers:
     from rota.client import Client
 
     return _offered(lambda: [(node.id, "") for node in Client(answer_s=SOON_S).nodes()], incomplete)
+
+
+def contexts(incomplete: str) -> Offers:
+    from rota.client.contexts import LOCAL, read
+
+    def known() -> Offers:
+        return [(name, each.url) for name, each in read().contexts.items()]
+
+    return _offered(lambda: [*known(), (LOCAL, "this machine")], incomplete)
 
 
 def states(incomplete: str) -> Offers:

@@ -42,7 +42,7 @@ def show(
 
 
 def _settings() -> Iterator[Setting]:
-    from rota.client.find import find
+    from rota.client.find import chosen, find
     from rota.config import state_dir
     from rota.config.load import DEFAULT, Setting, Sources, daemon_settings, submit_settings
 
@@ -50,7 +50,7 @@ def _settings() -> Iterator[Setting]:
         return variable if os.environ.get(variable) else DEFAULT
 
     yield Setting(("home",), str(state_dir()), origin("ROTA_HOME"))
-    yield Setting(("url",), str(find()), origin("ROTA_URL"))
+    yield Setting(("url",), str(find()), chosen().origin)
     yield from daemon_settings(Sources(state_dir()))
     for each in submit_settings(Sources(Path.cwd())):
         yield Setting(("submit", *each.place), each.value, each.origin)

@@ -10,7 +10,7 @@ import typer
 
 from rota.cli import completing
 from rota.cli.flags import option
-from rota.cli.options import AsJson, JobWord, JobWords
+from rota.cli.options import AsJson, JobWord, JobWords, To
 from rota.cli.output.lines import complain, say
 from rota.errors import UserError, meant, shown
 
@@ -190,17 +190,26 @@ def resize(
 
 
 @app.command()
-def resubmit(jobs: JobWords, *, as_json: AsJson = False) -> None:
-    """Submit the same again, as new jobs."""
+def resubmit(jobs: JobWords, *, to: To = "", as_json: AsJson = False) -> None:
+    """Submit the same again, as new jobs. With --to they go on at another daemon instead: each is
+    cancelled here once it is there."""
     from rota.cli.output.json import say_json
     from rota.client import Client
 
     with Client() as rota:
-        ids = [rota.resubmit(job) for job in jobs]
+        ids = _moved(rota, jobs, to=to) if to else [rota.resubmit(job) for job in jobs]
     if as_json:
         say_json({"ids": ids})
     else:
         say("\n".join(ids))
+
+
+def _moved(rota: Client, jobs: list[str], *, to: str) -> list[str]:
+    from rota.client import Client
+    from rota.client.moving import move
+
+    with Client(context=to) as there:
+        return [move(rota, there, job=job, to=to) for job in jobs]
 
 
 @app.command()

@@ -7,7 +7,7 @@ together take longer than anything that `rota list` does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +17,8 @@ from typer.main import get_command
 
 from rota.errors import shown
 
+Shared = Callable[..., None]
+
 WORDS = (str, bool, list[str])
 """What a command line gives as it is."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -25,16 +27,23 @@ NUMBER = re.compile(r"[+-]?[0-9a-z.]{1,40}(?:e[+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def lazy_group(
-    package: str, verbs: Mapping[str, tuple[str, ...]], *, nouns: Mapping[str, str]
+    package: str,
+    verbs: Mapping[str, tuple[str, ...]],
+    *,
+    nouns: Mapping[str, str],
+    shared: Shared,
+    alone: Collection[str],
 ) -> type[TyperGroup]:
-    """`verbs`: module -> its commands; `nouns`: name -> `module:attribute` of a group."""
+    """`verbs`: module -> its commands; `nouns`: name -> `module:attribute` of a group. Every
+    command has the options of `shared`, too, but for the verbs and nouns that are `alone`."""
     places = {verb: f"{package}.{module}:app" for module, each in verbs.items() for verb in each}
     groups = {noun: f"{package}.{place}" for noun, place in nouns.items()}
+    sharing = {name: shared for name in (*places, *groups) if name not in alone}
 
     class Group(TyperGroup):
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
-            self.commands = _Commands(places, groups)  # pyright: ignore[reportAttributeAccessIssue]
+            self.commands = _Commands(places, groups, sharing=sharing)  # pyright: ignore[reportAttributeAccessIssue]
             _adapt(self)
 
     return Group
@@ -43,9 +52,12 @@ def lazy_group(
 class _Commands(Mapping[str, Any]):
     """What Typer takes for a dictionary of finished commands."""
 
-    def __init__(self, verbs: Mapping[str, str], nouns: Mapping[str, str]) -> None:
+    def __init__(
+        self, verbs: Mapping[str, str], nouns: Mapping[str, str], *, sharing: Mapping[str, Shared]
+    ) -> None:
         self._verbs = verbs
         self._nouns = nouns
+        self._sharing = sharing
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._verbs, *self._nouns])
@@ -62,9 +74,19 @@ class _Commands(Mapping[str, Any]):
         else:
             command = get_command(_only(_found(self._verbs[name]), name))
         command.name = name
-        for each in (command, *getattr(command, "commands", {}).values()):
+        verbs = getattr(command, "commands", {}).values()
+        for each in verbs or (command,):
+            each.params += self._shared(name)
+        for each in (command, *verbs):
             _adapt(each)
         return command
+
+    def _shared(self, name: str) -> list[Any]:
+        if name not in self._sharing:
+            return []
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command()(self._sharing[name])
+        return get_command(single).params
 
 
 def _found(place: str) -> typer.Typer:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, cast
 
@@ -84,7 +85,10 @@ def _run(arguments: Sequence[str]) -> int:
 
         completion_init()
     try:
-        code = app(args=list(arguments) or ["--help"], prog_name="rota", standalone_mode=False)
+        # What one command was told, such as its context, is not for the next.
+        code = copy_context().run(
+            app, args=list(arguments) or ["--help"], prog_name="rota", standalone_mode=False
+        )
     except RotaError as error:
         complain(str(error))
         return error.exit_code

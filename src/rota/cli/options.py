@@ -9,6 +9,16 @@ import typer
 from rota.cli import completing
 
 AsJson = Annotated[bool, typer.Option("--json", help="For programs; the fields are stable.")]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="CONTEXT",
+        help="Another daemon; 'rota context list'.",
+        show_default=False,
+        autocompletion=completing.contexts,
+    ),
+]
 JobWord = Annotated[
     str,
     typer.Argument(

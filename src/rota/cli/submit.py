@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rota.client import Client
     from rota.client.forward import Forwarder
     from rota.wire.jobs import JobRequest
+    from rota.wire.moves import MoveRequest
 
 app = typer.Typer()
 
@@ -43,7 +44,11 @@ def submit(flags: Flags) -> None:
     from rota.client import Client
 
     requests = _requests(flags)
+    plan = _plan(flags)
     with Client() as rota:
+        if plan is not None:
+            # A plan that is refused is told before there is a job.
+            rota.move_later(plan)
         if flags.ship is not None:
             requests = _shipped(rota, flags.ship, requests=requests)
         if flags.is_dry:
@@ -52,11 +57,29 @@ def submit(flags: Flags) -> None:
         stays = flags.waits or flags.follows
         with _listening(requests if stays else []) as forward:
             ids = rota.submit_many(requests)
+            if plan is not None:
+                rota.move_later(replace(plan, jobs=ids))
             _tell(ids, as_json=flags.as_json)
             if forward is not None:
                 _serve(rota, ids, forward=forward)
             if stays:
                 raise typer.Exit(_watch(rota, ids, follows=flags.follows))
+
+
+def _plan(flags: Flags) -> MoveRequest | None:
+    """The other daemon's address and our token there go along: we may be away when it is time."""
+    from rota.client.find import door_of
+    from rota.wire.moves import MoveRequest
+
+    if bool(flags.move_after) != bool(flags.to):
+        raise UserError("--move-after and --to belong together", "give both, or none of them")
+    if not flags.move_after:
+        return None
+    door = door_of(flags.to)
+    if door.socket:
+        what = f"'{shown(flags.to)}' is a socket, which only this machine can reach"
+        raise UserError(what, "name a context with an http or https URL")
+    return MoveRequest([], to=flags.to, url=door.url, token=door.token, after=flags.move_after)
 
 
 def _requests(flags: Flags) -> list[JobRequest]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rota.cli.flags import option
-from rota.cli.options import AsJson
+from rota.cli.options import AsJson, To
 
 Text = str | None
 Texts = list[str] | None
@@ -99,6 +99,10 @@ class Flags:
         Text, option("--array", metavar="INDICES", words="One job each: 10, 0-9 or 1,5,9.")
     ] = None
     hold: Annotated[bool, typer.Option("--hold", help="Wait for 'rota release'.")] = False
+    move_after: Annotated[
+        Text, option("--move-after", metavar="TIME", words="If it waits so long, it goes --to.")
+    ] = None
+    to: To = ""
     ship: Annotated[
         Path | None, option("--ship", metavar="DIR", words="Send this code along, run in it.")
     ] = None

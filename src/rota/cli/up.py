@@ -105,6 +105,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
     from rota.config import store_file
     from rota.config.load import POLICY_NAME, Sources, blamed, daemon_settings
     from rota.daemon.membership import Care
+    from rota.daemon.move_plans import Limits
     from rota.policies.registry import parse
 
     found = daemon_settings(Sources(folder, flags=flags))
@@ -126,6 +127,9 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         listen=address,
         keep_logs_s=chosen.keep_logs_s,
         care=Care(chosen.heartbeat_s, chosen.replace_stragglers),
+        moving=Limits(
+            tuple(each.removesuffix("/") for each in chosen.move_to), chosen.move_patience_s
+        ),
     )
 
 

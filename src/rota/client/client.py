@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
-from rota.client.find import Door, NoDaemonError, find, parse
+from rota.client.find import Door, NoDaemonError, door_of, find, parse
 from rota.client.following import Absence, follow
 from rota.client.http import ANSWER_S, Http
 from rota.errors import UnavailableError
@@ -26,7 +26,11 @@ from rota.wire.jobs import (
     StoryEntry,
 )
 from rota.wire.json import load
+from rota.wire.moves import MoveRequest
 from rota.wire.training import JobProfile
+
+if TYPE_CHECKING:
+    from rota.client.uploads import Uploads
 
 PAGE = 100
 TRIES = 5
@@ -35,6 +39,7 @@ ABSENCE_S = 600.0
 """How long a daemon may be away before nobody waits for it any more."""
 ALL = LogRange()
 FINAL = FINAL_STATES
+NO_HEADERS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,18 @@ class Page:
 
 
 class Client:
-    """A connection to a daemon: the one that `ROTA_URL` names, else the one on this machine."""
+    """A connection to a daemon: that of a URL or of a context, else the one that was chosen, else
+    the one on this machine."""
 
-    def __init__(self, url: str = "", *, token: str = "", answer_s: float = ANSWER_S) -> None:
-        self.door: Door = parse(url) if url else find()
+    def __init__(
+        self,
+        url: str = "",
+        *,
+        token: str | None = None,
+        context: str = "",
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self.door: Door = parse(url) if url else door_of(context) if context else find()
         self._http = Http(self.door, token, answer_s=answer_s)
         self.token = self._http.token
 
@@ -69,9 +82,11 @@ class Client:
 
     # -- submits --------------------------------------------------------------------------------
 
-    def submit(self, job: JobRequest, *, key: str = "") -> str:
-        """The id of the new job, once it is on the daemon's disk; of an array, the first id."""
-        return self.submit_many([job], key=key)[0]
+    def submit(self, job: JobRequest, *, key: str = "", origin: str = "") -> str:
+        """The id of the new job, once it is on the daemon's disk; of an array, the first id.
+        `origin` is where the job was before, for its story."""
+        headers = {"Rota-Moved-From": origin} if origin else {}
+        return self._once("/jobs", job, key=key, headers=headers)[0]
 
     def submit_many(self, jobs: Sequence[JobRequest], *, key: str = "") -> list[str]:
         """All or none. A connection that breaks is tried again: with its key, one submit is one
@@ -79,9 +94,11 @@ class Client:
         path, body = ("/jobs", jobs[0]) if len(jobs) == 1 else ("/jobs/batch", {"jobs": list(jobs)})
         return self._once(path, body, key=key)
 
-    def _once(self, path: str, body: object = None, *, key: str) -> list[str]:
+    def _once(
+        self, path: str, body: object = None, *, key: str, headers: Mapping[str, str] = NO_HEADERS
+    ) -> list[str]:
         """The ids of what was made."""
-        headers = {"Idempotency-Key": key or os.urandom(16).hex()}
+        headers = {"Idempotency-Key": key or os.urandom(16).hex(), **headers}
         for number in range(TRIES):
             try:
                 return self._http.ask("POST", path, body=body, headers=headers)["ids"]
@@ -105,6 +122,12 @@ class Client:
         from rota.client.uploads import Uploads  # noqa: PLC0415
 
         return ship(folder, Uploads(self._http))
+
+    def shipping(self) -> Uploads:
+        """For whoever sends code that is not in a folder, or fetches what was shipped."""
+        from rota.client.uploads import Uploads  # noqa: PLC0415
+
+        return Uploads(self._http)
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -179,14 +202,14 @@ class Client:
 
     # -- deeds ----------------------------------------------------------------------------------
 
-    def cancel(self, job: str) -> JobView:
-        return self._deed(job, "cancel")
+    def cancel(self, job: str, *, reason: str = "") -> JobView:
+        return self._deed(job, "cancel", reason)
 
-    def hold(self, job: str) -> JobView:
-        return self._deed(job, "hold")
+    def hold(self, job: str, *, reason: str = "") -> JobView:
+        return self._deed(job, "hold", reason)
 
-    def release(self, job: str) -> JobView:
-        return self._deed(job, "release")
+    def release(self, job: str, *, reason: str = "") -> JobView:
+        return self._deed(job, "release", reason)
 
     def resize(self, job: str, workers: int | None) -> JobView:
         """So many workers from now on; None: as many as the policy likes."""
@@ -197,8 +220,14 @@ class Client:
         """The id of a new job that is the same again; tried again as a submit is."""
         return self._once(f"/jobs/{_quoted(job)}/resubmit", key=key)[0]
 
-    def _deed(self, job: str, deed: str) -> JobView:
-        return load(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/{deed}"))
+    def move_later(self, plan: MoveRequest) -> list[JobView]:
+        """Let the daemon hand jobs over to another if they still wait after a while. Without jobs
+        it only says whether it would."""
+        return load(list[JobView], self._http.ask("POST", "/jobs/move", body=plan))
+
+    def _deed(self, job: str, deed: str, reason: str = "") -> JobView:
+        path, query = f"/jobs/{_quoted(job)}/{deed}", {"reason": reason or None}
+        return load(JobView, self._http.ask("POST", path, query=query))
 
     # -- the machine ----------------------------------------------------------------------------
 

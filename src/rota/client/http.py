@@ -40,9 +40,10 @@ class AnswerError(UserError):
 class Http:
     """One daemon, as HTTP. Threads may share it: a connection is one request's at a time."""
 
-    def __init__(self, door: Door, token: str = "", *, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, door: Door, token: str | None = None, *, answer_s: float = ANSWER_S) -> None:
+        """Without a token: the one that goes with the door. An empty one is none."""
         self.door = door
-        self.token = token or os.environ.get("ROTA_TOKEN", "")
+        self.token = door.token if token is None else token
         self._answer_s = answer_s
         self._idle: list[HTTPConnection] = []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -42,11 +42,16 @@ class ShippingApi(Protocol):
 def ship(folder: Path, api: ShippingApi, *, ignore: Iterable[str] = DEFAULT_IGNORE) -> str:
     """Have the daemon hold the folder as it is now; the id of its snapshot."""
     manifest = scan(folder, ignore)
+    return deliver(manifest, api, send=lambda file: _send(folder, file, api=api))
+
+
+def deliver(manifest: Manifest, api: ShippingApi, *, send: Callable[[File], None]) -> str:
+    """Send what the daemon lacks of it; the id of the snapshot."""
     files = {each.sha256: each for each in manifest.files}
     for sha256 in dict.fromkeys(api.missing(manifest)):
         if sha256 not in files:
             raise UnavailableError(f"the daemon asks for a content that is not shipped: {sha256!r}")
-        _send(folder, files[sha256], api=api)
+        send(files[sha256])
     snapshot_id = api.finish(manifest)
     if snapshot_id != manifest.snapshot_id:
         raise UnavailableError(f"the daemon made another snapshot than was sent: {snapshot_id!r}")

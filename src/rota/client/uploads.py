@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from rota.client.http import Http
@@ -24,3 +25,10 @@ class Uploads:
 
     def finish(self, manifest: Manifest) -> str:
         return self._http.send("POST", "/snapshots", content=manifest.to_json())["id"]
+
+    def manifest(self, snapshot_id: str) -> bytes:
+        """What a snapshot holds, as text: whoever reads it checks it."""
+        return b"".join(self._http.bytes(f"/snapshots/{snapshot_id}", {}))
+
+    def blob(self, sha256: str) -> Iterator[bytes]:
+        return self._http.bytes(f"/blobs/{sha256}", {})

@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPSConnection
 from urllib.parse import urlsplit
 
 from rota.client.find import Door, NoDaemonError
-from rota.errors import UnavailableError, UserError
+from rota.errors import UnavailableError, UserError, shown
 
 CONNECT_S = 5.0
 
@@ -23,9 +23,8 @@ def connect(door: Door, *, answer_s: float | None) -> HTTPConnection:
         raise UnavailableError(f"{door} cannot be trusted: {error.reason or error}") from None
     except OSError:
         wire.close()
-        raise NoDaemonError(
-            f"no daemon answers at {door}", "start one with 'rota up --detach'"
-        ) from None
+        hint = "start one with 'rota up --detach'" if door.socket else "is that its address?"
+        raise NoDaemonError(f"no daemon answers at {door}", hint) from None
     wire.sock.settimeout(answer_s)
     return wire
 
@@ -41,13 +40,19 @@ class _Unix(HTTPConnection):
         self.sock.connect(self._path)
 
 
+def check(door: Door) -> None:
+    """Raises where a URL is none that a daemon could have."""
+    if door.url:
+        _tcp(door.url)
+
+
 def _tcp(url: str) -> HTTPConnection:
     parts = urlsplit(url)
     try:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port = "", None
-    if not host or parts.path not in ("", "/"):
-        raise UserError(f"'{url[:60]}' is no address of a daemon", "write http://HOST:PORT")
+    if not host or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
+        raise UserError(f"'{shown(url)}' is no address of a daemon", "write http://HOST:PORT")
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     return kind(host, port, timeout=CONNECT_S)

@@ -22,6 +22,12 @@ def state_dir() -> Path:
     return (given if given.is_absolute() else Path.home() / ".local" / "share") / "rota"
 
 
+def config_dir() -> Path:
+    """What a user chose, by XDG: never root's for others, and never in the state folder."""
+    given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".config") / "rota"
+
+
 def store_file() -> Path:
     return state_dir() / STORE_NAME
 

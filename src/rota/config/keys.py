@@ -103,6 +103,27 @@ class Daemon:
         bool,
         Key(flag, "BOOL", "End a live worker that is slower than the others: another takes over."),
     ] = False
+    user_groups: Annotated[
+        tuple[str, ...],
+        Key(texts, "GROUPS", "On Kubernetes: who may come in, by the cluster's groups; else all."),
+    ] = ()
+    admin_groups: Annotated[
+        tuple[str, ...],
+        Key(texts, "GROUPS", "On Kubernetes: whose members may touch everybody's jobs."),
+    ] = ()
+    move_to: Annotated[
+        tuple[str, ...],
+        Key(texts, "URLS", "Daemons that jobs may be moved to by themselves; else any."),
+    ] = ()
+    move_patience_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "A job that cannot be handed over for so long stays here.",
+            name="move_patience",
+        ),
+    ] = 60.0
     log_file_bytes: Annotated[
         int, Key(size, "SIZE", "A worker's log begins a new file at this size.", name="log_size")
     ] = 64 * MIB

@@ -14,27 +14,34 @@ from rota.core.model import JobId, JobSpec, Node, NodeId
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
+    """Where there is more to tell than that somebody wanted it, a `reason` does; as with the
+    three below."""
+
     job_id: JobId
     spec: JobSpec
     is_held: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
     job_id: JobId
     actor: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobHeld:
     job_id: JobId
     actor: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobReleased:
     job_id: JobId
     actor: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

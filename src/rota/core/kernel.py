@@ -187,7 +187,8 @@ class Kernel:
         if event.job_id in self._roster.jobs or event.job_id in self._roster.outcomes:
             return
         known = self._categories.speeds.get(event.spec.category)
-        self._roster.add(submitted(event, effects.now, known=known), effects)
+        job = submitted(event, effects.now, known=known)
+        self._roster.add(job, effects, reason=event.reason)
 
     def _adopt_or_end(self, event: WorkersFound, effects: Effects) -> None:
         """Workers of the attempt that we know of run, as they should; others are ended."""

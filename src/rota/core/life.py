@@ -116,7 +116,7 @@ def _asked(job: Job, request: JobCancelled | JobHeld | JobReleased) -> Reaction:
             trigger, deed, purpose = Trigger.RELEASE, "released", Purpose.PREEMPT
     if isinstance(job.phase, Stopping) and not changes_the_end(job.phase, purpose):
         return Reaction(job, None)
-    return Reaction(job, trigger, _by(deed, request.actor), purpose)
+    return Reaction(job, trigger, request.reason or _by(deed, request.actor), purpose)
 
 
 def _changed(job: Job, request: JobResized | JobPrioritised) -> Reaction:

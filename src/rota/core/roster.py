@@ -68,10 +68,10 @@ class Roster:
         effects.jobs[job.id] = job
         self.timers.set(job)
 
-    def add(self, job: Job, effects: Effects) -> None:
+    def add(self, job: Job, effects: Effects, *, reason: str = "") -> None:
         """A new job."""
         self.put(job, effects)
-        row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted")
+        row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted", reason)
         effects.transitions.append(row)
         self.wants_round = True
         self._give_up_if_in_vain(job.id, effects)

@@ -31,7 +31,7 @@ from rota.daemon.shell import Shell
 from rota.daemon.training import Training
 from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job, standing
-from rota.errors import UserError
+from rota.errors import UserError, printable
 from rota.store.base import Store
 from rota.store.records import JobFilter
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
@@ -63,16 +63,19 @@ class Desk:
         self.intake = Intake(shell, store, site=site)
         self._premises = site.premises
         self.foresight = Foresight(shell, site.clock)
+        self.travels: Callable[[Job], str] = lambda _: ""
+        """Where a job that waits will go, in words."""
 
     # -- submits --------------------------------------------------------------------------------
 
     async def submit(
-        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = ""
+        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = "", origin: str = ""
     ) -> list[JobId]:
-        """All of them or none. With a key that this caller has used before: what that made."""
+        """All of them or none. With a key that this caller has used before: what that made.
+        `origin` is where jobs were before that are moved here."""
         require_write(caller)
         return await self.intake.once(
-            caller, keys.submitted(requests), requests=lambda: requests, key=key
+            caller, keys.submitted(requests), requests=lambda: requests, key=key, origin=origin
         )
 
     def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
@@ -105,10 +108,11 @@ class Desk:
     def view(self, caller: Caller, job: Job) -> JobView:
         """As it is by now, which may be ahead of the disk by a moment."""
         job = self.shell.kernel.job(job.id) or job
+        reasons = (why(job, self.shell.rounds.newest), self.travels(job))
         view = job_view(
             job,
             now=self.clock(),
-            reason=why(job, self.shell.rounds.newest),
+            reason="; ".join(each for each in reasons if each),
             expected=self.foresight.expected.get(job.id),
         )
         return view if may_see(caller, job) else replace(view, reason=for_others(view.reason))
@@ -171,24 +175,25 @@ class Desk:
 
     # -- deeds ----------------------------------------------------------------------------------
 
-    async def cancel(self, caller: Caller, word: str) -> JobView:
-        return await self._ask(caller, word, deed=JobCancelled)
+    async def cancel(self, caller: Caller, word: str, *, reason: str = "") -> JobView:
+        return await self._ask(caller, word, deed=JobCancelled, reason=reason)
 
-    async def hold(self, caller: Caller, word: str) -> JobView:
-        return await self._ask(caller, word, deed=JobHeld)
+    async def hold(self, caller: Caller, word: str, *, reason: str = "") -> JobView:
+        return await self._ask(caller, word, deed=JobHeld, reason=reason)
 
-    async def release(self, caller: Caller, word: str) -> JobView:
-        return await self._ask(caller, word, deed=JobReleased)
+    async def release(self, caller: Caller, word: str, *, reason: str = "") -> JobView:
+        return await self._ask(caller, word, deed=JobReleased, reason=reason)
 
     async def resubmit(self, caller: Caller, word: str, *, key: str = "") -> list[JobId]:
         """The same again, as a new job of the caller's; with a key, once."""
         require_write(caller)
         asked = keys.resubmitted(word)
         return await self.intake.once(
-            caller, asked, requests=lambda: [self._again(caller, word)], key=key
+            caller, asked, requests=lambda: [self.again(caller, word)], key=key
         )
 
-    def _again(self, caller: Caller, word: str) -> JobRequest:
+    def again(self, caller: Caller, word: str) -> JobRequest:
+        """What makes the same job once more, here or elsewhere."""
         job = self.find(word, caller)
         require_owner(caller, job)
         if caller.user != job.spec.user:
@@ -210,7 +215,7 @@ class Desk:
         return job
 
     async def _ask(
-        self, caller: Caller, word: str, *, deed: Callable[[JobId, str], JobEvent]
+        self, caller: Caller, word: str, *, deed: Callable[[JobId, str, str], JobEvent], reason: str
     ) -> JobView:
         require_write(caller)
         self.shell.require_sound()
@@ -218,7 +223,8 @@ class Desk:
         require_owner(caller, job)
         if isinstance(job.phase, Ended):
             raise UserError(f"job {job.id} is over: {standing(job)}")
-        await self.shell.durable(self.shell.tell(deed(job.id, caller.user), actor=caller.user))
+        event = deed(job.id, caller.user, printable(reason))
+        await self.shell.durable(self.shell.tell(event, actor=caller.user))
         return self.view(caller, self.find(job.id, caller))
 
     def _saved(self, job_id: JobId) -> Saved:

@@ -19,7 +19,7 @@ from rota.daemon.people import Caller
 from rota.daemon.programs import pack_all
 from rota.daemon.shell import Shell
 from rota.daemon.words import find_job
-from rota.errors import UserError
+from rota.errors import UserError, printable
 from rota.store.base import Store
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
@@ -37,17 +37,18 @@ def _unclaimed(_: JobId) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a submit comes from. `claim` is told each id before anything is written; `pod` is
-    one that is there already."""
+class Arrival:
+    """How jobs came: under which key, what else came with it, and where they were before. `claim`
+    is told each id before anything is written; `pod` is one that is there already."""
 
     key: str = ""
     mark: str = ""
+    origin: str = ""
     claim: Claim = _unclaimed
     pod: str = ""
 
 
-NOWHERE = Origin()
+BY_ITSELF = Arrival()
 
 
 class Intake:
@@ -69,27 +70,29 @@ class Intake:
         return Ids(self._clock, newest=newest[0].id if newest else None)
 
     async def once(
-        self, caller: Caller, asked: Asked, *, requests: Requests, key: str
+        self, caller: Caller, asked: Asked, *, requests: Requests, key: str, origin: str = ""
     ) -> list[JobId]:
         """With a key that this caller has used before: what that made."""
         self._shell.require_sound()
         if not key:
-            return await self._submit(caller, requests())
+            return await self._submit(caller, requests(), arrival=Arrival(origin=origin))
         return await self._keys.once(
             caller.user,
             key,
             asked=asked,
-            submit=lambda: self._submit(caller, requests(), origin=Origin(key, asked.mark)),
+            submit=lambda: self._submit(
+                caller, requests(), arrival=Arrival(key, asked.mark, origin)
+            ),
         )
 
-    async def take_in(self, caller: Caller, request: JobRequest, *, origin: Origin) -> JobId:
+    async def take_in(self, caller: Caller, request: JobRequest, *, arrival: Arrival) -> JobId:
         """A job that somebody made an object of."""
         self._shell.require_sound()
-        [job_id] = await self._submit(caller, [request], origin=origin)
+        [job_id] = await self._submit(caller, [request], arrival=arrival)
         return job_id
 
     async def _submit(
-        self, caller: Caller, requests: Sequence[JobRequest], *, origin: Origin = NOWHERE
+        self, caller: Caller, requests: Sequence[JobRequest], *, arrival: Arrival = BY_ITSELF
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
         if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
@@ -97,12 +100,14 @@ class Intake:
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
         account = self._premises.uid(caller)
-        programs = pack_all(admitted, origin.mark, pod=origin.pod)
+        programs = pack_all(admitted, arrival.mark, pod=arrival.pod)
         for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
             job_id = self._ids.next()
-            origin.claim(job_id)
-            events.append(JobSubmitted(job_id, each.spec, is_held=each.request.hold))
-            own_key = key_of(origin.key, number) if origin.key else None
+            arrival.claim(job_id)
+            reason = f"moved here from {printable(arrival.origin)}" if arrival.origin else ""
+            is_held = each.request.hold
+            events.append(JobSubmitted(job_id, each.spec, is_held=is_held, reason=reason))
+            own_key = key_of(arrival.key, number) if arrival.key else None
             submissions.append(Submission(job_id, caller.user, account, saved, own_key))
         written = self._shell.tell_all(events, submissions, actor=caller.user)
         await self._shell.durable(written)

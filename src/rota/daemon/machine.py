@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import rota
+from rota.config.files import replace_file
 from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeLost, NodeSeen
 from rota.core.model import Node, NodeId, Running, Starting
 from rota.daemon.desk import Desk
-from rota.daemon.files import replace_file
 from rota.daemon.people import Caller, require_admin
 from rota.daemon.views import node_view
 from rota.daemon.words import NotFoundError

@@ -26,7 +26,7 @@ from rota.daemon import resizes
 from rota.daemon.admission import Defaults, with_defaults
 from rota.daemon.asked_by_object import edits_of, request_of
 from rota.daemon.desk import Desk
-from rota.daemon.intake import Origin
+from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
 from rota.daemon.programs import unpack
 from rota.engines.kubernetes.api import TRAINING_JOBS, ApiError, Change, Object
@@ -163,8 +163,8 @@ class Petitions:
 
         try:
             request = _named(request_of(found.get("spec")), meta["name"])
-            origin = Origin(claim=claim)
-            job_id = await self._desk.intake.take_in(self._asks(found), request, origin=origin)
+            arrival = Arrival(claim=claim)
+            job_id = await self._desk.intake.take_in(self._asks(found), request, arrival=arrival)
         except UserError as error:
             await self._refuse(found, str(error))
             return

@@ -10,7 +10,7 @@ import structlog
 from rota.core.events import JobCancelled
 from rota.core.model import JobId, Queued
 from rota.daemon.desk import Desk
-from rota.daemon.intake import Origin
+from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
 from rota.daemon.petitions import ACTOR, LONGEST_NAME
 from rota.daemon.programs import unpack
@@ -118,9 +118,9 @@ class PlainPods:
         try:
             asked = asked_of(pod, gpu_resource=self._gpu_resource)
             await require_mountable(self._cluster, asked.claims)
-            origin = Origin(claim=claim, pod=f"{meta['name']}/{meta['uid']}")
+            arrival = Arrival(claim=claim, pod=f"{meta['name']}/{meta['uid']}")
             caller = Caller(asked.user or self._cluster.namespace)
-            await self._desk.intake.take_in(caller, _request(meta["name"], asked), origin=origin)
+            await self._desk.intake.take_in(caller, _request(meta["name"], asked), arrival=arrival)
         except UserError as error:
             await self._tell(pod, reason="Refused", words=str(error))
         except BaseException:

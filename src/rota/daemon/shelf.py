@@ -18,6 +18,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from rota.daemon.disk import empty, faults, make_folder, occupied_bytes, sync
 from rota.daemon.unpacking import DamagedError, Owner, unpack
@@ -117,6 +118,20 @@ class Shelf:
         """Marks it as used now: a job that names it is about to come."""
         with faults(self.folder):
             return _touch(self._manifests / snapshot_id)
+
+    def manifest(self, snapshot_id: str) -> Manifest:
+        with self._lock, faults(self.folder):
+            if not _touch(self._manifests / snapshot_id):
+                raise UserError(f"there is no snapshot {snapshot_id!r}", SHIP_AGAIN)
+            return self._load(snapshot_id)
+
+    def open(self, sha256: str) -> BinaryIO:
+        """A content, to be read; it stays readable, even if it is pruned meanwhile."""
+        with faults(self.folder):
+            try:
+                return self._blob(sha256).open("rb", buffering=0)
+            except FileNotFoundError:
+                raise UserError(f"there is no content {sha256!r}", SHIP_AGAIN) from None
 
     def finish(self, manifest: Manifest) -> str:
         text, snapshot_id = manifest.to_json(), manifest.snapshot_id

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from rota.daemon.disk import faults, make_folder
 from rota.daemon.incoming import Incoming
@@ -63,6 +64,14 @@ class Snapshots:
     def has(self, snapshot_id: str, *, owner: int) -> bool:
         """Whether a job of this user may name it."""
         return self._shelf(owner).has(_checked(snapshot_id))
+
+    def manifest(self, snapshot_id: str, *, owner: int) -> Manifest:
+        """What a snapshot of this user holds."""
+        return self._shelf(owner).manifest(_checked(snapshot_id))
+
+    def open(self, sha256: str, *, owner: int) -> BinaryIO:
+        """A content that this user sent."""
+        return self._shelf(owner).open(_checked(sha256))
 
     def unpack(self, snapshot_id: str, *, owner: int, gid: int) -> Path:
         """The folder of a snapshot, unpacked by the first who asks; the owner's, if we are root."""

@@ -66,7 +66,7 @@ class Shell:
 
 
 class Doorkeeper:
-    def identify(self, connection: Any) -> Caller:
+    async def identify(self, connection: Any) -> Caller:
         secret = connection.headers.get("authorization", "").removeprefix("Bearer ")
         is_ours = secret == TOKEN
         return Caller("anna", reach=Reach.JOB if is_ours else Reach.FULL, job_id=JOB)

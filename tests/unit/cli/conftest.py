@@ -27,6 +27,9 @@ class Stdin:
     def __init__(self, content: bytes) -> None:
         self.buffer = io.BytesIO(content)
 
+    def isatty(self) -> bool:
+        return False
+
 
 @pytest.fixture
 def rota(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rota:

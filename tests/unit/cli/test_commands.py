@@ -51,6 +51,11 @@ ALONE = {
     "completion",
     "policy list",
     "policy decide",
+    "context add",
+    "context use",
+    "context list",
+    "context show",
+    "context remove",
     "config show",
     "store check",
     "store backup",
@@ -62,6 +67,7 @@ EVERY = commands()
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("ROTA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("ROTA_URL", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -103,6 +109,13 @@ def test_whatever_answers_has_json(name: str):
     silent |= {"store backup", "store migrate"}
     options = {option for each in EVERY[name].params for option in each.opts}
     assert ("--json" in options) == (name not in silent)
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_whatever_asks_can_be_told_whom(rota: Rota, name: str):
+    result = rota(*name.split(), "--context", "nobody", *ASKING[name])
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("rota: no context 'nobody'; ")
 
 
 @pytest.mark.parametrize("name", ASKING)

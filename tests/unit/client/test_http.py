@@ -187,8 +187,9 @@ def test_why_a_long_body_is_refused_is_heard(server: Server, tmp_path: Path):
 
 def test_the_token_goes_along(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ROTA_TOKEN", "rota_x")
-    with closing(server.answers([answer(ME)])) as http:
-        http.ask("GET", "/me")
+    server.answers([answer(ME)])
+    with Client(f"unix://{server.path}") as rota:
+        assert rota.me() == "user-1"
     assert b"Authorization: Bearer rota_x\r\n" in server.requests[0]
 
 

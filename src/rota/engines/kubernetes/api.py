@@ -113,8 +113,8 @@ class Cluster:
             "timeoutSeconds": str(WATCH_S),
         }
         ask = Ask("GET", collection(kind, scope.namespace), query)
-        async with self._transport.stream(ask, silence_s=WATCH_SILENCE_S) as response:
-            async for line in _lines(response.aiter_bytes()):
+        async with self._transport.stream(ask, silence_s=WATCH_SILENCE_S) as content:
+            async for line in _lines(content.iter_any()):
                 told = msgspec.json.decode(line)
                 if told["type"] == "ERROR":
                     raise of_status(told["object"])
@@ -130,8 +130,8 @@ class Cluster:
         query |= {"sinceTime": since} if since else {}
         ask = Ask("GET", place(PODS, pod, namespace=self.namespace, subresource="log"), query)
         silence_s = None if follow else WATCH_SILENCE_S
-        async with self._transport.stream(ask, silence_s=silence_s) as response:
-            async for chunk in response.aiter_bytes():
+        async with self._transport.stream(ask, silence_s=silence_s) as content:
+            async for chunk in content.iter_any():
                 yield chunk
 
     # -- writing --------------------------------------------------------------------------------

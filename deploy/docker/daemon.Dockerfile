@@ -1,0 +1,26 @@
+# The daemon, for a cluster. From the top of the repository:
+#   podman build --file deploy/docker/daemon.Dockerfile --tag rota .
+ARG PYTHON=python:3.12-slim
+
+FROM ${PYTHON} AS build
+WORKDIR /build
+COPY LICENSE README.md CHANGELOG.md pyproject.toml constraints.txt ./
+COPY src src
+COPY trainer trainer
+RUN python -m venv /opt/rota \
+    && /opt/rota/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt \
+       ./trainer '.[kubernetes]' \
+    && /opt/rota/bin/pip uninstall --yes pip
+
+FROM ${PYTHON}
+COPY --from=build /opt/rota /opt/rota
+RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /var/lib/rota rota \
+    && install --directory --owner 10001 --group 10001 --mode 0700 /var/lib/rota
+ENV PATH=/opt/rota/bin:/usr/local/bin:/usr/bin:/bin \
+    ROTA_HOME=/var/lib/rota \
+    PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+WORKDIR /var/lib/rota
+EXPOSE 8800
+ENTRYPOINT ["rota"]
+CMD ["up", "--engine", "kubernetes", "--listen", "0.0.0.0:8800"]

@@ -1,0 +1,290 @@
+"""Jobs that go from one daemon to another: by hand, by themselves, and through crashes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.client import Client
+from rota.client.http import AnswerError
+from rota.client.moving import hand_over, move
+from rota.wire.jobs import JobRequest
+from rota.wire.moves import MoveRequest, Parcel, key_of
+from tests.e2e.house import House, a_house, wait_until
+
+USER = "nobody"
+"""Root's daemon lets no token run jobs as root."""
+PATIENCE = {"ROTA_MOVE_PATIENCE": "1s"}
+LONG = "say start; await done"
+
+
+class Town:
+    """Two daemons with a GPU each, and somebody who knows both."""
+
+    def __init__(self, box: House, lab: House, *, config: Path) -> None:
+        self.box, self.lab = box, lab
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        for house in (box, lab):
+            # What jobs say, they say in one place, whoever runs them.
+            house.home.chmod(0o711)
+            house.place.chmod(0o777)
+        lab.place = box.place
+        box.up()
+        lab.up("--listen", f"127.0.0.1:{port}")
+        self.secret = lab.client.create_token(user=USER).secret
+        self.here = Client(box.door, token=box.client.create_token(user=USER).secret)
+        self.there = Client(self.url, token=self.secret)
+        box.tell(ROTA_TOKEN=self.here.token)
+        self._know(config)
+
+    def _know(self, config: Path) -> None:
+        config.mkdir(mode=0o700)
+        known = {"lab": {"url": self.url, "token": self.secret}}
+        (config / "contexts.json").write_text(json.dumps({"current": "", "contexts": known}))
+        (config / "contexts.json").chmod(0o600)
+
+    def rota(self, *words: str) -> Any:
+        """As the person with a token at the box."""
+        return self.box.rota(*words)
+
+    def close(self) -> None:
+        self.here.close()
+        self.there.close()
+
+    def busy(self) -> str:
+        """The box has something to do."""
+        job = self.here.submit(self.box.request("say busy; await over", name="busy"))
+        self.box.says(job, "busy")
+        return job
+
+    def plan(self, *jobs: str, after: str = "0", **other: str) -> None:
+        fields = {"to": "lab", "url": self.url, "token": self.secret, **other}
+        self.here.move_later(MoveRequest(list(jobs), after=after, **fields))
+
+    def moved_as(self, job: str) -> str:
+        """The id that a job has at the lab, once it is over here."""
+        ended = self.box.ends(job)
+        assert ended.state == "cancelled", ended.reason
+        assert ended.reason.startswith("moved to lab as ")
+        return ended.reason.removeprefix("moved to lab as ")
+
+    def secrets(self) -> list[Path]:
+        return list((self.box.state / "moves").glob("*"))
+
+    def stays(self, job: str) -> str:
+        """The reason with which it was released again."""
+
+        def released() -> str:
+            story = self.here.story(job)
+            return next((each.reason for each in story if "stays here" in each.reason), "")
+
+        return wait_until(released, f"job {job} to stay")
+
+
+def free_port() -> int:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return door.getsockname()[1]
+
+
+@contextmanager
+def a_town(tmp_path: Path) -> Generator[Town]:
+    settings = {**PATIENCE, "XDG_CONFIG_HOME": str(tmp_path)}
+    with (
+        a_house(gpus="1x16GiB", settings=settings) as box,
+        a_house(gpus="1x16GiB") as lab,
+    ):
+        town = Town(box, lab, config=tmp_path / "rota")
+        try:
+            yield town
+        finally:
+            town.close()
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Generator[Town]:
+    with a_town(tmp_path) as town:
+        yield town
+
+
+def starts(client: Client, job: str) -> int:
+    return sum(each.after == "starting" for each in client.story(job))
+
+
+def test_a_job_moves_with_its_code_and_runs_once(town: Town, tmp_path: Path) -> None:
+    town.busy()
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "main.sh").write_text('echo "$ROTA_JOB $ROTA_ATTEMPT shipped" >> "$HERE/journal"\n')
+    (code / "same.sh").write_text((code / "main.sh").read_text())
+    request = JobRequest(["sh", "main.sh"], env={"HERE": str(town.box.place)}, name="mine")
+    job = town.here.submit(
+        JobRequest(request.command, env=request.env, name="mine", snapshot=town.here.ship(code))
+    )
+    done = town.rota("resubmit", job, "--to", "lab")
+    assert (done.returncode, done.stderr) == (0, "")
+    there = done.stdout.strip()
+    assert town.moved_as(job) == there
+    town.lab.says(there, "shipped")
+    assert town.lab.ends(there).state == "succeeded"
+    assert town.there.show(there).job.name == "mine"
+    assert [line.words for line in town.box.heard() if line.words != "busy"] == ["shipped"]
+    first = town.there.story(there)[0]
+    assert first.reason.startswith(f"moved here from job {job} at ")
+    assert starts(town.here, job) == 0
+
+
+def test_a_move_that_is_tried_again_is_one_job(town: Town) -> None:
+    town.busy()
+    job = town.here.submit(town.box.request("say once"))
+    found = town.here.show(job)
+    # The first try got as far as the hand-over, and its answer was lost.
+    key = key_of(job, found.job.submitted_s)
+    first = hand_over(town.there, Parcel(found.request, key, "somewhere"))
+    assert town.there.show(first).job.state == "held"
+    assert move(town.here, town.there, job=job, to="lab") == first
+    assert town.lab.ends(first).state == "succeeded"
+    # And once more, when all is over.
+    assert move(town.here, town.there, job=job, to="lab") == first
+    assert [line.job_id for line in town.box.heard() if line.words == "once"] == [first]
+
+
+def test_a_job_that_runs_has_stopped_before_it_starts_elsewhere(town: Town) -> None:
+    script = "trap 'sleep 0.3; say gone; exit 0' TERM; say here; while :; do sleep 0.05; done"
+    job = town.here.submit(town.box.request(script))
+    town.box.says(job, "here")
+    there = move(town.here, town.there, job=job, to="lab")
+    town.lab.says(there, "here")
+    assert [line[::2] for line in town.box.heard()] == [
+        (job, "here"),
+        (job, "gone"),
+        (there, "here"),
+    ]
+
+
+def test_what_is_refused_there_stays_here(town: Town) -> None:
+    busy = town.busy()
+    job = town.here.submit(town.box.request("say start", cpus=0.001))
+    town.lab.client.drain(town.lab.client.nodes()[0].id)
+    with pytest.raises(AnswerError, match="snapshot"):
+        hand_over(town.there, Parcel(JobRequest(["true"], snapshot="0" * 64), "k", "x"))
+    with Client(town.url, token="rota_wrong") as stranger, pytest.raises(AnswerError):
+        move(town.here, stranger, job=job, to="lab")
+    assert town.here.show(job).job.state == "queued"
+    assert "unknown, expired or revoked token" in town.stays(job)
+    town.box.allow("over")
+    town.box.says(job, "start")
+    assert town.box.ends(busy).state == "succeeded"
+
+
+def test_a_job_goes_by_itself_after_waiting(town: Town) -> None:
+    town.busy()
+    words = ["--name", "mine", "--workdir", "/", "--env", f"HERE={town.box.place}"]
+    script = 'echo "$ROTA_JOB $ROTA_ATTEMPT alone" >> "$HERE/journal"'
+    done = town.rota(
+        "submit", "--move-after", "1s", "--to", "lab", *words, "--", "sh", "-c", script
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    job = done.stdout.strip()
+    there = town.moved_as(job)
+    town.lab.says(there, "alone")
+    assert town.lab.ends(there).state == "succeeded"
+    assert starts(town.here, job) == 0
+    wait_until(lambda: not town.secrets(), "the token to be gone")
+    seen = [*town.here.story(job), town.here.show(job), town.box.log(), town.lab.log()]
+    assert town.secret not in str(seen)
+
+
+def test_a_plan_is_kept_for_the_daemon_alone_and_told_without_its_token(town: Town) -> None:
+    town.busy()
+    job = town.here.submit(town.box.request("say start"))
+    town.plan(job, after="1h")
+    [file] = town.secrets()
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    reason = town.here.show(job).job.reason
+    assert reason.endswith("; goes to lab in 60 min unless it starts before")
+    shown = town.rota("show", job, "--json").stdout + town.rota("report", job, "-o", "-").stdout
+    assert town.secret not in shown
+
+
+def test_a_job_that_starts_in_time_stays_and_its_token_goes(town: Town) -> None:
+    busy = town.busy()
+    job = town.here.submit(town.box.request("say start"))
+    other = town.here.submit(town.box.request("say start", name="other"))
+    town.plan(job, other, after="1h")
+    assert len(town.secrets()) == 2
+    town.here.cancel(other)
+    town.here.cancel(busy)
+    town.box.says(job, "start")
+    wait_until(lambda: not town.secrets(), "the tokens to be gone")
+    assert town.there.jobs().jobs == []
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"url": "http://127.0.0.1:1"}, "lab cannot be reached: no daemon answers at http://127"),
+        ({"token": "rota_wrong"}, "lab did not take it: unknown, expired or revoked token"),
+    ],
+)
+def test_what_cannot_be_handed_over_stays(town: Town, other: dict[str, str], words: str) -> None:
+    town.busy()
+    job = town.here.submit(town.box.request("say start"))
+    town.plan(job, **other)
+    assert words in town.stays(job)
+    wait_until(lambda: not town.secrets(), "the token to be gone")
+    town.box.allow("over")
+    town.box.says(job, "start")
+
+
+def test_a_daemon_that_dies_in_the_middle_goes_on_with_it(town: Town) -> None:
+    town.busy()
+    job = town.here.submit(town.box.request("say moved"))
+    assert town.lab.daemon is not None
+    town.lab.daemon.send_signal(signal.SIGSTOP)
+    town.plan(job)
+    town.box.reaches(job, "held")
+    town.box.kill()
+    town.lab.daemon.send_signal(signal.SIGCONT)
+    town.box.up()
+    there = town.moved_as(job)
+    town.lab.says(there, "moved")
+    assert town.lab.ends(there).state == "succeeded"
+    assert [line.job_id for line in town.box.heard() if line.words == "moved"] == [there]
+    assert [each.id for each in town.there.jobs().jobs] == [there]
+    wait_until(lambda: not town.secrets(), "the token to be gone")
+
+
+def test_who_releases_it_meanwhile_has_the_last_word(town: Town) -> None:
+    town.busy()
+    job = town.here.submit(town.box.request(LONG))
+    assert town.lab.daemon is not None
+    town.lab.daemon.send_signal(signal.SIGSTOP)
+    town.plan(job)
+    town.box.reaches(job, "held")
+    town.here.release(job)
+    town.lab.daemon.send_signal(signal.SIGCONT)
+    wait_until(lambda: not town.secrets(), "the move to be over")
+    assert town.here.show(job).job.state == "queued"
+    assert {each.state for each in town.there.jobs().jobs} <= {"cancelled"}
+
+
+def test_mistakes_are_told_before_there_is_a_job(town: Town) -> None:
+    def refused(*words: str) -> str:
+        done = town.rota("submit", *words, "--workdir", "/", "--", "true")
+        assert (done.returncode, done.stdout) == (2, "")
+        return done.stderr
+
+    assert "--move-after and --to belong together" in refused("--to", "lab")
+    assert "'local' is a socket" in refused("--move-after", "1m", "--to", "local")
+    assert "no context 'lob'; did you mean 'lab'?" in refused("--move-after", "1m", "--to", "lob")
+    assert "after: " in refused("--move-after", "soon", "--to", "lab")
+    assert town.here.jobs().jobs == []

@@ -1,0 +1,209 @@
+"""What is in `deploy/kubernetes` on a real API server: it is accepted, and its rights suffice and
+end where they should."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kubernetes.cluster.binaries import MissingError
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.helm import helm
+from tests.tidy.tree import ROOT
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+CHART = FOLDER / "chart" / "rota"
+NEEDED = [
+    *(f"{verb} pods" for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    "get pods --subresource=log",
+    *(f"{verb} pods --subresource=exec" for verb in ("get", "create")),
+    *(f"{verb} pods --subresource=portforward" for verb in ("get", "create")),
+    "create pods --subresource=binding",
+    "create events",
+    *(
+        f"{verb} trainingjobs.rota.dev"
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    ),
+    "patch trainingjobs.rota.dev --subresource=status",
+    "update trainingjobs.rota.dev --subresource=finalizers",
+    "create leases.coordination.k8s.io",
+    "get leases.coordination.k8s.io/rota",
+    "update leases.coordination.k8s.io/rota",
+    "create secrets",
+    "get secrets/rota-state",
+    "patch secrets/rota-state",
+    "list nodes",
+    "watch nodes",
+    "list pods --all-namespaces",
+    "watch pods --all-namespaces",
+    "create tokenreviews.authentication.k8s.io",
+]
+REFUSED = [
+    "get secrets",
+    "list secrets",
+    "get secrets/another",
+    "delete secrets/rota-state",
+    "get configmaps",
+    "create deployments.apps",
+    "patch deployments.apps",
+    "create roles.rbac.authorization.k8s.io",
+    "create serviceaccounts --subresource=token",
+    "update leases.coordination.k8s.io/another",
+    "delete leases.coordination.k8s.io/rota",
+    "patch trainingjobs.rota.dev --subresource=scale",
+    "deletecollection pods",
+    "create pods --subresource=eviction",
+    "get pods --namespace=kube-system",
+    "create pods --namespace=kube-system",
+    "patch pods --namespace=kube-system",
+    "delete pods --namespace=kube-system",
+    "create pods --subresource=exec --namespace=kube-system",
+    "get pods --subresource=log --namespace=kube-system",
+    "list trainingjobs.rota.dev --namespace=kube-system",
+    "get nodes",
+    "patch nodes",
+    "get nodes --subresource=proxy",
+    "create clusterrolebindings.rbac.authorization.k8s.io",
+    "create subjectaccessreviews.authorization.k8s.io",
+    "impersonate users",
+    "list persistentvolumeclaims",
+]
+
+
+def run(cluster: Cluster, *words: str, given: str = "") -> str:
+    env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    done = subprocess.run(words, env=env, input=given, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def built_helm() -> Path:
+    try:
+        return helm()
+    except MissingError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+def objects(text: str) -> dict[str, dict[str, Any]]:
+    """By kind and name; labels and annotations are each maker's own."""
+    found = [each for each in yaml.safe_load_all(text) if each]
+    return {f"{each['kind']} {each['metadata']['name']}": each for each in found}
+
+
+@contextmanager
+def installed(cluster: Cluster, namespace: str, text: str) -> Iterator[None]:
+    """Tried first without effect, then for good."""
+    kubectl = ("kubectl", "--namespace", namespace)
+    run(cluster, *kubectl, "apply", "--dry-run=server", "-f", "-", given=text)
+    run(cluster, *kubectl, "apply", "-f", "-", given=text)
+    kept = [each for each in yaml.safe_load_all(text) if each["kind"] != "CustomResourceDefinition"]
+    try:
+        yield
+    finally:
+        mine = "\n---\n".join(map(json.dumps, kept))
+        run(
+            cluster, *kubectl, "delete", "--wait=false", "--ignore-not-found", "-f", "-", given=mine
+        )
+
+
+def rendered(cluster: Cluster, folder: str, namespace: str) -> str:
+    """The same for a namespace of the test's own, and without making the namespace."""
+    text = run(cluster, "kubectl", "kustomize", str(FOLDER / folder))
+    made: list[str] = []
+    for each in yaml.safe_load_all(text):
+        if each["kind"] == "Namespace":
+            continue
+        if each["metadata"].get("namespace"):
+            each["metadata"]["namespace"] = namespace
+        if each["kind"].startswith("ClusterRole"):
+            each["metadata"]["name"] += f"-{namespace}"
+        if each["kind"] == "ClusterRoleBinding":
+            each["roleRef"]["name"] += f"-{namespace}"
+        for subject in each.get("subjects", ()):
+            subject["namespace"] = namespace
+        made.append(json.dumps(each))
+    return "\n---\n".join(made)
+
+
+def answers(cluster: Cluster, namespace: str, question: str) -> str:
+    words = question.split()
+    within = [] if any("namespace" in word for word in words) else [f"--namespace={namespace}"]
+    account = f"--as=system:serviceaccount:{namespace}:rota"
+    env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    command = ["kubectl", "auth", "can-i", *words, *within, account]
+    done = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
+    return done.stdout.strip().split(" ")[0]
+
+
+@pytest.mark.parametrize("folder", ["base", "volume"])
+def test_kustomize_makes_what_a_cluster_accepts(
+    cluster: Cluster, namespace: str, folder: str
+) -> None:
+    with installed(cluster, namespace, rendered(cluster, folder, namespace)):
+        found = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/rota")
+        assert found["spec"]["replicas"] == (2 if folder == "base" else 1)
+
+
+def test_rights_suffice_and_end_where_they_should(cluster: Cluster, namespace: str) -> None:
+    with installed(cluster, namespace, rendered(cluster, "base", namespace)):
+        yes = {each: answers(cluster, namespace, each) for each in NEEDED}
+        no = {each: answers(cluster, namespace, each) for each in REFUSED}
+    assert {each for each, said in yes.items() if said != "yes"} == set()
+    assert {each for each, said in no.items() if said != "no"} == set()
+
+
+def test_the_chart_is_installed(cluster: Cluster, namespace: str, built_helm: Path) -> None:
+    words = ("--namespace", namespace, "--set", "settings.admin_groups={lab-admins}")
+    text = run(cluster, str(built_helm), "template", "rota", str(CHART), *words)
+    run(cluster, "kubectl", "apply", "--dry-run=server", "-f", "-", given=text)
+    run(cluster, str(built_helm), "install", "rota", str(CHART), *words)
+    try:
+        path = f"/api/v1/namespaces/{namespace}/configmaps/rota-config"
+        assert cluster.api.get(path)["data"]["config.toml"] == 'admin_groups = ["lab-admins"]\n'
+        assert answers(cluster, namespace, "patch secrets/rota-state") == "yes"
+        assert answers(cluster, namespace, "list secrets") == "no"
+    finally:
+        run(cluster, str(built_helm), "uninstall", "rota", "--namespace", namespace)
+
+
+def test_chart_and_base_make_the_same(cluster: Cluster, built_helm: Path) -> None:
+    words = ("--namespace", "rota", "--set", "image.pullPolicy=Always")
+    chart = objects(run(cluster, str(built_helm), "template", "rota", str(CHART), *words))
+    base = objects(run(cluster, "kubectl", "kustomize", str(FOLDER / "base")))
+
+    def pod(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        spec = found["Deployment rota"]["spec"]["template"]["spec"]
+        for volume in spec["volumes"]:
+            # Kustomize names it by what is in it.
+            volume.get("configMap", {}).pop("name", None)
+        spec["containers"][0].pop("imagePullPolicy", None)
+        return spec
+
+    assert pod(chart) == pod(base)
+    for name in ("Service rota", "NetworkPolicy rota", "NetworkPolicy rota-workers"):
+        mine = (
+            {"type": "ClusterIP", **base[name]["spec"]} if "Service" in name else base[name]["spec"]
+        )
+        assert chart[name]["spec"] == mine
+    assert chart["PodDisruptionBudget rota"]["spec"] == base["PodDisruptionBudget rota"]["spec"]
+    kinds = {name.split()[0] for name in base} - {"Namespace", "CustomResourceDefinition"}
+    assert {name.split()[0] for name in chart} == kinds
+
+
+@pytest.mark.parametrize(
+    "mistake", ["replicas=0", "image.pullPolicy=Sometimes", "servce.port=1", "volume.enabled=often"]
+)
+def test_a_mistake_in_the_values_is_told(built_helm: Path, mistake: str) -> None:
+    words = [str(built_helm), "template", "rota", str(CHART), "--set", mistake]
+    done = subprocess.run(words, text=True, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert mistake.split("=", maxsplit=1)[0].split(".", maxsplit=1)[0] in done.stderr

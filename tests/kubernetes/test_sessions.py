@@ -1,0 +1,190 @@
+"""Commands beside a worker, and connections to its ports, through a real API server."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from rota.engines.base import Left, Session, Terminal, Visit
+from rota.engines.kubernetes import names, sessions
+from rota.engines.kubernetes.api import ApiError, connect
+from rota.errors import RotaError
+from tests.kubernetes.cluster.api import Object, until
+from tests.kubernetes.cluster.handle import Cluster, python_pod
+
+LIMIT_S = 60.0
+PROGRAM = """
+import http.server, os
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Echo).serve_forever()
+"""
+STUBBORN = "trap '' HUP TERM; (setsid sh -c 'exec sleep 987' &); echo here; exec sleep 987"
+
+
+@pytest.fixture
+def pod(cluster: Cluster, namespace: str) -> str:
+    """One that runs."""
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    body: Object = python_pod("worker", PROGRAM)
+    body["spec"]["containers"][0] |= {
+        "name": names.CONTAINER,
+        "env": [{"name": "MINE", "value": "a b"}],
+        "workingDir": "/tmp",
+    }
+    cluster.api.create(pods, body)
+    until(
+        lambda: cluster.api.get(f"{pods}/worker")["status"]["phase"] == "Running",
+        "the pod to run",
+        limit_s=LIMIT_S,
+    )
+    return namespace
+
+
+def within(cluster: Cluster, namespace: str, do: Callable[[Any], Awaitable[None]]) -> None:
+    async def run() -> None:
+        there = connect(cluster.kubeconfig, namespace=namespace)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await do(there)
+        finally:
+            await there.close()
+
+    asyncio.run(run())
+
+
+async def output(session: Session, number: int = 1) -> bytes:
+    found = b""
+    while chunk := await session.read(number):
+        found += chunk
+    return found
+
+
+async def seen(session: Session, word: bytes) -> bytes:
+    found = b""
+    while word not in found:
+        chunk = await session.read(1)
+        assert chunk, found
+        found += chunk
+    return found
+
+
+async def ran(there: Any, script: str) -> bytes:
+    session = await sessions.visit(there, "worker", Visit(("sh", "-c", script)))
+    found = await output(session)
+    session.close()
+    return found
+
+
+def test_a_command_has_its_workers_environment_and_folder(cluster: Cluster, pod: str) -> None:
+    async def do(there: Any) -> None:
+        script = 'echo "$MINE"; pwd; echo no >&2; exit 7'
+        session = await sessions.visit(there, "worker", Visit(("sh", "-c", script)))
+        assert await output(session) == b"a b\n/tmp\n"
+        assert await output(session, 2) == b"no\n"
+        assert await session.left() == Left(7)
+        session.close()
+
+    within(cluster, pod, do)
+
+
+def test_input_has_an_end_and_a_lot_of_it_arrives_whole(cluster: Cluster, pod: str) -> None:
+    async def do(there: Any) -> None:
+        session = await sessions.visit(there, "worker", Visit(("sha256sum",)))
+        for _ in range(64):
+            await session.write(b"x" * 65536)
+        await session.finish()
+        wanted = hashlib.sha256(b"x" * 65536 * 64).hexdigest()
+        assert (await output(session)).split()[0] == wanted.encode()
+        assert await session.left() == Left(0)
+        session.close()
+        counted = await sessions.visit(there, "worker", Visit(("wc", "-c")))
+        await counted.write(b"y" * 3_000_000)
+        await counted.finish()
+        assert (await output(counted)).split() == [b"3000000"]
+        counted.close()
+
+    within(cluster, pod, do)
+
+
+def test_a_lot_of_output_waits_for_its_reader(cluster: Cluster, pod: str) -> None:
+    async def do(there: Any) -> None:
+        script = "head -c 5000000 /dev/zero"
+        session = await sessions.visit(there, "worker", Visit(("sh", "-c", script)))
+        assert len(await output(session)) == 5_000_000
+        assert await session.left() == Left(0)
+        session.close()
+
+    within(cluster, pod, do)
+
+
+def test_a_shell_on_a_terminal(cluster: Cluster, pod: str) -> None:
+    async def do(there: Any) -> None:
+        terminal = Terminal(30, 90, "xterm-256color")
+        session = await sessions.visit(there, "worker", Visit((), terminal))
+        assert session.outputs == (1,)
+        await session.write(b"stty size; echo $TERM; test -t 0 && echo is''here\n")
+        assert b"30 90\r\nxterm-256color\r\n" in await seen(session, b"ishere\r\n")
+        session.resize(40, 100)
+        await session.write(b"stty size; echo re''sized\n")
+        assert b"40 100\r\n" in await seen(session, b"resized\r\n")
+        await session.write(b"exit 3\n")
+        assert (await session.left()).code == 3
+        session.close()
+
+    within(cluster, pod, do)
+
+
+def test_a_command_that_is_let_go_of_ends_with_all_that_it_started(
+    cluster: Cluster, pod: str
+) -> None:
+    async def do(there: Any) -> None:
+        session = await sessions.visit(there, "worker", Visit(("sh", "-c", STUBBORN)))
+        await seen(session, b"here")
+        count = "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 98[7]' | wc -l"
+        assert int(await ran(there, count)) == 2
+        session.close()
+        while int(await ran(there, count)):
+            pass
+
+    within(cluster, pod, do)
+
+
+def test_what_cannot_be_run_and_who_is_not_there(cluster: Cluster, pod: str) -> None:
+    async def do(there: Any) -> None:
+        session = await sessions.visit(there, "worker", Visit(("no-such-program",)))
+        assert (await session.left()).code == 127
+        assert b"no-such-program" in await output(session, 2)
+        session.close()
+        with pytest.raises(ApiError, match="not found"):
+            await sessions.visit(there, "nobody", Visit(("true",)))
+        with pytest.raises(RotaError, match="is no name of a Pod"):
+            await sessions.visit(there, "../secrets", Visit(("true",)))
+
+    within(cluster, pod, do)
+
+
+def test_a_connection_to_a_port(cluster: Cluster, pod: str) -> None:
+    async def do(there: Any) -> None:
+        session = await sessions.connect(there, "worker", 8080)
+        body = bytes(range(256)) * 2000
+        head = f"POST / HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+        await session.write(head.encode() + body)
+        await session.finish()
+        found = await output(session)
+        assert found.startswith(b"HTTP/1.0 200 OK\r\n")
+        assert found.endswith(body)
+        session.close()
+        nobody = await sessions.connect(there, "worker", 81)
+        assert await output(nobody) == b""
+        assert "refused" in (await nobody.left()).reason
+        nobody.close()
+
+    within(cluster, pod, do)

@@ -1,0 +1,69 @@
+"""Images are small, run as nobody in particular, and are made of what is there."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import ROOT
+
+FILES = sorted((ROOT / "deploy" / "docker").glob("*.Dockerfile"))
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """Word and arguments, comments left out and lines joined."""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    whole = "\n".join(lines).replace("\\\n", " ")
+    parted = (line.split(maxsplit=1) for line in whole.splitlines() if line.strip())
+    return [(word.upper(), rest) for word, rest in parted]
+
+
+def ignored(path: str) -> bool:
+    """Whether the build does not get to see it: the last line that fits has the last word."""
+    found = False
+    for line in (ROOT / ".dockerignore").read_text().split():
+        pattern = line.removeprefix("!")
+        if any(fnmatch(each, pattern) for each in (path, path.split("/", maxsplit=1)[0])):
+            found = not line.startswith("!")
+    return found
+
+
+def test_there_are_two() -> None:
+    assert [path.name for path in FILES] == ["daemon.Dockerfile", "training.Dockerfile"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_what_is_copied_is_there_and_sent_to_the_build(path: Path) -> None:
+    copies = [rest.split() for word, rest in instructions(path) if word == "COPY"]
+    sources = [each for words in copies for each in words[:-1] if not words[0].startswith("--")]
+    assert sources
+    assert [each for each in sources if not (ROOT / each).exists()] == []
+    assert [each for each in sources if ignored(each)] == []
+    stages = {rest.split()[-1] for word, rest in instructions(path) if word == "FROM"}
+    others = {words[0].removeprefix("--from=") for words in copies if words[0].startswith("--")}
+    assert others <= stages
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_last_stage_runs_as_nobody_in_particular(path: Path) -> None:
+    found = instructions(path)
+    last = max(number for number, (word, _) in enumerate(found) if word == "FROM")
+    users = [rest for word, rest in found[last:] if word == "USER"]
+    assert users
+    assert re.fullmatch(r"[1-9][0-9]*:[1-9][0-9]*", users[-1])
+    # Compilers, caches and sources stay behind in the stage before.
+    assert [rest for word, rest in found[last:] if "pip" in rest] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_images_have_plain_names_and_nothing_is_fetched_by_address(path: Path) -> None:
+    found = instructions(path)
+    defaults = dict(rest.split("=", 1) for word, rest in found if word == "ARG")
+    bases = [rest.split()[0] for word, rest in found if word == "FROM"]
+    named = [re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], each) for each in bases]
+    assert all(re.fullmatch(r"[a-z0-9-]+:[a-z0-9.-]+", each) for each in named)
+    assert "ADD" not in [word for word, _ in found]
+    assert "://" not in "".join(rest for _, rest in found)
