@@ -110,6 +110,8 @@ async def _led(
         )
 
     try:
+        # Whoever asks the file, from the first moment on, is to find what the cluster knows.
+        await asyncio.to_thread(store.load)
         yield made
     finally:
         await asyncio.to_thread(store.close)
