@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -23,9 +24,10 @@ from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.petitions import Ground as PetitionGround
 from rota.daemon.petitions import Petitions
+from rota.daemon.plain_pods import PlainPods
 from rota.daemon.premises import Nodes
 from rota.daemon.showing import keep_showing
-from rota.engines.kubernetes.api import TRAINING_JOBS, Cluster, Scope, connect
+from rota.engines.kubernetes.api import PODS, TRAINING_JOBS, Cluster, Scope, connect
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.lease import Lease
 from rota.engines.kubernetes.resources import Resources
@@ -91,39 +93,67 @@ async def _led(
     engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
     local = await asyncio.to_thread(SqliteStore, ground.store_file)
     store = ClusterStore(local, resources, key=key, nodes=engine.inventory)
-
-    def chores(desk: Desk) -> Sequence[Chore]:
-        grounds = PetitionGround(key, cluster.namespace, choice.defaults)
-        petitions = Petitions(desk, store, resources=resources, ground=grounds)
-        scope = Scope(cluster.namespace)
-        reflector = Reflector(cluster, TRAINING_JOBS, scope=scope, listener=petitions.hear)
-        return reflector.run(), petitions.run(), keep_showing(desk, store)
+    truth = Truth(cluster, resources, store, key)
 
     def made(lost: asyncio.Future[None]) -> Place:
         return Place(
             name="kubernetes",
             store=store,
             engine=engine,
-            premises=Nodes(
-                ground.snapshots,
-                choice.checkpoints,
-                choice.volume,
-                choice.workers.host_paths,
-                ground.folder,
-                owner=lambda job_id: resources.owner(store.object_of(job_id)),
-            ),
+            premises=_premises(ground, choice, truth=truth),
             key=key,
             url=url_of(choice.workers.advertise, ground.tcp),
             readings=lambda: (),
             lost=lost,
-            chores=chores,
+            chores=partial(_chores, truth=truth, choice=choice),
             strangers=ClusterPeople(TokenReviews(cluster), choice.users, choice.admins),
         )
 
     try:
+        # Whoever asks the file, from the first moment on, is to find what the cluster knows.
+        await asyncio.to_thread(store.load)
         yield made
     finally:
         await asyncio.to_thread(store.close)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the cluster knows, and how it is reached."""
+
+    cluster: Cluster
+    resources: Resources
+    store: ClusterStore
+    key: bytes
+
+
+def _premises(ground: Ground, choice: Choice, *, truth: Truth) -> Nodes:
+    return Nodes(
+        ground.snapshots,
+        choice.checkpoints,
+        choice.volume,
+        choice.workers.host_paths,
+        ground.folder,
+        owner=lambda job_id: truth.resources.owner(truth.store.object_of(job_id)),
+    )
+
+
+def _chores(desk: Desk, *, truth: Truth, choice: Choice) -> Sequence[Chore]:
+    cluster, resources, store = truth.cluster, truth.resources, truth.store
+    petitions = Petitions(
+        desk,
+        store,
+        resources=resources,
+        ground=PetitionGround(truth.key, cluster.namespace, choice.defaults),
+    )
+    pods = PlainPods(desk, cluster, resources=resources, gpu_resource=choice.workers.gpu_resource)
+    scope = Scope(cluster.namespace)
+    reflectors = (
+        Reflector(cluster, TRAINING_JOBS, scope=scope, listener=petitions.hear),
+        Reflector(cluster, PODS, scope=pods.scope, listener=pods.hear),
+    )
+    watches = [each.run() for each in reflectors]
+    return *watches, petitions.run(), pods.run(), keep_showing(desk, store)
 
 
 def url_of(advertise: str, tcp: str) -> str:

@@ -162,7 +162,8 @@ async def _house(
         await shell.start(
             launches.program, listener=partial(_pass_on, membership=membership, training=training)
         )
-        chores += [asyncio.ensure_future(each) for each in place.chores(desk)]
+        for chore in place.chores(desk):
+            shell.spawn(chore)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins, strangers=place.strangers)
         visits = Visits(desk, engine)
         desks = (training, rendezvous, moves)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from rota.api.answers import answer
 from rota.api.sockets import started, tcp_socket
 from rota.wire.box import Problem
-from rota.wire.json import dump
 
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 @asynccontextmanager
@@ -24,12 +27,7 @@ async def standing_by(
     if listen is None:
         yield
         return
-
-    async def app(scope: dict[str, Any], _receive: object, send: Send) -> None:
-        if scope["type"] == "http":
-            await _answer(scope["path"], holder(), send)
-
-    config = uvicorn.Config(app, log_config=None, lifespan="off", access_log=False)
+    config = uvicorn.Config(_app(holder), log_config=None, lifespan="off", access_log=False)
     door = uvicorn.Server(config)
     running = asyncio.ensure_future(door.serve(sockets=[tcp_socket(*listen)]))
     try:
@@ -40,11 +38,17 @@ async def standing_by(
         await running
 
 
-async def _answer(path: str, holder: str, send: Send) -> None:
-    is_alive = path == "/healthz"
-    problem = Problem("standby", f"this daemon waits; {holder or 'another'} commands", "ask that")
-    body = b'{"status":"ok"}' if is_alive else dump(problem).encode()
-    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    status = 200 if is_alive else 503
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": body})
+def _app(holder: Callable[[], str]) -> Starlette:
+    async def is_alive(_: Request) -> Response:
+        return answer({"status": "ok"})
+
+    async def waits(_: Request) -> Response:
+        what = f"this daemon waits; {holder() or 'another'} commands"
+        return answer(Problem("standby", what, "ask that one"), status=503)
+
+    return Starlette(
+        routes=[
+            Route("/healthz", is_alive),
+            Route("/{path:path}", waits, methods=METHODS),
+        ]
+    )

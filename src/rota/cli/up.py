@@ -7,12 +7,22 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from rota.cli.options import AsJson
 from rota.cli.output.lines import complain, say
+from rota.cli.up_flags import (
+    Context,
+    Detach,
+    Engine,
+    Kubeconfig,
+    Listen,
+    Namespace,
+    PolicyName,
+    VirtualGpus,
+)
 from rota.errors import RotaError, UnavailableError, UserError, shown
 
 if TYPE_CHECKING:
@@ -33,34 +43,14 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @app.command()
 def up(
     *,
-    is_detached: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return once it is ready; it runs on.")
-    ] = False,
-    virtual_gpus: Annotated[
-        str,
-        typer.Option(
-            "--virtual-gpus", metavar="NxMEMORY", help="Pretend: four GPUs of 16 GiB as 4x16GiB."
-        ),
-    ] = "",
-    listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Listen on TCP, too; with tokens.")
-    ] = "",
-    engine: Annotated[
-        str,
-        typer.Option("--engine", metavar="ENGINE", help="Run jobs 'local'ly or on 'kubernetes'."),
-    ] = "",
-    kubeconfig: Annotated[
-        str, typer.Option("--kubeconfig", metavar="PATH", help="Which cluster; else as kubectl.")
-    ] = "",
-    context: Annotated[
-        str, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")
-    ] = "",
-    namespace: Annotated[
-        str, typer.Option("--namespace", metavar="NAME", help="Where the cluster's pods go.")
-    ] = "",
-    policy: Annotated[
-        str, typer.Option("--policy", metavar="POLICY", help="Who gets what; 'rota policy list'.")
-    ] = "",
+    is_detached: Detach = False,
+    virtual_gpus: VirtualGpus = "",
+    listen: Listen = "",
+    engine: Engine = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    namespace: Namespace = "",
+    policy: PolicyName = "",
     as_json: AsJson = False,
 ) -> None:
     """Start rota on this machine. It serves until 'rota down' or Ctrl-C.

@@ -36,6 +36,15 @@ class Ledger:
         self.unbook(allocation, spec)
         return is_sound
 
+    def has_room_without(
+        self, held: Allocation, wanted: Allocation, *, spec: JobSpec, nodes: Mapping[NodeId, Node]
+    ) -> bool:
+        """Whether a job could have what it wants if it gave back what it holds."""
+        self.unbook(held, spec)
+        has_room = self.has_room(wanted, spec, nodes=nodes)
+        self.book(held, spec)
+        return has_room
+
     def book(self, allocation: Allocation, spec: JobSpec) -> None:
         """Write down what is held, come what may."""
         self._count(allocation, spec, sign=1)

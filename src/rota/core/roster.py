@@ -280,16 +280,11 @@ class Roster:
         elif self.ledger.has_room(joining, job.spec, nodes=self.nodes):
             resize = Reaction(job, Trigger.RESIZE, why, allocation=wanted)
             self.follow(resize, effects, cause="Plan")
-        elif self._is_only_in_its_own_way(job, wanted):
+        elif self.ledger.has_room_without(job.members, wanted, spec=job.spec, nodes=self.nodes):
+            # It is only in its own way.
             self._stop(job, Purpose.RESIZE, effects=effects)
         else:
             self._waiting[job.id] = None
-
-    def _is_only_in_its_own_way(self, job: Job, wanted: Allocation) -> bool:
-        self.ledger.unbook(job.members, job.spec)
-        has_room = self.ledger.has_room(wanted, job.spec, nodes=self.nodes)
-        self.ledger.book(job.members, job.spec)
-        return has_room
 
 
 def _keeps_its_plan(before: Job, job: Job) -> bool:

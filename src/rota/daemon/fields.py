@@ -33,10 +33,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _LABEL = re.compile(rf"(?=.{{1,128}}\Z){_PART}(/{_PART})*", re.ASCII)
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
-_VOLUME = re.compile(r"(pvc:[^:]*|nfs:[^:]*:[^:]*):(.*)", re.ASCII | re.DOTALL)
-_VOLUME_SOURCE = re.compile(
-    r"pvc:[a-z0-9][a-z0-9.-]{0,252}(/[^:]{1,4096})?|nfs:[A-Za-z0-9][A-Za-z0-9.-]{0,252}:/[^:]{0,4096}"
-)
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?", re.ASCII)
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(/[^/:]+)*", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _OURS = re.compile(
@@ -99,21 +97,32 @@ def parse_ports(text: str) -> tuple[int, int]:
 
 
 def parse_mount(text: str) -> tuple[str, str, bool]:
-    """`SOURCE:TARGET` or `SOURCE:TARGET:rw`: source, target, whether it may be written. A source
-    is a folder, or on a cluster `pvc:NAME`, `pvc:NAME/FOLDER` or `nfs:SERVER:/FOLDER`."""
-    volume = _VOLUME.match(text)
-    source, rest = (volume[1], volume[2]) if volume else text.partition(":")[::2]
-    target, _, how = rest.partition(":")
+    """`SOURCE:TARGET` or `SOURCE:TARGET:rw`: source, target, whether it may be written. On a
+    cluster the source may be `pvc:CLAIM`, `pvc:CLAIM/FOLDER` or `nfs:SERVER:/PATH`."""
+    source, target, how = _mount_parts(text)
     if how not in ("", "ro", "rw"):
         raise RefusedError("mounts", f"'{how[:20]}' is no way to mount", "use ro or rw")
-    if volume:
-        _match(
-            "mounts", source, pattern=_VOLUME_SOURCE, hint="pvc:NAME/FOLDER or nfs:SERVER:/FOLDER"
-        )
-    if not volume or ".." in source.split("/"):
-        check_path("mounts", source)
     check_path("mounts", target)
     return source, target, how == "rw"
+
+
+def _mount_parts(text: str) -> tuple[str, str, str]:
+    kind, _, rest = text.partition(":")
+    if kind not in ("pvc", "nfs"):
+        check_path("mounts", kind)
+        target, _, how = rest.partition(":")
+        return kind, target, how
+    name, _, rest = rest.partition(":")
+    if kind == "nfs":
+        _match("mounts", name, pattern=_HOST, hint="nfs:SERVER:/PATH:/TARGET")
+        path, _, rest = rest.partition(":")
+        check_path("mounts", path)
+        name = f"{name}:{path}"
+    elif not _CLAIM.fullmatch(name) or _leads_elsewhere(name):
+        what = f"'{shown(name)}' is no claim"
+        raise RefusedError("mounts", what, "use pvc:NAME:/TARGET or pvc:NAME/FOLDER:/TARGET")
+    target, _, how = rest.partition(":")
+    return f"{kind}:{name}", target, how
 
 
 def check_path(name: str, text: str) -> None:

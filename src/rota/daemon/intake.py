@@ -38,11 +38,14 @@ def _unclaimed(_: JobId) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How jobs came: under which key, what else came with it, and where they were before."""
+    """How jobs came: under which key, what else came with it, and where they were before. `claim`
+    is told each id before anything is written; `pod` is one that is there already."""
 
     key: str = ""
     mark: str = ""
     origin: str = ""
+    claim: Claim = _unclaimed
+    pod: str = ""
 
 
 BY_ITSELF = Arrival()
@@ -83,19 +86,14 @@ class Intake:
             ),
         )
 
-    async def take_in(self, caller: Caller, request: JobRequest, *, claim: Claim) -> JobId:
-        """A job that somebody made an object of: `claim` is told its id before it is written."""
+    async def take_in(self, caller: Caller, request: JobRequest, *, arrival: Arrival) -> JobId:
+        """A job that somebody made an object of."""
         self._shell.require_sound()
-        [job_id] = await self._submit(caller, [request], claim=claim)
+        [job_id] = await self._submit(caller, [request], arrival=arrival)
         return job_id
 
     async def _submit(
-        self,
-        caller: Caller,
-        requests: Sequence[JobRequest],
-        *,
-        arrival: Arrival = BY_ITSELF,
-        claim: Claim = _unclaimed,
+        self, caller: Caller, requests: Sequence[JobRequest], *, arrival: Arrival = BY_ITSELF
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
         if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
@@ -103,10 +101,10 @@ class Intake:
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
         account = self._premises.uid(caller)
-        programs = pack_all(admitted, arrival.mark)
+        programs = pack_all(admitted, arrival.mark, pod=arrival.pod)
         for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
             job_id = self._ids.next()
-            claim(job_id)
+            arrival.claim(job_id)
             reason = f"moved here from {printable(arrival.origin)}" if arrival.origin else ""
             is_held = each.request.hold
             events.append(JobSubmitted(job_id, each.spec, is_held=is_held, reason=reason))

@@ -26,6 +26,7 @@ from rota.daemon import resizes
 from rota.daemon.admission import Defaults, with_defaults
 from rota.daemon.asked_by_object import edits_of, request_of
 from rota.daemon.desk import Desk
+from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
 from rota.daemon.programs import unpack
 from rota.engines.kubernetes.api import TRAINING_JOBS, ApiError, Change, Object
@@ -33,6 +34,7 @@ from rota.engines.kubernetes.resources import Resources
 from rota.errors import RotaError, UnavailableError, UserError
 from rota.store.cluster import ClusterStore
 from rota.store.training_jobs import FINALIZER, USER, kept_of, moment, part
+from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
 
@@ -41,6 +43,7 @@ AT_ONCE = 8
 PAUSE_S = 0.5
 """Before something is tried again that could not be done now."""
 REFUSED = "refused"
+LONGEST_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +162,9 @@ class Petitions:
             self._store.adopt(job_id, meta["name"])
 
         try:
-            request = request_of(found.get("spec"))
-            job_id = await self._desk.intake.take_in(self._asks(found), request, claim=claim)
+            request = _named(request_of(found.get("spec")), meta["name"])
+            arrival = Arrival(claim=claim)
+            job_id = await self._desk.intake.take_in(self._asks(found), request, arrival=arrival)
         except UserError as error:
             await self._refuse(found, str(error))
             return
@@ -192,9 +196,9 @@ class Petitions:
                 "conditions": [condition],
             },
         )
-        await self._announce(found, "Refused", words)
+        await self._announce(found, reason="Refused", words=words)
 
-    async def _announce(self, found: Object, reason: str, words: str) -> None:
+    async def _announce(self, found: Object, *, reason: str, words: str) -> None:
         try:
             await self._resources.event(found, kind=TRAINING_JOBS, reason=reason, words=words)
         except ApiError as error:
@@ -222,7 +226,7 @@ class Petitions:
         try:
             accepted = unpack(submission.program).request
             asked = with_defaults(
-                request_of(found["spec"]),
+                _named(request_of(found["spec"]), found["metadata"]["name"]),
                 user=submission.user,
                 defaults=self._ground.defaults(accepted.project),
             )
@@ -230,7 +234,7 @@ class Petitions:
             if edits.refused:
                 what = f"{', '.join(edits.refused)} cannot be changed once a job is accepted"
                 notes.append(("SpecApplied", "Immutable", f"{what}; delete it and make it anew"))
-            for event in _wanted(job, edits.priority, edits.hold):
+            for event in _wanted(job, priority=edits.priority, hold=edits.hold):
                 await self._tell(event)
             if edits.workers is not None:
                 resizes.check(job, edits.workers)
@@ -241,14 +245,18 @@ class Petitions:
         told = replace(shown, observed=_generation(found), notes=tuple(notes))
         self._store.show(job_id, told)
         for _, reason, words in notes:
-            await self._announce(found, reason, words)
+            await self._announce(found, reason=reason, words=words)
 
     async def _tell(self, event: JobEvent) -> None:
         shell = self._desk.shell
         await shell.durable(shell.tell(event, actor=ACTOR))
 
 
-def _wanted(job: Job, priority: int | None, hold: bool | None) -> list[JobEvent]:
+def _named(request: JobRequest, name: str) -> JobRequest:
+    return request if request.name else replace(request, name=name[:LONGEST_NAME])
+
+
+def _wanted(job: Job, *, priority: int | None, hold: bool | None) -> list[JobEvent]:
     found: list[JobEvent] = []
     if priority is not None:
         found.append(JobPrioritised(job.id, priority, ACTOR))

@@ -96,7 +96,9 @@ class ThisMachine:
             env={"ROTA_CHECKPOINT_DIR": str(place)},
             mounts=(Mount(self.door, self.door), both(place)),
         )
-        return await _with_shipped_code(found, submission, request, snapshots=self.snapshots)
+        return await _with_shipped_code(
+            found, submission, request=request, snapshots=self.snapshots
+        )
 
     def remove_checkpoints(self, job_id: JobId, user: str) -> None:
         # Many a job has none; what its owner made impassable stays.
@@ -147,7 +149,9 @@ class Nodes:
             source = self.volume.replace(USER, submission.user).replace(JOB, submission.job_id)
             mount = Mount(source, CHECKPOINTS, is_writable=True)
             found = replace(found, env={"ROTA_CHECKPOINT_DIR": CHECKPOINTS}, mounts=(mount,))
-        return await _with_shipped_code(found, submission, request, snapshots=self.snapshots)
+        return await _with_shipped_code(
+            found, submission, request=request, snapshots=self.snapshots
+        )
 
     def remove_checkpoints(self, job_id: JobId, user: str) -> None:
         if self.checkpoints is not None:
@@ -159,7 +163,7 @@ class Nodes:
 
 
 async def _with_shipped_code(
-    found: Fittings, submission: Submission, request: JobRequest, *, snapshots: Snapshots
+    found: Fittings, submission: Submission, *, request: JobRequest, snapshots: Snapshots
 ) -> Fittings:
     if not request.snapshot:
         return found

@@ -29,16 +29,18 @@ class Saved:
     array_index: int | None = None
     fingerprint: str = ""
     """Of the submit that a key came with, to tell whether another with the same key is the same."""
+    pod: str = ""
+    """NAME/UID of the pod that somebody made themselves, and that the job stands for."""
 
 
 def pack(saved: Saved) -> str:
     return dump_brief(saved)
 
 
-def pack_all(admitted: Sequence[Admitted], fingerprint: str) -> Iterator[str]:
+def pack_all(admitted: Sequence[Admitted], fingerprint: str, *, pod: str = "") -> Iterator[str]:
     """All jobs of a submit. Its fingerprint is kept with the first."""
     first, *others = admitted
-    yield pack(Saved(first.request, first.array_index, fingerprint))
+    yield pack(Saved(first.request, first.array_index, fingerprint, pod))
     known, text = None, ""
     for each in others:
         if each is not known:
@@ -65,6 +67,7 @@ def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str
         grace_s=spec.grace_s,
         limits=Limits(spec.cpus, spec.memory_bytes, MOST_PROCESSES),
         image=request.image,
+        pod=saved.pod,
         mounts=tuple(Mount(*parse_mount(each)) for each in request.mounts),
         ports=tuple(parse_ports(each)[1] for each in request.ports),
     )

@@ -84,9 +84,9 @@ class Shell:
         self._listener = listener
         await self._parts.engine.start(self._report)
         await self._recover()
-        self._spawn(self._deliver())
-        self._spawn(self._rounds.run())
-        self._spawn(nodes.watch(self._parts.engine, self._look))
+        self.spawn(self._deliver())
+        self.spawn(self._rounds.run())
+        self.spawn(nodes.watch(self._parts.engine, self._look))
 
     async def close(self) -> None:
         """Stop deciding; what runs goes on under its keepers."""
@@ -161,9 +161,9 @@ class Shell:
         if self.trouble:
             return
         if isinstance(event, NodeSeen):
-            self._see([event.node])
+            self._see((event.node,))
         elif isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
-            self._spawn(self._examine(event))
+            self.spawn(self._examine(event))
         else:
             self.tell(event)
 
@@ -272,7 +272,8 @@ class Shell:
         if not self.trouble:
             self.tell(TimerFired())
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Until the shell closes. A bug in it is everybody's trouble."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -66,6 +66,8 @@ class Program:
     image: str = ""
     mounts: tuple[Mount, ...] = ()
     ports: tuple[int, ...] = ()
+    pod: str = ""
+    """NAME/UID of a pod that is there already: it is to be placed, not made."""
     owner_uid: str = ""
     """Of the object that stands for the job where there are such: what it owns goes with it."""
     owner_name: str = ""

@@ -207,7 +207,7 @@ class Publisher:
 
     def _is_urgent(self, job: Job) -> bool:
         before = self._jobs.get(job.id)
-        return before is None or _essence(before) != _essence(job)
+        return before is None or essence(before) != essence(job)
 
 
 def _accepted(batch: Batch) -> Iterable[Accepted]:
@@ -217,7 +217,7 @@ def _accepted(batch: Batch) -> Iterable[Accepted]:
         yield Accepted(each.job_id, text, first)
 
 
-def _essence(job: Job) -> tuple[object, ...]:
+def essence(job: Job) -> tuple[object, ...]:
     """Without what a start that is ordered again, or the next report, tells again."""
     phase = job.phase
     return (

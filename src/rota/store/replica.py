@@ -49,14 +49,14 @@ def _put(job: Job, known: Job | None, *, effects: Effects) -> None:
     before = known.state if known else None
     is_another = known is None or known.attempt != job.attempt
     if known is not None and before in ALIVE and job.state in ALIVE and is_another:
-        _step(known, before, State.QUEUED, at_s=job.service.as_of_s, effects=effects)
+        _step(known, before, after=State.QUEUED, at_s=job.service.as_of_s, effects=effects)
         before = State.QUEUED
     if before is not job.state or is_another:
         told = job if job.state in ALIVE or known is None else known
-        _step(told, before, job.state, at_s=job.service.as_of_s, effects=effects)
+        _step(told, before, after=job.state, at_s=job.service.as_of_s, effects=effects)
 
 
-def _step(job: Job, before: State | None, after: State, *, at_s: float, effects: Effects) -> None:
+def _step(job: Job, before: State | None, *, after: State, at_s: float, effects: Effects) -> None:
     row = Transition(at_s, job.id, job.attempt, before, after, CAUSE, "taken over")
     effects.transitions.append(row)
 

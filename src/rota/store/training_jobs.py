@@ -85,14 +85,14 @@ def body_of(name: str, accepted: str, *, key: bytes) -> Object:
         "metadata": {
             "name": name,
             "labels": {each: value for each, value in labels.items() if value},
-            "annotations": {ACCEPTED: accepted, SEAL: seal(key, name, accepted)},
+            "annotations": {ACCEPTED: accepted, SEAL: seal(key, name=name, text=accepted)},
             "finalizers": [FINALIZER],
         },
         "spec": json.loads(found["program"])["request"],
     }
 
 
-def seal(key: bytes, name: str, text: str) -> str:
+def seal(key: bytes, *, name: str, text: str) -> str:
     return hmac.new(key, f"{name}\n{text}".encode(), hashlib.sha256).hexdigest()
 
 
@@ -159,7 +159,7 @@ def without_the_unaccepted(kept: list[Kept]) -> tuple[list[Kept], list[Kept]]:
 def _sealed(meta: Object, *, key: bytes) -> str:
     annotations: dict[str, str] = part(meta, "annotations")
     text, given = annotations.get(ACCEPTED, ""), annotations.get(SEAL, "")
-    is_ours = hmac.compare_digest(seal(key, meta["name"], text).encode(), given.encode())
+    is_ours = hmac.compare_digest(seal(key, name=meta["name"], text=text).encode(), given.encode())
     return text if is_ours else ""
 
 

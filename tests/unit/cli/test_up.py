@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rota.api.places import this_machine
+from rota.api.serve import Settings
 from rota.cli.up import settings_of, warnings_of
 from rota.core.view import Rules
 from rota.daemon.admission import Defaults
 from rota.engines.base import LogLimits
+from rota.engines.local.gpus import Gpus
 from rota.errors import UserError
 
 FILE = """
@@ -36,6 +40,13 @@ image = "vision"
 """
 
 
+def gpus_of(settings: Settings) -> Gpus:
+    place = settings.place
+    assert isinstance(place, partial)
+    assert place.func is this_machine
+    return place.keywords["gpus"]
+
+
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("ROTA_HOME", str(tmp_path))
@@ -48,7 +59,7 @@ def test_every_key_of_the_daemon_arrives(folder: Path):
     settings = settings_of(folder, {})
     assert settings.listen == ("127.0.0.1", 8800)
     assert settings.policy == "tiresias:knob=4"
-    assert len(settings.gpus.read()) == 4
+    assert len(gpus_of(settings).read()) == 4
     assert settings.admins == frozenset({"user-1"})
     assert settings.rules == Rules(
         round_interval_s=1.0,
@@ -76,6 +87,7 @@ def test_without_files_it_is_as_built(folder: Path):
         ("policy", "fifi", "no policy 'fifi'"),
         ("listen", "nowhere", "'nowhere' is no address to listen on"),
         ("virtual_gpus", "many", "'many' does not name virtual GPUs"),
+        ("engine", "slurm", "there is no engine 'slurm'"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_place(folder: Path, name: str, value: str, words: str):
@@ -99,3 +111,53 @@ def test_what_is_allowed_and_should_be_known():
     assert "nothing is encrypted" in open_door
     [one_account] = warnings_of(("127.0.0.1", 8800), is_root=False)
     assert "guards against accidents only" in one_account
+
+
+CLUSTER = """
+engine = "kubernetes"
+namespace = "lab"
+kube_context = "prod"
+gpu_resource = "amd.com/gpu"
+pod_image = "torch"
+pull_secrets = ["pull"]
+service_account = "trainer"
+priority_class = "low"
+tolerations = ["gpu", "team=vision:NoSchedule"]
+host_paths = ["/data"]
+bind_patience = 1
+stuck_after = 2
+advertise = "http://rota.lab"
+checkpoints = "pvc:shared/{user}/{job}"
+"""
+
+
+def test_every_key_of_a_cluster_arrives(folder: Path):
+    pytest.importorskip("lightkube")
+    (folder / "config.toml").write_text(CLUSTER)
+    settings = settings_of(folder, {"listen": "127.0.0.1:8800"})
+    assert isinstance(settings.place, partial)
+    choice = settings.place.keywords["choice"]
+    assert (choice.context, choice.volume) == ("prod", "pvc:shared/{user}/{job}")
+    assert (choice.checkpoints, choice.listen) == (None, ("127.0.0.1", 8800))
+    workers = choice.workers
+    assert (workers.namespace, workers.gpu_resource, workers.image) == (
+        "lab",
+        "amd.com/gpu",
+        "torch",
+    )
+    assert (workers.pull_secrets, workers.service_account) == (("pull",), "trainer")
+    assert (workers.priority_class, workers.host_paths) == ("low", ("/data",))
+    assert workers.tolerations == (
+        {"key": "gpu", "operator": "Exists"},
+        {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"},
+    )
+    assert (workers.bind_patience_s, workers.stuck_after_s) == (1.0, 2.0)
+    assert workers.advertise == "http://rota.lab"
+    assert settings.defaults("").image == "torch"
+
+
+def test_a_toleration_that_is_none_is_told_with_its_place(folder: Path):
+    pytest.importorskip("lightkube")
+    (folder / "config.toml").write_text('engine = "kubernetes"\ntolerations = ["a:Never"]')
+    with pytest.raises(UserError, match="'a:Never' is no toleration"):
+        settings_of(folder, {})

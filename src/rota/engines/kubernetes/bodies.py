@@ -46,6 +46,9 @@ class Body:
     is_killed: bool
     is_held: bool
     """Its object outlives it until we let go."""
+    container: str = names.CONTAINER
+    is_plain: bool = False
+    """Somebody made it themselves: it is theirs to remove."""
 
 
 def body_of(pod: Object, worker: WorkerId) -> Body:
@@ -68,6 +71,8 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         is_deleted=is_deleted,
         is_killed=is_deleted and meta.get("deletionGracePeriodSeconds") == KILL_GRACE_S,
         is_held=names.FINALIZER in (meta.get("finalizers") or ()),
+        container=_main(pod),
+        is_plain=names.PLAIN in notes,
     )
 
 
@@ -87,7 +92,18 @@ def stage_of(pod: Object) -> Stage:
 def container(pod: Object) -> Object:
     """What is known of the worker's container; nothing before a node takes it."""
     told = parts(part(pod, "status"), "containerStatuses")
-    return next((each for each in told if each.get("name") == names.CONTAINER), Object())
+    return next((each for each in told if each.get("name") == _main(pod)), Object())
+
+
+def _main(pod: Object) -> str:
+    """The container that counts. In a pod that people made themselves: the first, unless another
+    one failed."""
+    if names.PLAIN not in part(pod, "metadata", "annotations"):
+        return names.CONTAINER
+    told = parts(part(pod, "status"), "containerStatuses")
+    failed = [each for each in told if part(each, "state", "terminated").get("exitCode")]
+    first = [*failed, *parts(part(pod, "spec"), "containers"), {"name": ""}][0]
+    return str(first["name"])
 
 
 def has_run(pod: Object) -> bool:

@@ -75,8 +75,9 @@ class Ends:
             async with self._room:
                 if body.is_held:
                     await insist(partial(self._release, body), what=body.name)
-                delete = partial(self._cluster.delete, PODS, body.name, grace_s=0, uid=body.uid)
-                await insist(delete, what=body.name)
+                if not body.is_plain:
+                    delete = partial(self._cluster.delete, PODS, body.name, grace_s=0, uid=body.uid)
+                    await insist(delete, what=body.name)
         finally:
             self._leaving.discard(body.uid)
 

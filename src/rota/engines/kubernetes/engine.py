@@ -147,6 +147,8 @@ class KubernetesEngine:
         """Whoever runs or has ended already is reported, not started again."""
         if program is None:
             raise RotaError(f"no program to start for job {command.job_id}")
+        if program.pod:
+            self._scene.tasks.spawn(self._scene.plain.bring_up(seats(command)[0], program.pod))
         crew, coming = self._scene.crew, list[tuple[Seat, Object]]()
         for seat in seats(command):
             worker, body = seat.worker, crew.bodies.get(seat.worker)
@@ -154,7 +156,11 @@ class KubernetesEngine:
                 self._scene.end(worker, unborn(crew.wish(worker)))
             else:
                 self._scene.resume(worker)
-            if worker not in crew.endings and (body is None or body.stage is Stage.GATED):
+            if (
+                worker not in crew.endings
+                and (body is None or body.stage is Stage.GATED)
+                and not program.pod
+            ):
                 coming.append((seat, pod_of(seat, program, settings=self._settings)))
         self._scene.ends.let_go_of(crew.older((command.job_id, command.attempt)))
         if coming:

@@ -28,7 +28,8 @@ LEASE_S = 10.0
 COMMAND_S = 7.0
 """So long after a renewal was sent we still command."""
 RETRY_S = 0.3
-ANSWER_S = 3.0
+ANSWER_S = COMMAND_S - RENEW_S
+"""A slow answer is better than none: what was sent twice would only be slower."""
 
 
 class LeaseLostError(UnavailableError):

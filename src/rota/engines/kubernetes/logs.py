@@ -116,7 +116,7 @@ class Followers:
 
     async def _read(self, body: Body, splitter: Splitter) -> None:
         chunks = self._cluster.pod_log(
-            body.name, container=names.CONTAINER, since=splitter.since, follow=True
+            body.name, container=body.container, since=splitter.since, follow=True
         )
         is_whole = False
         try:

@@ -22,6 +22,8 @@ MASTER_ADDRESS, CARD = "rota.dev/master-addr", "rota.dev/card"
 NODE, GPUS, SHARE, LOG = "rota.dev/node", "rota.dev/gpus", "rota.dev/share", "rota.dev/log"
 """Annotations from birth: the planned node, the slots of its GPUs there, the bytes of a share, and
 how much of its output is kept."""
+PLAIN = "rota.dev/plain"
+"""An annotation of pods that people made themselves."""
 CONTAINER = "worker"
 SLUG_CHARS = 40
 _LABEL_CHARS = 63

@@ -22,7 +22,7 @@ from rota.engines.kubernetes.api import (
 )
 from rota.engines.kubernetes.lease import LeaseLostError
 from rota.engines.kubernetes.objects import part
-from rota.errors import UnavailableError, shown
+from rota.errors import UnavailableError, UserError, shown
 
 FINALIZER = JOB_LABEL = "rota.dev/job"
 ACCEPTED = "rota.dev/accepted"
@@ -53,7 +53,13 @@ class Resources:
         return (name, uid) if uid else ("", "")
 
     async def all(self) -> list[Object]:
-        found, _ = await self._cluster.list(TRAINING_JOBS, self._scope)
+        try:
+            found, _ = await self._cluster.list(TRAINING_JOBS, self._scope)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            what = "the cluster does not know what a TrainingJob is"
+            raise UserError(what, "kubectl apply -f deploy/kubernetes/base/crd.yaml") from None
         for each in found:
             self._remember(each)
         return found

@@ -28,6 +28,7 @@ from rota.engines.kubernetes.crew import Crew, News
 from rota.engines.kubernetes.endings import Ending
 from rota.engines.kubernetes.ends import Ends
 from rota.engines.kubernetes.logs import Followers
+from rota.engines.kubernetes.plain_pods import PlainPods
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.sharing import Cards
 from rota.engines.kubernetes.stock import Stock
@@ -57,6 +58,7 @@ class Scene:
         self.births = Births(
             cluster, self.crew, cards=self.cards, see=self._see, give_up=self.give_up
         )
+        self.plain = PlainPods(cluster, self.crew, see=self._see, give_up=self.give_up)
         self._vigil = Vigil(settings)
         self._facts: Facts = _nobody_listens
         self._names: dict[str, WorkerId] = {}

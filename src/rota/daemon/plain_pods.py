@@ -1,0 +1,163 @@
+"""Pods with `schedulerName: rota` as jobs: taken in, told why they wait, cancelled when deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from rota.core.events import JobCancelled
+from rota.core.model import JobId, Queued
+from rota.daemon.desk import Desk
+from rota.daemon.intake import Arrival
+from rota.daemon.people import Caller
+from rota.daemon.petitions import ACTOR, LONGEST_NAME
+from rota.daemon.programs import unpack
+from rota.daemon.showing import EVERYBODY
+from rota.engines.kubernetes.api import PODS, ApiError, Change, Cluster, Object, Scope
+from rota.engines.kubernetes.plain_pods import (
+    SCHEDULER,
+    Asked,
+    asked_of,
+    is_waiting,
+    require_mountable,
+)
+from rota.engines.kubernetes.resources import Resources
+from rota.errors import RotaError, UnavailableError, UserError
+from rota.wire.jobs import JobRequest
+
+log = structlog.get_logger()
+
+PAUSE_S = 0.5
+LOOK_S = 5.0
+QUIET_S = 30.0
+"""A pod is told another reason to wait at most so often."""
+
+
+@dataclass(slots=True)
+class _Told:
+    words: str
+    at_s: float
+
+
+class PlainPods:
+    def __init__(
+        self, desk: Desk, cluster: Cluster, *, resources: Resources, gpu_resource: str
+    ) -> None:
+        self._desk = desk
+        self._cluster = cluster
+        self._resources = resources
+        self._gpu_resource = gpu_resource
+        self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self._jobs: dict[str, JobId] = {}
+        """By the uid of their pods."""
+        self._pods: dict[str, Object] = {}
+        self._told: dict[str, _Told] = {}
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self._cluster.namespace, fields=f"spec.schedulerName={SCHEDULER}")
+
+    def hear(self, change: Change) -> None:
+        self._changes.put_nowait(change)
+
+    async def run(self) -> None:
+        self._recall()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._work())
+            group.create_task(self._keep_telling())
+
+    def _recall(self) -> None:
+        """Which pods have jobs already."""
+        for job_id in self._desk.shell.kernel.jobs:
+            submission = self._desk.store.submission(job_id)
+            pod = unpack(submission.program).pod if submission else ""
+            if pod:
+                self._jobs[pod.partition("/")[2]] = job_id
+
+    async def _work(self) -> None:
+        while True:
+            await self._heed_in_the_end(await self._changes.get())
+
+    async def _heed_in_the_end(self, change: Change) -> None:
+        while True:
+            try:
+                return await self._heed(change)
+            except UnavailableError as error:
+                log.info("a pod has to wait", error=str(error))
+                await asyncio.sleep(PAUSE_S)
+            except RotaError as error:
+                return log.error("a pod was left alone", error=str(error))
+
+    async def _heed(self, change: Change) -> None:
+        pod, uid = change.object, change.object["metadata"]["uid"]
+        self._desk.shell.require_sound()
+        if change.type == "DELETED":
+            self._pods.pop(uid, None)
+            self._told.pop(uid, None)
+            await self._cancel(self._jobs.pop(uid, None))
+            return
+        self._pods[uid] = pod
+        if pod["metadata"].get("deletionTimestamp"):
+            await self._cancel(self._jobs.get(uid))
+        elif uid not in self._jobs and is_waiting(pod):
+            await self._take_in(pod)
+
+    async def _cancel(self, job_id: JobId | None) -> None:
+        shell = self._desk.shell
+        if job_id is not None and shell.kernel.job(job_id) is not None:
+            await shell.durable(shell.tell(JobCancelled(job_id, ACTOR), actor=ACTOR))
+
+    async def _take_in(self, pod: Object) -> None:
+        meta = pod["metadata"]
+
+        def claim(job_id: JobId) -> None:
+            self._jobs[meta["uid"]] = job_id
+
+        try:
+            asked = asked_of(pod, gpu_resource=self._gpu_resource)
+            await require_mountable(self._cluster, asked.claims)
+            arrival = Arrival(claim=claim, pod=f"{meta['name']}/{meta['uid']}")
+            caller = Caller(asked.user or self._cluster.namespace)
+            await self._desk.intake.take_in(caller, _request(meta["name"], asked), arrival=arrival)
+        except UserError as error:
+            await self._tell(pod, reason="Refused", words=str(error))
+        except BaseException:
+            self._jobs.pop(meta["uid"], None)
+            raise
+
+    # -- why they wait --------------------------------------------------------------------------
+
+    async def _keep_telling(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for uid, job_id in list(self._jobs.items()):
+                job, pod = self._desk.shell.kernel.job(job_id), self._pods.get(uid)
+                if pod is not None and job is not None and isinstance(job.phase, Queued):
+                    why = self._desk.view(EVERYBODY, job).reason
+                    await self._tell(pod, reason="Waiting", words=why)
+
+    async def _tell(self, pod: Object, *, reason: str, words: str) -> None:
+        uid, now = pod["metadata"]["uid"], asyncio.get_running_loop().time()
+        told = self._told.get(uid)
+        if not words or (told and (told.words == words or now - told.at_s < QUIET_S)):
+            return
+        self._told[uid] = _Told(words, now)
+        try:
+            await self._resources.event(pod, kind=PODS, reason=reason, words=words)
+        except ApiError as error:
+            log.warning("an event was not told", error=str(error))
+
+
+def _request(name: str, asked: Asked) -> JobRequest:
+    return JobRequest(
+        command=asked.command,
+        name=name[:LONGEST_NAME],
+        gpus=str(asked.gpus),
+        gpus_per_worker=asked.gpus,
+        cpus=asked.cpus,
+        memory=str(asked.memory_bytes) if asked.memory_bytes else "",
+        priority=asked.priority,
+        node_labels=asked.node_labels,
+    )

@@ -1,0 +1,113 @@
+"""One daemon commands; another takes over with what the cluster knows, and nothing else."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.daemons import HELD, Lab, open_lab
+
+
+@pytest.fixture
+def lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
+    with open_lab(cluster, namespace) as opened:
+        yield opened
+
+
+def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
+    first = lab.daemon().leads()
+    ids = [first.submit(name=f"job-{n}", priority=n) for n in range(3)]
+    lab.make("resnet", **HELD)
+    ids.append(lab.reaches("resnet", "held")["id"])
+    first.ask("POST", f"/v1/jobs/{ids[0]}/cancel")
+    keyed = first.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
+    token = first.ask("POST", "/v1/tokens", json={"user": "nobody", "scope": "read_only"})["secret"]
+    before = first.jobs()
+    first.kill()
+    second = lab.daemon().leads()
+    assert second.jobs() == before
+    again = second.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
+    assert again == keyed
+    asked = httpx2.get(
+        f"http://127.0.0.1:{second.port}/v1/jobs", headers={"Authorization": f"Bearer {token}"}
+    )
+    assert asked.status_code == 200
+    newer = second.submit()
+    assert newer > max(before)
+
+
+def test_a_standby_is_alive_and_takes_no_work(lab: Lab) -> None:
+    lab.daemon().leads()
+    standby = lab.daemon().waits()
+    answer = httpx2.post(f"http://127.0.0.1:{standby.port}/v1/jobs", json=HELD)
+    assert answer.status_code == 503
+    assert answer.json()["code"] == "standby"
+
+
+def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
+    first = lab.daemon().leads()
+    second = lab.daemon().waits()
+    job_id = first.submit()
+    first.end()
+    assert first.process.returncode == 0
+    assert second.leads().jobs() == {job_id: "held"}
+
+
+def test_a_leader_that_slept_past_its_lease_changes_nothing(lab: Lab) -> None:
+    old, standby = lab.daemon().leads(), lab.daemon().waits()
+    job_id = old.submit()
+    old.process.send_signal(signal.SIGSTOP)
+    answers: list[Any] = []
+    late = threading.Thread(target=_ask_late, args=(old.port, answers, token_of(standby, lab)))
+    late.start()
+    standby.leads()
+    made = standby.submit()
+    versions = versions_of(lab)
+    old.process.send_signal(signal.SIGCONT)
+    assert old.process.wait(60) != 0, "it has to begin anew, as a standby"
+    late.join(60)
+    assert answers[0] is None or answers[0] >= 400
+    assert set(standby.jobs()) == {job_id, made}
+    assert versions_of(lab) == versions
+
+
+def token_of(standby: Any, lab: Lab) -> str:
+    """Nobody's: whoever asks without one is refused before anything else is looked at."""
+    return f"{standby.port}-{lab.namespace}"
+
+
+def _ask_late(port: int, answers: list[Any], token: str) -> None:
+    """A submit that waits at the door of one who sleeps."""
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        answer = httpx2.post(
+            f"http://127.0.0.1:{port}/v1/jobs", json=HELD, headers=headers, timeout=60
+        )
+        answers.append(answer.status_code)
+    except httpx2.TransportError:
+        answers.append(None)
+
+
+def versions_of(lab: Lab) -> dict[str, str]:
+    return {
+        each["metadata"]["name"]: each["metadata"]["resourceVersion"]
+        for each in lab.cluster.api.items(lab.objects)
+    }
+
+
+def test_a_lease_is_not_judged_by_the_clock_of_its_holder(lab: Lab) -> None:
+    """A holder whose clock is far behind, or ahead, renews as well as any other."""
+    old = lab.daemon().leads()
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"
+    spec = lab.cluster.api.get(path)["spec"]
+    assert spec["leaseDurationSeconds"] == 10
+    standby = lab.daemon().waits()
+    seen = spec["renewTime"]
+    until(lambda: lab.cluster.api.get(path)["spec"]["renewTime"] != seen, "a renewal")
+    assert standby.probe("readyz") == 503
+    assert old.jobs() == {}

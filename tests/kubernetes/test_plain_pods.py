@@ -1,0 +1,95 @@
+"""Pods that name rota as their scheduler, on nodes that pretend to run them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.daemons import PATIENCE_S, Lab, open_lab
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture
+def lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
+    with open_lab(cluster, namespace) as opened:
+        yield opened
+
+
+def make(lab: Lab, name: str, *, node: str, **more: Any) -> None:
+    labels = {"user": "ada", "priority": str(more.pop("priority", 0))}
+    main = {
+        "name": "main",
+        "image": "none",
+        "command": ["sleep", "1000"],
+        "resources": {"limits": {GPU: str(more.pop("gpus", 2))}},
+    }
+    spec = {
+        "schedulerName": "rota",
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [main],
+        **more,
+    }
+    meta = {"name": name, "labels": labels}
+    lab.cluster.api.create(pods(lab), {"metadata": meta, "spec": spec})
+
+
+def pods(lab: Lab) -> str:
+    return f"/api/v1/namespaces/{lab.namespace}/pods"
+
+
+def node_of(lab: Lab, name: str) -> str:
+    return lab.cluster.api.get(f"{pods(lab)}/{name}")["spec"].get("nodeName", "")
+
+
+def events_of(lab: Lab, name: str) -> str:
+    about = f"involvedObject.name={name}"
+    return lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
+
+
+def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab) -> None:
+    with lab.cluster.kwok_nodes(1, gpus=2) as [node]:
+        daemon = lab.daemon().leads()
+        make(lab, "first", node=node)
+        until(lambda: node_of(lab, "first") == node, "the first pod bound", limit_s=PATIENCE_S)
+        make(lab, "second", node=node)
+        waits = until(lambda: events_of(lab, "second"), "a reason", limit_s=PATIENCE_S)
+        assert "waits for 2 GPUs" in waits
+        assert node_of(lab, "second") == ""
+        users = {each["name"]: each["user"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
+        assert users == {"first": "ada", "second": "ada"}
+        lab.kubectl("delete", "pod", "first", "--wait=false")
+        until(lambda: node_of(lab, "second") == node, "the second pod bound", limit_s=PATIENCE_S)
+        states = sorted(daemon.jobs().values())
+        assert states[0] == "cancelled"
+
+
+def test_what_is_not_understood_is_refused_by_name(lab: Lab) -> None:
+    with lab.cluster.kwok_nodes(1, gpus=2) as [node]:
+        daemon = lab.daemon().leads()
+        spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        make(lab, "spread", node=node, topologySpreadConstraints=[spread])
+        claim = {"name": "home", "persistentVolumeClaim": {"claimName": "nobodys"}}
+        make(lab, "claims", node=node, volumes=[claim])
+        said = until(lambda: events_of(lab, "spread"), "a refusal", limit_s=PATIENCE_S)
+        assert "spec.topologySpreadConstraints is not understood" in said
+        said = until(lambda: events_of(lab, "claims"), "a refusal", limit_s=PATIENCE_S)
+        assert "there is no claim nobodys" in said
+        assert daemon.jobs() == {}
+
+
+def test_a_pod_is_placed_once_whoever_leads(lab: Lab) -> None:
+    with lab.cluster.kwok_nodes(1, gpus=2) as [node]:
+        first = lab.daemon().leads()
+        make(lab, "one", node=node)
+        until(lambda: node_of(lab, "one") == node, "the pod bound", limit_s=PATIENCE_S)
+        before = first.jobs()
+        first.kill()
+        second = lab.daemon().leads()
+        make(lab, "two", node=node)
+        until(lambda: len(second.jobs()) == 2, "the second pod taken in", limit_s=PATIENCE_S)
+        assert set(before) < set(second.jobs())
+        assert node_of(lab, "two") == ""

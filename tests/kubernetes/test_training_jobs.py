@@ -1,0 +1,133 @@
+"""TrainingJobs on a real API server: what kubectl asks for is done, and what is done is told."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.daemons import HELD, Daemon, Lab, open_lab
+
+ELASTIC = {**HELD, "gpus": "0", "mode": "restart"}
+
+
+@pytest.fixture
+def lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
+    with open_lab(cluster, namespace) as opened:
+        yield opened
+
+
+@pytest.fixture
+def daemon(lab: Lab) -> Daemon:
+    return lab.daemon().leads()
+
+
+def test_an_object_becomes_a_job_of_the_person_it_names(lab: Lab, daemon: Daemon) -> None:
+    lab.make("resnet", **HELD)
+    status = lab.reaches("resnet", "held")
+    [job] = daemon.ask("GET", "/v1/jobs")["jobs"]
+    assert (job["id"], job["user"], job["name"]) == (status["id"], "ada", "resnet")
+    assert lab.condition("resnet", "Accepted")["status"] == "True"
+    columns = lab.kubectl("get", "tj", "resnet", "-o", "wide").split()
+    assert {"STATE", "WORKERS", "PROGRESS", "FINISH", "held", "ada"} <= set(columns)
+
+
+def test_a_field_that_does_not_exist_is_refused_by_the_cluster(lab: Lab) -> None:
+    body = {
+        "apiVersion": "rota.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "wrong"},
+        "spec": {"command": ["p"], "gpuss": 1},
+    }
+    refused = lab.ask_kubectl("apply", "-f", "-", given=body)
+    assert refused.returncode != 0
+    assert "spec.gpuss" in refused.stderr
+    assert lab.found("wrong") is None
+
+
+def test_a_refusal_is_told_and_an_edit_mends_it(lab: Lab, daemon: Daemon) -> None:
+    lab.make("big", **{**HELD, "gpus": "100000"})
+    assert "it can never run" in lab.reaches("big", "refused")["reason"]
+    refused = lab.condition("big", "Accepted")
+    assert (refused["status"], refused["reason"]) == ("False", "Refused")
+    events = until(lambda: lab.kubectl("get", "events", "--no-headers"), "an event")
+    assert "trainingjob/big" in events
+    assert "it can never run" in events
+    lab.make("big", **HELD)
+    lab.reaches("big", "held")
+    assert daemon.jobs() == {lab.status("big")["id"]: "held"}
+
+
+def test_deleting_an_object_cancels_its_job(lab: Lab, daemon: Daemon) -> None:
+    lab.make("resnet", **HELD)
+    job_id = lab.reaches("resnet", "held")["id"]
+    lab.kubectl("delete", "tj", "resnet", "--timeout=60s")
+    assert daemon.jobs() == {job_id: "cancelled"}
+    assert "JobCancelled: cancelled by kubectl" in daemon.story(job_id)
+
+
+def test_an_object_that_is_taken_away_by_force_cancels_its_job(lab: Lab, daemon: Daemon) -> None:
+    job_id = daemon.submit()
+    lab.kubectl("delete", "tj", job_id, "--wait=false")
+    lab.ask_kubectl("patch", "tj", job_id, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    until(lambda: daemon.jobs() == {job_id: "cancelled"}, "the end of the job")
+    assert lab.found(job_id) is None
+
+
+def test_scale_resizes_within_what_the_job_can_have(lab: Lab, daemon: Daemon) -> None:
+    lab.make("elastic", **{**HELD, "gpus": "1..4", "mode": "restart"})
+    status = lab.reaches("elastic", "held" if has_gpus(daemon) else "refused")
+    if not has_gpus(daemon):
+        return
+    lab.kubectl("scale", "tj", "elastic", "--replicas=2")
+    until(
+        lambda: "JobResized: resized to 2 by kubectl" in daemon.story(status["id"]), "the new size"
+    )
+    lab.kubectl("scale", "tj", "elastic", "--replicas=9")
+    assert "1 to 4 workers, not 9" in lab.condition("elastic", "SpecApplied")["message"]
+
+
+def test_edits_are_heeded_or_answered(lab: Lab, daemon: Daemon) -> None:
+    lab.make("resnet", **HELD)
+    job_id = lab.reaches("resnet", "held")["id"]
+    lab.make("resnet", **{**HELD, "priority": 7, "image": "another"})
+    denied = lab.condition("resnet", "SpecApplied")
+    assert denied["status"] == "False"
+    assert denied["message"].startswith("image cannot be changed")
+    assert daemon.ask("GET", f"/v1/jobs/{job_id}")["job"]["priority"] == 7
+    assert daemon.ask("GET", f"/v1/jobs/{job_id}")["request"]["image"] != "another"
+    generation = (lab.found("resnet") or {})["metadata"]["generation"]
+    assert lab.status("resnet")["observedGeneration"] == generation
+
+
+def test_a_submit_is_an_object_before_it_is_acknowledged(lab: Lab, daemon: Daemon) -> None:
+    ids = [daemon.submit(name=f"job-{n}") for n in range(3)]
+    for job_id in ids:
+        found = lab.found(job_id)
+        assert found is not None
+        assert found["spec"]["command"] == HELD["command"]
+        assert found["metadata"]["finalizers"] == ["rota.dev/job"]
+
+
+def test_what_was_accepted_is_not_to_be_copied(lab: Lab, daemon: Daemon) -> None:
+    """A copy of somebody's object is a submit of its own."""
+    original = daemon.submit(priority=3)
+    made: dict[str, Any] = lab.found(original) or {}
+    meta = {"name": "copy", "annotations": made["metadata"]["annotations"]}
+    lab.cluster.api.create(lab.objects, {**made, "metadata": meta, "status": {}})
+    copied = lab.reaches("copy", "held")["id"]
+    assert copied != original
+    assert set(daemon.jobs()) == {original, copied}
+    users = {each["id"]: each["user"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
+    assert users[copied] == lab.namespace
+
+
+def test_an_object_made_while_nobody_was_there_is_found(lab: Lab) -> None:
+    lab.make("early", **HELD)
+    lab.daemon().leads()
+    lab.reaches("early", "held")
+
+
+def has_gpus(daemon: Daemon) -> bool:
+    return daemon.ask("GET", "/v1/status")["gpus"] >= 4

@@ -1,0 +1,77 @@
+"""A cluster's objects in memory, for stores: it forgets, and fails when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Any
+
+from rota.core.model import JobId
+from rota.errors import UnavailableError
+from rota.store.training_jobs import FINALIZER, JOB
+
+Object = dict[str, Any]
+
+
+class Objects:
+    """Satisfies `rota.store.publishing.Resources`. After `writes_left` it is out of reach."""
+
+    def __init__(self, *, writes_left: int | None = None) -> None:
+        self.found: dict[str, Object] = {}
+        self.kept: dict[str, str] = {}
+        self.writes_left = writes_left
+        self.written: list[str] = []
+
+    async def all(self) -> list[Object]:
+        return copy.deepcopy(list(self.found.values()))
+
+    async def create(self, body: Object) -> bool:
+        name = body["metadata"]["name"]
+        await self._write(f"create {name}")
+        if name in self.found:
+            return (
+                self.found[name]["metadata"].get("annotations") == body["metadata"]["annotations"]
+            )
+        self.found[name] = copy.deepcopy(body)
+        return True
+
+    async def adopt(self, name: str, job_id: JobId) -> bool:
+        await self._write(f"adopt {name}")
+        if name in self.found:
+            meta = self.found[name]["metadata"]
+            meta["labels"] = {**meta.get("labels", {}), JOB: job_id}
+            meta["finalizers"] = [FINALIZER]
+        return name in self.found
+
+    async def update(self, name: str, status: Object) -> bool:
+        await self._write(f"update {name}")
+        if name in self.found:
+            self.found[name].setdefault("status", {}).update(copy.deepcopy(status))
+        return name in self.found
+
+    async def let_go(self, name: str) -> None:
+        await self._write(f"let go {name}")
+        self.found.pop(name, None)
+
+    async def remove(self, name: str) -> None:
+        await self._write(f"remove {name}")
+        self.found.pop(name, None)
+
+    async def rows(self) -> dict[str, str]:
+        self._require_reach()
+        return dict(self.kept)
+
+    async def keep(self, rows: dict[str, str]) -> None:
+        await self._write("keep")
+        self.kept |= rows
+
+    async def _write(self, deed: str) -> None:
+        await asyncio.sleep(0)
+        self._require_reach()
+        if self.writes_left is not None:
+            self.writes_left -= 1
+        self.written.append(deed)
+
+    def _require_reach(self) -> None:
+        if self.writes_left == 0:
+            raise UnavailableError("the cluster does not answer")

@@ -1,0 +1,51 @@
+"""Who commands: by our own clock, and never two at once."""
+
+from typing import Any
+
+import pytest
+
+from rota.engines.kubernetes.lease import COMMAND_S, LEASE_S, Seen, Step, look, may_command
+
+
+def lease(version: str, holder: str = "other", **more: Any) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 10, **more}
+    return {"metadata": {"resourceVersion": version}, "spec": spec}
+
+
+def test_what_nobody_made_is_made() -> None:
+    assert look(None, None, now_s=0.0) == (Step.MAKE, None)
+
+
+def test_a_lease_is_stale_when_it_did_not_change_before_our_eyes() -> None:
+    step, seen = look(lease("1"), None, now_s=100.0)
+    assert (step, seen) == (Step.WAIT, Seen("1", 100.0))
+    assert look(lease("1"), seen, now_s=109.9) == (Step.WAIT, seen)
+    assert look(lease("1"), seen, now_s=110.0) == (Step.TAKE, seen)
+
+
+def test_a_renewal_begins_the_wait_anew() -> None:
+    _, seen = look(lease("1"), None, now_s=100.0)
+    assert look(lease("2"), seen, now_s=109.0) == (Step.WAIT, Seen("2", 109.0))
+
+
+@pytest.mark.parametrize("moment", ["1970-01-01T00:00:00Z", "2100-01-01T00:00:00Z", "nonsense"])
+def test_the_clock_of_its_holder_does_not_matter(moment: str) -> None:
+    found = lease("1", renewTime=moment)
+    assert look(found, Seen("1", 100.0), now_s=105.0)[0] is Step.WAIT
+    assert look(found, Seen("1", 100.0), now_s=110.0)[0] is Step.TAKE
+
+
+def test_what_was_given_up_is_free_at_once() -> None:
+    assert look(lease("1", holder=""), None, now_s=0.0)[0] is Step.TAKE
+
+
+def test_a_holder_may_ask_for_more_time() -> None:
+    found = lease("1", leaseDurationSeconds=30)
+    assert look(found, Seen("1", 0.0), now_s=29.0)[0] is Step.WAIT
+
+
+def test_we_stop_before_anybody_may_begin() -> None:
+    """A renewal that was sent at 0 is seen by others at 0 or later."""
+    last = max(s for s in range(100) if may_command(0.0, now_s=float(s)))
+    assert last < COMMAND_S < LEASE_S
+    assert look(lease("1"), Seen("1", 0.0), now_s=COMMAND_S)[0] is Step.WAIT

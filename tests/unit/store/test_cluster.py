@@ -1,0 +1,234 @@
+"""The store of a cluster: objects first, then the file; a replica with nothing rebuilds all."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rota.core.effects import Effects
+from rota.core.events import JobCancelled, JobSubmitted, NodeSeen, ProgressReported, WorkersStarted
+from rota.core.kernel import Kernel
+from rota.core.model import Job, JobId
+from rota.core.round import decide
+from rota.core.states import State
+from rota.errors import StoreError
+from rota.policies.registry import parse
+from rota.store.base import Batch
+from rota.store.cluster import ClusterStore
+from rota.store.memory import MemoryStore
+from rota.store.records import Scope, Submission, Token
+from rota.store.training_jobs import Shown
+from tests.builders import QUICK, cluster, job
+from tests.objects import Objects
+
+KEY = b"k" * 32
+NODES = cluster("1x4")
+A, B, C = JobId("aaaaaaaa"), JobId("bbbbbbbb"), JobId("cccccccc")
+TOKEN = Token("t1", "hash", "ada", Scope.USER, 1.0)
+
+Scenario = Callable[["Site"], Awaitable[None]]
+
+
+class Site:
+    """A kernel whose effects go to a cluster's store."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+        self.local = MemoryStore()
+        self.store = ClusterStore(self.local, objects, key=KEY, nodes=lambda: NODES)
+        self.kernel = Kernel(QUICK)
+        self.now = 100.0
+
+    async def submit(self, *ids: JobId, key: str | None = None) -> None:
+        events = [JobSubmitted(each, job(each, user="ada")) for each in ids]
+        submissions = [
+            Submission(each, "ada", 1000, '{"request":{"command":["p"]}}', key if n == 0 else None)
+            for n, each in enumerate(ids)
+        ]
+        await self.write(self.kernel.apply_all(events, self.now), submissions)
+
+    async def write(self, effects: Effects, submissions: list[Submission] | None = None) -> None:
+        batch = Batch(effects, tuple(submissions or ()))
+        await asyncio.wrap_future(self.store.write(batch))
+
+    async def run(self, job_id: JobId) -> None:
+        await self.write(self.kernel.apply_all(map(NodeSeen, NODES), self.now))
+        plan = decide(self.kernel.view(self.now), parse("fifo"))
+        await self.write(self.kernel.commit(plan, self.now))
+        told = WorkersStarted(job_id, 1, frozenset({0}))
+        await self.write(self.kernel.apply(told, self.now))
+
+    async def rebuilt(self) -> dict[JobId, Job]:
+        """What a replica without anything makes of the objects."""
+        replica = Site(self.objects)
+        saved = await asyncio.to_thread(replica.store.load)
+        for each in saved.jobs:
+            assert replica.local.job(each.id) == each
+            assert replica.local.submission(each.id) is not None
+        await asyncio.to_thread(replica.store.close)
+        return {each.id: each for each in saved.jobs}
+
+
+def play(scenario: Scenario, objects: Objects | None = None) -> Objects:
+    found = objects or Objects()
+
+    async def act() -> None:
+        site = Site(found)
+        await scenario(site)
+        await asyncio.to_thread(site.store.close)
+
+    asyncio.run(act())
+    return found
+
+
+def test_a_submit_is_one_create_and_a_replica_knows_the_job() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        assert site.objects.written == [f"create {A}"]
+        assert await site.rebuilt() == {A: site.kernel.jobs[A]}
+
+    play(scenario)
+
+
+def test_a_fence_is_in_the_status_before_a_batch_counts() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        status = site.objects.found[A]["status"]
+        assert (status["state"], status["fence"]) == ("running", {"attempt": 1, "generation": 0})
+        assert await site.rebuilt() == {A: site.kernel.jobs[A]}
+        attempts = site.local.attempts(A)
+        assert [each.number for each in attempts] == [1]
+
+    play(scenario)
+
+
+def test_progress_alone_waits_and_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        n_written = len(site.objects.written)
+        for n_epochs in range(1, 6):
+            told = ProgressReported(A, 1, float(n_epochs), 1.0)
+            await site.write(site.kernel.apply(told, site.now))
+        assert len(site.objects.written) == n_written
+        monkeypatch.setattr("rota.store.cluster.LATE_S", 0.0)
+        site.store._late_at_s = 0.0
+        await site.submit(B)
+        assert (await site.rebuilt())[A].epochs_done == 5.0
+        updates = [each for each in site.objects.written[n_written:] if each == f"update {A}"]
+        assert updates == [f"update {A}"]
+
+    play(scenario)
+
+
+def test_of_a_submit_of_many_all_count_or_none() -> None:
+    for n_writes in range(4):
+
+        async def scenario(site: Site, n_writes: int = n_writes) -> None:
+            try:
+                await site.submit(A, B, C)
+            except StoreError:
+                assert n_writes < 3
+            site.objects.writes_left = None
+            expected = {A, B, C} if n_writes >= 3 else set[JobId]()
+            assert set(await site.rebuilt()) == expected
+            assert set(site.objects.found) == expected
+
+        play(scenario, Objects(writes_left=n_writes))
+
+
+def test_the_proof_of_a_submit_goes_last() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A, B)
+        await site.write(site.kernel.apply(JobCancelled(A), site.now))
+        await site.store.let_go(A, A)
+        assert set(await site.rebuilt()) == {B}
+
+    play(scenario)
+
+
+def test_what_cannot_be_written_fails_until_it_can() -> None:
+    async def scenario(site: Site) -> None:
+        with pytest.raises(StoreError, match="does not answer"):
+            await site.submit(A)
+        site.objects.writes_left = None
+        with pytest.raises(StoreError):
+            await site.submit(B)
+        await asyncio.wrap_future(site.store.resume())
+        await site.submit(C)
+        assert set(await site.rebuilt()) == {C}
+
+    play(scenario, Objects(writes_left=0))
+
+
+def test_somebody_elses_object_of_the_same_name_is_left_alone() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        assert site.objects.found[A]["spec"] == {"command": ["theirs"]}
+        assert set(await site.rebuilt()) == {A}
+
+    objects = Objects()
+    objects.found[A] = {"metadata": {"name": A}, "spec": {"command": ["theirs"]}}
+    play(scenario, objects)
+
+
+def test_what_was_accepted_cannot_be_forged() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        made = site.objects.found.pop(A)
+        moved = {**made, "metadata": {**made["metadata"], "name": "another"}}
+        edited = {**made["metadata"]["annotations"]}
+        edited["rota.dev/accepted"] = edited["rota.dev/accepted"].replace("1000", "0")
+        site.objects.found["another"] = moved
+        site.objects.found[A] = {**made, "metadata": {**made["metadata"], "annotations": edited}}
+        assert await site.rebuilt() == {}
+
+    play(scenario)
+
+
+def test_a_replica_whose_file_is_old_catches_up() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A, B)
+        old = site.kernel.jobs[B]
+        await site.run(A)
+        site.objects.found.pop(B)
+        replica = Site(site.objects)
+        effects = Effects(1.0, jobs={B: old})
+        replica.local.write(Batch(effects))
+        await asyncio.to_thread(replica.store.load)
+        gone = replica.local.job(B)
+        assert gone is not None
+        assert gone.state is State.CANCELLED
+        assert [each.number for each in replica.local.attempts(A)] == [1]
+        await asyncio.to_thread(replica.store.close)
+
+    play(scenario)
+
+
+def test_tokens_are_known_to_every_replica() -> None:
+    async def scenario(site: Site) -> None:
+        await asyncio.wrap_future(site.store.write(Batch(rows=(TOKEN,))))
+        replica = Site(site.objects)
+        await asyncio.to_thread(replica.store.load)
+        assert replica.local.rows(Token) == [TOKEN]
+        await asyncio.to_thread(replica.store.close)
+
+    play(scenario)
+
+
+def test_an_object_that_people_made_is_taken_over() -> None:
+    async def scenario(site: Site) -> None:
+        site.store.adopt(A, "mine")
+        await site.submit(A)
+        found = site.objects.found["mine"]
+        assert set(site.objects.found) == {"mine"}
+        assert found["metadata"]["finalizers"] == ["rota.dev/job"]
+        assert found["status"]["id"] == A
+        assert await site.rebuilt() == {A: site.kernel.jobs[A]}
+        site.store.show(A, Shown(reason="waits for ada", progress=0.5))
+        assert site.store.shown(A).progress == 0.5
+
+    objects = Objects()
+    objects.found["mine"] = {"metadata": {"name": "mine"}, "spec": {"command": ["p"]}}
+    play(scenario, objects)
