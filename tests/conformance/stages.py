@@ -5,17 +5,21 @@ A scenario says what a job's workers do in words that every engine can act out: 
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from rota.core.commands import Command, StopWorkers
+from rota.core.commands import ChangeMembership, Command, StartWorkers, StopWorkers
 from rota.core.events import Event, WorkersExited, WorkersLost, WorkersStarted
-from rota.core.model import GIB, JobId
+from rota.core.model import GIB, JobId, NodeId
 from rota.engines import fake
 from rota.engines.base import Program
+from rota.engines.kubernetes.api import connect
+from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import VirtualGpus
+from tests.kubernetes import pods
+from tests.kubernetes.cluster.places import NODE
 
 PATIENCE_S = 60.0
 
@@ -90,4 +94,33 @@ class LocalStage(AbstractAsyncContextManager["LocalStage"]):
         return await asyncio.wait_for(self._facts.get(), PATIENCE_S)
 
 
+class KubernetesStage(AbstractAsyncContextManager["KubernetesStage"]):
+    """Real pods, on the one node of the test cluster that has a kubelet."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, *, namespace: str) -> None:
+        self._facts: asyncio.Queue[Event] = asyncio.Queue()
+        self._cluster = connect(kubeconfig, namespace=namespace)
+        self._engine = KubernetesEngine(self._cluster, pods.SETTINGS, root=folder)
+
+    async def __aenter__(self) -> "KubernetesStage":
+        await self._engine.start(self._facts.put_nowait)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._engine.close()
+        await self._cluster.close()
+
+    async def order(self, command: Command, work: Work) -> None:
+        code = "" if work.ends_at_once else "import time; time.sleep(1000)"
+        if isinstance(command, StartWorkers | ChangeMembership):
+            slots = tuple(replace(slot, node=NodeId(NODE)) for slot in command.allocation)
+            command = replace(command, allocation=slots)
+        await self._engine.apply(command, pods.program(code))
+
+    async def next_fact(self) -> Event:
+        return await asyncio.wait_for(self._facts.get(), PATIENCE_S)
+
+
 STAGES = {"fake": FakeStage, "local": LocalStage}
+"""Those that need nothing but a folder."""
+ENGINES = (*STAGES, "kubernetes")

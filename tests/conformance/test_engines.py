@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -15,7 +15,7 @@ from rota.core.commands import (
 )
 from rota.core.events import WorkersExited, WorkersLost, WorkersStarted
 from rota.core.model import JobId, NodeId, Slot
-from tests.conformance.stages import STAGES, Stage, Work
+from tests.conformance.stages import ENGINES, Stage, Work
 
 JOB = JobId("job")
 AT_ONCE, WHEN_ASKED = Work(), Work(ends_at_once=False)
@@ -204,10 +204,10 @@ SCENARIOS: list[Scenario] = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-@pytest.mark.parametrize("engine", STAGES)
-def test_engine(engine: str, scenario: Scenario, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engine(stage: AbstractAsyncContextManager[Stage], scenario: Scenario) -> None:
     async def play() -> None:
-        async with STAGES[engine](tmp_path) as stage:
-            await scenario(stage)
+        async with stage as ready:
+            await scenario(ready)
 
     asyncio.run(play())

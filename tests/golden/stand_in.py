@@ -282,7 +282,7 @@ class StandIn:
     def drain(self, node: str) -> list[NodeView]:
         return NODES
 
-    resume = drain
+    resume = lose = drain
 
     def policy(self) -> str:
         return STATUS.policy

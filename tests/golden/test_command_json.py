@@ -477,7 +477,8 @@ def test_nodes_list_as_json(rota: Rota):
         "problem": "2 uncorrectable memory errors",
         "jobs": []
       }
-    ]
+    ],
+    "note": ""
   },
   {
     "id": "old-box",
@@ -486,7 +487,8 @@ def test_nodes_list_as_json(rota: Rota):
     "memory_bytes": 17179869184,
     "cpus_used": 0,
     "memory_used_bytes": 0,
-    "gpus": []
+    "gpus": [],
+    "note": ""
   }
 ]
 """)
@@ -561,7 +563,8 @@ def test_top_as_json(rota: Rota):
           "problem": "2 uncorrectable memory errors",
           "jobs": []
         }
-      ]
+      ],
+      "note": ""
     },
     {
       "id": "old-box",
@@ -570,7 +573,8 @@ def test_top_as_json(rota: Rota):
       "memory_bytes": 17179869184,
       "cpus_used": 0,
       "memory_used_bytes": 0,
-      "gpus": []
+      "gpus": [],
+      "note": ""
     }
   ],
   "jobs": [

@@ -63,6 +63,12 @@ async def resume(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(house.machine.nodes())
 
 
+@router.post("/v1/nodes/{word}/lost", response_model=list[NodeView], summary="Gone for good")
+async def lost(word: Word, *, house: Reaches, caller: Asks) -> Response:
+    await house.machine.lose(caller, word)
+    return answer(house.machine.nodes())
+
+
 @router.get("/v1/policy", response_model=Chosen, summary="Which policy decides")
 async def policy(house: Reaches, _: Asks) -> Response:
     return answer(Chosen(house.machine.policy))

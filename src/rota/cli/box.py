@@ -148,6 +148,15 @@ def resume(node: Node, *, as_json: AsJson = False) -> None:
         _say_nodes(rota.resume(node), as_json=as_json)
 
 
+@nodes_app.command()
+def lost(node: Node, *, as_json: AsJson = False) -> None:
+    """Say that a silent machine is gone; what ran there starts anew."""
+    from rota.client import Client
+
+    with Client() as rota:
+        _say_nodes(rota.lose(node), as_json=as_json)
+
+
 def _say_nodes(nodes: list[NodeView], *, as_json: bool) -> None:
     from rota.cli.output.json import say_json
     from rota.cli.output.nodes import say_nodes

@@ -247,6 +247,9 @@ class Client:
     def resume(self, node: str) -> list[NodeView]:
         return load(list[NodeView], self._http.ask("POST", f"/nodes/{_quoted(node)}/resume"))
 
+    def lose(self, node: str) -> list[NodeView]:
+        return load(list[NodeView], self._http.ask("POST", f"/nodes/{_quoted(node)}/lost"))
+
     def policy(self) -> str:
         return self._http.ask("GET", "/policy")["policy"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import rota
 from rota.config.files import replace_file
-from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeSeen
+from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeLost, NodeSeen
 from rota.core.model import Node, NodeId, Running, Starting
 from rota.daemon.desk import Desk
 from rota.daemon.people import Caller, require_admin
@@ -97,6 +97,14 @@ class Machine:
         shell = self._desk.shell
         node = replace(self._node(word), is_draining=False)
         await shell.durable(shell.tell(NodeSeen(node), actor=caller.user))
+
+    async def lose(self, caller: Caller, word: str) -> None:
+        """What ran there starts anew elsewhere."""
+        require_admin(caller, "call a node lost")
+        shell = self._desk.shell
+        node = self._node(word)
+        self.engine.give_up_node(node.id)
+        await shell.durable(shell.tell(NodeLost(node.id), actor=caller.user))
 
     async def set_policy(self, caller: Caller, text: str) -> None:
         require_admin(caller, "choose the policy")

@@ -42,5 +42,5 @@ async def watch(engine: Looks, see: Callable[[tuple[Node, ...]], None]) -> None:
 
 
 def still_drained(node: Node, known: Node) -> Node:
-    """What an administrator drained stays so over a restart."""
+    """What an administrator drained stays so, over a restart and whatever the engine sees."""
     return replace(node, is_draining=known.is_draining)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rota.core.model import JobSpec
 from rota.daemon.admission import Admitted
-from rota.daemon.fields import parse_mount
+from rota.daemon.fields import parse_mount, parse_ports
 from rota.engines.base import Account, Limits, Mount, Program
 from rota.wire.jobs import JobRequest
 from rota.wire.json import dump_brief, load
@@ -66,6 +66,7 @@ def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str
         limits=Limits(spec.cpus, spec.memory_bytes, MOST_PROCESSES),
         image=request.image,
         mounts=tuple(Mount(*parse_mount(each)) for each in request.mounts),
+        ports=tuple(parse_ports(each)[1] for each in request.ports),
     )
 
 

@@ -140,7 +140,7 @@ def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading
         )
     return NodeView(
         id=node.id,
-        is_draining=node.is_draining,
+        is_draining=node.is_closed,
         cpus=node.cpus,
         memory_bytes=node.memory_bytes,
         cpus_used=sum(job.spec.cpus for job, _ in here),
@@ -149,4 +149,5 @@ def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading
             replace(gpus[index], jobs=[str(each) for each in on_gpu.get(index, [])])
             for index in sorted(gpus)
         ],
+        note=node.note,
     )

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rota.core.commands import Command
 from rota.core.events import Event
-from rota.core.model import JobId, Node
+from rota.core.model import JobId, Node, NodeId
 
 Facts = Callable[[Event], None]
 """Takes what an engine reports. Never waits, never fails."""
@@ -184,6 +184,11 @@ class Engine(Protocol):
         ...
 
     def inventory(self) -> tuple[Node, ...]: ...
+
+    def give_up_node(self, node_id: NodeId) -> None:
+        """An administrator says that a node that does not answer is gone for good, with all that
+        ran there. One that answers is refused."""
+        ...
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]: ...
 

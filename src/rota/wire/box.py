@@ -44,6 +44,8 @@ class NodeView:
     cpus_used: float
     memory_used_bytes: float
     gpus: list[GpuView]
+    note: str = ""
+    """What is the matter with it, if something is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,7 @@ def test_what_a_log_says_is_not_in_others_reasons(
         ("PUT", "/v1/policy", {"policy": "fifo"}),
         ("POST", "/v1/nodes/any/drain", None),
         ("POST", "/v1/nodes/any/resume", None),
+        ("POST", "/v1/nodes/any/lost", None),
         ("POST", "/v1/stop", None),
     ],
 )

@@ -18,6 +18,8 @@ from tests.kubernetes.cluster.places import PROJECT, SOURCES
 
 PAUSE = "rota.test/pause:1"
 PYTHON = "rota.test/python:1"
+SHELL = "rota.test/shell:1"
+"""A shell that needs nothing of the machine, with what little it calls."""
 SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64")
 EMPTY_FOLDERS = (*SYSTEM_FOLDERS, "/etc", "/tmp", "/root", "/proc", "/sys", "/dev", "/run")
 
@@ -50,6 +52,17 @@ def write_python(path: Path) -> None:
         "etc/hosts": b"127.0.0.1 localhost\n",
     }
     save(path, PYTHON, layer=layer_of(files), command=[sys.executable])
+
+
+def write_shell(path: Path) -> None:
+    programs = {"bin/sh": "/bin/sh", "bin/sleep": "/bin/sleep"}
+    needed = subprocess.run(
+        ["ldd", *programs.values()], check=True, capture_output=True, text=True
+    ).stdout
+    libraries = {word for word in needed.split() if word.startswith("/") and word[-1] != ":"}
+    files = programs | {each.lstrip("/"): each for each in libraries}
+    content = {name: Path(source).resolve().read_bytes() for name, source in files.items()}
+    save(path, SHELL, layer=layer_of(content), command=["/bin/sh"])
 
 
 def layer_of(files: dict[str, bytes]) -> bytes:

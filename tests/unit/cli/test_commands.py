@@ -38,6 +38,7 @@ ASKING = {
     "nodes list": [],
     "nodes drain": ["box"],
     "nodes resume": ["box"],
+    "nodes lost": ["box"],
     "policy show": [],
     "policy set": ["fifo"],
     "token create": [],

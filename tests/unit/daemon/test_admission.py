@@ -8,7 +8,7 @@ import pytest
 from rota.core.misfit import Misfits
 from rota.core.model import GIB, Estimate, JobSpec, Mode, Share
 from rota.daemon.admission import Admitted, Defaults, admit
-from rota.daemon.fields import RefusedError, check_shape
+from rota.daemon.fields import RefusedError, check_shape, parse_mount
 from rota.wire.jobs import JobRequest
 from tests.builders import cluster
 
@@ -93,6 +93,19 @@ def test_the_sites_mounts_are_there_once_however_often_a_job_is_submitted_again(
 
 
 @pytest.mark.parametrize(
+    ("mount", "parts"),
+    [
+        ("/a:/b", ("/a", "/b", False)),
+        ("pvc:sets:/b:rw", ("pvc:sets", "/b", True)),
+        ("pvc:sets/a/b:/c", ("pvc:sets/a/b", "/c", False)),
+        ("nfs:files.lab:/export:/b:ro", ("nfs:files.lab:/export", "/b", False)),
+    ],
+)
+def test_what_may_be_mounted(mount: str, parts: tuple[str, str, bool]):
+    assert parse_mount(mount) == parts
+
+
+@pytest.mark.parametrize(
     ("command", "name"),
     [
         (["python", "a/b/train.py"], "train.py"),
@@ -140,6 +153,11 @@ def test_a_job_without_a_name_is_called_after_its_program(command: list[str], na
         ({"mounts": ["/a:/b"]}, "mounts"),
         ({"image": "lab/torch", "mounts": ["/a/../b:/c"]}, "mounts"),
         ({"image": "lab/torch", "mounts": ["/a:/b:rwx"]}, "mounts"),
+        ({"image": "lab/torch", "mounts": ["pvc:Sets:/b"]}, "mounts"),
+        ({"image": "lab/torch", "mounts": ["pvc:sets/../x:/b"]}, "mounts"),
+        ({"image": "lab/torch", "mounts": ["pvc:sets:b"]}, "mounts"),
+        ({"image": "lab/torch", "mounts": ["nfs:server:export:/b"]}, "mounts"),
+        ({"image": "lab/torch", "mounts": ["nfs:-:/export:/b"]}, "mounts"),
         ({"image": "--privileged"}, "image"),
         ({"ports": ["80"]}, "ports"),
         ({"ports": ["0:80"]}, "ports"),

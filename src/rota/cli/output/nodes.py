@@ -51,4 +51,4 @@ def _jobs(gpu: GpuView | None, names: Mapping[str, str]) -> str:
 def _state(node: NodeView, gpu: GpuView | None) -> str:
     if gpu is not None and gpu.problem:
         return gpu.problem
-    return "draining" if node.is_draining else "ok"
+    return node.note or ("draining" if node.is_draining else "ok")

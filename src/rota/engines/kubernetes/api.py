@@ -89,7 +89,7 @@ class Cluster:
     # -- reading --------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
-        return await self._transport.ask(Ask("GET", self._place(kind, name, namespace)))
+        return await self._transport.ask(Ask("GET", self._place(kind, name, namespace=namespace)))
 
     async def list(self, kind: Kind, scope: Scope) -> tuple[list[Object], str]:
         """All of them, and the version to watch from."""
@@ -113,8 +113,8 @@ class Cluster:
             "timeoutSeconds": str(WATCH_S),
         }
         ask = Ask("GET", collection(kind, scope.namespace), query)
-        async with self._transport.stream(ask, silence_s=WATCH_SILENCE_S) as response:
-            async for line in _lines(response.aiter_bytes()):
+        async with self._transport.stream(ask, silence_s=WATCH_SILENCE_S) as content:
+            async for line in _lines(content.iter_any()):
                 told = msgspec.json.decode(line)
                 if told["type"] == "ERROR":
                     raise of_status(told["object"])
@@ -130,8 +130,8 @@ class Cluster:
         query |= {"sinceTime": since} if since else {}
         ask = Ask("GET", place(PODS, pod, namespace=self.namespace, subresource="log"), query)
         silence_s = None if follow else WATCH_SILENCE_S
-        async with self._transport.stream(ask, silence_s=silence_s) as response:
-            async for chunk in response.aiter_bytes():
+        async with self._transport.stream(ask, silence_s=silence_s) as content:
+            async for chunk in content.iter_any():
                 yield chunk
 
     # -- writing --------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Cluster:
         """Where a body has a name and a subresource is meant, it is that of this object."""
         path = collection(kind, self._namespace(kind, body))
         if subresource:
-            path = self._place_of(kind, body, subresource)
+            path = self._place_of(kind, body, subresource=subresource)
         ask = Ask("POST", path, {"fieldManager": MANAGER}, named(kind, body))
         return await self._write(kind, ask)
 
@@ -149,7 +149,7 @@ class Cluster:
     ) -> Object:
         """Server-side apply: made if it is not there, and our fields made so if it is."""
         query = {"fieldManager": MANAGER, "force": str(force).lower()}
-        path = self._place_of(kind, body, subresource)
+        path = self._place_of(kind, body, subresource=subresource)
         return await self._write(kind, Ask("PATCH", path, query, named(kind, body), APPLY))
 
     async def patch(
@@ -164,12 +164,12 @@ class Cluster:
         """A merge patch; a list is a JSON patch. With a resourceVersion in the body's metadata it
         is refused (Conflict) if somebody was faster."""
         form = JSON_PATCH if isinstance(body, list) else MERGE
-        path = self._place(kind, name, namespace, subresource)
+        path = self._place(kind, name, namespace=namespace, subresource=subresource)
         return await self._write(kind, Ask("PATCH", path, {"fieldManager": MANAGER}, body, form))
 
     async def replace(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
         """With the resourceVersion that was read: Conflict if somebody was faster."""
-        path = self._place_of(kind, body, subresource)
+        path = self._place_of(kind, body, subresource=subresource)
         ask = Ask("PUT", path, {"fieldManager": MANAGER}, named(kind, body))
         return await self._write(kind, ask)
 
@@ -187,7 +187,7 @@ class Cluster:
         body |= {} if grace_s is None else {"gracePeriodSeconds": grace_s}
         body |= {"preconditions": {"uid": uid}} if uid else {}
         try:
-            ask = Ask("DELETE", self._place(kind, name, namespace), body=body)
+            ask = Ask("DELETE", self._place(kind, name, namespace=namespace), body=body)
             await self._write(kind, ask)
         except ApiError as error:
             is_namesake = uid and error.reason == "Conflict"
@@ -199,7 +199,9 @@ class Cluster:
         meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
-        await self._write(PODS, Ask("POST", self._place_of(PODS, body, "binding"), body=body))
+        await self._write(
+            PODS, Ask("POST", self._place_of(PODS, body, subresource="binding"), body=body)
+        )
 
     async def _write(self, kind: Kind, ask: Ask) -> Any:
         return await self._transport.ask(ask, is_command=kind.is_command)
@@ -209,12 +211,12 @@ class Cluster:
     def _namespace(self, kind: Kind, body: Object) -> str | None:
         return (body["metadata"].get("namespace") or self.namespace) if kind.is_namespaced else None
 
-    def _place_of(self, kind: Kind, body: Object, subresource: str = "") -> str:
+    def _place_of(self, kind: Kind, body: Object, *, subresource: str = "") -> str:
         namespace = self._namespace(kind, body)
         name = body["metadata"]["name"]
         return place(kind, name, namespace=namespace, subresource=subresource)
 
-    def _place(self, kind: Kind, name: str, namespace: str, subresource: str = "") -> str:
+    def _place(self, kind: Kind, name: str, *, namespace: str, subresource: str = "") -> str:
         within = namespace or self.namespace
         return place(kind, name, namespace=within, subresource=subresource)
 

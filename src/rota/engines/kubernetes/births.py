@@ -11,7 +11,7 @@ from functools import partial
 from rota.engines.base import WorkerId
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.api import PODS, ApiError, Cluster, Object
-from rota.engines.kubernetes.bodies import Stage
+from rota.engines.kubernetes.bodies import Body, Stage
 from rota.engines.kubernetes.crew import Crew
 from rota.engines.kubernetes.endings import CANNOT_RUN, Ending
 from rota.engines.kubernetes.manifests import Seat, opened
@@ -102,13 +102,13 @@ class Births:
             if seat.slot.share_bytes:
                 notes[names.CARD] = await self._cards.hold(seat)
             patch = opened(seat.slot.node, notes=notes)
-            await insist(partial(self._patch, seat.worker, body.name, patch), what=body.name)
+            await insist(partial(self._patch, body, patch), what=body.name)
         except (CardError, ApiError) as error:
             self._give_up(seat.worker, Ending(-1, _words(error), is_lost=True))
 
-    async def _patch(self, worker: WorkerId, name: str, patch: Object) -> None:
-        if self._is_wanted(worker):
-            self._see(await self._cluster.patch(PODS, name, body=patch))
+    async def _patch(self, body: Body, patch: Object) -> None:
+        if self._is_wanted(body.worker):
+            self._see(await self._cluster.patch(PODS, body.name, body=patch))
 
     async def _address_of(self, worker: WorkerId) -> str:
         """Empty if it will never have one."""

@@ -82,8 +82,11 @@ class KubernetesEngine:
         return self._scene.stock.nodes()
 
     def give_up_node(self, node_id: NodeId) -> None:
-        """An administrator says that it is gone for good, with all that ran there. Should it come
-        back, it is taken in again."""
+        """Should it come back, it is taken in again."""
+        known = {node.id: node for node in self.inventory()}
+        if node_id in known and not known[node_id].note:
+            hint = "drain it, or wait until the cluster calls it not ready"
+            raise UserError(f"node {node_id} answers: it is not lost", hint)
         self._scene.stock.give_up(node_id)
         self._scene.look_at_nodes()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,13 +29,20 @@ class Access:
     auth: httpx2.Auth | None = None
     uses_proxy: bool = True
 
-    async def headers(self) -> dict[str, str]:
-        """Who we are, for those who speak to the API server without this file's client."""
+    async def headers(self, *, is_refused: bool = False) -> dict[str, str]:
+        """Who we are. Where that was refused: read or asked for anew, if it can be."""
         if self.auth is None:
             return {}
         flow = self.auth.async_auth_flow(httpx2.Request("GET", self.url))
-        request = await anext(flow)
-        await flow.aclose()
+        try:
+            request = await anext(flow)
+            if is_refused:
+                with suppress(StopAsyncIteration):
+                    request = await flow.asend(httpx2.Response(401, request=request))
+        except ConfigError as error:
+            raise UserError(f"no credentials for the cluster: {error}", HINT) from None
+        finally:
+            await flow.aclose()
         said = request.headers.get("Authorization")
         return {"Authorization": said} if said else {}
 

@@ -188,22 +188,24 @@ def _environment(seat: Seat, program: Program) -> list[Object]:
     if slot.share_bytes:
         plain["ROTA_GPU_MEMORY_BYTES"] = str(slot.share_bytes)
     if not slot.gpus:
-        plain["CUDA_VISIBLE_DEVICES"] = plain["NVIDIA_VISIBLE_DEVICES"] = ""
-    named: list[Object] = [{"name": key, "value": _literal(plain[key])} for key in sorted(plain)]
-    return named + _looked_up(seat)
+        plain |= {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    found = _looked_up(seat)
+    named: list[Object] = [
+        {"name": key, "value": _literal(plain[key])} for key in sorted(plain.keys() - found.keys())
+    ]
+    return named + [
+        {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in found.items()
+    ]
 
 
-def _looked_up(seat: Seat) -> list[Object]:
-    """What is known only when the container starts."""
+def _looked_up(seat: Seat) -> dict[str, str]:
+    """What is known only when the container starts, and where it is found then."""
     where = "status.podIP" if seat.rank == 0 else _note(names.MASTER_ADDRESS)
     found = {"ROTA_HOST": "status.podIP", "MASTER_ADDR": where}
     if seat.slot.share_bytes:
-        found |= dict.fromkeys(
-            ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), _note(names.CARD)
-        )
-    return [
-        {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in found.items()
-    ]
+        card = _note(names.CARD)
+        found |= {"CUDA_VISIBLE_DEVICES": card, "NVIDIA_VISIBLE_DEVICES": card}
+    return found
 
 
 def _note(name: str) -> str:

@@ -34,7 +34,7 @@ def placeholder(place: Place, worker: WorkerId, *, settings: KubernetesSettings)
     small = {"cpu": "10m", "memory": "32Mi", settings.gpu_resource: "1"}
     container = {
         "name": "placeholder",
-        "image": settings.image,
+        "image": settings.placeholder_image or settings.image,
         "command": ["sh", "-c", WHICH_CARD.replace("$", "$$")],
         "resources": {"requests": small, "limits": small},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

@@ -15,6 +15,8 @@ class KubernetesSettings:
     """What a whole GPU is called: `amd.com/gpu`, or a MIG profile, are others."""
     image: str = "python:3.12-slim"
     """For jobs that name none."""
+    placeholder_image: str = ""
+    """For the pods that hold shared cards: anything with a shell. Empty: `image`."""
     pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
     priority_class: str = ""

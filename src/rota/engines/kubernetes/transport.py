@@ -8,9 +8,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import getproxies
 
-import httpx2
+import aiohttp
 import msgspec
+from yarl import URL
 
 from rota.engines.kubernetes.kubeconfig import Access
 from rota.engines.kubernetes.objects import Object
@@ -19,6 +22,7 @@ from rota.errors import UnavailableError, shown
 AT_ONCE = 16
 ANSWER_S = 10.0
 CONNECT_S = 5.0
+ANSWER = aiohttp.ClientTimeout(ANSWER_S, sock_connect=CONNECT_S)
 TRIES = 5
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 2.0
@@ -66,21 +70,12 @@ class Transport:
         self.gate: Callable[[], None] = _may_always
         """Called before every write, and before each try of one. Raises when we may not."""
         self._room = asyncio.Semaphore(AT_ONCE)
-        timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=2 * AT_ONCE)
-        self._http = httpx2.AsyncClient(
-            base_url=access.url,
-            verify=access.tls,
-            auth=access.auth,
-            timeout=timeout,
-            limits=limits,
-            trust_env=access.uses_proxy,
-            # Unpacking costs more than a cluster's own network does.
-            headers={"Accept-Encoding": "identity"},
-        )
+        self._session: aiohttp.ClientSession | None = None
+        self._who: dict[str, str] | None = None
 
     async def close(self) -> None:
-        await self._http.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     async def ask(self, ask: Ask, *, is_command: bool = False) -> Object:
         """The answer. Tried again, with longer and longer waits, while the trouble is passing."""
@@ -89,7 +84,7 @@ class Transport:
                 async with self._room:
                     if is_command:
                         self.gate()
-                    return await self._once(ask)
+                    return await self._answer(ask)
             except ApiError as error:
                 if n_before + 1 == TRIES or not _is_worth_another_try(error, ask):
                     raise
@@ -99,36 +94,64 @@ class Transport:
     @asynccontextmanager
     async def stream(
         self, ask: Ask, *, silence_s: float | None
-    ) -> AsyncGenerator[httpx2.Response, None]:
+    ) -> AsyncGenerator[aiohttp.StreamReader, None]:
         """An answer that comes bit by bit. None of it for `silence_s`: it is broken off."""
-        timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S, read=silence_s)
-        request = self._http.build_request("GET", ask.path, params=ask.query, timeout=timeout)
+        patience = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=silence_s)
         try:
-            response = await self._http.send(request, stream=True)
-            try:
-                if response.status_code >= FIRST_ERROR:
-                    raise refusal(response.status_code, await response.aread())
-                yield response
-            finally:
-                await response.aclose()
-        except (httpx2.TransportError, httpx2.StreamError) as error:
+            async with await self._send(ask, patience) as response:
+                if response.status == UNAUTHORIZED:
+                    self._who = await self.access.headers(is_refused=True)
+                if response.status >= FIRST_ERROR:
+                    raise refusal(response.status, await response.read())
+                yield response.content
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(self.access.url, error) from None
 
-    async def _once(self, ask: Ask) -> Object:
-        content = None if ask.body is None else msgspec.json.encode(ask.body)
-        headers = {"Content-Type": ask.kind_of_body} if content is not None else {}
+    async def _answer(self, ask: Ask) -> Object:
+        """Credentials that are refused are renewed once."""
+        status, content = await self._once(ask)
+        if status == UNAUTHORIZED:
+            self._who = await self.access.headers(is_refused=True)
+            status, content = await self._once(ask)
+        if status >= FIRST_ERROR:
+            raise refusal(status, content)
         try:
-            response = await self._http.request(
-                ask.method, ask.path, params=ask.query, content=content, headers=headers
-            )
-        except httpx2.TransportError as error:
-            raise _unreachable(self.access.url, error) from None
-        if response.status_code >= FIRST_ERROR:
-            raise refusal(response.status_code, response.content)
-        try:
-            return msgspec.json.decode(response.content)
+            return msgspec.json.decode(content)
         except msgspec.DecodeError:
-            raise _unreadable(response.status_code, response.content) from None
+            raise _unreadable(status, content) from None
+
+    async def _once(self, ask: Ask) -> tuple[int, bytes]:
+        try:
+            async with await self._send(ask, ANSWER) as response:
+                return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _unreachable(self.access.url, error) from None
+
+    async def _send(self, ask: Ask, patience: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        if self._session is None:
+            self._session = _session(self.access)
+        if self._who is None:
+            self._who = await self.access.headers()
+        headers = dict(self._who)
+        content = None
+        if ask.body is not None:
+            content = msgspec.json.encode(ask.body)
+            headers["Content-Type"] = ask.kind_of_body
+        query = f"?{urlencode(ask.query)}" if ask.query else ""
+        url = URL(f"{self.access.url}{ask.path}{query}", encoded=True)
+        return await self._session.request(
+            ask.method, url, data=content, headers=headers, timeout=patience, allow_redirects=False
+        )
+
+
+def _session(access: Access) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=access.tls, limit=0),
+        # Unpacking costs more than a cluster's own network does.
+        headers={"Accept-Encoding": "identity", "User-Agent": "rota"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=access.uses_proxy and bool(getproxies()),
+    )
 
 
 def refusal(status: int, content: bytes) -> ApiError:
@@ -159,7 +182,7 @@ def _is_worth_another_try(error: ApiError, ask: Ask) -> bool:
 
 
 def _unreachable(url: str, error: Exception) -> ApiError:
-    is_unconnected = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+    is_unconnected = isinstance(error, aiohttp.ClientConnectorError)
     why = shown(str(error) or type(error).__name__, WORDS)
     reason = "NotConnected" if is_unconnected else "Broken"
     hint = "is the cluster up, and its address in the kubeconfig right?"

@@ -175,7 +175,8 @@ def _mounts(program: Program) -> list[tuple[str, str, str]]:
 def _volume(mount: tuple[str, str, str]) -> str:
     source, target, mode = mount
     if ":" in source or ":" in target:
-        raise UserError(f"mount {source!r} at {target!r} has a colon in its name")
+        hint = "claims and file servers are mounted on a cluster only"
+        raise UserError(f"mount {source!r} at {target!r} has a colon in its name", hint)
     return f"{source}:{target}:{mode}"
 
 

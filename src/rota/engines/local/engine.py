@@ -17,7 +17,7 @@ from rota.core.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model import JobId, Node
+from rota.core.model import JobId, Node, NodeId
 from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
 from rota.engines.local import containers, hierarchies, ports, visits
 from rota.engines.local.folders import Folders
@@ -91,6 +91,9 @@ class LocalEngine:
         node = node_of(self._gpus)
         self._site = replace(self._site, visible_names=self._gpus.visible_names())
         return (node,)
+
+    def give_up_node(self, node_id: NodeId) -> None:
+        raise UserError(f"node {node_id} is this very machine, and it answers")
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]:
         fence = Fence(worker.job_id, worker.attempt, worker.worker)

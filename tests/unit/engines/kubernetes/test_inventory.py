@@ -1,0 +1,198 @@
+"""Nodes as we may use them: minus what others hold, and not where nothing should go."""
+
+from rota.core.events import NodeLost, NodeSeen
+from rota.core.model import Node, NodeId
+from rota.engines.kubernetes.crew import Crew
+from rota.engines.kubernetes.objects import Change
+from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.engines.kubernetes.stock import Stock
+from rota.engines.kubernetes.usage import usage_of
+from tests.unit.engines.kubernetes.objects import WORKER, Object, foreign, node, pod
+
+SETTINGS = KubernetesSettings()
+TAINT = {"key": "lab/reserved", "value": "vision", "effect": "NoSchedule"}
+
+
+class Lab:
+    """A stock of nodes that is told of changes by hand."""
+
+    def __init__(self, settings: KubernetesSettings = SETTINGS) -> None:
+        self.crew = Crew()
+        self.stock = Stock(settings, self.crew)
+
+    def sees(self, *nodes: Object) -> list[NodeSeen | NodeLost]:
+        for each in nodes:
+            self.stock.see_node(Change("MODIFIED", each))
+        return self.stock.news()
+
+    def sees_pod(self, theirs: Object, change: str = "MODIFIED") -> list[NodeSeen | NodeLost]:
+        self.stock.see_foreign(Change("DELETED" if change == "DELETED" else "MODIFIED", theirs))
+        return self.stock.news()
+
+    def holds(self, *gpus: int, is_bound: bool = True) -> None:
+        notes = {"rota.dev/node": "n1", "rota.dev/gpus": ",".join(map(str, gpus))}
+        spec = {"nodeName": "n1"} if is_bound else {}
+        resources = {"requests": {"cpu": "2", "memory": "1Gi"}}
+        containers = [{"name": "worker", "resources": resources}]
+        self.crew.see(
+            pod("Running", meta={"annotations": notes}, spec=spec | {"containers": containers}),
+            WORKER,
+        )
+
+    @property
+    def node(self) -> Node:
+        [known] = self.stock.nodes()
+        return known
+
+
+def indices(seen: Node) -> list[int]:
+    return [gpu.index for gpu in seen.gpus]
+
+
+def test_a_node_is_what_its_labels_and_its_allocatable_say() -> None:
+    lab = Lab()
+    assert lab.sees(node(gpus=2)) == [NodeSeen(lab.node)]
+    assert [(gpu.type, gpu.memory_bytes) for gpu in lab.node.gpus] == [("A100", 40 * 2**30)] * 2
+    assert (lab.node.cpus, lab.node.memory_bytes, lab.node.max_workers) == (32, 64 * 2**30, 110)
+    assert not lab.node.is_closed
+
+
+def test_other_names_of_a_gpu() -> None:
+    sliced = node(gpus=0)
+    sliced["status"]["allocatable"]["nvidia.com/mig-1g.5gb"] = "7"
+    sliced["metadata"]["labels"] = {
+        "nvidia.com/mig-1g.5gb.product": "A100-MIG-1g.5gb",
+        "nvidia.com/mig-1g.5gb.memory": "4864",
+    }
+    lab = Lab(KubernetesSettings(gpu_resource="nvidia.com/mig-1g.5gb"))
+    lab.sees(sliced)
+    assert {(gpu.type, gpu.memory_bytes) for gpu in lab.node.gpus} == {
+        ("A100-MIG-1g.5gb", 4864 * 2**20)
+    }
+    assert len(lab.node.gpus) == 7
+
+
+def test_what_others_hold_is_not_ours() -> None:
+    lab = Lab()
+    lab.sees(node())
+    assert lab.sees_pod(foreign("a", gpus=3, cpu="8")) == [NodeSeen(lab.node)]
+    assert indices(lab.node) == [0, 1, 2, 3, 4]
+    assert (lab.node.cpus, lab.node.max_workers) == (24, 109)
+    lab.sees_pod(foreign("a", gpus=3, cpu="8", phase="Succeeded"))
+    assert (len(lab.node.gpus), lab.node.cpus) == (8, 32)
+
+
+def test_a_pod_that_is_gone_or_not_bound_holds_nothing() -> None:
+    lab = Lab()
+    lab.sees(node())
+    lab.sees_pod(foreign("waits", node="", gpus=4))
+    assert len(lab.node.gpus) == 8
+    lab.sees_pod(foreign("goes", gpus=4))
+    lab.sees_pod(foreign("goes", gpus=4), "DELETED")
+    assert len(lab.node.gpus) == 8
+
+
+def test_others_are_never_given_the_places_that_ours_hold() -> None:
+    lab = Lab()
+    lab.sees(node(gpus=4))
+    lab.holds(3, 2)
+    lab.sees_pod(foreign("a", gpus=2))
+    assert indices(lab.node) == [2, 3]
+
+
+def test_the_places_of_others_stay_where_they_are() -> None:
+    """A place that was just freed and planned with must not be taken away for another."""
+    lab = Lab()
+    lab.sees(node(gpus=4))
+    lab.holds(3)
+    lab.sees_pod(foreign("a", gpus=1))
+    assert indices(lab.node) == [0, 1, 3]
+    lab.crew.vanish(WORKER, "uid-rota-job-a1-g0-w0")
+    lab.sees_pod(foreign("b", gpus=1))
+    assert indices(lab.node) == [0, 1]
+
+
+def test_a_card_that_failed_is_one_that_nobody_holds() -> None:
+    lab = Lab()
+    lab.sees(node(gpus=4))
+    lab.holds(3)
+    lab.sees(node(gpus=3, capacity=4))
+    assert indices(lab.node) == [0, 1, 3]
+
+
+def test_a_cordoned_node_is_closed_and_opens_again() -> None:
+    lab = Lab()
+    lab.sees(node(is_cordoned=True))
+    assert lab.node.is_closed
+    assert len(lab.node.gpus) == 8
+    lab.sees(node())
+    assert not lab.node.is_closed
+
+
+def test_a_taint_closes_a_node_unless_it_is_tolerated() -> None:
+    lab = Lab()
+    lab.sees(node(taints=(TAINT,)))
+    assert lab.node.is_closed
+    lab.sees(node(taints=(TAINT | {"effect": "PreferNoSchedule"},)))
+    assert not lab.node.is_closed
+    equal = {"key": "lab/reserved", "value": "vision", "effect": "NoSchedule"}
+    any_value = {"key": "lab/reserved", "operator": "Exists"}
+    for toleration in (equal, any_value):
+        kind = Lab(KubernetesSettings(tolerations=(toleration,)))
+        kind.sees(node(taints=(TAINT,)))
+        assert not kind.node.is_closed
+    other = Lab(KubernetesSettings(tolerations=(equal | {"value": "language"},)))
+    other.sees(node(taints=(TAINT,)))
+    assert other.node.is_closed
+
+
+def test_a_silent_node_keeps_what_runs_there_and_takes_nothing_new() -> None:
+    lab = Lab()
+    lab.sees(node(gpus=4))
+    lab.holds(1, 2)
+    unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+    lab.sees(node(gpus=4, ready="Unknown", taints=(unreachable,)))
+    assert indices(lab.node) == [1, 2]
+    assert (lab.node.cpus, lab.node.memory_bytes, lab.node.max_workers) == (2, 2**30, 1)
+    assert not lab.node.is_closed, "what runs there must not be moved off"
+    assert "does not answer" in lab.node.note
+    lab.sees(node(gpus=4))
+    assert (indices(lab.node), lab.node.note) == ([0, 1, 2, 3], "")
+
+
+def test_a_node_is_lost_when_it_is_gone_or_out_of_service() -> None:
+    lab = Lab()
+    lab.sees(node("n1"), node("n2"))
+    lab.stock.see_node(Change("DELETED", node("n1")))
+    assert lab.stock.news() == [NodeLost(NodeId("n1"))]
+    out = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+    assert lab.sees(node("n2", ready="Unknown", taints=(out,))) == [NodeLost(NodeId("n2"))]
+    assert lab.stock.nodes() == ()
+
+
+def test_a_node_that_was_given_up_comes_back_when_it_is_ready() -> None:
+    lab = Lab()
+    lab.sees(node(ready="Unknown"))
+    lab.stock.give_up("n1")
+    assert lab.stock.news() == [NodeLost(NodeId("n1"))]
+    assert lab.sees(node(ready="Unknown")) == []
+    assert lab.sees(node()) == [NodeSeen(lab.node)]
+
+
+def test_nothing_is_told_where_nothing_changed() -> None:
+    lab = Lab()
+    lab.sees(node())
+    assert lab.sees(node()) == []
+    assert lab.sees_pod(foreign("small", phase="Pending", node="")) == []
+
+
+def test_a_pod_uses_what_runs_together_or_what_runs_before() -> None:
+    spec = {
+        "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+        "initContainers": [
+            {"resources": {"requests": {"cpu": "3"}}},
+            {"resources": {"limits": {"cpu": "500m"}}, "restartPolicy": "Always"},
+        ],
+        "overhead": {"cpu": "250m"},
+    }
+    assert usage_of({"spec": spec}, "nvidia.com/gpu").cpus == 3.25

@@ -1,0 +1,81 @@
+"""A pod's output: just what the program wrote, once, however often the stream breaks."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.engines.kubernetes.log_lines import Resume, Splitter, seconds
+from rota.engines.logfiles.writing import LogFile
+
+A, B = b"2026-11-16T08:21:08.000000001Z", b"2026-11-16T08:21:08.500000000Z"
+C = b"2026-11-16T08:21:09.250000000Z"
+
+
+def splitter(folder: Path) -> Splitter:
+    log = LogFile(str(folder / "log"), file_bytes=1 << 20, n_files=2)
+    return Splitter(log, Resume.of(folder / "resume"))
+
+
+def written(folder: Path) -> bytes:
+    return (folder / "log").read_bytes()
+
+
+def test_lines_lose_their_moments_and_nothing_else(tmp_path: Path) -> None:
+    one = splitter(tmp_path)
+    one.take(A + b" first\n" + B + b"  two  \n" + C + b" \n")
+    assert written(tmp_path) == b"first\n two  \n\n"
+
+
+def test_a_line_that_comes_in_pieces_is_one(tmp_path: Path) -> None:
+    one = splitter(tmp_path)
+    for piece in (A[:9], A[9:] + b" fi", b"rst", b"\n"):
+        one.take(piece)
+    assert written(tmp_path) == b"first\n"
+
+
+def test_a_last_line_without_an_end_is_kept(tmp_path: Path) -> None:
+    one = splitter(tmp_path)
+    one.take(A + b" first\n" + B + b" no end")
+    one.finish(is_whole=True)
+    assert written(tmp_path) == b"first\nno end"
+
+
+def test_a_broken_line_comes_again_as_a_whole(tmp_path: Path) -> None:
+    one = splitter(tmp_path)
+    one.take(A + b" first\n" + B + b" sec")
+    one.finish(is_whole=False)
+    assert one.since == A.decode()
+    one.take(A + b" first\n" + B + b" second\n")
+    assert written(tmp_path) == b"first\nsecond\n"
+
+
+def test_lines_of_one_moment_are_counted(tmp_path: Path) -> None:
+    one = splitter(tmp_path)
+    one.take(A + b" x\n" + B + b" y\n" + B + b" y\n")
+    one.finish(is_whole=False)
+    one.take(A + b" x\n" + B + b" y\n" + B + b" y\n" + B + b" y\n" + C + b" z\n")
+    assert written(tmp_path) == b"x\ny\ny\ny\nz\n"
+
+
+def test_the_next_daemon_goes_on_where_the_last_one_was(tmp_path: Path) -> None:
+    splitter(tmp_path).take(A + b" first\n" + B + b" second\n")
+    one = splitter(tmp_path)
+    assert one.since == B.decode()
+    one.take(A + b" first\n" + B + b" second\n" + C + b" third\n")
+    assert written(tmp_path) == b"first\nsecond\nthird\n"
+
+
+def test_the_file_knows_when_it_was_written(tmp_path: Path) -> None:
+    one = splitter(tmp_path)
+    one.take(A + b" first\n" + C + b" second\n")
+    stamps = [line.split() for line in (tmp_path / "log.times").read_text().splitlines()]
+    assert [(int(offset), float(at_s)) for offset, at_s in stamps] == [
+        (0, pytest.approx(seconds(A), abs=0.001)),
+        (6, pytest.approx(seconds(C), abs=0.001)),
+    ]
+
+
+def test_moments() -> None:
+    assert seconds(b"1970-01-01T00:00:01.5Z") == 1.5
+    assert seconds(b"1970-01-01T01:00:01.250000000+01:00") == 1.25
+    assert seconds(b"nonsense") == 0.0

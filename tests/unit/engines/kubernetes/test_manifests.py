@@ -1,0 +1,161 @@
+"""What an order becomes in a cluster."""
+
+from dataclasses import replace
+
+import pytest
+
+from rota.core.commands import ChangeMembership, StartWorkers
+from rota.core.model import GIB, JobId, NodeId, Slot
+from rota.engines.base import Account, Limits, Program
+from rota.engines.kubernetes import names
+from rota.engines.kubernetes.manifests import grace_s, opened, pod_of, seats
+from rota.engines.kubernetes.objects import Object
+from rota.engines.kubernetes.settings import KubernetesSettings
+
+NODE = NodeId("n1")
+SETTINGS = KubernetesSettings()
+
+
+def pods(
+    program: Program, *slots: Slot, settings: KubernetesSettings = SETTINGS, attempt: int = 1
+) -> list[Object]:
+    command = StartWorkers(JobId("job"), attempt, 0, slots)
+    return [pod_of(seat, program, settings=settings) for seat in seats(command)]
+
+
+def env_of(pod: Object) -> dict[str, str]:
+    """Values, or in angle brackets where they are found when the container starts."""
+    named = pod["spec"]["containers"][0]["env"]
+    assert len({each["name"] for each in named}) == len(named), "a name that is there twice"
+    return {
+        each["name"]: each["value"]
+        if "value" in each
+        else f"<{each['valueFrom']['fieldRef']['fieldPath']}>"
+        for each in named
+    }
+
+
+def resources_of(pod: Object) -> Object:
+    return pod["spec"]["containers"][0]["resources"]
+
+
+def test_ranks_and_where_the_others_are() -> None:
+    first, second = map(env_of, pods(Program(("p",)), Slot(NODE, (0,)), Slot(NODE, (1,))))
+    assert (first["RANK"], second["RANK"]) == ("0", "1")
+    assert first["WORLD_SIZE"] == second["WORLD_SIZE"] == "2"
+    assert first["LOCAL_RANK"] == second["LOCAL_RANK"] == "0"
+    assert first["MASTER_ADDR"] == first["ROTA_HOST"] == "<status.podIP>"
+    assert second["MASTER_ADDR"] == "<metadata.annotations['rota.dev/master-addr']>"
+    assert "ROTA_RESTARTED" not in first
+
+
+def test_who_joins_has_the_number_and_the_rank_of_the_change() -> None:
+    command = ChangeMembership(JobId("job"), 2, 3, (Slot(NODE, (0,)), Slot(NODE, (1,))), (1, 4))
+    pod = pod_of(seats(command)[1], Program(("p",)), settings=SETTINGS)
+    assert pod["metadata"]["name"] == "rota-job-a2-g3-w4"
+    env = env_of(pod)
+    assert (env["RANK"], env["ROTA_GENERATION"], env["ROTA_RESTARTED"]) == ("1", "3", "1")
+
+
+def test_whole_gpus_are_counted_under_the_name_that_they_have() -> None:
+    slot = Slot(NODE, (2, 5))
+    [pod] = pods(Program(("p",), limits=Limits(1.5, GIB)), slot)
+    wanted = {"cpu": "1500m", "memory": str(GIB), "nvidia.com/gpu": "2"}
+    assert resources_of(pod) == {"requests": wanted, "limits": wanted}
+    assert pod["metadata"]["annotations"][names.GPUS] == "2,5"
+    [other] = pods(Program(("p",)), slot, settings=KubernetesSettings(gpu_resource="amd.com/gpu"))
+    assert resources_of(other)["limits"] == {"amd.com/gpu": "2"}
+
+
+def test_a_sharer_asks_for_no_gpu_and_is_told_which_card() -> None:
+    [pod] = pods(Program(("p",)), Slot(NODE, (3,), share_bytes=6 * GIB, fraction=0.5))
+    assert resources_of(pod) == {}
+    env = env_of(pod)
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "<metadata.annotations['rota.dev/card']>"
+    assert env["CUDA_VISIBLE_DEVICES"] == env["NVIDIA_VISIBLE_DEVICES"]
+    assert env["ROTA_GPU_MEMORY_BYTES"] == str(6 * GIB)
+
+
+def test_a_worker_without_gpus_sees_none() -> None:
+    [pod] = pods(Program(("p",)), Slot(NODE))
+    env = env_of(pod)
+    assert (env["CUDA_VISIBLE_DEVICES"], env["NVIDIA_VISIBLE_DEVICES"]) == ("", "void")
+
+
+def test_the_engines_word_counts_more_than_the_jobs() -> None:
+    env = {"RANK": "9", "MASTER_ADDR": "elsewhere", "MINE": "mine"}
+    [pod] = pods(Program(("p",), env), Slot(NODE))
+    assert env_of(pod)["RANK"] == "0"
+    assert env_of(pod)["MASTER_ADDR"] == "<status.podIP>"
+    assert env_of(pod)["MINE"] == "mine"
+
+
+def test_words_reach_the_program_as_they_stand() -> None:
+    [pod] = pods(Program(("sh", "-c", "echo $(RANK) $$"), {"X": "$(HOME)"}), Slot(NODE))
+    assert pod["spec"]["containers"][0]["args"] == ["sh", "-c", "echo $$(RANK) $$$$"]
+    assert env_of(pod)["X"] == "$$(HOME)"
+
+
+def test_a_worker_has_the_rights_of_its_submitter_and_no_more() -> None:
+    account = Account("ada", "/home/ada", uid=1000, gid=100, groups=(100, 27))
+    [pod] = pods(Program(("p",), account=account), Slot(NODE))
+    rights = pod["spec"]["securityContext"]
+    assert (rights["runAsUser"], rights["runAsGroup"], rights["runAsNonRoot"]) == (1000, 100, True)
+    assert rights["supplementalGroups"] == [100, 27]
+    inside = pod["spec"]["containers"][0]["securityContext"]
+    assert inside == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert pod["metadata"]["labels"][names.USER] == "ada"
+
+
+def test_a_pod_waits_behind_its_gate_and_is_kept_until_its_end_is_told() -> None:
+    [pod] = pods(Program(("p",)), Slot(NODE))
+    assert pod["spec"]["schedulingGates"] == [{"name": "rota.dev/plan"}]
+    assert pod["metadata"]["finalizers"] == ["rota.dev/ending"]
+    assert pod["spec"]["restartPolicy"] == "Never"
+
+
+def test_opening_the_gate_leaves_one_node_to_go_to() -> None:
+    patch = opened("n1", notes={"rota.dev/master-addr": "10.0.0.1"})
+    assert patch["spec"]["schedulingGates"] is None
+    rule = patch["spec"]["affinity"]["nodeAffinity"]
+    [term] = rule["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    assert patch["metadata"]["annotations"] == {"rota.dev/master-addr": "10.0.0.1"}
+    assert "metadata" not in opened("n1", notes={})
+
+
+def test_what_a_lab_sets_is_on_every_pod() -> None:
+    toleration = {"key": "lab", "operator": "Exists"}
+    settings = KubernetesSettings(
+        image="lab/base:1",
+        pull_secrets=("registry",),
+        service_account="training",
+        priority_class="batch",
+        tolerations=(toleration,),
+    )
+    [pod] = pods(Program(("p",)), Slot(NODE), settings=settings)
+    spec = pod["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert (spec["serviceAccountName"], spec["priorityClassName"]) == ("training", "batch")
+    assert toleration in spec["tolerations"]
+    assert spec["containers"][0]["image"] == "lab/base:1"
+    [own] = pods(Program(("p",), image="mine:2"), Slot(NODE), settings=settings)
+    assert own["spec"]["containers"][0]["image"] == "mine:2"
+
+
+def test_a_pod_belongs_to_the_object_that_stands_for_its_job() -> None:
+    program = Program(("p",), workdir="/work", ports=(8080, 6006, 8080))
+    [plain] = pods(program, Slot(NODE))
+    assert "ownerReferences" not in plain["metadata"]
+    assert plain["spec"]["containers"][0]["workingDir"] == "/work"
+    ports = [each["containerPort"] for each in plain["spec"]["containers"][0]["ports"]]
+    assert ports == [6006, 8080]
+    [owned] = pods(replace(program, owner_uid="u-1"), Slot(NODE))
+    [owner] = owned["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("TrainingJob", "job", "u-1")
+
+
+@pytest.mark.parametrize(("wanted", "given"), [(0.0, 2), (1.0, 2), (29.5, 30), (600.0, 600)])
+def test_a_stop_is_never_as_short_as_a_kill(wanted: float, given: int) -> None:
+    assert grace_s(wanted) == given

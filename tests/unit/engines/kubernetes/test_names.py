@@ -1,0 +1,43 @@
+"""Names that a cluster takes, and that tell whose a pod is."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.core.model import JobId
+from rota.engines.base import WorkerId
+from rota.engines.kubernetes import names
+from tests.unit.engines.kubernetes.objects import WORKER, pod
+
+DNS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?")
+
+
+def test_a_pods_name_carries_the_whole_fence() -> None:
+    assert names.pod_name(WorkerId(JobId("2k4x"), 3, 7), 2) == "rota-2k4x-a3-g2-w7"
+
+
+@given(st.text(min_size=1, max_size=200))
+def test_any_word_becomes_a_name_and_a_label(word: str) -> None:
+    name = names.pod_name(WorkerId(JobId(word), 1, 0), 0)
+    assert DNS.fullmatch(name)
+    assert len(name) <= 63
+    assert LABEL.fullmatch(names.label(word))
+    assert len(names.label(word)) <= 63
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_two_words_never_share_a_name(one: str, other: str) -> None:
+    assert (names.slug(one) == names.slug(other)) == (one == other)
+
+
+def test_a_pod_is_known_again() -> None:
+    assert names.worker_of(pod()) == WORKER
+
+
+def test_a_pod_that_was_tampered_with_is_nobodys() -> None:
+    labels = pod()["metadata"]["labels"]
+    assert names.worker_of(pod(meta={"labels": labels | {names.ATTEMPT: "one"}})) is None
+    assert names.worker_of(pod(meta={"labels": {names.MANAGED_BY: "rota"}})) is None
+    assert names.worker_of(pod(meta={"labels": None})) is None

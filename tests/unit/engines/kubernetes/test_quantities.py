@@ -1,0 +1,22 @@
+import pytest
+
+from rota.engines.kubernetes.quantities import amount
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("8", 8.0),
+        ("500m", 0.5),
+        ("16Gi", 16 * 2.0**30),
+        ("129M", 129e6),
+        ("1e3", 1000.0),
+        ("12E", 12e18),
+        ("2Ei", 2 * 2.0**60),
+        (4, 4.0),
+        (None, 0.0),
+        ("many", 0.0),
+    ],
+)
+def test_amounts(text: str | int | None, value: float) -> None:
+    assert amount(text) == value

@@ -1,0 +1,44 @@
+"""How long what cannot start is waited for."""
+
+from rota.engines.kubernetes.endings import Ending, Trouble
+from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.engines.kubernetes.vigil import Vigil
+from tests.unit.engines.kubernetes.objects import WORKER
+
+RACE = Trouble("no room", is_race=True)
+STUCK = Trouble("no such image", "is its name right?")
+
+
+def vigil() -> Vigil:
+    return Vigil(KubernetesSettings(bind_patience_s=20.0, stuck_after_s=120.0))
+
+
+def test_a_lost_race_is_given_up_soon_and_is_nobodys_failure() -> None:
+    watch = vigil()
+    watch.see(WORKER, RACE, now=100.0)
+    watch.see(WORKER, RACE, now=115.0)
+    assert watch.verdicts(119.0) == {}
+    assert watch.verdicts(120.0) == {WORKER: Ending(-1, "no room", is_lost=True)}
+    assert watch.verdicts(500.0) == {}
+
+
+def test_what_cannot_start_is_given_its_time_and_then_a_hint() -> None:
+    watch = vigil()
+    watch.see(WORKER, STUCK, now=0.0)
+    assert watch.verdicts(119.0) == {}
+    assert watch.verdicts(120.0) == {WORKER: Ending(126, "no such image; is its name right?")}
+
+
+def test_trouble_that_passes_is_forgotten() -> None:
+    watch = vigil()
+    watch.see(WORKER, RACE, now=0.0)
+    watch.see(WORKER, None, now=1.0)
+    assert watch.verdicts(1000.0) == {}
+
+
+def test_another_trouble_begins_anew() -> None:
+    watch = vigil()
+    watch.see(WORKER, RACE, now=0.0)
+    watch.see(WORKER, STUCK, now=19.0)
+    assert watch.verdicts(138.0) == {}
+    assert WORKER in watch.verdicts(139.0)

@@ -1,0 +1,50 @@
+"""Each change is told once, whether a watch tells it or a list shows it."""
+
+from rota.engines.kubernetes.objects import Change
+from rota.engines.kubernetes.watch import Seen
+from tests.unit.engines.kubernetes.objects import Object
+
+
+def thing(name: str, version: int = 1, uid: str = "") -> Object:
+    meta = {"name": name, "namespace": "lab", "uid": uid or name, "resourceVersion": str(version)}
+    return {"metadata": meta}
+
+
+def told(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(each.type, each.object["metadata"]["uid"]) for each in changes]
+
+
+def test_a_list_is_new_once() -> None:
+    seen = Seen()
+    assert told(seen.relisted([thing("a"), thing("b")])) == [("ADDED", "a"), ("ADDED", "b")]
+    assert told(seen.relisted([thing("a"), thing("b")])) == []
+
+
+def test_a_list_after_a_gap_shows_what_changed_came_and_went() -> None:
+    seen = Seen()
+    seen.relisted([thing("a"), thing("b"), thing("c")])
+    news = told(seen.relisted([thing("a"), thing("b", 2), thing("d")]))
+    assert sorted(news) == [("ADDED", "d"), ("DELETED", "c"), ("MODIFIED", "b")]
+
+
+def test_what_a_list_showed_is_not_told_again_by_a_watch() -> None:
+    seen = Seen()
+    seen.relisted([thing("a", 5)])
+    assert seen.news(Change("ADDED", thing("a", 5))) == []
+    assert told(seen.news(Change("MODIFIED", thing("a", 6)))) == [("MODIFIED", "a")]
+
+
+def test_an_object_in_the_place_of_another_means_that_the_other_is_gone() -> None:
+    seen = Seen()
+    seen.relisted([thing("a", 1, "old")])
+    assert told(seen.relisted([thing("a", 9, "new")])) == [("DELETED", "old"), ("ADDED", "new")]
+    assert seen.news(Change("DELETED", thing("a", 10, "old"))) == []
+    assert told(seen.news(Change("DELETED", thing("a", 10, "new")))) == [("DELETED", "new")]
+
+
+def test_namesakes_in_other_namespaces_are_others() -> None:
+    seen = Seen()
+    elsewhere = thing("a", 1, "other")
+    elsewhere["metadata"]["namespace"] = "theirs"
+    assert len(seen.relisted([thing("a"), elsewhere])) == 2
+    assert told(seen.relisted([elsewhere])) == [("DELETED", "a")]
