@@ -17,7 +17,7 @@ COPY --from=build /opt/rota /opt/rota
 RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /var/lib/rota rota \
     && install --directory --owner 10001 --group 10001 --mode 0700 /var/lib/rota
 ENV PATH=/opt/rota/bin:/usr/local/bin:/usr/bin:/bin \
-    ROTA_HOME=/var/lib/rota \
+    ROTA_HOME=/var/lib/rota/state \
     PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
 WORKDIR /var/lib/rota

@@ -1,7 +1,6 @@
 """What is in `deploy/kubernetes` on a real API server: it is accepted, and its rights suffice and
 end where they should."""
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -12,13 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.binaries import MissingError
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.helm import helm
+from tests.kubernetes.daemon import daemon
 from tests.tidy.tree import ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 CHART = FOLDER / "chart" / "rota"
+TRAINING_JOB = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob"}
 NEEDED = [
     *(f"{verb} pods" for verb in ("get", "list", "watch", "create", "patch", "delete")),
     "get pods --subresource=log",
@@ -109,7 +111,7 @@ def installed(cluster: Cluster, namespace: str, text: str) -> Iterator[None]:
     try:
         yield
     finally:
-        mine = "\n---\n".join(map(json.dumps, kept))
+        mine = yaml.safe_dump_all(kept)
         run(
             cluster, *kubectl, "delete", "--wait=false", "--ignore-not-found", "-f", "-", given=mine
         )
@@ -118,7 +120,7 @@ def installed(cluster: Cluster, namespace: str, text: str) -> Iterator[None]:
 def rendered(cluster: Cluster, folder: str, namespace: str) -> str:
     """The same for a namespace of the test's own, and without making the namespace."""
     text = run(cluster, "kubectl", "kustomize", str(FOLDER / folder))
-    made: list[str] = []
+    made: list[dict[str, Any]] = []
     for each in yaml.safe_load_all(text):
         if each["kind"] == "Namespace":
             continue
@@ -130,8 +132,8 @@ def rendered(cluster: Cluster, folder: str, namespace: str) -> str:
             each["roleRef"]["name"] += f"-{namespace}"
         for subject in each.get("subjects", ()):
             subject["namespace"] = namespace
-        made.append(json.dumps(each))
-    return "\n---\n".join(made)
+        made.append(each)
+    return yaml.safe_dump_all(made)
 
 
 def answers(cluster: Cluster, namespace: str, question: str) -> str:
@@ -159,6 +161,30 @@ def test_rights_suffice_and_end_where_they_should(cluster: Cluster, namespace: s
         no = {each: answers(cluster, namespace, each) for each in REFUSED}
     assert {each for each, said in yes.items() if said != "yes"} == set()
     assert {each for each, said in no.items() if said != "no"} == set()
+
+
+def test_a_daemon_needs_no_more_rights(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    """It takes the lease, keeps its secret, sees nodes and pods, hears of an object and answers."""
+    with installed(cluster, namespace, rendered(cluster, "base", namespace)):
+        account = f"/api/v1/namespaces/{namespace}/serviceaccounts/rota/token"
+        token = cluster.api.create(account, {"spec": {}})["status"]["token"]
+        config = yaml.safe_load(cluster.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": token}
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(config))
+        jobs = f"/apis/rota.dev/v1alpha1/namespaces/{namespace}/trainingjobs"
+        with daemon(kubeconfig, namespace, tmp_path):
+            spec = {"command": ["true"], "gpus": "1000"}
+            cluster.api.create(jobs, {"metadata": {"name": "huge"}, "spec": spec} | TRAINING_JOB)
+            told = until(lambda: conditions(cluster.api.get(f"{jobs}/huge")), "an answer")
+        events = cluster.api.items(f"/api/v1/namespaces/{namespace}/events")
+    assert "can never run" in told
+    assert "huge" in [each["involvedObject"]["name"] for each in events]
+    assert "forbidden" not in (tmp_path / "log").read_text().lower()
+
+
+def conditions(job: dict[str, Any]) -> str:
+    return " ".join(each["message"] for each in job.get("status", {}).get("conditions", ()))
 
 
 def test_the_chart_is_installed(cluster: Cluster, namespace: str, built_helm: Path) -> None:

@@ -1,12 +1,7 @@
 """People whom a cluster knows: by a real API server's word, at a real daemon's door."""
 
 import asyncio
-import os
-import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -16,11 +11,9 @@ import yaml
 from rota.client import Client
 from rota.engines.kubernetes.api import connect
 from rota.engines.kubernetes.reviews import Person, TokenReviews
-from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.daemon import daemon
 from tests.tidy.tree import ROOT
-
-LIMIT_S = 60.0
 
 
 def reviewed(
@@ -75,35 +68,6 @@ def test_a_token_that_is_meant_for_another_opens_nothing(cluster: Cluster, names
     assert person is not None
 
 
-@contextmanager
-def daemon(cluster: Cluster, namespace: str, home: Path) -> Iterator[str]:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        port = door.getsockname()[1]
-    words = ["--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig)]
-    words += ["--namespace", namespace, "--listen", f"127.0.0.1:{port}"]
-    groups = f"system:serviceaccounts:{namespace}"
-    env = {**os.environ, "ROTA_HOME": str(home), "ROTA_ADMIN_GROUPS": groups}
-    command = [sys.executable, "-m", "rota.cli.main", "up", *words]
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=env, stderr=log, cwd=ROOT)
-    url = f"http://127.0.0.1:{port}"
-
-    def is_ready() -> bool:
-        assert process.poll() is None, (home / "log").read_text()[-2000:]
-        try:
-            return httpx2.get(f"{url}/readyz").status_code == 200
-        except httpx2.TransportError:
-            return False
-
-    try:
-        until(is_ready, "the daemon", limit_s=LIMIT_S)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(LIMIT_S)
-
-
 def test_a_daemon_lets_the_clusters_people_in(
     cluster: Cluster, namespace: str, person: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -112,7 +76,8 @@ def test_a_daemon_lets_the_clusters_people_in(
     crd = ROOT / "deploy" / "kubernetes" / "base" / "crd.yaml"
     subprocess.run([*apply, str(crd)], check=True, capture_output=True)
     name, kubeconfig = person
-    with daemon(cluster, namespace, tmp_path) as url:
+    settings = {"ROTA_ADMIN_GROUPS": f"system:serviceaccounts:{namespace}"}
+    with daemon(cluster.kubeconfig, namespace, tmp_path, **settings) as url:
         with Client(url, token=token_of(kubeconfig)) as rota:
             assert rota.me() == name
             with pytest.raises(Exception, match="only an administrator may"):

@@ -149,6 +149,7 @@ def test_what_a_log_says_is_not_in_others_reasons(
         ("POST", "/v1/jobs/annas/release", None),
         ("POST", "/v1/jobs/annas/resize", {"workers": 1}),
         ("POST", "/v1/jobs/annas/resubmit", None),
+        ("POST", "/v1/jobs/move", {"jobs": ["annas"], "to": "lab", "url": "http://127.0.0.1:1"}),
         ("POST", "/v1/tokens", {}),
         ("POST", "/v1/tokens/00/revoke", None),
         ("POST", "/v1/snapshots/missing", {"version": 1, "entries": []}),
@@ -297,6 +298,44 @@ def test_snapshots_are_their_owners(
     missing = bert.post("/v1/snapshots/missing", content=manifest.to_json()).json()["missing"]
     assert missing == [hash_of(SECRET)]
     assert bert.post("/v1/snapshots", content=manifest.to_json()).status_code == 400
+    paths = (f"/v1/snapshots/{shipped}", f"/v1/blobs/{hash_of(SECRET)}")
+    assert [anna.get(path).content for path in paths] == [manifest.to_json(), SECRET.encode()]
+    for other in (bert, house.admin):
+        assert [other.get(path).status_code for path in paths] == [400, 400]
+
+
+MOVE = {"jobs": ["annas"], "to": "lab", "url": "http://127.0.0.1:1", "token": "t", "after": "1h"}
+
+
+def test_only_the_owner_lets_a_job_go_elsewhere(house: House, bert: httpx2.Client) -> None:
+    for other in (bert, house.admin):
+        refused = other.post("/v1/jobs/move", json=MOVE)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("url", "unix:///var/lib/rota/rota.sock"),
+        ("url", "http://169.254.169.254"),
+        ("url", "http://[fe80::1]:80"),
+        ("url", "http://u:p@host"),
+        ("url", "http://host/path"),
+        ("url", "http://host:0"),
+        ("url", "ftp://host"),
+        ("url", "http://"),
+        ("to", "../lab"),
+        ("to", ""),
+        ("after", "soon"),
+        ("after", "-1s"),
+        ("token", "secret word"),
+        ("token", "s" * 20_000),
+    ],
+)
+def test_where_no_job_can_go(anna: httpx2.Client, field: str, value: str) -> None:
+    refused = anna.post("/v1/jobs/move", json={**MOVE, "jobs": [], field: value})
+    assert (refused.status_code, refused.json()["details"]) == (422, {"field": field})
+    assert "secret" not in refused.text
 
 
 def hash_of(text: str) -> str:

@@ -22,6 +22,8 @@ KEY = f"helm-{VERSION}"
 def helm() -> Path:
     """Where it is: what is kept, else that of the machine, else built."""
     kept = cache() / KEY / "helm"
+    if kept.exists():
+        return kept
     with locked(cache() / "lock"):
         if kept.exists():
             return kept

@@ -15,9 +15,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from rota.engines.kubernetes.api import PODS, Cluster
+from rota.engines.kubernetes.api import PODS, Access, Cluster
 from rota.engines.kubernetes.objects import place
-from rota.engines.kubernetes.transport import refusal
+from rota.engines.kubernetes.transport import UNAUTHORIZED, refusal
 from rota.errors import UnavailableError, shown
 
 V5, V4 = Subprotocol("v5.channel.k8s.io"), Subprotocol("v4.channel.k8s.io")
@@ -40,28 +40,40 @@ async def dial(
     path = place(PODS, pod, namespace=cluster.namespace, subresource=verb)
     url = f"ws{access.url.removeprefix('http')}{path}?{urlencode(query)}"
     try:
-        connection = await connect(
-            url,
-            subprotocols=protocols,
-            additional_headers=await access.headers(),
-            ssl=access.tls if urlsplit(url).scheme == "wss" else None,
-            proxy=True if access.uses_proxy else None,
-            compression=None,
-            max_size=MOST_BYTES,
-            max_queue=READ_AHEAD,
-            open_timeout=OPEN_S,
-            close_timeout=CLOSE_S,
-            # A server whose pod takes no input answers no ping, and is well all the same.
-            ping_interval=None,
-        )
-        _keep_alive(connection)
-        return connection
+        try:
+            return await _opened(url, access, protocols=protocols)
+        except InvalidStatus as error:
+            if error.response.status_code != UNAUTHORIZED:
+                raise
+            # Credentials end, and others have come by then.
+            return await _opened(url, access, protocols=protocols, is_refused=True)
     except InvalidStatus as error:
         raise refusal(error.response.status_code, bytes(error.response.body or b"")) from None
     except (OSError, TimeoutError, InvalidHandshake) as error:
         why = shown(str(error) or type(error).__name__, 200)
         hint = "it is just starting or ending, or the API server does not let us"
         raise UnavailableError(f"pod {pod} cannot be reached: {why}", hint) from None
+
+
+async def _opened(
+    url: str, access: Access, *, protocols: Sequence[Subprotocol], is_refused: bool = False
+) -> ClientConnection:
+    connection = await connect(
+        url,
+        subprotocols=protocols,
+        additional_headers=await access.headers(is_refused=is_refused),
+        ssl=access.tls if urlsplit(url).scheme == "wss" else None,
+        proxy=True if access.uses_proxy else None,
+        compression=None,
+        max_size=MOST_BYTES,
+        max_queue=READ_AHEAD,
+        open_timeout=OPEN_S,
+        close_timeout=CLOSE_S,
+        # A server whose pod takes no input answers no ping, and is well all the same.
+        ping_interval=None,
+    )
+    _keep_alive(connection)
+    return connection
 
 
 def _keep_alive(connection: ClientConnection) -> None:

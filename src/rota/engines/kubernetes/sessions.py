@@ -69,7 +69,7 @@ async def connect(cluster: Cluster, pod: str, port: int) -> Session:
     """To what listens on this port of 127.0.0.1 in a worker's pod."""
     query = [("ports", str(port))]
     connection = await dial(cluster, pod, verb="portforward", query=query, protocols=(V4,))
-    return _Port(connection, _Streams((OUTPUT,)))
+    return _Port(connection, _Streams((OUTPUT,)), port=port)
 
 
 def _terminal_kind(terminal: Terminal | None) -> list[str]:
@@ -243,7 +243,8 @@ class _Command(_Line):
 
 
 class _Port(_Line):
-    def __init__(self, connection: ClientConnection, streams: _Streams) -> None:
+    def __init__(self, connection: ClientConnection, streams: _Streams, *, port: int) -> None:
+        self._port = port
         self._unread = {DATA: PORT_BYTES, TROUBLE: PORT_BYTES}
         super().__init__(connection, streams)
 
@@ -260,9 +261,14 @@ class _Port(_Line):
         if stream == DATA:
             await self._streams.put(OUTPUT, content)
         elif content:
-            words = shown(content.decode(errors="replace").strip(), 200)
-            self._over(Left(1, words))
+            self._over(Left(1, self._trouble(content.decode(errors="replace"))))
             await self._streams.end()
+
+    def _trouble(self, words: str) -> str:
+        """The runtime's own words tell more of its insides than of what is wrong."""
+        if "refused" in words:
+            return f"nothing listens on port {self._port} there"
+        return shown(words.strip(), 400)
 
 
 def _left(content: bytes) -> Left:
