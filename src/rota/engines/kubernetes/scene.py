@@ -170,6 +170,8 @@ class Scene:
             self.followers.follow(body)
         if news.ending is not None:
             self._ended(worker, news.ending)
+        if body.is_in_the_way:
+            self.ends.let_go([worker])
         elif body.stage is Stage.OVER:
             self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
         elif self._is_over(worker) or self.crew.is_to_end(worker):
@@ -197,7 +199,6 @@ class Scene:
             self.tasks.spawn(self._tell_end_with_output(worker, ending))
         else:
             self.tell_end(worker, ending)
-        self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
         for place in self.cards.unused():
             self.tasks.spawn(self.cards.let_go(place))
 
