@@ -52,9 +52,8 @@ class Choice:
     volume: str
     listen: tuple[str, int] | None
     defaults: Callable[[str], Defaults]
-    users: frozenset[str] = frozenset()
-    """Groups of the cluster's whose members may come in; none: all whom it knows."""
-    admins: frozenset[str] = frozenset()
+    groups: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    """Of the cluster: whose members may come in, none: all whom it knows; and administrators."""
 
 
 @asynccontextmanager
@@ -117,7 +116,7 @@ async def _led(
             readings=lambda: (),
             lost=lost,
             chores=chores,
-            strangers=ClusterPeople(TokenReviews(cluster), choice.users, choice.admins),
+            strangers=ClusterPeople(TokenReviews(cluster), *choice.groups),
         )
 
     try:
