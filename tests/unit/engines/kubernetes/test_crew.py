@@ -12,8 +12,10 @@ UID = pod()["metadata"]["uid"]
 OTHER = WorkerId(JobId("job"), 1, 1)
 
 
-def at(version: int, phase: str, **more: Object) -> Object:
-    return pod(phase, meta={"resourceVersion": str(version)}, **more)
+def at(
+    version: int, phase: str, *, spec: Object | None = None, status: Object | None = None
+) -> Object:
+    return pod(phase, meta={"resourceVersion": str(version)}, spec=spec, status=status)
 
 
 def seen(crew: Crew, shown: Object, worker: WorkerId = WORKER) -> News:
