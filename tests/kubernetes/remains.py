@@ -1,25 +1,42 @@
 """What a cluster has on this machine, as anybody outside its namespaces sees it."""
 
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubernetes.cluster.places import CGROUPS, Network, Place
+from tests.kubernetes.cluster.cgroups import cgroups
+from tests.kubernetes.cluster.places import Network, Place
 
 PROC = Path("/proc")
 
 
-def remains(place: Place, network: Network, *, space: str) -> dict[str, list[str]]:
-    """By kind; the processes are those of that namespace."""
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """How a cluster that runs can be recognised when it has ended."""
+
+    place: Place
+    network: Network
+    space: str
+    containers: list[str]
+
+
+def traces(place: Place) -> Traces:
+    network = Network(int(place.network.read_text()))
+    return Traces(place, network, space_of(keeper_of(place)), place.containers)
+
+
+def remains(of: Traces) -> dict[str, list[str]]:
+    """By kind."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    ours = (str(place.folder), "/var/lib/kubelet")
+    ours = (str(of.place.folder), "/var/lib/kubelet")
     found = {
-        "processes": [path.name for path in processes() if space_of(path) == space],
+        "processes": [path.name for path in processes() if space_of(path) == of.space],
         "mounts": [line for line in mounts if any(word in line for word in ours)],
-        "links": lines_with(["ip", "-oneline", "link"], (f" {network.link}@", " rota0")),
-        "routes": lines_with(["ip", "route"], (network.pods, network.node)),
-        "rules": lines_with(["iptables-save"], ("KUBE-", "CNI-", network.pods)),
-        "groups": [str(path) for path in CGROUPS.glob(f"*/{place.cgroup}")],
-        "files": [str(path) for path in place.folder.rglob("*") if is_no_log(path)],
+        "links": lines_with(["ip", "-oneline", "link"], (f" {of.network.link}@", " rota0")),
+        "routes": lines_with(["ip", "route"], (of.network.pods, of.network.node)),
+        "rules": lines_with(["iptables-save"], ("KUBE-", "CNI-", of.network.pods)),
+        "groups": [str(path) for path in cgroups(of.containers)],
+        "files": [str(path) for path in of.place.folder.rglob("*") if is_no_log(path)],
     }
     return {kind: each for kind, each in found.items() if each}
 

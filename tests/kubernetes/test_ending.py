@@ -13,9 +13,9 @@ import pytest
 from tests.kubernetes.cluster.api import Api, until
 from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.lifecycle import wait_for_end
-from tests.kubernetes.cluster.places import PROJECT, Network, Place
+from tests.kubernetes.cluster.places import PROJECT, Place
 from tests.kubernetes.cluster.warden import sweep_all
-from tests.kubernetes.remains import keeper_of, remains, space_of, warden_of
+from tests.kubernetes.remains import keeper_of, remains, traces, warden_of
 
 PODS = "/api/v1/namespaces/default/pods"
 SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
@@ -61,14 +61,11 @@ def test_nothing_is_left_of_a_cluster(running_cluster: Cluster, killed: str) -> 
         pytest.skip("a given cluster is not ended")
     with other_cluster() as (place, holder):
         run_pod(place)
-        network = Network(int(place.network.read_text()))
-        keeper = keeper_of(place)
-        space = space_of(keeper)
-        before = remains(place, network, space=space)
-        assert {"processes", "links", "routes", "groups", "files"} <= before.keys()
-        pid = {"holder": holder, "keeper": int(keeper.name), "warden": warden_of(place)}[killed]
-        os.kill(pid, signal.SIGKILL)
+        alive = traces(place)
+        assert {"processes", "links", "routes", "groups", "files"} <= remains(alive).keys()
+        pids = {"holder": holder, "keeper": int(keeper_of(place).name), "warden": warden_of(place)}
+        os.kill(pids[killed], signal.SIGKILL)
         wait_for_end(place)
         sweep_all()
-        until(lambda: not remains(place, network, space=space), "the end")
-    assert remains(place, network, space=space) == {}
+        until(lambda: not remains(alive), "the end")
+    assert remains(alive) == {}

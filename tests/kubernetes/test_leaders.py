@@ -61,9 +61,11 @@ def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
 def test_a_leader_that_slept_past_its_lease_changes_nothing(lab: Lab) -> None:
     old, standby = lab.daemon().leads(), lab.daemon().waits()
     job_id = old.submit()
+    token = old.ask("POST", "/v1/tokens", json={"user": "daemon", "scope": "user"})["secret"]
+    old.is_started_again = False
     old.process.send_signal(signal.SIGSTOP)
     answers: list[Any] = []
-    late = threading.Thread(target=_ask_late, args=(old.port, answers, token_of(standby, lab)))
+    late = threading.Thread(target=_ask_late, args=(old.port, answers, token))
     late.start()
     standby.leads()
     made = standby.submit()
@@ -74,11 +76,6 @@ def test_a_leader_that_slept_past_its_lease_changes_nothing(lab: Lab) -> None:
     assert answers[0] is None or answers[0] >= 400
     assert set(standby.jobs()) == {job_id, made}
     assert versions_of(lab) == versions
-
-
-def token_of(standby: Any, lab: Lab) -> str:
-    """Nobody's: whoever asks without one is refused before anything else is looked at."""
-    return f"{standby.port}-{lab.namespace}"
 
 
 def _ask_late(port: int, answers: list[Any], token: str) -> None:

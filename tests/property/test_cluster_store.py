@@ -69,6 +69,7 @@ def test_what_was_acknowledged_before_a_crash_is_known_after_it(
         store = opened(objects)
         known: dict[JobId, object] = {}
         submitted: set[JobId] = set()
+        batch = Batch()
         for step in (*OPENING, *drawn):
             batch = step_of(life, step)
             submitted |= {each.job_id for each in batch.submissions}

@@ -128,7 +128,7 @@ def write_files(place: Place, network: Network) -> None:
         "apiserver/tokens.csv": token_file(people),
         "containerd/config.toml": settings.containerd(place),
         "containerd/rota.conflist": settings.pod_network(network),
-        "kubelet/config.json": settings.kubelet(place),
+        "kubelet/config.json": settings.kubelet(),
         "proxy/config.json": settings.proxy(place, network),
         "scheduler/config.json": settings.scheduler(place),
         "cards/uuids": "".join(f"{uuid}\n" for uuid in card_uuids()),

@@ -10,7 +10,7 @@ SOURCES = Path(__file__).parent / "build"
 NODE = "rota-node"
 CARDS_PER_NODE = 4
 GPU_RESOURCE = "nvidia.com/gpu"
-CGROUPS = Path("/sys/fs/cgroup")
+CONTAINER_ID = 64
 
 
 def cache() -> Path:
@@ -59,8 +59,10 @@ class Place:
         return self.folder / "network"
 
     @property
-    def cgroup(self) -> str:
-        return f"rota-cluster-{os.getuid()}-{self.name}"
+    def containers(self) -> list[str]:
+        """The ids of all that containerd knows of."""
+        known = self.of("containerd") / "root" / "io.containerd.grpc.v1.cri"
+        return [path.name for path in known.glob("*/*") if len(path.name) == CONTAINER_ID]
 
     def lock(self, purpose: str) -> Path:
         return clusters() / "locks" / f"{self.name}.{purpose}"

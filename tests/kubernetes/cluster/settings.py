@@ -64,7 +64,7 @@ def pod_network(network: Network) -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": "rota", "plugins": [bridge, ports]})
 
 
-def kubelet(place: Place) -> str:
+def kubelet() -> str:
     return configuration(
         "kubelet.config.k8s.io/v1beta1",
         "KubeletConfiguration",
@@ -72,7 +72,6 @@ def kubelet(place: Place) -> str:
             "containerRuntimeEndpoint": f"unix://{RUNTIME_SOCKET}",
             "failCgroupV1": False,
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/{place.cgroup}",
             "cgroupsPerQOS": False,
             "enforceNodeAllocatable": [],
             "failSwapOn": False,

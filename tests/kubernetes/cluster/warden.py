@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+from tests.kubernetes.cluster.cgroups import remove_cgroups
 from tests.kubernetes.cluster.locks import held
-from tests.kubernetes.cluster.places import CGROUPS, PROJECT, Network, Place, clusters
+from tests.kubernetes.cluster.places import PROJECT, Network, Place, clusters
 
 N_NETWORKS = 256
-SWEEP_PATIENCE_S = 10.0
 LOGS_KEPT_S = 24 * 3600.0
 NAMESPACES = (
     *("setpriv", "--pdeathsig", "KILL"),
@@ -92,7 +92,7 @@ def sweep_all() -> None:
 
 def sweep(place: Place) -> None:
     """Of a cluster that has ended, only the logs stay. No mount of it is visible out here."""
-    remove_cgroups(place.cgroup)
+    remove_cgroups(place.containers)
     for each in place.folder.iterdir():
         if not each.is_dir():
             each.unlink()
@@ -108,28 +108,6 @@ def keep_only_log(folder: Path) -> None:
             shutil.rmtree(each)
         elif each.name != "log":
             each.unlink()
-
-
-def remove_cgroups(name: str) -> None:
-    until = time.monotonic() + SWEEP_PATIENCE_S
-    roots = list(CGROUPS.glob(f"*/{name}")) + list(CGROUPS.glob(name))
-    for root in roots:
-        for folder in (*sorted(root.rglob("*/"), reverse=True), root):
-            remove_cgroup(folder, until=until)
-
-
-def remove_cgroup(folder: Path, *, until: float) -> None:
-    """A group whose processes are only just dying is busy for a moment."""
-    while True:
-        try:
-            folder.rmdir()
-            return
-        except FileNotFoundError:
-            return
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.05)
 
 
 def main() -> None:

@@ -68,11 +68,12 @@ class Splitter:
         batch: list[bytes] = []
         batch_s = 0.0
         for line in lines:
-            moment, blank, output = line.partition(b" ")
-            if not blank or self._is_known(moment):
+            moment, _, output = line.partition(b" ")
+            at_s = seconds(moment)
+            if not at_s or self._is_known(moment):
+                # A node that has nothing left says so here, as if the program had.
                 continue
             self._count(moment)
-            at_s = seconds(moment)
             if batch and at_s - batch_s >= TIME_STEP_S:
                 self._log.write(b"".join(batch), batch_s)
                 batch = []

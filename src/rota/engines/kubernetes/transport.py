@@ -103,7 +103,10 @@ class Transport:
                     self._who = await self.access.headers(is_refused=True)
                 if response.status >= FIRST_ERROR:
                     raise refusal(response.status, await response.read())
-                yield response.content
+                try:
+                    yield response.content
+                finally:
+                    _break_off(response)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(self.access.url, error) from None
 
@@ -142,6 +145,13 @@ class Transport:
         return await self._session.request(
             ask.method, url, data=content, headers=headers, timeout=patience, allow_redirects=False
         )
+
+
+def _break_off(response: aiohttp.ClientResponse) -> None:
+    """A stream that is left in the middle is not said goodbye to: that takes an answer."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def _session(access: Access) -> aiohttp.ClientSession:

@@ -1,5 +1,7 @@
 """What the engine knows of its workers: each thing is new once."""
 
+from typing import Any
+
 from rota.core.model import JobId
 from rota.engines.base import WorkerId
 from rota.engines.kubernetes.bodies import Stage
@@ -12,7 +14,7 @@ UID = pod()["metadata"]["uid"]
 OTHER = WorkerId(JobId("job"), 1, 1)
 
 
-def at(version: int, phase: str, **more: Object) -> Object:
+def at(version: int, phase: str, **more: Any) -> Object:
     return pod(phase, meta={"resourceVersion": str(version)}, **more)
 
 

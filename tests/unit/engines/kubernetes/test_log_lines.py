@@ -75,6 +75,15 @@ def test_the_file_knows_when_it_was_written(tmp_path: Path) -> None:
     ]
 
 
+def test_what_the_node_has_to_say_is_not_the_programs(tmp_path: Path) -> None:
+    one = splitter(tmp_path)
+    one.take(A + b" first\n")
+    one.take(b"unable to retrieve container logs for containerd://7bb854f2e8723")
+    one.finish(is_whole=True)
+    assert written(tmp_path) == b"first\n"
+    assert one.since == A.decode()
+
+
 def test_moments() -> None:
     assert seconds(b"1970-01-01T00:00:01.5Z") == 1.5
     assert seconds(b"1970-01-01T01:00:01.250000000+01:00") == 1.25

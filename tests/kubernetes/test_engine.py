@@ -1,0 +1,328 @@
+"""The Kubernetes engine on a real API server and real pods."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rota.core.commands import KillWorkers, ReportWorkers, StartWorkers, StopWorkers
+from rota.core.events import (
+    Event,
+    NodeSeen,
+    WorkersExited,
+    WorkersFound,
+    WorkersLost,
+    WorkersStarted,
+)
+from rota.core.model import GIB, JobId, NodeId, Slot
+from rota.engines.base import LogQuery, Mount, Program, WorkerId
+from rota.engines.kubernetes import api
+from rota.engines.kubernetes.api import NODES, PODS, Object, Scope
+from rota.engines.kubernetes.engine import KubernetesEngine
+from rota.engines.kubernetes.names import ATTEMPT, ROLE
+from rota.engines.kubernetes.settings import KubernetesSettings
+from tests.kubernetes import pods
+from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
+
+PATIENCE_S = 90.0
+JOB = JobId("job")
+E = TypeVar("E", bound=Event)
+WAITS = "import time; time.sleep(1000)"
+
+
+@dataclass
+class Lab:
+    """An engine, and what it tells."""
+
+    engine: KubernetesEngine
+    cluster: api.Cluster
+    facts: asyncio.Queue[Event]
+
+    async def start(self, program: Program, *slots: Slot, job: JobId = JOB) -> None:
+        here = tuple(replace(slot, node=NodeId(NODE)) for slot in slots)
+        await self.engine.apply(StartWorkers(job, 1, 0, here), program)
+
+    async def told(self, kind: type[E], *, job: JobId = JOB) -> E:
+        """The next fact of this kind about this job, or about a node."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                fact = await self.facts.get()
+                if isinstance(fact, kind) and getattr(fact, "job_id", job) == job:
+                    return fact
+
+    async def started(self, n: int = 1, *, job: JobId = JOB) -> None:
+        seen: frozenset[int] = frozenset()
+        while len(seen) < n:
+            seen |= (await self.told(WorkersStarted, job=job)).workers
+
+    async def pods(self) -> list[Object]:
+        return (await self.cluster.list(PODS, Scope(self.cluster.namespace)))[0]
+
+    async def pods_of(self, attempt: int) -> list[Object]:
+        found = await self.pods()
+        return [pod for pod in found if pod["metadata"]["labels"].get(ATTEMPT) == str(attempt)]
+
+    async def placeholders(self) -> list[Object]:
+        return [pod for pod in await self.pods() if ROLE in pod["metadata"]["labels"]]
+
+    async def output(self, worker: int = 0, *, job: JobId = JOB) -> bytes:
+        found = self.engine.logs(WorkerId(job, 1, worker), LogQuery(follow=True))
+        async with asyncio.timeout(PATIENCE_S):
+            return b"".join([chunk.output async for chunk in found])
+
+
+Play = Callable[[Lab], Awaitable[None]]
+Stage = Callable[..., None]
+
+
+@pytest.fixture
+def play(cluster: Cluster, namespace: str, tmp_path: Path) -> Stage:
+    """Run a scenario with an engine of its own."""
+    return stage(cluster, namespace, tmp_path)
+
+
+@pytest.fixture
+def play_alone(whole_cluster: Cluster, namespace: str, tmp_path: Path) -> Stage:
+    return stage(whole_cluster, namespace, tmp_path)
+
+
+def stage(cluster: Cluster, namespace: str, root: Path) -> Stage:
+    async def run(scenario: Play, settings: KubernetesSettings) -> None:
+        there = api.connect(cluster.kubeconfig, namespace=namespace)
+        facts: asyncio.Queue[Event] = asyncio.Queue()
+        engine = KubernetesEngine(there, settings, root=root)
+        try:
+            await engine.start(facts.put_nowait)
+            await scenario(Lab(engine, there, facts))
+        finally:
+            await engine.close()
+            await there.close()
+
+    def play(scenario: Play, **settings: object) -> None:
+        asyncio.run(run(scenario, replace(pods.SETTINGS, **settings)))
+
+    return play
+
+
+async def until(is_so: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await is_so():  # noqa: ASYNC110 - what is waited for is in the cluster
+            await asyncio.sleep(0.1)
+
+
+async def is_empty(found: Awaitable[list[Object]]) -> bool:
+    return not await found
+
+
+async def has_counted(quota: Awaitable[Object]) -> bool:
+    return "used" in (await quota).get("status", {})
+
+
+def card(*gpus: int, share_bytes: int = 0) -> Slot:
+    return Slot(NodeId(NODE), gpus, share_bytes)
+
+
+def test_output_outlives_the_pod(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program("print('one'); print('two', end='')"), card())
+        assert (await lab.told(WorkersExited)).codes == {0: 0}
+        assert await lab.output() == b"one\ntwo"
+        await lab.engine.apply(StartWorkers(JOB, 2, 0, (card(),)), pods.program(""))
+        assert (await lab.told(WorkersExited)).attempt == 2
+        await until(lambda: is_empty(lab.pods_of(attempt=1)))
+        assert await lab.output() == b"one\ntwo"
+
+    play(scenario)
+
+
+def test_workers_find_the_first_of_them(play: Stage) -> None:
+    listens = """
+import os, socket
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if os.environ["RANK"] == "0":
+    heard, _ = socket.create_server(place).accept()
+    print(heard.recv(100).decode())
+else:
+    import time
+    while True:
+        try:
+            socket.create_connection(place).send(b"hello")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+"""
+
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program(listens), card(0), card(1))
+        codes: dict[int, int] = {}
+        while len(codes) < 2:
+            codes |= (await lab.told(WorkersExited)).codes
+        assert codes == {0: 0, 1: 0}
+        assert await lab.output(0) == b"hello\n"
+
+    play(scenario)
+
+
+def test_a_failure_is_told_with_its_output_there(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program("print('why'); raise SystemExit(3)"), card())
+        assert (await lab.told(WorkersExited)).codes == {0: 3}
+        tail = lab.engine.logs(WorkerId(JOB, 1, 0), LogQuery(tail_bytes=100))
+        assert b"".join([chunk.output async for chunk in tail]) == b"why\n"
+
+    play(scenario)
+
+
+def test_an_image_that_does_not_exist_ends_with_a_reason(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(replace(pods.program(""), image="rota.invalid/nothing:1"), card(0))
+        told = await lab.told(WorkersExited)
+        assert told.codes == {0: 126}
+        assert "image cannot be pulled" in told.reason
+        assert "pull secret" in told.reason
+
+    play(scenario, stuck_after_s=1.0)
+
+
+def test_a_claim_that_never_binds_ends_with_a_reason(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        claim = Mount("pvc:missing", "/sets")
+        program = pods.program("")
+        await lab.start(replace(program, mounts=(*program.mounts, claim)), card(0))
+        told = await lab.told(WorkersExited)
+        assert told.codes == {0: 126}
+        assert "volume cannot be had" in told.reason
+        assert "missing" in told.reason
+
+    play(scenario, stuck_after_s=1.0)
+
+
+def test_what_a_quota_refuses_is_taken_back_as_a_whole(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        quotas = api.Kind("v1", "resourcequotas", "ResourceQuota")
+        body = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2"}}}
+        await lab.cluster.create(quotas, body)
+        await until(lambda: has_counted(lab.cluster.get(quotas, "small")))
+        await lab.start(pods.program(WAITS), card(0), card(1), card(2))
+        codes: dict[int, int] = {}
+        while len(codes) < 3:
+            told = await lab.told(WorkersExited)
+            assert "exceeded quota" in told.reason
+            codes |= told.codes
+        assert set(codes.values()) == {126}
+        assert all("deletionTimestamp" in pod["metadata"] for pod in await lab.pods())
+        assert not any(pod["spec"].get("nodeName") for pod in await lab.pods())
+
+    play(scenario)
+
+
+def test_a_place_that_somebody_else_took_is_a_lost_race(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.engine.adopt()
+        theirs = python_pod("theirs", WAITS, gpus=CARDS_PER_NODE)
+        await lab.cluster.create(PODS, theirs)
+        while (seen := await lab.told(NodeSeen)).node.gpus or seen.node.id != NODE:
+            pass
+        await lab.start(pods.program(WAITS), card(0))
+        lost = await lab.told(WorkersLost)
+        assert "Insufficient nvidia.com/gpu" in lost.reason
+
+    play(scenario, bind_patience_s=1.0)
+
+
+def test_a_pod_that_is_deleted_by_hand_is_told_of(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program(WAITS), card(0))
+        await lab.started()
+        [pod] = await lab.pods()
+        await lab.cluster.delete(PODS, pod["metadata"]["name"])
+        told = await lab.told(WorkersExited)
+        assert (told.codes, told.reason) == ({0: 143}, "somebody deleted its pod")
+        assert told.is_retriable
+
+    play(scenario)
+
+
+def test_the_next_daemon_finds_what_runs_and_what_has_ended(play: Stage) -> None:
+    done = JobId("done")
+
+    async def first(lab: Lab) -> None:
+        await lab.start(pods.program(WAITS), card(0))
+        await lab.started()
+        await lab.start(pods.program("raise SystemExit(5)"), card(1), job=done)
+        await lab.told(WorkersExited, job=done)
+
+    async def second(lab: Lab) -> None:
+        assert await lab.engine.adopt() == (WorkerId(JOB, 1, 0),)
+        told = [await lab.facts.get() for _ in range(2)]
+        assert WorkersFound(JOB, 1, frozenset({0})) in told
+        assert WorkersExited(done, 1, {0: 5}) in told
+        await lab.engine.apply(ReportWorkers(JOB, 1, (0,)))
+        assert await lab.told(WorkersStarted) == WorkersStarted(JOB, 1, frozenset({0}))
+        await lab.engine.apply(KillWorkers(JOB, 1, (0,)))
+        assert (await lab.told(WorkersExited)).codes == {0: 137}
+
+    play(first)
+    play(second)
+
+
+def test_what_has_ended_is_let_go(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program(""), card())
+        assert (await lab.told(WorkersExited)).codes == {0: 0}
+        await until(lambda: is_empty(lab.pods()))
+        await lab.engine.apply(ReportWorkers(JOB, 1, (0,)))
+        assert (await lab.told(WorkersExited)).codes == {0: 0}
+
+    play(scenario, keep_finished_s=0.5)
+
+
+def test_sharers_of_a_card_are_told_which_and_it_is_held_for_them(play: Stage) -> None:
+    says = "import os; print(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True)"
+    other = JobId("other")
+
+    async def scenario(lab: Lab) -> None:
+        half = card(0, share_bytes=20 * GIB)
+        await lab.start(pods.program(f"{says}; {WAITS}"), half)
+        await lab.started()
+        await lab.start(pods.program(says), half, job=other)
+        assert (await lab.told(WorkersExited, job=other)).codes == {0: 0}
+        name = await lab.output(job=other)
+        assert name.startswith(b"GPU-")
+        [holder] = await lab.placeholders()
+        assert holder["metadata"]["annotations"]["rota.dev/card"].encode() == name.strip()
+        assert holder["spec"]["nodeName"] == NODE
+        await lab.engine.apply(StopWorkers(JOB, 1, (0,), 30.0))
+        assert (await lab.told(WorkersExited)).codes == {0: 143}
+        await until(lambda: is_empty(lab.placeholders()))
+        assert await lab.output() == name
+
+    play(scenario)
+
+
+def test_a_program_that_is_not_there_says_so(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(replace(pods.program(""), workdir="/", argv=("/no/such/file.py",)), card())
+        assert (await lab.told(WorkersExited)).codes == {0: 2}
+
+    play(scenario)
+
+
+def test_a_cordon_is_told_at_once(play_alone: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.engine.adopt()
+        try:
+            await lab.cluster.patch(NODES, NODE, body={"spec": {"unschedulable": True}})
+            seen = await lab.told(NodeSeen)
+            assert (seen.node.id, seen.node.is_closed) == (NODE, True)
+        finally:
+            await lab.cluster.patch(NODES, NODE, body={"spec": {"unschedulable": None}})
+        while (seen := await lab.told(NodeSeen)).node.is_closed:
+            pass
+        assert len(seen.node.gpus) == CARDS_PER_NODE
+
+    play_alone(scenario)
