@@ -94,7 +94,7 @@ class Scene:
         for worker, body in list(self.crew.bodies.items()):
             if ending := self.crew.endings.get(worker):
                 self.tell_end(worker, ending)
-                self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
+                self.ends.let_go_later(body, after_s=self._settings.keep_finished_s)
             elif worker in self.crew.started:
                 self._facts(WorkersFound(worker.job_id, worker.attempt, frozenset({worker.worker})))
                 self.followers.follow(body)
@@ -171,7 +171,7 @@ class Scene:
         if news.ending is not None:
             self._ended(worker, news.ending)
         elif body.stage is Stage.OVER:
-            self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
+            self.ends.let_go_later(body, after_s=self._settings.keep_finished_s)
         elif self._is_over(worker) or self.crew.is_to_end(worker):
             # A pod that shows up after its end was told, or asked for, never runs.
             self.ends.end(body)
@@ -197,7 +197,8 @@ class Scene:
             self.tasks.spawn(self._tell_end_with_output(worker, ending))
         else:
             self.tell_end(worker, ending)
-        self.ends.let_go_later(worker, after_s=self._settings.keep_finished_s)
+        if body := self.crew.bodies.get(worker):
+            self.ends.let_go_later(body, after_s=self._settings.keep_finished_s)
         for place in self.cards.unused():
             self.tasks.spawn(self.cards.let_go(place))
 
