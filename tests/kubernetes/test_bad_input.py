@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from rota.wire.jobs import FINAL_STATES
-from tests.e2e.house import PATIENCE_S, wait_until
+from tests.e2e.house import PATIENCE_S
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.conftest import use_of
 from tests.kubernetes.cluster.locks import locked
+from tests.kubernetes.conftest import use_of
 from tests.kubernetes.outpost import Outpost, an_outpost
 
 
@@ -94,6 +94,7 @@ def test_a_pod_that_somebody_deletes_runs_again(outpost: Outpost) -> None:
 
 
 def test_a_pod_that_somebody_edits_is_still_the_jobs(outpost: Outpost) -> None:
+    """For a daemon that has never seen it before, as well."""
     job = outpost.submit("say came; await on", gpus="1")
     pod = outpost.pod_runs(job)
     labels = ["rota.dev/job-", "rota.dev/attempt=7", "rota.dev/worker-", "rota.dev/user=eve"]
@@ -101,6 +102,8 @@ def test_a_pod_that_somebody_edits_is_still_the_jobs(outpost: Outpost) -> None:
     outpost.kubectl("annotate", "--overwrite", "pod", pod, "rota.dev/job=other", "rota.dev/gpus-")
     finalizers = '{"metadata":{"finalizers":null}}'
     outpost.kubectl("patch", "pod", pod, "--type=merge", "-p", finalizers)
+    outpost.kill()
+    outpost.up()
     outpost.allow("on")
     assert outpost.ends(job).state == "succeeded"
     assert [each.words for each in outpost.heard(job)] == ["came"]
