@@ -20,6 +20,8 @@ PAUSE = "rota.test/pause:1"
 PYTHON = "rota.test/python:1"
 SHELL = "rota.test/shell:1"
 """A shell that needs nothing of the machine, with what little it calls."""
+BARE = "rota.test/bare:1"
+"""As `PYTHON`, but the command is all the pod's own."""
 SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64")
 EMPTY_FOLDERS = (*SYSTEM_FOLDERS, "/etc", "/tmp", "/root", "/proc", "/sys", "/dev", "/run")
 
@@ -46,12 +48,19 @@ def write_pause(path: Path) -> None:
 
 
 def write_python(path: Path) -> None:
-    files = {
+    save(path, PYTHON, layer=layer_of(_accounts()), command=[sys.executable])
+
+
+def write_bare(path: Path) -> None:
+    save(path, BARE, layer=layer_of(_accounts()), command=[])
+
+
+def _accounts() -> dict[str, bytes]:
+    return {
         "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n",
         "etc/group": b"root:x:0:\nnogroup:x:65534:\n",
         "etc/hosts": b"127.0.0.1 localhost\n",
     }
-    save(path, PYTHON, layer=layer_of(files), command=[sys.executable])
 
 
 def write_shell(path: Path) -> None:

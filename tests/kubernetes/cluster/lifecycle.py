@@ -153,9 +153,10 @@ def import_images(place: Place, control: Control) -> None:
     folder = place.of("containerd")
     images.write_pause(folder / "pause.tar")
     images.write_python(folder / "python.tar")
+    images.write_bare(folder / "bare.tar")
     images.write_shell(folder / "shell.tar")
     until(lambda: control.run("ctr", "version"), "containerd", limit_s=READY_LIMIT_S)
-    for name in ("pause", "python", "shell"):
+    for name in ("pause", "python", "bare", "shell"):
         control.run("ctr", "--namespace=k8s.io", "images", "import", str(folder / f"{name}.tar"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
@@ -18,6 +17,7 @@ from rota.engines.kubernetes.watch import insist
 NOT_FOUND = 404
 LET_GO_AT_ONCE = 4
 """What is over can wait for what is to come."""
+DELETED_S = 5.0
 
 
 Collected = Callable[[WorkerId], Awaitable[None]]
@@ -29,7 +29,7 @@ class Ends:
     def __init__(self, cluster: Cluster, crew: Crew, *, tasks: Tasks, collected: Collected) -> None:
         self._cluster, self._crew, self._tasks = cluster, crew, tasks
         self._collected = collected
-        self._due: deque[tuple[float, WorkerId]] = deque()
+        self._due: dict[WorkerId, float] = {}
         self._room = asyncio.Semaphore(LET_GO_AT_ONCE)
         self._leaving: set[str] = set()
 
@@ -47,14 +47,19 @@ class Ends:
         """Of a node that is gone: nobody will ever say that it has ended."""
         self._tasks.spawn(self._remove(body))
 
-    def let_go_later(self, worker: WorkerId, *, after_s: float) -> None:
-        self._due.append((asyncio.get_running_loop().time() + after_s, worker))
+    def let_go_later(self, body: Body, *, after_s: float) -> None:
+        """Somebody waits for a pod that was deleted to be gone: it is held no longer than needed
+        for its end to be on record."""
+        now = asyncio.get_running_loop().time()
+        due_s = now + (min(after_s, DELETED_S) if body.is_deleted else after_s)
+        self._due[body.worker] = min(due_s, self._due.get(body.worker, due_s))
 
     def let_go_due(self) -> None:
         now = asyncio.get_running_loop().time()
-        while self._due and self._due[0][0] <= now:
-            _, worker = self._due.popleft()
-            self.let_go([worker])
+        due = [worker for worker, due_s in self._due.items() if due_s <= now]
+        for worker in due:
+            del self._due[worker]
+        self.let_go(due)
 
     def let_go(self, workers: Iterable[WorkerId]) -> None:
         """The records of ends that were told."""

@@ -7,7 +7,7 @@ import re
 
 from rota.core.model import JobId
 from rota.engines.base import WorkerId
-from rota.engines.kubernetes.objects import Object, part
+from rota.engines.kubernetes.objects import Object, part, parts
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 JOB, ATTEMPT, WORKER, USER = "rota.dev/job", "rota.dev/attempt", "rota.dev/worker", "rota.dev/user"
@@ -57,13 +57,29 @@ def label(word: str) -> str:
 
 
 def worker_of(pod: Object) -> WorkerId | None:
-    """Whose pod it is; None for a foreign one, or one that was tampered with."""
+    """Whose pod it is; None for a foreign one. Of a pod that we made, its name and variables say
+    so, which nobody can edit; of one that people made themselves, its labels."""
     labels, notes = part(pod, "metadata", "labels"), part(pod, "metadata", "annotations")
+    if made := _made_for(pod):
+        return made
     if labels.get(MANAGED_BY) != "rota" or ROLE in labels:
         return None
     try:
         job_id = str(notes.get(JOB) or labels[JOB])
         return WorkerId(JobId(job_id), int(labels[ATTEMPT]), int(labels[WORKER]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _made_for(pod: Object) -> WorkerId | None:
+    name, containers = str(part(pod, "metadata").get("name")), parts(part(pod, "spec"), "containers")
+    if not name.startswith("rota-") or not containers:
+        return None
+    said = {each.get("name"): each.get("value") for each in parts(containers[0], "env")}
+    try:
+        job_id, attempt, number = str(said["ROTA_WORKER"]).rsplit("/", 2)
+        worker = WorkerId(JobId(job_id), int(attempt), int(number))
+        return worker if pod_name(worker, int(str(said["ROTA_GENERATION"]))) == name else None
     except (KeyError, ValueError):
         return None
 

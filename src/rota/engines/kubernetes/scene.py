@@ -181,7 +181,7 @@ class Scene:
         if body.is_in_the_way:
             self.ends.let_go([body.worker])
         else:
-            self.ends.let_go_later(body.worker, after_s=self._settings.keep_finished_s)
+            self.ends.let_go_later(body, after_s=self._settings.keep_finished_s)
 
     def _pod_gone(self, change: Change) -> None:
         meta = change.object["metadata"]

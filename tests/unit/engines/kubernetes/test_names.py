@@ -5,12 +5,16 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.model import JobId
-from rota.engines.base import WorkerId
+from rota.core.commands import StartWorkers
+from rota.core.model import JobId, NodeId, Slot
+from rota.engines.base import Program, WorkerId
 from rota.engines.kubernetes import names
+from rota.engines.kubernetes.manifests import pod_of, seats
+from rota.engines.kubernetes.settings import KubernetesSettings
 from tests.unit.engines.kubernetes.objects import WORKER, pod
 
 DNS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+START = StartWorkers(WORKER.job_id, 1, 0, (Slot(NodeId("n1"), (0,)),))
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 
 
@@ -36,7 +40,15 @@ def test_a_pod_is_known_again() -> None:
     assert names.worker_of(pod()) == WORKER
 
 
-def test_a_pod_that_was_tampered_with_is_nobodys() -> None:
+def test_a_pod_that_we_made_is_known_whatever_became_of_its_labels() -> None:
+    made = pod_of(seats(START)[0], Program(("true",)), settings=KubernetesSettings())
+    made["metadata"] |= {"labels": {names.ATTEMPT: "7"}, "annotations": None}
+    assert names.worker_of(made) == WORKER
+    made["metadata"]["name"] = "rota-other-a1-g0-w0"
+    assert names.worker_of(made) is None
+
+
+def test_a_pod_without_a_sign_of_ours_is_nobodys() -> None:
     labels = pod()["metadata"]["labels"]
     assert names.worker_of(pod(meta={"labels": labels | {names.ATTEMPT: "one"}})) is None
     assert names.worker_of(pod(meta={"labels": {names.MANAGED_BY: "rota"}})) is None

@@ -1,0 +1,142 @@
+"""A daemon on this machine whose workers are pods of a cluster, and all that one can see of both.
+
+It is a house as any other: jobs speak through the same folder, which their pods mount.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rota.engines.kubernetes import names
+from tests.e2e.house import PATIENCE_S, ROTA, House
+from tests.kubernetes.cluster.api import Object, until
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.images import BARE, host_folders
+from tests.kubernetes.cluster.places import GPU_RESOURCE
+from tests.kubernetes.daemons import DEFINITION, free_port
+from tests.tidy.tree import ROOT
+
+SETTINGS = {
+    "ROTA_MIN_RUNTIME": "0s",
+    "ROTA_RESTART_COST": "0s",
+    "ROTA_POD_IMAGE": BARE,
+    "ROTA_STUCK_AFTER": "2s",
+    "ROTA_BIND_PATIENCE": "5s",
+}
+OVER = ("Succeeded", "Failed")
+
+
+class Outpost(House):
+    def __init__(self, home: Path, cluster: Cluster, namespace: str, **settings: str) -> None:
+        super().__init__(home, settings={**SETTINGS, **settings})
+        self.cluster, self.namespace = cluster, namespace
+        listen = f"{cluster.network.host}:{free_port()}"
+        where = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
+        self._command = [*ROTA, "up", "--engine", "kubernetes", *where, "--listen", listen]
+        folders = [*dict.fromkeys([*host_folders(), str(ROOT)])]
+        mounts = [*(f"{each}:{each}" for each in folders), f"{self.place}:{self.place}:rw"]
+        self._write({"host_paths": [*folders, str(home)]}, mounts=mounts)
+
+    def _write(self, settings: dict[str, Any], *, mounts: list[str]) -> None:
+        """JSON's lists and texts are TOML's, too."""
+        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        lines += [f'checkpoints = "{self.home}/saved/{{job}}"', "[defaults]"]
+        lines += [f"mounts = {json.dumps(mounts)}"]
+        (self.state / "config.toml").write_text("\n".join(lines) + "\n")
+
+    # -- the cluster's own view -----------------------------------------------------------------
+
+    def kubectl(self, *words: str, given: Any = None) -> str:
+        done = self.ask_kubectl(*words, given=given)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ask_kubectl(self, *words: str, given: Any = None) -> subprocess.CompletedProcess[str]:
+        where = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]
+        text = None if given is None else json.dumps(given)
+        command = [shutil.which("kubectl") or "kubectl", *where, *words]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+    @property
+    def pods_path(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def pods(self, job: str = "") -> list[Object]:
+        """Ours, or those of one job, whatever became of them."""
+        found = self.cluster.api.items(f"{self.pods_path}?labelSelector={names.JOB}")
+        return [each for each in found if job in ("", each["metadata"]["labels"][names.JOB])]
+
+    def live_pods(self, job: str = "") -> list[Object]:
+        return [each for each in self.pods(job) if each["status"]["phase"] not in OVER]
+
+    def pod_runs(self, job: str) -> str:
+        """The name of the job's one pod, once it runs."""
+
+        def found() -> str:
+            running = [each for each in self.pods(job) if each["status"]["phase"] == "Running"]
+            return running[0]["metadata"]["name"] if running else ""
+
+        return until(found, f"a pod of {job}", limit_s=PATIENCE_S)
+
+    def status_of(self, job: str) -> Object:
+        path = f"/apis/rota.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs/{job}"
+        return self.cluster.api.get(path).get("status") or {}
+
+    def overbooked(self) -> list[str]:
+        """What the API server says of nodes that were given more than they have."""
+        held: Counter[str] = Counter()
+        for pod in self.cluster.api.items("/api/v1/pods"):
+            node = pod["spec"].get("nodeName")
+            if node and pod["status"]["phase"] not in OVER:
+                held[node] += gpus_of(pod)
+        nodes = self.cluster.api.items("/api/v1/nodes")
+        has = {
+            each["metadata"]["name"]: int(each["status"]["allocatable"].get(GPU_RESOURCE, 0))
+            for each in nodes
+        }
+        return [f"{node}: {n} of {has.get(node)}" for node, n in held.items() if n > has[node]]
+
+    def has_room(self) -> bool:
+        """Nothing of ours holds a GPU, neither by the daemon's nor by the cluster's account."""
+        held = sum(map(gpus_of, self.live_pods()))
+        return not held and not self.client.status().gpus_held
+
+    def why(self, job: str) -> str:
+        return self.client.show(job).job.reason
+
+
+def gpus_of(pod: Object) -> int:
+    asked = [each.get("resources", {}).get("limits") or {} for each in pod["spec"]["containers"]]
+    return sum(int(each.get(GPU_RESOURCE, 0)) for each in asked)
+
+
+@contextmanager
+def an_outpost(cluster: Cluster, namespace: str, **settings: str) -> Generator[Outpost]:
+    """Its daemon is not up yet. At the end, its jobs are let go of."""
+    home = Path(tempfile.mkdtemp(prefix="rota-"))
+    outpost = Outpost(home, cluster, namespace, **settings)
+    outpost.kubectl("apply", "-f", str(DEFINITION))
+    outpost.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.rota.dev")
+    until(lambda: outpost.ask_kubectl("get", "tj").returncode == 0, "the definition")
+    try:
+        yield outpost
+    finally:
+        outpost.raze()
+        _let_go_of_all(outpost)
+
+
+def _let_go_of_all(outpost: Outpost) -> None:
+    api, path = outpost.cluster.api, f"/apis/rota.dev/v1alpha1/namespaces/{outpost.namespace}"
+    for each in api.items(f"{path}/trainingjobs"):
+        name = f"{path}/trainingjobs/{each['metadata']['name']}"
+        with suppress(Exception):
+            api.patch(name, {"metadata": {"finalizers": None}})
+        api.delete(name)

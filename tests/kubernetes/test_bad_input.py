@@ -1,0 +1,123 @@
+"""What people and clusters get wrong: each ends in a reason that can be read, with the GPUs free."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rota.wire.jobs import FINAL_STATES
+from tests.e2e.house import PATIENCE_S
+from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.locks import locked
+from tests.kubernetes.conftest import use_of
+from tests.kubernetes.outpost import Outpost, an_outpost
+
+
+@pytest.fixture(scope="module")
+def shared(running_cluster: Cluster) -> Iterator[Outpost]:
+    with (
+        locked(use_of(running_cluster), is_shared=True),
+        running_cluster.namespace() as namespace,
+        an_outpost(running_cluster, namespace) as made,
+    ):
+        made.up()
+        yield made
+
+
+@pytest.fixture
+def outpost(shared: Outpost) -> Iterator[Outpost]:
+    yield shared
+    shared.clear()
+
+
+def fails(outpost: Outpost, words: str, **fields: Any) -> str:
+    """Submits what cannot be; its reason is told everywhere, and nothing is left of it."""
+    job = outpost.submit("say came", gpus="1", **fields)
+    assert outpost.ends(job).state == "failed"
+    assert words in outpost.why(job)
+    assert words in outpost.rota("story", job).stdout.replace("\n", " ")
+    until(lambda: words in outpost.status_of(job).get("reason", ""), "the reason on the resource")
+    until(lambda: not outpost.live_pods(job), "its pods to go", limit_s=PATIENCE_S)
+    assert outpost.heard(job) == []
+    assert len(outpost.starts(job)) == 1
+    assert not outpost.client.status().gpus_held
+    return outpost.why(job)
+
+
+def test_an_image_that_does_not_exist(outpost: Outpost) -> None:
+    assert "pull secret" in fails(outpost, "its image cannot be pulled", image="rota.test/none:1")
+
+
+def test_a_claim_that_does_not_exist(outpost: Outpost) -> None:
+    assert "does the claim exist" in fails(
+        outpost, "its volume cannot be had", mounts=["pvc:nowhere:/data"]
+    )
+
+
+def test_a_claim_that_is_never_bound(outpost: Outpost) -> None:
+    storage = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
+    claim = {"metadata": {"name": "unbound"}, "spec": {**storage, "storageClassName": "none"}}
+    path = f"/api/v1/namespaces/{outpost.namespace}/persistentvolumeclaims"
+    outpost.cluster.api.create(path, claim)
+    fails(outpost, "its volume cannot be had", mounts=["pvc:unbound:/data"])
+
+
+def test_a_quota_that_is_used_up(outpost: Outpost) -> None:
+    path = f"/api/v1/namespaces/{outpost.namespace}/resourcequotas"
+    hard = {"requests.nvidia.com/gpu": "0"}
+    outpost.cluster.api.create(path, {"metadata": {"name": "none"}, "spec": {"hard": hard}})
+    until(lambda: outpost.cluster.api.get(f"{path}/none").get("status"), "the quota to hold")
+    try:
+        fails(outpost, "exceeded quota: none")
+    finally:
+        outpost.cluster.api.delete(f"{path}/none")
+
+
+def test_pods_that_the_cluster_does_not_admit(outpost: Outpost) -> None:
+    """Folders of the node, in this case."""
+    path, label = f"/api/v1/namespaces/{outpost.namespace}", "pod-security.kubernetes.io/enforce"
+    outpost.cluster.api.patch(path, {"metadata": {"labels": {label: "baseline"}}})
+    try:
+        fails(outpost, "violates PodSecurity")
+    finally:
+        outpost.cluster.api.patch(path, {"metadata": {"labels": {label: None}}})
+
+
+def test_a_pod_that_somebody_deletes_runs_again(outpost: Outpost) -> None:
+    job = outpost.submit("say came; await on", gpus="1", retries=1)
+    outpost.kubectl("delete", "pod", outpost.pod_runs(job), "--timeout=60s")
+    outpost.says(job, "came", attempt=2)
+    assert "somebody deleted its pod" in outpost.rota("story", job).stdout
+    outpost.allow("on")
+    assert outpost.ends(job).state == "succeeded"
+
+
+def test_a_pod_that_somebody_edits_is_still_the_jobs(outpost: Outpost) -> None:
+    """For a daemon that has never seen it before, as well."""
+    job = outpost.submit("say came; await on", gpus="1")
+    pod = outpost.pod_runs(job)
+    labels = ["rota.dev/job-", "rota.dev/attempt=7", "rota.dev/worker-", "rota.dev/user=eve"]
+    outpost.kubectl("label", "--overwrite", "pod", pod, *labels)
+    outpost.kubectl("annotate", "--overwrite", "pod", pod, "rota.dev/job=other", "rota.dev/gpus-")
+    finalizers = '{"metadata":{"finalizers":null}}'
+    outpost.kubectl("patch", "pod", pod, "--type=merge", "-p", finalizers)
+    outpost.kill()
+    outpost.up()
+    outpost.allow("on")
+    assert outpost.ends(job).state == "succeeded"
+    assert [each.words for each in outpost.heard(job)] == ["came"]
+    assert len(outpost.starts(job)) == 1
+
+
+def test_what_is_in_another_namespace_is_not_ours(outpost: Outpost) -> None:
+    spec = {"command": ["sleep", "1000"], "gpus": "1"}
+    body = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob", "spec": spec}
+    with outpost.cluster.namespace() as other:
+        objects = f"/apis/rota.dev/v1alpha1/namespaces/{other}/trainingjobs"
+        outpost.cluster.api.create(objects, {**body, "metadata": {"name": "theirs"}})
+        ours = outpost.submit("true", gpus="0")
+        assert outpost.ends(ours).state in FINAL_STATES
+        assert "status" not in outpost.cluster.api.get(f"{objects}/theirs")
+        assert "theirs" not in [each.name for each in outpost.client.jobs().jobs]
+        outpost.cluster.api.delete(f"{objects}/theirs")
