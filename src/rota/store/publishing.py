@@ -176,10 +176,13 @@ class Publisher:
             await self._take_over(new, name=self._adopted.pop(new.job_id))
             return
         name, n_taken = str(new.job_id), 0
-        while not await self._resources.create(body_of(name, new.text, key=self._key)):
+        while not await self._resources.create(self._body(new, name)):
             n_taken += 1
             name = f"{new.job_id}-{n_taken}"
         self._entries[new.job_id] = _Entry(name, new.text, new.batch)
+
+    def _body(self, new: Accepted, name: str) -> Object:
+        return body_of(name, new.job_id, accepted=new.text, key=self._key)
 
     async def _take_over(self, new: Accepted, *, name: str) -> None:
         if await self._resources.adopt(name, new.job_id):
