@@ -40,8 +40,8 @@ Seconds of CPU that each process used, from the first submit until all were runn
 
 def main() -> None:
     parser = flags(__doc__ or "", page="kubernetes.md")
-    parser.add_argument("--nodes", type=int, default=Size.n_nodes, help="how many (%(default)s)")
-    parser.add_argument("--gang", type=int, default=Size.n_gang, help="workers (%(default)s)")
+    parser.add_argument("--nodes", type=int, default=Size().n_nodes, help="how many (%(default)s)")
+    parser.add_argument("--gang", type=int, default=Size().n_gang, help="workers (%(default)s)")
     arguments = parser.parse_args()
     size = Size(n_nodes=arguments.nodes, n_gang=arguments.gang)
     with ground(f"scale-{os.getpid()}", n_nodes=size.n_nodes, gpus=size.gpus) as made:
