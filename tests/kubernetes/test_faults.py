@@ -51,8 +51,9 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     with outpost.cluster.control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
         late = outpost.submit("say came", gpus="1")
-        wait_until(lambda: "not ready" in outpost.rota("nodes", "list").stdout, "the node's state")
-        wait_until(lambda: NODE in outpost.why(late), "the reason why it waits")
+        [node] = wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
+        assert "does not answer" in node.note
+        assert outpost.state_of(late) == "queued"
         assert outpost.state_of(job) == "running"
         assert outpost.client.status().gpus_held == 1
     until(lambda: is_ready(api.get(f"{NODES}/{NODE}")), "the node", limit_s=LOST_LIMIT_S)
