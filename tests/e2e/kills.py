@@ -40,6 +40,8 @@ say end
 class Day:
     """`seed` decides who is killed and when; how far the machine has come by then, it cannot."""
 
+    script = SCRIPT
+
     def __init__(self, house: House, seed: int) -> None:
         self.house = house
         self.random = random.Random(seed)
@@ -66,7 +68,7 @@ class Day:
             key = f"{number}-{place}"
             length = f"{(number * 7 + place * 3) % 10 / 20}"
             request = self.house.request(
-                SCRIPT, gpus="1", priority=number % 2, retries=1, env={"LENGTH": length}
+                self.script, gpus="1", priority=number % 2, retries=1, env={"LENGTH": length}
             )
             self.acknowledged.append(self._insist(request, key))
             self.keys.append(key)

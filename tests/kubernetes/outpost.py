@@ -10,13 +10,15 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from rota.client.find import NoDaemonError
 from rota.engines.kubernetes import names
-from tests.e2e.house import PATIENCE_S, ROTA, House
+from rota.errors import UnavailableError
+from tests.e2e.house import PATIENCE_S, ROTA, House, wait_until
 from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.images import BARE, host_folders
@@ -32,6 +34,9 @@ SETTINGS = {
     "ROTA_BIND_PATIENCE": "5s",
 }
 OVER = ("Succeeded", "Failed")
+LEASE_LOST = "lease rota is no longer ours"
+
+T = TypeVar("T")
 
 
 class Outpost(House):
@@ -51,6 +56,22 @@ class Outpost(House):
         lines += [f'checkpoints = "{self.home}/saved/{{job}}"', "[defaults]"]
         lines += [f"mounts = {json.dumps(mounts)}"]
         (self.state / "config.toml").write_text("\n".join(lines) + "\n")
+
+    def kept(self, deed: Callable[[], T]) -> T:
+        """What it gives. A daemon that lost its lease meanwhile is started again, as a cluster
+        would do it."""
+
+        def done() -> T | None:
+            assert self.daemon is not None
+            if self.daemon.poll() is not None:
+                assert LEASE_LOST in self.log(), self.log()[-2000:]
+                self.launch()
+            try:
+                return deed() if self.answers() else None
+            except (NoDaemonError, UnavailableError):
+                return None
+
+        return wait_until(done, "a daemon that does it")
 
     # -- the cluster's own view -----------------------------------------------------------------
 

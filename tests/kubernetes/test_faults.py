@@ -1,0 +1,93 @@
+"""What breaks in a cluster while jobs run on it: nothing is lost, and nothing runs twice."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.counts import count
+from tests.e2e.house import PATIENCE_S, wait_until
+from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.fakes import NODES, is_ready
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.places import NODE
+from tests.kubernetes.kills import ClusterDay
+from tests.kubernetes.outpost import Outpost, an_outpost
+
+LOST_LIMIT_S = 120.0
+PAUSE_S = 10.0
+"""Longer than a daemon commands without a word from the API server."""
+
+
+@pytest.fixture
+def outpost(whole_cluster: Cluster, namespace: str) -> Iterator[Outpost]:
+    with an_outpost(whole_cluster, namespace) as made:
+        yield made
+
+
+def test_a_node_that_is_drained_is_left_and_found_again(outpost: Outpost) -> None:
+    outpost.up()
+    job = outpost.submit("say came; await on", gpus="1")
+    outpost.says(job, "came")
+    try:
+        words = ["--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"]
+        outpost.kubectl("drain", NODE, f"--pod-selector=rota.dev/job={job}", *words)
+        assert outpost.live_pods() == []
+        late = outpost.submit("say came", gpus="1")
+        for each in (job, late):
+            wait_until(lambda each=each: "drained node" in outpost.why(each), "why it waits")
+    finally:
+        outpost.kubectl("uncordon", NODE)
+    outpost.says(late, "came")
+    outpost.says(job, "came", attempt=2)
+    outpost.allow("on")
+    assert outpost.ends(job).state == "succeeded"
+
+
+def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
+    outpost.up()
+    api, job = outpost.cluster.api, outpost.submit("say came; await on", gpus="1")
+    outpost.says(job, "came")
+    with outpost.cluster.control.stopped("kubelet"):
+        until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
+        late = outpost.submit("say came", gpus="1")
+        [node] = wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
+        assert "does not answer" in node.note
+        assert outpost.state_of(late) == "queued"
+        assert outpost.state_of(job) == "running"
+        assert outpost.client.status().gpus_held == 1
+    until(lambda: is_ready(api.get(f"{NODES}/{NODE}")), "the node", limit_s=LOST_LIMIT_S)
+    outpost.says(late, "came")
+    outpost.allow("on")
+    assert outpost.ends(job).state == "succeeded"
+    assert len(outpost.starts(job)) == 1
+
+
+def test_jobs_live_through_the_troubles_of_the_api_server(outpost: Outpost) -> None:
+    """A daemon that hears nothing for too long ends, and whoever keeps it starts it again."""
+    outpost.up()
+    control = outpost.cluster.control
+    running = outpost.submit("say came; await on", gpus="1")
+    outpost.says(running, "came")
+    control.cut_connections()
+    first = outpost.submit("say came", gpus="1")
+    assert outpost.ends(first).state == "succeeded"
+    with control.stopped("apiserver"):
+        pass
+    request = outpost.request("say came", gpus="1")
+    second = outpost.kept(lambda: outpost.client.submit(request, key="second"))
+    assert outpost.kept(lambda: outpost.ends(second)).state == "succeeded"
+    with control.paused("etcd"):
+        # Not to wait for anything: so long it lasts.
+        time.sleep(PAUSE_S)
+    outpost.allow("on")
+    assert outpost.kept(lambda: outpost.ends(running)).state == "succeeded"
+    starts = [line for line in outpost.heard() if line.words == "came"]
+    assert sorted(line.job_id for line in starts) == sorted([running, first, second])
+    until(lambda: outpost.kept(outpost.has_room), "all GPUs to be free", limit_s=PATIENCE_S)
+
+
+def test_a_daemon_that_is_killed_at_random_moments_loses_nothing(outpost: Outpost) -> None:
+    day = ClusterDay(outpost, seed=7, rounds=count(50))
+    day.run()
+    assert day.complaints() == []
