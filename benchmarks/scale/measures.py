@@ -103,7 +103,7 @@ class Stand:
         await self._until_running(self.size.n_gpus, within_s=FILL_S)
         found.figures[What.FILL] = Figure(perf_counter() - began_s, "s")
         own = {"rota": daemon.cpu_s() - own_s}
-        found.cpu[What.FILL] = own | used(before, self.ground.cpu_s())
+        found.cpu[What.FILL] = {**own, **used(before, self.ground.cpu_s())}
         return jobs
 
     async def takeovers(self, daemon: Daemon, found: Found) -> None:
