@@ -17,6 +17,9 @@ log = structlog.get_logger()
 LOOK_S = 10.0
 """How often the machine is asked whether its GPUs are still what they were."""
 
+GATHER_S = 0.3
+"""Nodes that change come together, and each concerns every plan: they are told together."""
+
 
 class Looks(Protocol):
     """An engine, as far as it is needed here."""

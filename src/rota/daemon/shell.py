@@ -162,11 +162,12 @@ class Shell:
         if self.trouble:
             return
         if isinstance(event, NodeSeen):
-            # Many come at once, and each concerns every plan: they are told together.
+            if not self._sightings:
+                self._loop.call_later(nodes.GATHER_S, self._look)
             self._sightings[event.node.id] = event.node
-            self._loop.call_soon(self._look)
             return
-        self._look()
+        if isinstance(event, NodeLost):
+            self._sightings.pop(event.node_id, None)
         if isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
             self.spawn(self._examine(event))
         else:
@@ -178,8 +179,7 @@ class Shell:
             self.tell(found)
 
     def _look(self, seen: Iterable[Node] = ()) -> None:
-        seen = [*self._sightings.values(), *seen]
-        self._sightings.clear()
+        seen, self._sightings = [*self._sightings.values(), *seen], {}
         if seen and not self.trouble:
             self._see(seen)
 
