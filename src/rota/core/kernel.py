@@ -47,6 +47,7 @@ class Kernel:
         self._roster = Roster(rules.backoff_s)
         self._categories = Categories()
         self._plan_wakes_at_s = math.inf
+        self._is_refit_due = False
 
     def apply(self, event: Event, now: float) -> Effects:
         """Record a fact; whatever follows from it is in the effects."""
@@ -56,7 +57,11 @@ class Kernel:
         """Record facts that are known together, one after the other."""
         effects = Effects(now)
         for event in events:
+            if self._is_refit_due and not isinstance(event, NodeSeen):
+                self._nodes_changed(effects)
             self._apply(event, effects)
+        if self._is_refit_due:
+            self._nodes_changed(effects)
         return effects
 
     def _apply(self, event: Event, effects: Effects) -> None:
@@ -208,7 +213,8 @@ class Kernel:
             return
         roster.nodes[node.id] = effects.nodes[node.id] = node
         if known is not None:
-            self._nodes_changed(effects)
+            # It concerns every plan, so that many nodes that change at once are looked at once.
+            self._is_refit_due = True
             return
         roster.intent.add_node(node)
         roster.wants_round = True
@@ -226,6 +232,7 @@ class Kernel:
 
     def _nodes_changed(self, effects: Effects) -> None:
         roster = self._roster
+        self._is_refit_due = False
         roster.wants_round = True
         for job_id in roster.intent.refit(roster.jobs, roster.nodes):
             roster.reconcile(job_id, effects)

@@ -8,6 +8,7 @@ from rota.core.model import Stopping
 from rota.daemon.diagnosis import TAIL_BYTES, with_finding
 from rota.engines.base import Engine, LogQuery, WorkerId
 from rota.errors import RotaError
+from rota.store.records import Exit
 
 
 def needs_a_look(event: WorkersExited, kernel: Kernel) -> bool:
@@ -35,3 +36,9 @@ async def _tail(engine: Engine, worker: WorkerId) -> str:
     except (RotaError, OSError):
         return ""
     return b"".join(chunk.output for chunk in found).decode(errors="replace")
+
+
+def exits_of(event: WorkersExited, now: float) -> tuple[Exit, ...]:
+    return tuple(
+        Exit(event.job_id, event.attempt, worker, code, now) for worker, code in event.codes.items()
+    )

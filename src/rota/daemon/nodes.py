@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 import structlog
 
-from rota.core.model import Node
+from rota.core.model import Node, NodeId
 from rota.errors import RotaError
 
 log = structlog.get_logger()
 
 LOOK_S = 10.0
 """How often the machine is asked whether its GPUs are still what they were."""
+
+GATHER_S = 0.3
+"""Nodes that change come together, and each concerns every plan: they are told together."""
 
 
 class Looks(Protocol):
@@ -41,6 +44,7 @@ async def watch(engine: Looks, see: Callable[[tuple[Node, ...]], None]) -> None:
             see(seen)
 
 
-def still_drained(node: Node, known: Node) -> Node:
+def still_drained(node: Node, nodes: Mapping[NodeId, Node]) -> Node:
     """What an administrator drained stays so, over a restart and whatever the engine sees."""
-    return replace(node, is_draining=known.is_draining)
+    known = nodes.get(node.id)
+    return node if known is None else replace(node, is_draining=known.is_draining)

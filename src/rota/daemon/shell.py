@@ -21,19 +21,19 @@ from rota.core.commands import AskToStop, ChangeMembership, Command, StartWorker
 from rota.core.effects import Effects
 from rota.core.events import Event, NodeLost, NodeSeen, TimerFired, WorkersExited
 from rota.core.kernel import Kernel
-from rota.core.model import JobId, Node
+from rota.core.model import JobId, Node, NodeId
 from rota.core.plan import Plan
 from rota.core.policy import Policy
 from rota.core.view import Rules, View
 from rota.daemon import nodes, recovery
 from rota.daemon.accounts import Accounts
-from rota.daemon.findings import examined, needs_a_look
+from rota.daemon.findings import examined, exits_of, needs_a_look
 from rota.daemon.health import Health
 from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
 from rota.errors import RotaError, StoreError
 from rota.store.base import Batch, Store
-from rota.store.records import Exit, Row, Sample, Submission
+from rota.store.records import Row, Sample, Submission
 
 log = structlog.get_logger()
 
@@ -73,6 +73,7 @@ class Shell:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
+        self._sightings: dict[NodeId, Node] = {}
         self._loop = asyncio.get_running_loop()
 
     # -- life -----------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ class Shell:
         """Record a fact. The future is done when it is on the disk."""
         self.require_sound()
         now = self._parts.clock()
-        exits = _exits(event, now) if isinstance(event, WorkersExited) else ()
+        exits = exits_of(event, now) if isinstance(event, WorkersExited) else ()
         return self._record(self.kernel.apply(event, now), Batch(exits=exits, actor=actor))
 
     def tell_all(
@@ -161,8 +162,13 @@ class Shell:
         if self.trouble:
             return
         if isinstance(event, NodeSeen):
-            self._see((event.node,))
-        elif isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
+            if not self._sightings:
+                self._loop.call_later(nodes.GATHER_S, self._look)
+            self._sightings[event.node.id] = event.node
+            return
+        if isinstance(event, NodeLost):
+            self._sightings.pop(event.node_id, None)
+        if isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
             self.spawn(self._examine(event))
         else:
             self.tell(event)
@@ -172,14 +178,14 @@ class Shell:
         if not self.trouble:
             self.tell(found)
 
-    def _look(self, seen: Iterable[Node]) -> None:
-        if not self.trouble:
+    def _look(self, seen: Iterable[Node] = ()) -> None:
+        seen, self._sightings = [*self._sightings.values(), *seen], {}
+        if seen and not self.trouble:
             self._see(seen)
 
     def _see(self, seen: Iterable[Node]) -> None:
-        for node in seen:
-            known = self.kernel.nodes.get(node.id)
-            self.tell(NodeSeen(node if known is None else nodes.still_drained(node, known)))
+        known = self.kernel.nodes
+        self.tell_all([NodeSeen(nodes.still_drained(each, known)) for each in seen], (), actor="")
 
     # -- effects --------------------------------------------------------------------------------
 
@@ -292,9 +298,3 @@ async def _nothing_to_run(job_id: JobId) -> Program:
 
 def _nobody_listens(_: Command) -> None:
     """Before the start there is no program that hears."""
-
-
-def _exits(event: WorkersExited, now: float) -> tuple[Exit, ...]:
-    return tuple(
-        Exit(event.job_id, event.attempt, worker, code, now) for worker, code in event.codes.items()
-    )

@@ -1,13 +1,15 @@
 """Nodes that come, drain, vanish and return."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from rota.core.commands import ChangeMembership, StartWorkers, StopWorkers
-from rota.core.events import NodeSeen, WorkersLost
-from rota.core.model import GIB, JobId, NodeId, Queued, Share
+from rota.core.events import JobCancelled, NodeSeen, WorkersLost
+from rota.core.intent import Intent
+from rota.core.model import GIB, Job, JobId, Node, NodeId, Queued, Share
 from rota.core.plan import Plan
 from rota.core.states import State
 from tests.builders import Lab, cluster, job, live_job, slots
@@ -260,3 +262,23 @@ def test_a_node_that_comes_back_smaller_waits_for_those_it_lost() -> None:
     assert lab.round() == []
     assert lab.exited("a", 143, workers=[2, 3]) == [StartWorkers(B, 1, 0, slots("1:0"))]
     assert lab.kernel.ledger.is_sound(lab.kernel.nodes)
+
+
+def test_nodes_that_change_at_once_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of jobs, a look at all plans for each of hundreds of nodes takes minutes."""
+    looks: list[int] = []
+    refit = Intent.refit
+
+    def counted(intent: Intent, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> object:
+        looks.append(len(nodes))
+        return refit(intent, jobs, nodes)
+
+    monkeypatch.setattr(Intent, "refit", counted)
+    nodes = cluster("3x4")
+    lab = Lab(nodes)
+    lab.run(job("a", gpus=4))
+    drained = [NodeSeen(replace(node, is_draining=True)) for node in nodes]
+    effects = lab.kernel.apply_all([*drained, JobCancelled(A)], lab.now)
+    assert looks == [3]
+    assert set(effects.nodes) == {node.id for node in nodes}
+    assert lab.kernel.nodes[nodes[2].id].is_draining
