@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NewType
 
@@ -30,6 +30,16 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """What a node has once nobody but us uses it, and it answers."""
+
+    gpus: tuple[Gpu, ...] = ()
+    cpus: float = math.inf
+    memory_bytes: float = math.inf
+    max_workers: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A machine: its GPUs, and what else its workers use up. An administrator may drain it, and the
     cluster that it belongs to may close it: nothing new goes there, and what runs moves off."""
@@ -44,6 +54,15 @@ class Node:
     is_cordoned: bool = False
     note: str = ""
     """What is the matter with it, if something is."""
+    whole: Whole | None = None
+    """Where that is more than there is now: a job that needs it waits."""
+
+    def at_best(self) -> Node:
+        best = self.whole
+        if best is None:
+            return self
+        room = {"cpus": best.cpus, "memory_bytes": best.memory_bytes}
+        return replace(self, gpus=best.gpus, max_workers=best.max_workers, whole=None, **room)
 
     @property
     def is_closed(self) -> bool:

@@ -133,7 +133,7 @@ class Intake:
 
     def _fresh_misfits(self) -> Misfits:
         """What was found out holds as long as the nodes are what they were."""
-        nodes = list(self._shell.kernel.nodes.values())
+        nodes = [node.at_best() for node in self._shell.kernel.nodes.values()]
         if nodes != self._misfits.nodes:
             self._misfits = Misfits(nodes)
         return self._misfits

@@ -196,3 +196,14 @@ def test_a_pod_uses_what_runs_together_or_what_runs_before() -> None:
         "overhead": {"cpu": "250m"},
     }
     assert usage_of({"spec": spec}, "nvidia.com/gpu").cpus == 3.25
+
+
+def test_what_others_hold_and_what_does_not_answer_is_there_at_best() -> None:
+    lab = Lab()
+    lab.sees(node(gpus=4))
+    assert lab.node.at_best() == lab.node
+    lab.sees_pod(foreign("theirs", gpus=3))
+    assert (indices(lab.node), indices(lab.node.at_best())) == ([0], [0, 1, 2, 3])
+    lab.sees(node(gpus=4, ready="Unknown"))
+    assert (indices(lab.node), indices(lab.node.at_best())) == ([], [0, 1, 2, 3])
+    assert lab.node.at_best().max_workers > 0
