@@ -25,7 +25,7 @@ from tests.tidy.tree import ROOT
 
 DEFINITION = ROOT / "deploy" / "kubernetes" / "base" / "crd.yaml"
 PATIENCE_S = 60.0
-GONE = 404
+FIRST_ERROR, GONE, NOT_NOW = 400, 404, 503
 LOST = "lease rota is no longer ours"
 HELD = {"command": ["sleep", "1000"], "gpus": "0", "hold": True}
 """A job that needs nothing and does nothing."""
@@ -63,10 +63,18 @@ class Daemon:
         return httpx2.Client(transport=transport, base_url="http://rota", timeout=PATIENCE_S)
 
     def ask(self, method: str, path: str, **more: Any) -> Any:
-        with self.client() as client:
-            answer = client.request(method, path, **more)
-            assert answer.status_code < 400, answer.text
-            return answer.json()
+        """Waits while it is started again."""
+        answer = until(lambda: self._answer(method, path, **more), path, limit_s=PATIENCE_S)
+        assert answer.status_code < FIRST_ERROR, answer.text
+        return answer.json()
+
+    def _answer(self, method: str, path: str, **more: Any) -> httpx2.Response | None:
+        try:
+            with self.client() as client:
+                answer = client.request(method, path, **more)
+        except httpx2.ConnectError:
+            return None
+        return None if answer.status_code == NOT_NOW else answer
 
     def submit(self, **fields: Any) -> str:
         [job_id] = self.ask("POST", "/v1/jobs", json={**HELD, **fields})["ids"]

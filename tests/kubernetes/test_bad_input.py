@@ -1,4 +1,4 @@
-"""What people and clusters get wrong: each ends in a reason that can be read, with the GPUs free."""
+"""What people and clusters get wrong: each ends in a reason that can be read, the GPUs free."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -45,7 +45,8 @@ def test_a_job_is_read_visited_and_remembered(outpost: Outpost) -> None:
     job = submitted.stdout.strip()
     pod = outpost.pod_runs(job)
     wait_until(lambda: outpost.rota("logs", job).stdout == "begun\n", "its first line")
-    seen = outpost.rota("exec", job, "--", "/bin/sh", "-c", "echo $ROTA_JOB $NVIDIA_VISIBLE_DEVICES")
+    echo = "echo $ROTA_JOB $NVIDIA_VISIBLE_DEVICES"
+    seen = outpost.rota("exec", job, "--", "/bin/sh", "-c", echo)
     assert seen.stdout.startswith(f"{job} GPU-0000")
     outpost.allow("on")
     assert outpost.rota("wait", job).returncode == 3

@@ -79,7 +79,7 @@ async def seen(session: Session, word: bytes) -> bytes:
 
 
 async def ran(there: Any, script: str) -> bytes:
-    session = await sessions.visit(there, "worker", Visit(("sh", "-c", script)))
+    session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", script)))
     found = await output(session)
     session.close()
     return found
@@ -88,7 +88,7 @@ async def ran(there: Any, script: str) -> bytes:
 def test_a_command_has_its_workers_environment_and_folder(cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         script = 'echo "$MINE"; pwd; echo no >&2; exit 7'
-        session = await sessions.visit(there, "worker", Visit(("sh", "-c", script)))
+        session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", script)))
         assert await output(session) == b"a b\n/tmp\n"
         assert await output(session, 2) == b"no\n"
         assert await session.left() == Left(7)
@@ -99,7 +99,7 @@ def test_a_command_has_its_workers_environment_and_folder(cluster: Cluster, pod:
 
 def test_input_has_an_end_and_a_lot_of_it_arrives_whole(cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
-        session = await sessions.visit(there, "worker", Visit(("sha256sum",)))
+        session = await sessions.visit(there, "worker", visit=Visit(("sha256sum",)))
         for _ in range(64):
             await session.write(b"x" * 65536)
         await session.finish()
@@ -107,7 +107,7 @@ def test_input_has_an_end_and_a_lot_of_it_arrives_whole(cluster: Cluster, pod: s
         assert (await output(session)).split()[0] == wanted.encode()
         assert await session.left() == Left(0)
         session.close()
-        counted = await sessions.visit(there, "worker", Visit(("wc", "-c")))
+        counted = await sessions.visit(there, "worker", visit=Visit(("wc", "-c")))
         await counted.write(b"y" * 3_000_000)
         await counted.finish()
         assert (await output(counted)).split() == [b"3000000"]
@@ -119,7 +119,7 @@ def test_input_has_an_end_and_a_lot_of_it_arrives_whole(cluster: Cluster, pod: s
 def test_a_lot_of_output_waits_for_its_reader(cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         script = "head -c 5000000 /dev/zero"
-        session = await sessions.visit(there, "worker", Visit(("sh", "-c", script)))
+        session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", script)))
         assert len(await output(session)) == 5_000_000
         assert await session.left() == Left(0)
         session.close()
@@ -130,7 +130,7 @@ def test_a_lot_of_output_waits_for_its_reader(cluster: Cluster, pod: str) -> Non
 def test_a_shell_on_a_terminal(cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         terminal = Terminal(30, 90, "xterm-256color")
-        session = await sessions.visit(there, "worker", Visit((), terminal))
+        session = await sessions.visit(there, "worker", visit=Visit((), terminal))
         assert session.outputs == (1,)
         await session.write(b"echo $TERM; test -t 0 && echo is''here\n")
         assert b"xterm-256color\r\n" in await seen(session, b"ishere\r\n")
@@ -152,7 +152,7 @@ def test_a_command_that_is_let_go_of_ends_with_all_that_it_started(
     cluster: Cluster, pod: str
 ) -> None:
     async def do(there: Any) -> None:
-        session = await sessions.visit(there, "worker", Visit(("sh", "-c", STUBBORN)))
+        session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", STUBBORN)))
         await seen(session, b"here")
         count = "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 98[7]' | wc -l"
         assert int(await ran(there, count)) == 2
@@ -165,21 +165,21 @@ def test_a_command_that_is_let_go_of_ends_with_all_that_it_started(
 
 def test_what_cannot_be_run_and_who_is_not_there(cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
-        session = await sessions.visit(there, "worker", Visit(("no-such-program",)))
+        session = await sessions.visit(there, "worker", visit=Visit(("no-such-program",)))
         assert (await session.left()).code == 127
         assert b"no-such-program" in await output(session, 2)
         session.close()
         with pytest.raises(ApiError, match="not found"):
-            await sessions.visit(there, "nobody", Visit(("true",)))
+            await sessions.visit(there, "nobody", visit=Visit(("true",)))
         with pytest.raises(RotaError, match="is no name of a Pod"):
-            await sessions.visit(there, "../secrets", Visit(("true",)))
+            await sessions.visit(there, "../secrets", visit=Visit(("true",)))
 
     within(cluster, pod, do)
 
 
 def test_a_connection_to_a_port(cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
-        session = await sessions.connect(there, "worker", 8080)
+        session = await sessions.connect(there, "worker", port=8080)
         body = bytes(range(256)) * 2000
         head = f"POST / HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
         await session.write(head.encode() + body)
@@ -188,7 +188,7 @@ def test_a_connection_to_a_port(cluster: Cluster, pod: str) -> None:
         assert found.startswith(b"HTTP/1.0 200 OK\r\n")
         assert found.endswith(body)
         session.close()
-        nobody = await sessions.connect(there, "worker", 81)
+        nobody = await sessions.connect(there, "worker", port=81)
         assert await output(nobody) == b""
         assert (await nobody.left()).reason == "nothing listens on port 81 there"
         nobody.close()

@@ -91,8 +91,7 @@ def _kubernetes(wanted: Wanted) -> Opens:
         volume,
         wanted.listen,
         wanted.defaults,
-        users=frozenset(chosen.user_groups),
-        admins=frozenset(chosen.admin_groups),
+        (frozenset(chosen.user_groups), frozenset(chosen.admin_groups)),
     )
     return partial(cluster_place, choice=choice)
 

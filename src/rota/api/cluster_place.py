@@ -54,9 +54,8 @@ class Choice:
     volume: str
     listen: tuple[str, int] | None
     defaults: Callable[[str], Defaults]
-    users: frozenset[str] = frozenset()
-    """Groups of the cluster's whose members may come in; none: all whom it knows."""
-    admins: frozenset[str] = frozenset()
+    groups: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    """Of the cluster: whose members may come in, none: all whom it knows; and administrators."""
 
 
 @asynccontextmanager
@@ -106,7 +105,7 @@ async def _led(
             readings=lambda: (),
             lost=lost,
             chores=partial(_chores, truth=truth, choice=choice),
-            strangers=ClusterPeople(TokenReviews(cluster), choice.users, choice.admins),
+            strangers=ClusterPeople(TokenReviews(cluster), *choice.groups),
         )
 
     try:

@@ -203,13 +203,13 @@ class Client:
     # -- deeds ----------------------------------------------------------------------------------
 
     def cancel(self, job: str, *, reason: str = "") -> JobView:
-        return self._deed(job, "cancel", reason)
+        return self._deed(job, "cancel", reason=reason)
 
     def hold(self, job: str, *, reason: str = "") -> JobView:
-        return self._deed(job, "hold", reason)
+        return self._deed(job, "hold", reason=reason)
 
     def release(self, job: str, *, reason: str = "") -> JobView:
-        return self._deed(job, "release", reason)
+        return self._deed(job, "release", reason=reason)
 
     def resize(self, job: str, workers: int | None) -> JobView:
         """So many workers from now on; None: as many as the policy likes."""
@@ -225,7 +225,7 @@ class Client:
         it only says whether it would."""
         return load(list[JobView], self._http.ask("POST", "/jobs/move", body=plan))
 
-    def _deed(self, job: str, deed: str, reason: str = "") -> JobView:
+    def _deed(self, job: str, deed: str, *, reason: str = "") -> JobView:
         path, query = f"/jobs/{_quoted(job)}/{deed}", {"reason": reason or None}
         return load(JobView, self._http.ask("POST", path, query=query))
 

@@ -17,11 +17,11 @@ from typing import Any
 import structlog
 
 from rota.core.effects import Effects
-from rota.core.model import Ended, JobId, Node
+from rota.core.model import Ended, Job, JobId, Node
 from rota.core.states import State
 from rota.errors import StoreError, Trouble, UnavailableError
 from rota.store.base import Batch, Store
-from rota.store.publishing import Changes, Publisher, Resources
+from rota.store.publishing import Changes, Publisher, Resources, essence
 from rota.store.records import Saved
 from rota.store.replica import catch_up
 from rota.store.training_jobs import Kept, Shown, kept_of, without_the_unaccepted
@@ -80,9 +80,11 @@ class ClusterStore:
         return self._hand_in(_Work(resumes=True))
 
     def load(self) -> Saved:
-        kept = self._from_outside(self._gather())
+        told: list[Kept] = self._from_outside(self._gather())
+        kept = [self._with_the_file(each) for each in told]
+        behind = [new.job.id for old, new in zip(told, kept, strict=True) if old is not new]
         catch_up(self._local, kept, rows=self._from_outside(self._resources.rows())).result()
-        self._from_outside(self._begin(kept))
+        self._from_outside(self._begin(kept, behind))
         jobs = tuple(each.job for each in kept if not isinstance(each.job.phase, Ended))
         outcomes = {each.job.id: each.job.state for each in kept} | dict(
             self._local.load().outcomes
@@ -207,8 +209,15 @@ class ClusterStore:
             await self._resources.remove(each.name)
         return sorted(counting, key=lambda each: (each.job.submitted_s, each.job.id))
 
-    async def _begin(self, kept: Sequence[Kept]) -> None:
-        self._publisher.begin(kept)
+    async def _begin(self, kept: Sequence[Kept], behind: Sequence[JobId]) -> None:
+        self._publisher.begin(kept, behind=behind)
+
+    def _with_the_file(self, kept: Kept) -> Kept:
+        """What an object is told later, the file may know already."""
+        known = self._local.job(kept.job.id)
+        if known is None or known == kept.job or essence(known) != essence(kept.job):
+            return kept
+        return replace(kept, job=known) if _moment(known) >= _moment(kept.job) else kept
 
     def _from_outside(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(_as_store(work), self._loop).result()
@@ -230,6 +239,11 @@ def _explained(error: Exception) -> StoreError:
         return StoreError(Trouble.IO, error.message, error.hint)
     log.error("a batch could not be published", exc_info=error)
     return StoreError(Trouble.REFUSED, f"{type(error).__name__}: {error}", "a bug; report it")
+
+
+def _moment(job: Job) -> tuple[float, float]:
+    """How far a job's own clocks are, of two that are the same in all that counts."""
+    return job.service.as_of_s, job.epochs_done
 
 
 def _pass_on(written: Future[None], done: Future[None]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rota.core.model import Ended, Job, JobId, Starting
+from rota.core.model import Ended, Job, JobId, Phase, Running, Starting
 from rota.store.base import Batch
 from rota.store.codec import encode
 from rota.store.records import Project, Row, Token, User, key_of
@@ -94,8 +94,8 @@ class Publisher:
         self._shown: dict[JobId, Shown] = {}
         self._late: dict[JobId, None] = {}
 
-    def begin(self, kept: Iterable[Kept]) -> None:
-        """Go on from what the cluster keeps."""
+    def begin(self, kept: Iterable[Kept], *, behind: Collection[JobId] = ()) -> None:
+        """Go on from what the cluster keeps. Of those `behind` we know more than their objects."""
         live = [each for each in kept if not isinstance(each.job.phase, Ended)]
         self._jobs = {each.job.id: each.job for each in live}
         self._entries = {
@@ -103,7 +103,7 @@ class Publisher:
             for each in live
         }
         self._shown = {each: shown for each, shown in self._shown.items() if each in self._jobs}
-        self._late = dict.fromkeys(self._late.keys() & self._jobs.keys())
+        self._late = dict.fromkeys((self._late.keys() | set(behind)) & self._jobs.keys())
 
     def adopt(self, job_id: JobId, name: str) -> None:
         """The job that will be submitted under this id has an object already."""
@@ -176,10 +176,13 @@ class Publisher:
             await self._take_over(new, name=self._adopted.pop(new.job_id))
             return
         name, n_taken = str(new.job_id), 0
-        while not await self._resources.create(body_of(name, new.text, key=self._key)):
+        while not await self._resources.create(self._body(new, name)):
             n_taken += 1
             name = f"{new.job_id}-{n_taken}"
         self._entries[new.job_id] = _Entry(name, new.text, new.batch)
+
+    def _body(self, new: Accepted, name: str) -> Object:
+        return body_of(name, new.job_id, accepted=new.text, key=self._key)
 
     async def _take_over(self, new: Accepted, *, name: str) -> None:
         if await self._resources.adopt(name, new.job_id):
@@ -219,14 +222,23 @@ def _accepted(batch: Batch) -> Iterable[Accepted]:
 
 def essence(job: Job) -> tuple[object, ...]:
     """Without what a start that is ordered again, or the next report, tells again."""
-    phase = job.phase
     return (
-        replace(phase, started=frozenset()) if isinstance(phase, Starting) else phase,
+        _without_starts(job.phase),
         job.spec,
         (job.attempt, job.generation, job.workers_numbered),
         (job.failures, job.idle_attempts, job.losses, job.deaths),
         (job.pinned_workers, job.cap),
     )
+
+
+def _without_starts(phase: Phase) -> Phase:
+    """Whether those who were sent to their places have arrived there does not count."""
+    if isinstance(phase, Starting):
+        return Starting(0.0, phase.allocation, exits=phase.exits)
+    if isinstance(phase, Running) and not phase.joining:
+        is_first = phase.numbers == tuple(range(len(phase.allocation)))
+        return Starting(0.0, phase.allocation, exits=phase.exits) if is_first else phase
+    return phase
 
 
 async def _all(works: Iterable[Awaitable[object]]) -> None:

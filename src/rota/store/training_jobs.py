@@ -72,13 +72,12 @@ def accepted_text(job: Job, submission: Submission, *, batch: str) -> str:
     )
 
 
-def body_of(name: str, accepted: str, *, key: bytes) -> Object:
+def body_of(name: str, job_id: JobId, *, accepted: str, key: bytes) -> Object:
     """The object of a job that came through our own doors."""
     found = json.loads(accepted)
-    job = decode(Job, found["record"])
     labels = {
         "app.kubernetes.io/managed-by": "rota",
-        JOB: job.id,
+        JOB: job_id,
         USER: label_value(found["user"]),
     }
     return {

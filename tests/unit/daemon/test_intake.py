@@ -13,6 +13,7 @@ from rota.daemon.admission import Defaults
 from rota.daemon.fields import RefusedError
 from rota.daemon.intake import Intake
 from rota.daemon.people import Caller
+from rota.daemon.premises import ThisMachine
 from rota.store.memory import MemoryStore
 from rota.wire.jobs import JobRequest
 
@@ -27,8 +28,12 @@ def node(n_gpus: int) -> NodeSeen:
 def test_what_can_never_run_is_asked_of_the_nodes_of_today() -> None:
     kernel = Kernel(Rules())
     shell: Any = SimpleNamespace(kernel=kernel)
+    nothing: Any = None
     site: Any = SimpleNamespace(
-        clock=lambda: 0.0, defaults=lambda _: Defaults(), snapshots=SimpleNamespace()
+        clock=lambda: 0.0,
+        defaults=lambda _: Defaults(),
+        snapshots=nothing,
+        premises=ThisMachine(nothing, nothing, door=""),
     )
     intake = Intake(shell, MemoryStore(), site=site)
     kernel.apply(node(1), 0.0)

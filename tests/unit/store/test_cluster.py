@@ -16,6 +16,7 @@ from rota.policies.registry import parse
 from rota.store.base import Batch
 from rota.store.cluster import ClusterStore
 from rota.store.memory import MemoryStore
+from rota.store.publishing import essence
 from rota.store.records import Scope, Submission, Token
 from rota.store.training_jobs import Shown
 from tests.builders import QUICK, cluster, job
@@ -95,8 +96,9 @@ def test_a_fence_is_in_the_status_before_a_batch_counts() -> None:
         await site.submit(A)
         await site.run(A)
         status = site.objects.found[A]["status"]
-        assert (status["state"], status["fence"]) == ("running", {"attempt": 1, "generation": 0})
-        assert await site.rebuilt() == {A: site.kernel.jobs[A]}
+        assert (status["state"], status["fence"]) == ("starting", {"attempt": 1, "generation": 0})
+        rebuilt = (await site.rebuilt())[A]
+        assert essence(rebuilt) == essence(site.kernel.jobs[A])
         attempts = site.local.attempts(A)
         assert [each.number for each in attempts] == [1]
 
@@ -118,6 +120,41 @@ def test_progress_alone_waits_and_is_not_lost(monkeypatch: pytest.MonkeyPatch) -
         assert (await site.rebuilt())[A].epochs_done == 5.0
         updates = [each for each in site.objects.written[n_written:] if each == f"update {A}"]
         assert updates == [f"update {A}"]
+
+    play(scenario)
+
+
+def test_that_workers_have_started_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        assert site.objects.written == [f"create {A}", f"update {A}"]
+        monkeypatch.setattr("rota.store.cluster.LATE_S", 0.0)
+        site.store._late_at_s = 0.0
+        await site.submit(B)
+        # What is handed in next waits for what is told between the two.
+        await site.submit(C)
+        assert site.objects.found[A]["status"]["state"] == "running"
+
+    play(scenario)
+
+
+def test_a_daemon_that_comes_back_knows_more_than_the_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        n_entries = site.local.newest_entry()
+        saved = await asyncio.to_thread(site.store.load)
+        assert saved.jobs == (site.kernel.jobs[A],)
+        assert site.local.newest_entry() == n_entries
+        monkeypatch.setattr("rota.store.cluster.LATE_S", 0.0)
+        site.store._late_at_s = 0.0
+        await site.submit(B)
+        # What is handed in next waits for what is told between the two.
+        await site.submit(C)
+        assert site.objects.found[A]["status"]["state"] == "running"
 
     play(scenario)
 

@@ -46,6 +46,8 @@ class Body:
     is_killed: bool
     is_held: bool
     """Its object outlives it until we let go."""
+    is_in_the_way: bool
+    """Its object still counts as something that uses its node, although it is over."""
     container: str = names.CONTAINER
     is_plain: bool = False
     """Somebody made it themselves: it is theirs to remove."""
@@ -71,6 +73,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         is_deleted=is_deleted,
         is_killed=is_deleted and meta.get("deletionGracePeriodSeconds") == KILL_GRACE_S,
         is_held=names.FINALIZER in (meta.get("finalizers") or ()),
+        is_in_the_way=_is_in_the_way(pod),
         container=_main(pod),
         is_plain=names.PLAIN in notes,
     )
@@ -81,12 +84,19 @@ def stage_of(pod: Object) -> Stage:
     phase = part(pod, "status").get("phase")
     if phase in ("Succeeded", "Failed"):
         return Stage.OVER
-    if "deletionTimestamp" in meta and not spec.get("nodeName"):
-        # The API server lets nobody bind it any more.
+    if meta.get("deletionGracePeriodSeconds") == 0:
+        # It was never bound, and nobody may bind it any more; or its node, or somebody who forced
+        # it, has let go of it, and only we still hold its object.
         return Stage.OVER
     if phase == "Running":
         return Stage.RUNNING
     return Stage.GATED if spec.get("schedulingGates") else Stage.WAITING
+
+
+def _is_in_the_way(pod: Object) -> bool:
+    has_ended = part(pod, "status").get("phase") in ("Succeeded", "Failed")
+    is_bound = bool(part(pod, "spec").get("nodeName"))
+    return stage_of(pod) is Stage.OVER and is_bound and not has_ended
 
 
 def container(pod: Object) -> Object:

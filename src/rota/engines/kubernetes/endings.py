@@ -82,7 +82,9 @@ def ending_of(pod: Object, wish: Wish) -> Ending:
     ended = part(container(pod), "state", "terminated")
     if not has_run(pod):
         return _never_ran(pod, wish, ended=ended)
-    meta, code = pod["metadata"], int(ended.get("exitCode", 0 if _succeeded(pod) else KILLED_CODE))
+    if not ended and not _succeeded(pod):
+        return vanished(wish)
+    meta, code = pod["metadata"], int(ended.get("exitCode", 0))
     is_killed = wish.is_doomed or meta.get("deletionGracePeriodSeconds") == KILL_GRACE_S
     if is_killed and code == STOPPED_CODE:
         # It heard the stop that goes before a kill.

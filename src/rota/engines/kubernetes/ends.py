@@ -76,7 +76,8 @@ class Ends:
     async def _remove(self, body: Body) -> None:
         self._leaving.add(body.uid)
         try:
-            await self._collected(body.worker)
+            if not body.is_in_the_way:
+                await self._collected(body.worker)
             async with self._room:
                 if body.is_held:
                     await insist(partial(self._release, body), what=body.name)

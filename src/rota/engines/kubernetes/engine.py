@@ -105,12 +105,12 @@ class KubernetesEngine:
     async def visit(self, worker: WorkerId, visit: Visit) -> Session:
         from rota.engines.kubernetes import sessions  # noqa: PLC0415 - only for who visits
 
-        return await sessions.visit(self.cluster, self._running(worker).name, visit)
+        return await sessions.visit(self.cluster, self._running(worker).name, visit=visit)
 
     async def connect(self, worker: WorkerId, port: int) -> Session:
         from rota.engines.kubernetes import sessions  # noqa: PLC0415 - only for who connects
 
-        return await sessions.connect(self.cluster, self._running(worker).name, port)
+        return await sessions.connect(self.cluster, self._running(worker).name, port=port)
 
     def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> list[JobId]:
         """Delete what is left of jobs that were over by then, their logs included. Called from a

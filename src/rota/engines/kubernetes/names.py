@@ -72,7 +72,8 @@ def worker_of(pod: Object) -> WorkerId | None:
 
 
 def _made_for(pod: Object) -> WorkerId | None:
-    name, containers = str(part(pod, "metadata").get("name")), parts(part(pod, "spec"), "containers")
+    name = str(part(pod, "metadata").get("name"))
+    containers = parts(part(pod, "spec"), "containers")
     if not name.startswith("rota-") or not containers:
         return None
     said = {each.get("name"): each.get("value") for each in parts(containers[0], "env")}

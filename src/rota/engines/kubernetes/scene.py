@@ -23,7 +23,7 @@ from rota.engines.base import Facts, WorkerId
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.api import NODES, PODS, Change, Cluster, Object, Scope
 from rota.engines.kubernetes.births import Births
-from rota.engines.kubernetes.bodies import Stage
+from rota.engines.kubernetes.bodies import Body, Stage
 from rota.engines.kubernetes.crew import Crew, News
 from rota.engines.kubernetes.endings import Ending
 from rota.engines.kubernetes.ends import Ends
@@ -94,7 +94,7 @@ class Scene:
         for worker, body in list(self.crew.bodies.items()):
             if ending := self.crew.endings.get(worker):
                 self.tell_end(worker, ending)
-                self.ends.let_go_later(body, after_s=self._settings.keep_finished_s)
+                self._let_go(body)
             elif worker in self.crew.started:
                 self._facts(WorkersFound(worker.job_id, worker.attempt, frozenset({worker.worker})))
                 self.followers.follow(body)
@@ -170,11 +170,18 @@ class Scene:
             self.followers.follow(body)
         if news.ending is not None:
             self._ended(worker, news.ending)
-        elif body.stage is Stage.OVER:
-            self.ends.let_go_later(body, after_s=self._settings.keep_finished_s)
+        if body.stage is Stage.OVER:
+            self._let_go(body)
         elif self._is_over(worker) or self.crew.is_to_end(worker):
             # A pod that shows up after its end was told, or asked for, never runs.
             self.ends.end(body)
+
+    def _let_go(self, body: Body) -> None:
+        """The pod is the record of its end for a while, unless it keeps others from its place."""
+        if body.is_in_the_way:
+            self.ends.let_go([body.worker])
+        else:
+            self.ends.let_go_later(body, after_s=self._settings.keep_finished_s)
 
     def _pod_gone(self, change: Change) -> None:
         meta = change.object["metadata"]
@@ -197,8 +204,6 @@ class Scene:
             self.tasks.spawn(self._tell_end_with_output(worker, ending))
         else:
             self.tell_end(worker, ending)
-        if body := self.crew.bodies.get(worker):
-            self.ends.let_go_later(body, after_s=self._settings.keep_finished_s)
         for place in self.cards.unused():
             self.tasks.spawn(self.cards.let_go(place))
 

@@ -50,7 +50,7 @@ done 2>/dev/null; true
 """Ends whatever has the marker. The API server lets go of a command without ending it."""
 
 
-async def visit(cluster: Cluster, pod: str, visit: Visit) -> Session:
+async def visit(cluster: Cluster, pod: str, *, visit: Visit) -> Session:
     """Run a command in a worker's container."""
     terminal = visit.terminal
     marker = f"{MARKER}={os.urandom(8).hex()}"
@@ -65,7 +65,7 @@ async def visit(cluster: Cluster, pod: str, visit: Visit) -> Session:
     return session
 
 
-async def connect(cluster: Cluster, pod: str, port: int) -> Session:
+async def connect(cluster: Cluster, pod: str, *, port: int) -> Session:
     """To what listens on this port of 127.0.0.1 in a worker's pod."""
     query = [("ports", str(port))]
     connection = await dial(cluster, pod, verb="portforward", query=query, protocols=(V4,))

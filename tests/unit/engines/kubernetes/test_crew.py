@@ -1,7 +1,5 @@
 """What the engine knows of its workers: each thing is new once."""
 
-from typing import Any
-
 from rota.core.model import JobId
 from rota.engines.base import WorkerId
 from rota.engines.kubernetes.bodies import Stage
@@ -14,8 +12,10 @@ UID = pod()["metadata"]["uid"]
 OTHER = WorkerId(JobId("job"), 1, 1)
 
 
-def at(version: int, phase: str, **more: Any) -> Object:
-    return pod(phase, meta={"resourceVersion": str(version)}, **more)
+def at(
+    version: int, phase: str, *, spec: Object | None = None, status: Object | None = None
+) -> Object:
+    return pod(phase, meta={"resourceVersion": str(version)}, spec=spec, status=status)
 
 
 def seen(crew: Crew, shown: Object, worker: WorkerId = WORKER) -> News:

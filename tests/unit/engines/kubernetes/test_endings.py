@@ -2,6 +2,7 @@
 
 import pytest
 
+from rota.engines.kubernetes.bodies import Stage, stage_of
 from rota.engines.kubernetes.endings import (
     Ending,
     Trouble,
@@ -117,6 +118,18 @@ NOT_FOUND = 'exec: "nothing": executable file not found in $PATH'
 )
 def test_a_program_that_never_ran(ended: Object, wish: Wish, ending: Ending) -> None:
     assert ending_of(ended, wish) == ending
+
+
+@pytest.mark.parametrize("wish", [NOTHING, STOP, KILL])
+def test_a_pod_that_was_let_go_of_without_a_word_is_as_good_as_gone(wish: Wish) -> None:
+    forced = pod("Running", meta=DELETED | {"deletionGracePeriodSeconds": 0})
+    assert stage_of(forced) is Stage.OVER
+    assert ending_of(forced, wish) == vanished(wish)
+
+
+def test_a_pod_that_is_being_stopped_is_not_over() -> None:
+    assert stage_of(pod("Running", meta=DELETED, spec={"nodeName": "n1"})) is Stage.RUNNING
+    assert stage_of(pod("Pending", meta=DELETED, spec={"nodeName": "n1"})) is Stage.WAITING
 
 
 def test_a_pod_that_vanished_ended_as_it_was_asked_to() -> None:

@@ -1,0 +1,1 @@
+"""What `benchmarks.kubernetes` measures: hundreds of nodes that only look like nodes."""
