@@ -18,6 +18,8 @@ from tests.kubernetes.outpost import LEASE_LOST, Outpost, an_outpost
 def outpost(whole_cluster: Cluster, namespace: str) -> Iterator[Outpost]:
     with an_outpost(whole_cluster, namespace) as made:
         yield made
+        rights = [f"{namespace}-{name}" for name in ("first", "second")]
+        made.kubectl("delete", "clusterrolebinding", "--ignore-not-found", *rights)
 
 
 @pytest.mark.parametrize("skew", ["+1h", "-30m"])

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from rota.core.cards import Gpu, Whole
 from rota.core.speed import PRIOR, SpeedModel
 from rota.core.states import State
 from rota.core.wishes import Estimate, Mode, Share
@@ -20,23 +21,6 @@ NodeId = NewType("NodeId", str)
 
 Labels = frozenset[tuple[str, str]]
 GIB = 1024**3
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    index: int
-    type: str
-    memory_bytes: int = 16 * GIB
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """What a node has once nobody but us uses it, and it answers."""
-
-    gpus: tuple[Gpu, ...] = ()
-    cpus: float = math.inf
-    memory_bytes: float = math.inf
-    max_workers: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +40,6 @@ class Node:
     """What is the matter with it, if something is."""
     whole: Whole | None = None
     """Where that is more than there is now: a job that needs it waits."""
-
-    def at_best(self) -> Node:
-        best = self.whole
-        if best is None:
-            return self
-        room = {"cpus": best.cpus, "memory_bytes": best.memory_bytes}
-        return replace(self, gpus=best.gpus, max_workers=best.max_workers, whole=None, **room)
 
     @property
     def is_closed(self) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from rota.core.model import GIB, Gpu, Node, NodeId, Whole
+from rota.core.cards import Whole
+from rota.core.model import GIB, Gpu, Node, NodeId
 from rota.engines.kubernetes.bodies import condition
 from rota.engines.kubernetes.objects import Object, part, parts
 from rota.engines.kubernetes.quantities import amount
