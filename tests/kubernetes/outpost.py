@@ -57,6 +57,17 @@ class Outpost(House):
         lines += [f"mounts = {json.dumps(mounts)}"]
         (self.state / "config.toml").write_text("\n".join(lines) + "\n")
 
+    def run_under(self, *runner: str) -> None:
+        self._command = [*runner, *self._command]
+
+    def use(self, kubeconfig: Path) -> None:
+        """For the daemons that start from now on."""
+        self._command += ["--kubeconfig", str(kubeconfig)]
+
+    def words(self) -> str:
+        """What the daemon says to whoever asks how it is, and what it has logged."""
+        return f"{self.rota('status').stdout} {self.log()}"
+
     def kept(self, deed: Callable[[], T]) -> T:
         """What it gives. A daemon that lost its lease meanwhile is started again, as a cluster
         would do it."""

@@ -9,8 +9,8 @@ from tests.counts import count
 from tests.e2e.house import PATIENCE_S, wait_until
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.fakes import NODES, is_ready
-from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.places import NODE
+from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
 from tests.kubernetes.kills import ClusterDay
 from tests.kubernetes.outpost import Outpost, an_outpost
 
@@ -42,6 +42,18 @@ def test_a_node_that_is_drained_is_left_and_found_again(outpost: Outpost) -> Non
     outpost.says(job, "came", attempt=2)
     outpost.allow("on")
     assert outpost.ends(job).state == "succeeded"
+
+
+def test_a_job_waits_for_what_others_hold(outpost: Outpost) -> None:
+    """Although it could not run now even if all of ours were gone."""
+    outpost.up()
+    holding = python_pod("theirs", "import time; time.sleep(999)", gpus=1)
+    outpost.cluster.api.create(outpost.pods_path, holding)
+    wait_until(lambda: outpost.client.status().gpus == CARDS_PER_NODE - 1, "their GPU to be gone")
+    job = outpost.submit("say came", gpus=str(CARDS_PER_NODE))
+    wait_until(lambda: "what others hold" in outpost.why(job), "why it waits")
+    outpost.cluster.api.delete(f"{outpost.pods_path}/theirs", grace_s=1)
+    outpost.says(job, "came")
 
 
 def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:

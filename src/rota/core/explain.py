@@ -12,6 +12,7 @@ from rota.core.reasons import (
     BacksOff,
     Drained,
     Impossible,
+    Occupied,
     OnHold,
     Reason,
     WaitsForARound,
@@ -38,8 +39,7 @@ class Answers:
             case Queued(not_before_s=until_s) if until_s > self._view.now:
                 return BacksOff(until_s)
             case Queued() if job.id in self._plan.waits:
-                reason = self._plan.waits[job.id]
-                return Drained() if self._is_for_drained_nodes(reason) else reason
+                return self._for_now(self._plan.waits[job.id])
             case Queued() if job.id not in self._seen:
                 return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
             case Queued():
@@ -49,9 +49,14 @@ class Answers:
             case _:
                 return None
 
-    def _is_for_drained_nodes(self, reason: Reason) -> bool:
+    def _for_now(self, reason: Reason) -> Reason:
+        """What cannot be on the nodes as they are may be when they are back."""
         nodes = self._view.nodes.values()
-        return isinstance(reason, Impossible) and any(node.is_closed for node in nodes)
+        if not isinstance(reason, Impossible):
+            return reason
+        if any(node.is_closed for node in nodes):
+            return Drained()
+        return Occupied() if any(node.whole for node in nodes) else reason
 
     @cached_property
     def _seen(self) -> frozenset[JobId]:

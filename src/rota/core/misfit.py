@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.core.model import GIB, JobSpec, Node, Share
 from rota.errors import shown
@@ -49,6 +49,15 @@ class Misfits:
                 self._known.clear()
             self._known[needs] = _misfit(spec, self.nodes)
         return self._known[needs]
+
+
+def at_best(node: Node) -> Node:
+    """Once others let go of what they hold there, and it is well."""
+    best = node.whole
+    if best is None:
+        return node
+    room = {"cpus": best.cpus, "memory_bytes": best.memory_bytes, "max_workers": best.max_workers}
+    return replace(node, gpus=best.gpus, whole=None, **room)
 
 
 def _needs(spec: JobSpec) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from rota.core.cards import Gpu, Whole
 from rota.core.speed import PRIOR, SpeedModel
 from rota.core.states import State
 from rota.core.wishes import Estimate, Mode, Share
@@ -20,13 +21,6 @@ NodeId = NewType("NodeId", str)
 
 Labels = frozenset[tuple[str, str]]
 GIB = 1024**3
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    index: int
-    type: str
-    memory_bytes: int = 16 * GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +38,8 @@ class Node:
     is_cordoned: bool = False
     note: str = ""
     """What is the matter with it, if something is."""
+    whole: Whole | None = None
+    """Where that is more than there is now: a job that needs it waits."""
 
     @property
     def is_closed(self) -> bool:

@@ -71,6 +71,14 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True)
+class Occupied:
+    """It could run if others let go of what they hold, or a node were well again."""
+
+    def __str__(self) -> str:
+        return "waits for what others hold, or for a node that is not well"
+
+
+@dataclass(frozen=True, slots=True)
 class BacksOff:
     until_s: float
 
@@ -129,6 +137,7 @@ Reason = (
     | Protected
     | Impossible
     | Drained
+    | Occupied
     | BacksOff
     | WaitsForJobs
     | Pinned

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rota.core.events import JobSubmitted
-from rota.core.misfit import Misfits
+from rota.core.misfit import Misfits, at_best
 from rota.core.model import Ended, JobId
 from rota.core.states import State
 from rota.daemon.admission import Admitted, admit
@@ -133,7 +133,7 @@ class Intake:
 
     def _fresh_misfits(self) -> Misfits:
         """What was found out holds as long as the nodes are what they were."""
-        nodes = list(self._shell.kernel.nodes.values())
+        nodes = [at_best(node) for node in self._shell.kernel.nodes.values()]
         if nodes != self._misfits.nodes:
             self._misfits = Misfits(nodes)
         return self._misfits

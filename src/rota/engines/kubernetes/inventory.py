@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from rota.core.cards import Whole
 from rota.core.model import GIB, Gpu, Node, NodeId
 from rota.engines.kubernetes.bodies import condition
 from rota.engines.kubernetes.objects import Object, part, parts
@@ -72,8 +73,11 @@ def node_of(
         labels=frozenset(part(node, "metadata", "labels").items()),
         is_cordoned=_is_cordoned(node, settings),
     )
-    note = _ill(node)
-    return _closed(seen, held, note=note) if note else seen
+    best = _gpus(node, settings, n_taken=0, held=held, before=None)
+    whole = Whole(best, seen.cpus, seen.memory_bytes, seen.max_workers)
+    if note := _ill(node):
+        return replace(_closed(seen, held, note=note), whole=whole)
+    return replace(seen, whole=whole) if taken.gpus else seen
 
 
 def _closed(node: Node, held: list[Held], *, note: str) -> Node:

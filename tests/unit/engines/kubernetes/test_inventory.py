@@ -1,6 +1,7 @@
 """Nodes as we may use them: minus what others hold, and not where nothing should go."""
 
 from rota.core.events import NodeLost, NodeSeen
+from rota.core.misfit import at_best
 from rota.core.model import Node, NodeId
 from rota.engines.kubernetes.crew import Crew
 from rota.engines.kubernetes.objects import Change
@@ -196,3 +197,14 @@ def test_a_pod_uses_what_runs_together_or_what_runs_before() -> None:
         "overhead": {"cpu": "250m"},
     }
     assert usage_of({"spec": spec}, "nvidia.com/gpu").cpus == 3.25
+
+
+def test_what_others_hold_and_what_does_not_answer_is_there_at_best() -> None:
+    lab = Lab()
+    lab.sees(node(gpus=4))
+    assert at_best(lab.node) == lab.node
+    lab.sees_pod(foreign("theirs", gpus=3))
+    assert (indices(lab.node), indices(at_best(lab.node))) == ([0], [0, 1, 2, 3])
+    lab.sees(node(gpus=4, ready="Unknown"))
+    assert (indices(lab.node), indices(at_best(lab.node))) == ([], [0, 1, 2, 3])
+    assert at_best(lab.node).max_workers > 0
