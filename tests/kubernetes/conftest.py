@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.counts import IS_LONG
 from tests.kubernetes.cluster.api import Api
 from tests.kubernetes.cluster.binaries import MissingError
 from tests.kubernetes.cluster.handle import Cluster
@@ -19,6 +20,17 @@ from tests.kubernetes.cluster.locks import locked
 from tests.kubernetes.cluster.places import Place
 
 SKIPPED = "no Kubernetes cluster: "
+ALWAYS = ("test_cluster", "test_engine", "test_sessions")
+"""With the conformance suite, what an ordinary run has time for."""
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A whole daemon on a cluster takes many minutes: that runs with `scripts/test --long`."""
+    if not IS_LONG:
+        for item in items:
+            if item.path.parent == HERE and item.path.stem not in ALWAYS:
+                item.add_marker(pytest.mark.skip("runs with scripts/test --long"))
 
 
 @pytest.fixture(scope="session")
