@@ -29,8 +29,10 @@ the controllers are real, on the same machine as rota's daemon and as the one wh
 is what the API server tells of a pod. A job is of one GPU, and comes in batches of a thousand
 through the daemon's own door. A gang that can never run asks for more GPUs in each worker than a
 node has; one that has to wait asks for ten whole nodes, and the time is until its reason can be
-read. The others' figures are KAI's own, on 500 nodes of
-KWOK, by its published tests of scale on machines that we do not know.
+read. KAI's figures are its own, on 500 nodes of KWOK
+and a machine that we do not know; that for the fill is worked out from the rate that it gives. Its
+gang is one that could not be placed: ours that can never run is refused by a check at the submit,
+which is less work, so that these two do not compare.
 Made by `python -m benchmarks.kubernetes` on a machine with {machine}."""
 CPU = """\
 ## Where the time goes
