@@ -59,7 +59,7 @@ def test_a_job_waits_for_what_others_hold(outpost: Outpost) -> None:
 def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     outpost.up()
     api, job = outpost.cluster.api, outpost.submit("say came; await on", gpus="1")
-    outpost.says(job, "came")
+    outpost.reaches(job, "running")
     with outpost.cluster.control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
         late = outpost.submit("say came", gpus="1")
@@ -72,7 +72,7 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     outpost.says(late, "came")
     outpost.allow("on")
     assert outpost.ends(job).state == "succeeded"
-    assert len(outpost.starts(job)) == 1
+    assert len(outpost.starts(job)) == 1, outpost.rota("story", job).stdout
 
 
 def test_jobs_live_through_the_troubles_of_the_api_server(outpost: Outpost) -> None:

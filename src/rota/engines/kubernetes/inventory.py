@@ -137,15 +137,18 @@ def _gpus(
 ) -> tuple[Gpu, ...]:
     status, resource = part(node, "status"), settings.gpu_resource
     n_usable = int(amount(part(status, "allocatable").get(resource)))
-    n_all = max(n_usable, int(amount(part(status, "capacity").get(resource))))
+    # What a worker was given is there as long as it runs: a node that comes back has no GPUs at
+    # all for a while, until its device plugin is back as well.
     bound = {index for each in held if each.is_bound for index in each.gpus}
+    n_capacity = int(amount(part(status, "capacity").get(resource)))
+    n_all = max(n_usable, n_capacity, *(index + 1 for index in bound))
     planned = {index for each in held for index in each.gpus} - bound
     missed = _missing(before, n_all)
 
     def reluctance(index: int) -> tuple[bool, bool, bool, int]:
         return index in bound, index in planned, index not in missed, -index
 
-    gone = set(sorted(range(n_all), key=reluctance)[: n_all - n_usable + n_taken])
+    gone = set(sorted(range(n_all), key=reluctance)[: n_all - n_usable + n_taken]) - bound
     labels = part(node, "metadata", "labels")
     gpu_type = labels.get(f"{resource}.product") or resource.rpartition("/")[2]
     memory_bytes = int(amount(labels.get(f"{resource}.memory")) * MIB) or 16 * GIB

@@ -208,3 +208,13 @@ def test_what_others_hold_and_what_does_not_answer_is_there_at_best() -> None:
     lab.sees(node(gpus=4, ready="Unknown"))
     assert (indices(lab.node), indices(at_best(lab.node))) == ([], [0, 1, 2, 3])
     assert at_best(lab.node).max_workers > 0
+
+
+def test_a_node_that_comes_back_without_its_gpus_keeps_those_in_use() -> None:
+    lab = Lab()
+    lab.holds(1)
+    for capacity in (0, 4):
+        lab.sees(node(gpus=0, capacity=capacity))
+        assert indices(lab.node) == [1]
+    lab.sees(node(gpus=4))
+    assert indices(lab.node) == [0, 1, 2, 3]
