@@ -20,17 +20,15 @@ from tests.kubernetes.cluster.locks import locked
 from tests.kubernetes.cluster.places import Place
 
 SKIPPED = "no Kubernetes cluster: "
-ALWAYS = ("test_cluster", "test_engine", "test_sessions")
-"""With the conformance suite, what an ordinary run has time for."""
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A whole daemon on a cluster takes many minutes: that runs with `scripts/test --long`."""
+    """To build a cluster and to run jobs on it takes many minutes."""
     if not IS_LONG:
         for item in items:
-            if item.path.parent == HERE and item.path.stem not in ALWAYS:
-                item.add_marker(pytest.mark.skip("runs with scripts/test --long"))
+            if item.path.parent == HERE:
+                item.add_marker(pytest.mark.skip("clusters are started with scripts/test --long"))
 
 
 @pytest.fixture(scope="session")

@@ -357,5 +357,6 @@ def _kill_one(box: Box, job_id: str) -> None:
 async def test_many_workers_in_a_row(box: Box) -> None:
     for number in range(20):
         assert (await box.run(f"job{number}", sh("exit 0"))).code == 0
-    assert sum(isinstance(fact, WorkersStarted) for fact in box.facts) == 20
+    started = {fact.job_id for fact in box.facts if isinstance(fact, WorkersStarted)}
+    assert len(started) == 20
     assert box.folders.live() == []

@@ -173,7 +173,8 @@ def break_ending(live: Any, journal: Path) -> None:
         n_ends += live._parts.at.used == live._samples.length
         if n_ends == 2:
             n_ends += 1
-            live._vote.result()
+            live._ballots.cast(live._joining.group, live._wishes())
+            live._ballots._vote.result()
             while '"over": 0' not in journal.read_text():
                 time.sleep(0.01)
             live._joining.group.abort()
