@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +19,7 @@ import httpx2
 
 from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.witness import Witness
 from tests.tidy.tree import ROOT
 
 DEFINITION = ROOT / "deploy" / "kubernetes" / "base" / "crd.yaml"
@@ -128,7 +127,7 @@ class Daemon:
 
 
 @dataclass(frozen=True, slots=True)
-class Lab:
+class Lab(Witness):
     """A namespace of a cluster with our definitions, and daemons for it."""
 
     cluster: Cluster
@@ -141,17 +140,6 @@ class Lab:
         made = Daemon(folder, ["--engine", "kubernetes", *cluster, *arguments])
         self.stack.callback(made.end)
         return made
-
-    def kubectl(self, *words: str, given: Any = None) -> str:
-        done = self.ask_kubectl(*words, given=given)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def ask_kubectl(self, *words: str, given: Any = None) -> subprocess.CompletedProcess[str]:
-        where = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]
-        text = None if given is None else json.dumps(given)
-        command = [shutil.which("kubectl") or "kubectl", *where, *words]
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
     def make(self, name: str, **spec: Any) -> None:
         """With kubectl, as `ada`."""

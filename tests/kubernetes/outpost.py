@@ -6,8 +6,6 @@ It is a house as any other: jobs speak through the same folder, which their pods
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -24,6 +22,7 @@ from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.images import BARE, host_folders
 from tests.kubernetes.cluster.places import GPU_RESOURCE
 from tests.kubernetes.daemons import DEFINITION, free_port
+from tests.kubernetes.witness import Witness
 from tests.tidy.tree import ROOT
 
 SETTINGS = {
@@ -39,7 +38,7 @@ LEASE_LOST = "lease rota is no longer ours"
 T = TypeVar("T")
 
 
-class Outpost(House):
+class Outpost(House, Witness):
     def __init__(self, home: Path, cluster: Cluster, namespace: str, **settings: str) -> None:
         super().__init__(home, settings={**SETTINGS, **settings})
         self.cluster, self.namespace = cluster, namespace
@@ -85,17 +84,6 @@ class Outpost(House):
         return wait_until(done, "a daemon that does it")
 
     # -- the cluster's own view -----------------------------------------------------------------
-
-    def kubectl(self, *words: str, given: Any = None) -> str:
-        done = self.ask_kubectl(*words, given=given)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def ask_kubectl(self, *words: str, given: Any = None) -> subprocess.CompletedProcess[str]:
-        where = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]
-        text = None if given is None else json.dumps(given)
-        command = [shutil.which("kubectl") or "kubectl", *where, *words]
-        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
     @property
     def pods_path(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -145,7 +146,7 @@ class _Streams:
             self._changed.notify_all()
 
 
-class _Line:
+class _Line(ABC):
     """What a command and a port have in common. `left` is done when the other side has ended."""
 
     def __init__(self, connection: ClientConnection, streams: _Streams) -> None:
@@ -189,8 +190,9 @@ class _Line:
             self._over(Left(LOST, "the connection to its pod broke"))
             await self._streams.end()
 
+    @abstractmethod
     async def _take(self, stream: int, content: bytes) -> None:
-        raise NotImplementedError
+        """What came on a stream."""
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

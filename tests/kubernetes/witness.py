@@ -1,0 +1,27 @@
+"""The system's kubectl as a witness of what happens in a namespace."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import Any
+
+from tests.kubernetes.cluster.handle import Cluster
+
+
+class Witness:
+    __slots__ = ()
+    cluster: Cluster
+    namespace: str
+
+    def kubectl(self, *words: str, given: Any = None) -> str:
+        done = self.ask_kubectl(*words, given=given)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ask_kubectl(self, *words: str, given: Any = None) -> subprocess.CompletedProcess[str]:
+        where = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]
+        text = None if given is None else json.dumps(given)
+        command = [shutil.which("kubectl") or "kubectl", *where, *words]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
