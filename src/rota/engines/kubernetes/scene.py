@@ -44,6 +44,7 @@ CLAIM_S = 15.0
 """A pod that has not started, and that nobody asked for within this time after a restart, is told
 of as found, so that it is ended."""
 NODE_GONE = Ending(-1, "its node is gone", is_lost=True)
+ASTRAY = Ending(-1, "somebody opened its pod's gate before its turn came", is_lost=True)
 CARD_GONE = Ending(-1, "the pod that held its card is gone", is_lost=True)
 
 
@@ -173,6 +174,8 @@ class Scene:
             self._ended(worker, news.ending)
         if body.stage is Stage.OVER:
             self._let_go(body)
+        elif body.is_astray:
+            self.give_up(worker, ASTRAY)
         elif self._is_over(worker) or self.crew.is_to_end(worker):
             # A pod that shows up after its end was told, or asked for, never runs.
             self.ends.end(body)
