@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.stages import STAGES, KubernetesStage, Stage
-from tests.counts import IS_LONG
 from tests.kubernetes.conftest import cluster, namespace, running_cluster
 
 __all__ = ["cluster", "namespace", "running_cluster", "stage"]
@@ -18,7 +17,5 @@ def stage(
 ) -> AbstractAsyncContextManager[Stage]:
     if engine in STAGES:
         return STAGES[engine](tmp_path)
-    if not IS_LONG:
-        pytest.skip("clusters are started with scripts/test --long")
     kubeconfig: Path = request.getfixturevalue("cluster").kubeconfig
     return KubernetesStage(tmp_path, kubeconfig, namespace=request.getfixturevalue("namespace"))

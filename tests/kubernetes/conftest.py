@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.counts import IS_LONG
 from tests.kubernetes.cluster.api import Api
 from tests.kubernetes.cluster.binaries import MissingError
 from tests.kubernetes.cluster.handle import Cluster
@@ -24,11 +23,9 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """To build a cluster and to run jobs on it takes many minutes."""
-    if not IS_LONG:
-        for item in items:
-            if item.path.parent == HERE:
-                item.add_marker(pytest.mark.skip("clusters are started with scripts/test --long"))
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.cluster)
 
 
 @pytest.fixture(scope="session")

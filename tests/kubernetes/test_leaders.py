@@ -62,7 +62,6 @@ def test_a_leader_that_slept_past_its_lease_changes_nothing(lab: Lab) -> None:
     old, standby = lab.daemon().leads(), lab.daemon().waits()
     job_id = old.submit()
     token = old.ask("POST", "/v1/tokens", json={"user": "daemon", "scope": "user"})["secret"]
-    old.is_started_again = False
     old.process.send_signal(signal.SIGSTOP)
     answers: list[Any] = []
     late = threading.Thread(target=_ask_late, args=(old.port, answers, token))

@@ -65,22 +65,34 @@ class Scene:
         self._unclaimed: dict[WorkerId, float] = {}
         self._found: set[WorkerId] = set()
         self._is_live = self._tells_nodes = self._is_node_news_due = False
+        everywhere = Scope(None)
+        self._reflectors = (
+            Reflector(cluster, NODES, scope=everywhere, listener=self._node_changed),
+            Reflector(cluster, PODS, scope=everywhere, listener=self._pod_changed),
+        )
+        self._is_watching = False
 
     # -- life -----------------------------------------------------------------------------------
 
-    async def open(self, facts: Facts) -> None:
-        """Look at all there is, and follow it from there on."""
-        everywhere = Scope(None)
-        reflectors = [
-            Reflector(self._cluster, NODES, scope=everywhere, listener=self._node_changed),
-            Reflector(self._cluster, PODS, scope=everywhere, listener=self._pod_changed),
-        ]
-        for each in reflectors:
+    async def watch(self) -> None:
+        """Look at all there is, and follow it from there on. Nothing is told or done yet."""
+        for each in self._reflectors:
             await each.sync()
+        for each in self._reflectors:
+            self.tasks.spawn(each.run())
+        self._is_watching = True
+
+    async def open(self, facts: Facts) -> None:
+        """From now on, all is told, and done what was asked for. What others did up to now has
+        been seen by then."""
+        if self._is_watching:
+            for each in self._reflectors:
+                await each.catch_up()
+        else:
+            await self.watch()
+        self.crew.settle()
         self.stock.news()
         self._facts, self._is_live = facts, True
-        for each in reflectors:
-            self.tasks.spawn(each.run())
         self.tasks.spawn(self._tick())
 
     async def close(self) -> None:
@@ -192,7 +204,9 @@ class Scene:
             return
         self._vigil.see(worker, None, now=0.0)
         ending = self.crew.vanish(worker, meta["uid"])
-        if ending is not None and self._is_live:
+        if not self._is_live:
+            self.crew.forget((worker.job_id, worker.attempt))
+        elif ending is not None:
             self._ended(worker, ending)
         self.births.notice(worker)
 
@@ -211,7 +225,7 @@ class Scene:
         return worker in self.crew.endings
 
     def _orphan(self, sharers: list[WorkerId]) -> None:
-        for worker in sharers:
+        for worker in sharers if self._is_live else ():
             self.give_up(worker, CARD_GONE)
 
     # -- nodes ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from yarl import URL
 
 from rota.engines.kubernetes.kubeconfig import Access
 from rota.engines.kubernetes.objects import Object
+from rota.engines.kubernetes.wires import Wires
 from rota.errors import UnavailableError, shown
 
 AT_ONCE = 16
@@ -58,6 +59,7 @@ class Ask:
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     body: Any = None
     kind_of_body: str = "application/json"
+    accept: str = "application/json"
 
 
 def _may_always() -> None:
@@ -71,11 +73,13 @@ class Transport:
         """Called before every write, and before each try of one. Raises when we may not."""
         self._room = asyncio.Semaphore(AT_ONCE)
         self._session: aiohttp.ClientSession | None = None
+        self._wires = Wires()
         self._who: dict[str, str] | None = None
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+        await self._wires.cut()
 
     async def ask(self, ask: Ask, *, is_command: bool = False) -> Object:
         """The answer. Tried again, with longer and longer waits, while the trouble is passing."""
@@ -132,10 +136,10 @@ class Transport:
 
     async def _send(self, ask: Ask, patience: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         if self._session is None:
-            self._session = _session(self.access)
+            self._session = _session(self.access, self._wires)
         if self._who is None:
             self._who = await self.access.headers()
-        headers = dict(self._who)
+        headers = {**self._who, "Accept": ask.accept}
         content = None
         if ask.body is not None:
             content = msgspec.json.encode(ask.body)
@@ -154,9 +158,9 @@ def _break_off(response: aiohttp.ClientResponse) -> None:
         connection.transport.abort()
 
 
-def _session(access: Access) -> aiohttp.ClientSession:
+def _session(access: Access, wires: Wires) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=access.tls, limit=0),
+        connector=aiohttp.TCPConnector(ssl=access.tls, limit=0, socket_factory=wires),
         # Unpacking costs more than a cluster's own network does.
         headers={"Accept-Encoding": "identity", "User-Agent": "rota"},
         cookie_jar=aiohttp.DummyCookieJar(),
