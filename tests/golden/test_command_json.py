@@ -479,7 +479,8 @@ def test_nodes_list_as_json(rota: Rota):
         "jobs": []
       }
     ],
-    "note": ""
+    "note": "",
+    "is_cordoned": false
   },
   {
     "id": "old-box",
@@ -489,7 +490,8 @@ def test_nodes_list_as_json(rota: Rota):
     "cpus_used": 0,
     "memory_used_bytes": 0,
     "gpus": [],
-    "note": ""
+    "note": "",
+    "is_cordoned": false
   }
 ]
 """)
@@ -566,7 +568,8 @@ def test_top_as_json(rota: Rota):
           "jobs": []
         }
       ],
-      "note": ""
+      "note": "",
+      "is_cordoned": false
     },
     {
       "id": "old-box",
@@ -576,7 +579,8 @@ def test_top_as_json(rota: Rota):
       "cpus_used": 0,
       "memory_used_bytes": 0,
       "gpus": [],
-      "note": ""
+      "note": "",
+      "is_cordoned": false
     }
   ],
   "jobs": [
