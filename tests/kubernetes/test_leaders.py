@@ -10,6 +10,7 @@ import pytest
 
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.places import NODE
 from tests.kubernetes.daemons import HELD, Lab, open_lab
 
 
@@ -27,10 +28,13 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     first.ask("POST", f"/v1/jobs/{ids[0]}/cancel")
     keyed = first.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
     token = first.ask("POST", "/v1/tokens", json={"user": "nobody", "scope": "read_only"})["secret"]
+    first.ask("POST", f"/v1/nodes/{NODE}/drain")
     before = first.jobs()
     first.kill()
     second = lab.daemon().leads()
     assert second.jobs() == before
+    [node] = [each for each in second.ask("GET", "/v1/nodes") if each["id"] == NODE]
+    assert node["is_draining"]
     again = second.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
     assert again == keyed
     asked = httpx2.get(

@@ -37,7 +37,8 @@ def catch_up(store: Store, kept: Iterable[Kept], *, rows: Mapping[str, str]) -> 
     for job in left.values():
         over = Ended(job.service.as_of_s, State.CANCELLED, GONE)
         _put(replace(job, phase=over), job, effects=effects)
-    shared = tuple(decode(KINDS[name.partition(".")[0]], text) for name, text in rows.items())
+    kinds = ((KINDS.get(name.partition(".")[0]), text) for name, text in rows.items())
+    shared = tuple(decode(kind, text) for kind, text in kinds if kind is not None)
     return store.write(Batch(effects, tuple(submissions), rows=shared))
 
 
