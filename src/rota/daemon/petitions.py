@@ -1,6 +1,6 @@
 """TrainingJobs that people make, edit and delete with kubectl: the same wishes as at the desk.
 
-An object that is new is a submit by the person whom its label names; what is refused is told in a
+An object that is new is a submit by the person whom it names; what is refused is told in a
 condition and an event. Deleting one cancels its job, and it stays until the job is over. Edits
 are heeded as far as a job can change; what cannot be had is told, too.
 """
@@ -24,7 +24,7 @@ from rota.core.events import (
 from rota.core.model import Held, Job, JobId
 from rota.daemon import resizes
 from rota.daemon.admission import Defaults, with_defaults
-from rota.daemon.asked_by_object import edits_of, request_of
+from rota.daemon.asked_by_object import asker_of, edits_of, request_of
 from rota.daemon.desk import Desk
 from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
@@ -33,7 +33,7 @@ from rota.engines.kubernetes.api import TRAINING_JOBS, ApiError, Change, Object
 from rota.engines.kubernetes.resources import Resources
 from rota.errors import RotaError, UnavailableError, UserError
 from rota.store.cluster import ClusterStore
-from rota.store.training_jobs import FINALIZER, USER, kept_of, moment, part
+from rota.store.training_jobs import FINALIZER, kept_of, moment, part
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
@@ -164,7 +164,8 @@ class Petitions:
         try:
             request = _named(request_of(found.get("spec")), meta["name"])
             arrival = Arrival(claim=claim)
-            job_id = await self._desk.intake.take_in(self._asks(found), request, arrival=arrival)
+            caller = Caller(asker_of(meta, default=self._ground.namespace))
+            job_id = await self._desk.intake.take_in(caller, request, arrival=arrival)
         except UserError as error:
             await self._refuse(found, str(error))
             return
@@ -173,10 +174,6 @@ class Petitions:
             raise
         log.info("a TrainingJob is taken in", object=meta["name"], job_id=job_id)
         await self._edit(job_id, found)
-
-    def _asks(self, found: Object) -> Caller:
-        labels = part(found["metadata"], "labels")
-        return Caller(labels.get(USER) or self._ground.namespace)
 
     async def _refuse(self, found: Object, words: str) -> None:
         meta = found["metadata"]

@@ -159,7 +159,7 @@ class ClusterStore:
         works = self._without_the_lost(group)
         try:
             if any(work.resumes for work in works):
-                await self._resources.rows()
+                await self._resources.check()
             await self._publisher.publish([work.changes for work in works])
         except Exception as error:  # noqa: BLE001 - whoever waits gets an answer, whatever it is
             self._failure = _explained(error)

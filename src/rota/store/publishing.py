@@ -32,6 +32,10 @@ SHARED = (Token, User, Project)
 class Resources(Protocol):
     """The objects at an API server. What cannot be done now is an `UnavailableError`."""
 
+    async def check(self) -> None:
+        """Raises while nothing could be kept there."""
+        ...
+
     async def all(self) -> list[Object]: ...
 
     async def create(self, body: Object) -> bool:

@@ -1,10 +1,21 @@
 """Who commands: by our own clock, and never two at once."""
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
-from rota.engines.kubernetes.lease import COMMAND_S, LEASE_S, Seen, Step, look, may_command
+from rota.engines.kubernetes.api import ApiError, Cluster, Kind, Object
+from rota.engines.kubernetes.lease import (
+    COMMAND_S,
+    LEASE_S,
+    Lease,
+    Seen,
+    Step,
+    look,
+    may_command,
+)
 
 
 def lease(version: str, holder: str = "other", **more: Any) -> dict[str, Any]:
@@ -49,3 +60,41 @@ def test_we_stop_before_anybody_may_begin() -> None:
     last = max(s for s in range(100) if may_command(0.0, now_s=float(s)))
     assert last < COMMAND_S < LEASE_S
     assert look(lease("1"), Seen("1", 0.0), now_s=COMMAND_S)[0] is Step.WAIT
+
+
+class Gatehouse:
+    """A cluster that refuses us for a while, each time with the next of these errors."""
+
+    def __init__(self, *refusals: ApiError) -> None:
+        self._refusals = list(refusals)
+
+    async def get(self, kind: Kind, name: str) -> Object:
+        if self._refusals:
+            raise self._refusals.pop(0)
+        return {**lease("1", holder=""), "kind": kind.kind, "name": name}
+
+    async def replace(self, _: Kind, body: Object) -> Object:
+        return body
+
+
+UNKNOWN = ApiError(401, "Unauthorized", "the cluster refused: Unauthorized")
+AWAY = ApiError(0, "NotConnected", "the cluster does not answer")
+
+
+def test_trouble_is_told_once_and_who_is_refused_asks_less_and_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    house = Gatehouse(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, AWAY, AWAY)
+    ours = Lease(cast(Cluster, house), "rota", identity="we")
+    with capture_logs() as told:
+        asyncio.run(ours.acquire())
+    assert pauses == [2.0, 4.0, 8.0, 15.0, 15.0, 1.0, 1.0]
+    assert [each["log_level"] for each in told] == ["warning", "warning", "info", "info"]
+    assert "credentials have ended" in told[0]["error"]
+    assert ours.trouble == ""

@@ -254,6 +254,7 @@ def test_a_replica_whose_file_is_old_catches_up() -> None:
 def test_tokens_are_known_to_every_replica() -> None:
     async def scenario(site: Site) -> None:
         await asyncio.wrap_future(site.store.write(Batch(rows=(TOKEN,))))
+        site.objects.kept |= {"token.broken": "by hand", "later": "{}"}
         replica = Site(site.objects)
         await asyncio.to_thread(replica.store.load)
         assert replica.local.rows(Token) == [TOKEN]

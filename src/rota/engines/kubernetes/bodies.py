@@ -14,6 +14,8 @@ KILL_GRACE_S = 1
 """A pod that is deleted with this grace was killed; a stop gives longer."""
 
 
+MOST_GPUS = 1024
+"""Of one node. Somebody may write anything into a pod or a node."""
 NEVER_RAN = ("ContainerStatusUnknown", "StartError", "ContainerCannotRun")
 """Reasons of an end without a beginning."""
 
@@ -65,7 +67,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         stage=stage_of(pod),
         node=part(pod, "spec").get("nodeName") or "",
         planned=notes.get(names.NODE, ""),
-        gpus=numbers(notes.get(names.GPUS, "")),
+        gpus=indices(notes.get(names.GPUS, "")),
         share_bytes=next(iter(numbers(notes.get(names.SHARE, ""))), 0),
         ip=status.get("podIP") or "",
         usage=usage_of(pod, ""),
@@ -135,6 +137,11 @@ def numbers(text: str) -> tuple[int, ...]:
         return tuple(int(each) for each in text.split(",") if each)
     except ValueError:
         return ()
+
+
+def indices(text: str) -> tuple[int, ...]:
+    """Of GPUs, as far as a node can have them."""
+    return tuple(each for each in numbers(text) if 0 <= each < MOST_GPUS)
 
 
 def _log_limits(text: str) -> LogLimits:

@@ -28,6 +28,10 @@ LEASE_S = 10.0
 COMMAND_S = 7.0
 """So long after a renewal was sent we still command."""
 RETRY_S = 0.3
+REFUSED_S = 15.0
+"""Who was refused at the door asks again no sooner: others have to mend it."""
+UNAUTHORIZED, FORBIDDEN = 401, 403
+NEW_ONES = "put new ones into the kubeconfig, and start it again"
 ANSWER_S = COMMAND_S - RENEW_S
 """A slow answer is better than none: what was sent twice would only be slower."""
 
@@ -95,6 +99,8 @@ class Lease:
         self._renewed_s = -COMMAND_S
         self.holder = ""
         """Who commands, as far as we saw."""
+        self.trouble = ""
+        """Why that cannot be asked, if it cannot."""
 
     @property
     def term(self) -> int:
@@ -112,17 +118,21 @@ class Lease:
     async def acquire(self) -> None:
         """Returns when the lease is ours."""
         seen: Seen | None = None
+        pause_s = RENEW_S / 2
         while True:
             try:
                 lease = await self._read()
+                self._complain("")
                 step, seen = look(lease, seen, now_s=self._clock())
                 self.holder = str(part(lease or {}, "spec").get("holderIdentity") or "")
                 if step is not Step.WAIT and await self._take(lease):
                     log.info("lease is ours", lease=self._name, term=self.term)
                     return
+                pause_s = RENEW_S / 2
             except (ApiError, TimeoutError) as error:
-                log.warning("the lease cannot be asked for", error=str(error))
-            await asyncio.sleep(RENEW_S / 2)
+                self._complain(_words(error))
+                pause_s = min(REFUSED_S, 2 * pause_s) if is_refused(error) else RENEW_S / 2
+            await asyncio.sleep(pause_s)
 
     async def hold(self) -> None:
         """Renews it until that is too late. Always ends with `LeaseLostError`."""
@@ -133,9 +143,10 @@ class Lease:
             self.require()
             try:
                 await self._renew()
+                self._complain("")
                 pause_s = RENEW_S
             except (ApiError, TimeoutError) as error:
-                log.warning("the lease was not renewed", error=str(error))
+                self._complain(_words(error))
                 pause_s = RETRY_S
 
     async def give_up(self) -> None:
@@ -147,6 +158,14 @@ class Lease:
             await self._replace({**held, "spec": {**held["spec"], "holderIdentity": ""}})
         except (ApiError, TimeoutError) as error:
             log.warning("the lease was not given up", error=str(error))
+
+    def _complain(self, trouble: str) -> None:
+        """Once, and again when it is another or over."""
+        if trouble and trouble != self.trouble:
+            log.warning("the lease cannot be asked for", lease=self._name, error=trouble)
+        elif self.trouble and not trouble:
+            log.info("the lease can be asked for again", lease=self._name)
+        self.trouble = trouble
 
     async def _read(self) -> Object | None:
         try:
@@ -206,6 +225,17 @@ class Lease:
 
     async def _replace(self, body: Object) -> Any:
         return await asyncio.wait_for(self._cluster.replace(LEASES, body), ANSWER_S)
+
+
+def is_refused(error: ApiError | TimeoutError) -> bool:
+    """Whether the cluster does not know us, or does not let us: no question of time."""
+    return isinstance(error, ApiError) and error.status in (UNAUTHORIZED, FORBIDDEN)
+
+
+def _words(error: ApiError | TimeoutError) -> str:
+    if isinstance(error, ApiError) and error.status == UNAUTHORIZED:
+        return f"our credentials have ended or were never good ({error}); {NEW_ONES}"
+    return str(error) or f"the cluster did not answer within {ANSWER_S:g} s"
 
 
 def _now() -> str:

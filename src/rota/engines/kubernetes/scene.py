@@ -27,13 +27,14 @@ from rota.engines.kubernetes.bodies import Body, Stage
 from rota.engines.kubernetes.crew import Crew, News
 from rota.engines.kubernetes.endings import Ending
 from rota.engines.kubernetes.ends import Ends
+from rota.engines.kubernetes.inquiries import why_unmade
 from rota.engines.kubernetes.logs import Followers
 from rota.engines.kubernetes.plain_pods import PlainPods
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.sharing import Cards
 from rota.engines.kubernetes.stock import Stock
 from rota.engines.kubernetes.tasks import Tasks
-from rota.engines.kubernetes.vigil import Vigil
+from rota.engines.kubernetes.vigil import Vigil, trouble_with, verdict
 from rota.engines.kubernetes.watch import Reflector
 
 log = structlog.get_logger()
@@ -173,7 +174,7 @@ class Scene:
 
     def _tell_news(self, worker: WorkerId, news: News) -> None:
         body, loop = news.body, asyncio.get_running_loop()
-        self._vigil.see(worker, news.trouble, now=loop.time())
+        self._vigil.see(worker, trouble_with(body, news.trouble), now=loop.time())
         if not self._is_live:
             return
         if news.has_started:
@@ -263,12 +264,21 @@ class Scene:
         while True:
             await asyncio.sleep(TICK_S)
             now = asyncio.get_running_loop().time()
-            for worker, verdict in self._vigil.verdicts(now).items():
-                self.give_up(worker, verdict)
+            for worker, ending in self._vigil.verdicts(now).items():
+                self.give_up(worker, ending)
+            for worker in self._vigil.unclear(now):
+                self.tasks.spawn(self._inquire(worker))
             for worker in [each for each, due_s in self._unclaimed.items() if due_s <= now]:
                 self.claim(worker)
                 self._facts(WorkersFound(worker.job_id, worker.attempt, frozenset({worker.worker})))
             self.ends.let_go_due()
+
+    async def _inquire(self, worker: WorkerId) -> None:
+        body = self.crew.bodies.get(worker)
+        trouble = await why_unmade(self._cluster, body.uid) if body is not None else None
+        body = self.crew.bodies.get(worker)
+        if trouble is not None and body is not None and body.stage is Stage.WAITING:
+            self.give_up(worker, verdict(trouble))
 
     # -- facts ----------------------------------------------------------------------------------
 
