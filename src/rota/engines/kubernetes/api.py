@@ -77,6 +77,10 @@ class Cluster:
         """Ours: where everything is that does not say where it is."""
         self._transport = Transport(access)
 
+    async def lull(self) -> None:
+        """Until nobody waits to be heard, or for a while: for what can wait."""
+        await self._transport.lull()
+
     @property
     def gate(self) -> Callable[[], None]:
         """Called before everything that acts upon the cluster; raises when we may not."""
