@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +31,11 @@ HELD = {"command": ["sleep", "1000"], "gpus": "0", "hold": True}
 class Daemon:
     """`rota up --engine kubernetes`, as its tests reach it."""
 
-    def __init__(self, folder: Path, arguments: list[str]) -> None:
+    def __init__(self, folder: Path, arguments: list[str], *, runner: Sequence[str] = ()) -> None:
+        """`runner` goes before its command, to run it somewhere else."""
         self.folder = folder
         self.port = free_port()
-        self._arguments = arguments
+        self._arguments, self._runner = arguments, runner
         self._log = (folder / "log").open("ab")
         self.process = self._started()
 
@@ -42,7 +43,7 @@ class Daemon:
         listen = f"127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "rota.cli.main", "up", "--listen", listen]
         return subprocess.Popen(
-            [*command, *self._arguments],
+            [*self._runner, *command, *self._arguments],
             env={**os.environ, "ROTA_HOME": str(self.folder)},
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -111,8 +112,13 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
+        try:
             self.process.wait(PATIENCE_S)
-        self._log.close()
+        finally:
+            self.kill()
+            self._log.close()
+        # Shown where a test has failed.
+        sys.stdout.write(self.log())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +129,11 @@ class Lab(Witness):
     namespace: str
     stack: ExitStack
 
-    def daemon(self, *arguments: str) -> Daemon:
+    def daemon(self, *arguments: str, runner: Sequence[str] = ()) -> Daemon:
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="rota-k-")))
         cluster = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]
-        made = Daemon(folder, ["--engine", "kubernetes", *cluster, *arguments])
+        words = ["--engine", "kubernetes", *cluster, *arguments]
+        made = Daemon(folder, words, runner=runner)
         self.stack.callback(made.end)
         return made
 

@@ -24,6 +24,8 @@ SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
 HOLDER = """
 import sys
 from tests.kubernetes.cluster.lifecycle import join_or_start
+
+pytestmark = only_long
 control = join_or_start(sys.argv[1])
 print("up", flush=True)
 sys.stdin.read()

@@ -1,8 +1,10 @@
 """One daemon commands; another takes over with what the cluster knows, and nothing else."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -51,6 +53,17 @@ def test_a_standby_is_alive_and_takes_no_work(lab: Lab) -> None:
     answer = httpx2.post(f"http://127.0.0.1:{standby.port}/v1/jobs", json=HELD)
     assert answer.status_code == 503
     assert answer.json()["code"] == "standby"
+
+
+def test_a_standby_ends_when_it_is_asked_to(lab: Lab) -> None:
+    """As the first process of a container, which the kernel does not end by itself, too."""
+    lab.daemon().leads()
+    alone = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    standby = lab.daemon(runner=alone).waits()
+    outside = standby.process.pid
+    [first] = Path(f"/proc/{outside}/task/{outside}/children").read_text().split()
+    os.kill(int(first), signal.SIGTERM)
+    assert standby.process.wait(60) == 0, standby.log()
 
 
 def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
