@@ -95,11 +95,14 @@ class Petitions:
             del self._pending[name]
 
     async def _heed_in_the_end(self, change: Change) -> None:
+        said = ""
         while True:
             try:
                 return await self._heed(change)
             except UnavailableError as error:
-                log.info("a TrainingJob has to wait", error=str(error))
+                if said != str(error):
+                    said = str(error)
+                    log.info("a TrainingJob has to wait", error=said)
                 await asyncio.sleep(PAUSE_S)
             except RotaError as error:
                 return log.error("a TrainingJob was left alone", error=str(error))
@@ -241,8 +244,10 @@ class Petitions:
         shown = self._store.shown(job_id)
         told = replace(shown, observed=_generation(found), notes=tuple(notes))
         self._store.show(job_id, told)
-        for _, reason, words in notes:
-            await self._announce(found, reason=reason, words=words)
+        for note in notes:
+            if note not in shown.notes:
+                _, reason, words = note
+                await self._announce(found, reason=reason, words=words)
 
     async def _tell(self, event: JobEvent) -> None:
         shell = self._desk.shell

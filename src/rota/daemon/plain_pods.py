@@ -101,11 +101,14 @@ class PlainPods:
             await self._heed_in_the_end(Change("MODIFIED", pod))
 
     async def _heed_in_the_end(self, change: Change) -> None:
+        said = ""
         while True:
             try:
                 return await self._heed(change)
             except UnavailableError as error:
-                log.info("a pod has to wait", error=str(error))
+                if said != str(error):
+                    said = str(error)
+                    log.info("a pod has to wait", error=said)
                 await asyncio.sleep(PAUSE_S)
             except RotaError as error:
                 return log.error("a pod was left alone", error=str(error))

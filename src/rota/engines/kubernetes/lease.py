@@ -19,7 +19,7 @@ import structlog
 
 from rota.engines.kubernetes.api import LEASES, ApiError, Cluster, Object
 from rota.engines.kubernetes.objects import part
-from rota.errors import UnavailableError
+from rota.errors import UnavailableError, UserError
 
 log = structlog.get_logger()
 
@@ -31,6 +31,8 @@ RETRY_S = 0.3
 REFUSED_S = 15.0
 """Who was refused at the door asks again no sooner: others have to mend it."""
 UNAUTHORIZED, FORBIDDEN = 401, 403
+TERMINATED = "because it is being terminated"
+"""What an API server says of a namespace that goes, to whoever wants to make something there."""
 NEW_ONES = "put new ones into the kubeconfig, and start it again"
 ANSWER_S = COMMAND_S - RENEW_S
 """A slow answer is better than none: what was sent twice would only be slower."""
@@ -122,10 +124,11 @@ class Lease:
         while True:
             try:
                 lease = await self._read()
-                self._complain("")
                 step, seen = look(lease, seen, now_s=self._clock())
                 self.holder = str(part(lease or {}, "spec").get("holderIdentity") or "")
-                if step is not Step.WAIT and await self._take(lease):
+                is_ours = step is not Step.WAIT and await self._take(lease)
+                self._complain("")
+                if is_ours:
                     log.info("lease is ours", lease=self._name, term=self.term)
                     return
                 pause_s = RENEW_S / 2
@@ -178,7 +181,7 @@ class Lease:
     async def _take(self, lease: Object | None) -> bool:
         """Whether it is ours now: somebody else may have been faster."""
         sent_s = self._clock()
-        term = int(part(lease or {}, "spec").get("leaseTransitions") or 0) + 1
+        term = max(self.term, int(part(lease or {}, "spec").get("leaseTransitions") or 0)) + 1
         spec = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": int(LEASE_S),
@@ -195,6 +198,10 @@ class Lease:
         except ApiError as error:
             if error.reason in ("Conflict", "AlreadyExists"):
                 return False
+            if error.reason == "NotFound":
+                where = self._cluster.namespace
+                what = f"the cluster has no namespace {where}"
+                raise UserError(what, f"kubectl create namespace {where}") from None
             raise
         self._held, self._renewed_s = made, sent_s
         self.holder = self._identity
@@ -207,21 +214,33 @@ class Lease:
         try:
             self._held = await self._replace({**self._held, "spec": spec})
         except ApiError as error:
-            if error.reason != "Conflict":
+            if error.reason not in ("Conflict", "NotFound"):
                 raise
-            # Ours all the same, if a renewal arrived whose answer did not.
-            self._held = await self._ours(self.term)
+            lease = await self._read()
+            if lease is None:
+                await self._make_again(sent_s)
+            else:
+                self._held = self._ours(lease)
         else:
             self._renewed_s = sent_s
 
-    async def _ours(self, term: int) -> Object | None:
-        lease = await self._read()
-        spec = part(lease or {}, "spec")
-        is_ours = (spec.get("holderIdentity"), spec.get("leaseTransitions")) == (
-            self._identity,
-            term,
-        )
-        return lease if is_ours else None
+    async def _make_again(self, sent_s: float) -> None:
+        """Somebody deleted it. In a namespace that goes nobody else can make it, either, and what
+        is left there has to be ended."""
+        held = self._held
+        try:
+            if not await self._take(None):
+                self._held = None
+        except ApiError as error:
+            if TERMINATED not in error.message:
+                raise
+            self._held, self._renewed_s = held, sent_s
+
+    def _ours(self, lease: Object) -> Object | None:
+        """Ours all the same, if a renewal arrived whose answer did not."""
+        spec = part(lease, "spec")
+        said = spec.get("holderIdentity"), spec.get("leaseTransitions")
+        return lease if said == (self._identity, self.term) else None
 
     async def _replace(self, body: Object) -> Any:
         return await asyncio.wait_for(self._cluster.replace(LEASES, body), ANSWER_S)

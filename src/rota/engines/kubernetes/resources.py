@@ -44,7 +44,9 @@ class Resources:
     def __init__(self, cluster: Cluster, *, term: Callable[[], int]) -> None:
         self._cluster = cluster
         self._drawer = Drawer(cluster, STATE_SECRET)
-        self._term = term
+        self._lease_term = term
+        self._later_by = 0
+        """A lease that was deleted and made again counts from one."""
         self._versions: dict[str, str] = {}
         """Of the objects as we know them: a write is refused if somebody else wrote since."""
         self._uids: dict[str, str] = {}
@@ -52,6 +54,9 @@ class Resources:
     @property
     def _scope(self) -> Scope:
         return Scope(self._cluster.namespace)
+
+    def _term(self) -> int:
+        return self._lease_term() + self._later_by
 
     def owner(self, name: str) -> tuple[str, str]:
         """Name and uid, for what belongs to an object; nothing of one that is not there."""
@@ -66,6 +71,10 @@ class Resources:
                 raise
             what = "the cluster does not know what a TrainingJob is"
             raise UserError(what, "kubectl apply -f deploy/kubernetes/base/crd.yaml") from None
+        if not self._versions:
+            # Whoever begins has the lease, and comes after all who wrote before.
+            newest = max((part(each, "status").get("term") or 0 for each in found), default=0)
+            self._later_by = max(0, newest + 1 - self._lease_term())
         for each in found:
             self._remember(each)
         return found

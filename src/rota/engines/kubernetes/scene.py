@@ -35,6 +35,7 @@ log = structlog.get_logger()
 
 TICK_S = 1.0
 NODE_GONE = Ending(-1, "its node is gone", is_lost=True)
+ASTRAY = Ending(-1, "somebody opened its pod's gate before its turn came", is_lost=True)
 CARD_GONE = Ending(-1, "the pod that held its card is gone", is_lost=True)
 
 
@@ -170,6 +171,8 @@ class Scene:
             self._ended(worker, news.ending)
         if body.stage is Stage.OVER:
             self._let_go(body)
+        elif body.is_astray:
+            self.give_up(worker, ASTRAY)
         elif self._is_over(worker) or self.crew.is_to_end(worker):
             # A pod that shows up after its end was told, or asked for, never runs.
             self.ends.end(body)

@@ -32,7 +32,8 @@ LONGEST_WAIT_S = 2.0
 WORDS = 400
 """Characters of an API server's explanation that are passed on."""
 UNREACHABLE = 0
-TOO_MANY, UNAUTHORIZED, GONE, SERVER_ERROR, FIRST_ERROR = 429, 401, 410, 500, 400
+TOO_MANY, UNAUTHORIZED, NOT_FOUND, GONE = 429, 401, 404, 410
+SERVER_ERROR, FIRST_ERROR = 500, 400
 SAFE_TO_REPEAT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 """A create is repeated only if the server says, or nobody was there to say, that nothing came
 of it."""
@@ -210,5 +211,7 @@ def _unreachable(url: str, error: Exception) -> ApiError:
 
 
 def _unreadable(status: int, content: bytes) -> ApiError:
-    said = shown(content[:WORDS].decode(errors="replace"))
-    return ApiError(status, "Unreadable", f"the cluster answered with {status}: {said}")
+    """Of a kind that it does not know, an API server says so in plain words."""
+    said = shown(content[:WORDS].decode(errors="replace").strip())
+    reason = "NotFound" if status == NOT_FOUND else "Unreadable"
+    return ApiError(status, reason, f"the cluster answered with {status}: {said}")
