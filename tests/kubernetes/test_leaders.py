@@ -78,7 +78,6 @@ def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
 def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
     daemon = lab.daemon().leads()
     job = daemon.submit()
-    daemon.is_started_again = False
     lab.kubectl("delete", "lease", "rota")
     path = f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"
 
