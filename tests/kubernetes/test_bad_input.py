@@ -10,7 +10,7 @@ from tests.e2e.house import PATIENCE_S
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.locks import locked
-from tests.kubernetes.conftest import use_of
+from tests.kubernetes.conftest import lock_of, use_of
 from tests.kubernetes.outpost import Outpost, an_outpost
 
 
@@ -27,8 +27,9 @@ def shared(running_cluster: Cluster) -> Iterator[Outpost]:
 
 @pytest.fixture
 def outpost(shared: Outpost) -> Iterator[Outpost]:
-    yield shared
-    shared.clear()
+    with locked(lock_of(shared.cluster, "cards")):
+        yield shared
+        shared.clear()
 
 
 def fails(outpost: Outpost, words: str, **fields: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.counts import only_long
 from tests.e2e.house import wait_until
 from tests.kubernetes.cluster import settings
 from tests.kubernetes.cluster.handle import Cluster
@@ -14,6 +15,7 @@ from tests.kubernetes.daemons import DEFINITION
 from tests.kubernetes.outpost import LEASE_LOST, Outpost, an_outpost
 
 OUTDATED = "definition of TrainingJob is of another version"
+pytestmark = only_long
 
 
 @pytest.fixture

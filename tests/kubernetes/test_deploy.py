@@ -13,8 +13,8 @@ import yaml
 
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.binaries import MissingError
+from tests.kubernetes.cluster.compiling import find_or_build_helm
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.helm import helm
 from tests.kubernetes.daemon import daemon
 from tests.tidy.tree import ROOT
 
@@ -91,7 +91,7 @@ def run(cluster: Cluster, *words: str, given: str = "") -> str:
 @pytest.fixture(scope="session")
 def built_helm() -> Path:
     try:
-        return helm()
+        return find_or_build_helm()
     except MissingError as error:
         if os.environ.get("CI"):
             pytest.fail(str(error))

@@ -124,7 +124,6 @@ def test_a_namespace_that_is_deleted_goes_with_all_in_it(lab: Lab) -> None:
     lab.reaches("held", "held")
     own = daemon.submit()
     until(lambda: lab.found(own), "its object")
-    daemon.is_started_again = False
     lab.kubectl("delete", "namespace", lab.namespace, "--timeout=60s")
     assert daemon.process.wait(PATIENCE_S) != 0
 

@@ -33,13 +33,14 @@ from rota.daemon.plain_pods import PlainPods
 from rota.daemon.premises import Nodes
 from rota.daemon.showing import keep_showing
 from rota.engines.kubernetes.api import PODS, TRAINING_JOBS, Change, Cluster, Scope, connect
+from rota.engines.kubernetes.aside import Aside
 from rota.engines.kubernetes.drawer import Drawer
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.lease import Lease
 from rota.engines.kubernetes.resources import Resources
 from rota.engines.kubernetes.reviews import TokenReviews
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.watch import Reflector
+from rota.engines.kubernetes.watch import Reflector, insist
 from rota.store.cluster import ClusterStore
 from rota.store.sqlite import SqliteStore
 
@@ -68,36 +69,44 @@ class Choice:
 @asynccontextmanager
 async def cluster_place(ground: Ground, *, choice: Choice) -> AsyncGenerator[Place]:
     cluster = _connect(choice)
-    # A connection of its own: to keep the lease never waits for anything else.
-    lease_cluster = _connect(choice)
+    # With a connection and a thread of its own: to keep the lease never waits for anything else.
+    aside, lease_cluster = Aside("lease"), _connect(choice)
     lease = Lease(lease_cluster, LEASE, identity=_identity())
     cluster.gate = lease.require
-    holding: asyncio.Future[None] | None = None
+    engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
+    work: list[asyncio.Future[None]] = []
     try:
+        await aside.run(show_who_leads(lease_cluster, leads=False))
         async with standing_by(choice.listen, why=lambda: _why_it_waits(lease)):
-            await show_who_leads(lease_cluster, leads=False)
-            await lease.acquire()
-        holding = asyncio.ensure_future(lease.hold())
-        await show_who_leads(lease_cluster, leads=True)
-        async with _led(ground, choice=choice, cluster=cluster, lease=lease) as made:
+            # Whoever waits is in the picture when it is its turn.
+            watching = asyncio.ensure_future(insist(engine.watch, what="a look at the cluster"))
+            work.append(watching)
+            await aside.run(lease.acquire())
+        holding = asyncio.ensure_future(aside.run(lease.hold()))
+        work.append(holding)
+        await aside.run(show_who_leads(lease_cluster, leads=True))
+        await watching
+        async with _led(ground, engine, choice=choice, lease=lease) as made:
             yield made(holding)
     finally:
-        if holding is not None:
-            holding.cancel()
-            await asyncio.gather(holding, return_exceptions=True)
-        await lease.give_up()
+        for each in work:
+            each.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+        await engine.close()
+        await aside.run(lease.give_up())
+        await aside.run(lease_cluster.close())
+        await aside.close()
         await cluster.close()
-        await lease_cluster.close()
 
 
 @asynccontextmanager
 async def _led(
-    ground: Ground, *, choice: Choice, cluster: Cluster, lease: Lease
+    ground: Ground, engine: KubernetesEngine, *, choice: Choice, lease: Lease
 ) -> AsyncGenerator[Callable[[asyncio.Future[None]], Place]]:
+    cluster = engine.cluster
     resources = Resources(cluster, term=lambda: lease.term)
     await resources.check()
     key = await resources.key()
-    engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
     local = await asyncio.to_thread(SqliteStore, ground.store_file)
     store = ClusterStore(local, resources, key=key, nodes=engine.inventory)
     truth = Truth(cluster, resources, store, key)

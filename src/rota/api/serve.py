@@ -10,8 +10,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -84,6 +84,31 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     """Runs until it is told to stop, or may no longer command. `ready` is called once requests
     are answered."""
     sys.setswitchinterval(SWITCH_S)
+    with _endable():
+        await _serve(settings, ready=ready)
+
+
+@contextmanager
+def _endable() -> Generator[None]:
+    """Before it is ready, or while it waits for its turn, it ends when it is asked to: the first
+    process of a container has to see to that itself."""
+    loop, me, is_asked = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+
+    def end() -> None:
+        if not is_asked.is_set() and me is not None:
+            is_asked.set()
+            me.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_asked.is_set():
+            raise
+        log.info("ended before it was ready")
+
+
+async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
     ground = Ground(settings.folder, settings.store_file, settings.tcp, snapshots)
     async with (

@@ -40,6 +40,10 @@ class KubernetesEngine:
         self._scene = Scene(cluster, settings, root=root)
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    async def watch(self) -> None:
+        """Be in the picture before it is our turn to `start`; nothing is told or done yet."""
+        await self._scene.watch()
+
     async def start(self, facts: Facts) -> None:
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)

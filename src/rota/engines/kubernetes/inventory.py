@@ -76,7 +76,7 @@ def node_of(
     best = _gpus(node, settings, n_taken=0, held=held, before=None)
     whole = Whole(best, seen.cpus, seen.memory_bytes, seen.max_workers)
     if note := _ill(node):
-        return replace(_closed(seen, held, note=note), whole=whole)
+        return replace(_closed(seen, held, note=note), whole=whole, is_cordoned=True)
     return replace(seen, whole=whole) if taken.gpus else seen
 
 

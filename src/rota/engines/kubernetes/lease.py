@@ -82,7 +82,8 @@ def _boot_time_s() -> float:
 
 
 class Lease:
-    """`require` is for the gate of a cluster: it raises when we may no longer command."""
+    """`require` is for the gate of a cluster: it raises when we may no longer command. It and
+    `term` may be asked from any thread."""
 
     def __init__(
         self,
@@ -106,7 +107,8 @@ class Lease:
     @property
     def term(self) -> int:
         """Grows by one with each holder."""
-        return int(self._held["spec"]["leaseTransitions"]) if self._held else 0
+        held = self._held
+        return int(held["spec"]["leaseTransitions"]) if held else 0
 
     def require(self) -> None:
         if self._held is None or not may_command(self._renewed_s, now_s=self._clock()):
