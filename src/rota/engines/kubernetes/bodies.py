@@ -80,7 +80,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         is_in_the_way=_is_in_the_way(pod),
         is_astray=_is_astray(pod),
         container=_main(pod),
-        is_plain=names.PLAIN in notes,
+        is_plain=names.is_left_to_us(pod),
     )
 
 
@@ -106,8 +106,11 @@ def _is_in_the_way(pod: Object) -> bool:
 
 def _is_astray(pod: Object) -> bool:
     spec = part(pod, "spec")
-    is_ours_to_open = names.PLAIN not in part(pod, "metadata", "annotations")
-    return is_ours_to_open and not spec.get("schedulingGates") and not spec.get("affinity")
+    return (
+        not names.is_left_to_us(pod)
+        and not spec.get("schedulingGates")
+        and not spec.get("affinity")
+    )
 
 
 def container(pod: Object) -> Object:
@@ -119,7 +122,7 @@ def container(pod: Object) -> Object:
 def _main(pod: Object) -> str:
     """The container that counts. In a pod that people made themselves: the first, unless another
     one failed."""
-    if names.PLAIN not in part(pod, "metadata", "annotations"):
+    if not names.is_left_to_us(pod):
         return names.CONTAINER
     told = parts(part(pod, "status"), "containerStatuses")
     failed = [each for each in told if part(each, "state", "terminated").get("exitCode")]

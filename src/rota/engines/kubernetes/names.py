@@ -22,10 +22,8 @@ MASTER_ADDRESS, CARD = "rota.dev/master-addr", "rota.dev/card"
 NODE, GPUS, SHARE, LOG = "rota.dev/node", "rota.dev/gpus", "rota.dev/share", "rota.dev/log"
 """Annotations from birth: the planned node, the slots of its GPUs there, the bytes of a share, and
 how much of its output is kept."""
-PLAIN = "rota.dev/plain"
-"""An annotation of pods that people made themselves."""
 SCHEDULER = "rota"
-"""Whom such pods name as their scheduler."""
+"""Whom pods name as their scheduler that people made themselves."""
 CONTAINER = "worker"
 SLUG_CHARS = 40
 _LABEL_CHARS = 63
@@ -64,14 +62,18 @@ def worker_of(pod: Object) -> WorkerId | None:
     labels, notes = part(pod, "metadata", "labels"), part(pod, "metadata", "annotations")
     if made := _made_for(pod):
         return made
-    is_left_to_us = PLAIN in notes and part(pod, "spec").get("schedulerName") == SCHEDULER
-    if not is_left_to_us or labels.get(MANAGED_BY) != "rota" or ROLE in labels:
+    if not is_left_to_us(pod) or labels.get(MANAGED_BY) != "rota" or ROLE in labels:
         return None
     try:
         job_id = str(notes.get(JOB) or labels[JOB])
         return WorkerId(JobId(job_id), int(labels[ATTEMPT]), int(labels[WORKER]))
     except (KeyError, ValueError):
         return None
+
+
+def is_left_to_us(pod: Object) -> bool:
+    """Whether people made it themselves, for us to place: nobody can edit that, either."""
+    return part(pod, "spec").get("schedulerName") == SCHEDULER
 
 
 def _made_for(pod: Object) -> WorkerId | None:

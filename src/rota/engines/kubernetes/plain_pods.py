@@ -113,7 +113,6 @@ def mark(seat: Seat) -> Object:
             names.WORKER: str(worker.worker),
         },
         "annotations": {
-            names.PLAIN: "true",
             names.NODE: slot.node,
             names.GPUS: ",".join(map(str, slot.gpus)),
         },

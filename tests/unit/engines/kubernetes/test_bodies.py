@@ -17,7 +17,9 @@ def test_a_gate_that_somebody_else_opened(spec: Object, is_astray: bool) -> None
 
 
 def test_a_pod_that_was_left_to_us_has_no_gate() -> None:
-    assert not body_of(pod(meta={"annotations": {names.PLAIN: "true"}}), WORKER).is_astray
+    plain = pod(meta={"annotations": None}, spec={"schedulerName": "rota"})
+    body = body_of(plain, WORKER)
+    assert (body.is_plain, body.is_astray) == (True, False)
 
 
 def test_nobody_writes_more_gpus_into_a_pod_than_a_node_can_have() -> None:

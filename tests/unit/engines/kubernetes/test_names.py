@@ -51,7 +51,7 @@ def test_a_pod_that_we_made_is_known_whatever_became_of_its_labels() -> None:
 def plain(**labels: str) -> Object:
     """One that somebody made themselves, and that was placed by us."""
     usual = {names.MANAGED_BY: "rota", names.JOB: "job", names.ATTEMPT: "1", names.WORKER: "0"}
-    meta = {"name": "mine", "labels": usual | labels, "annotations": {names.PLAIN: "true"}}
+    meta = {"name": "mine", "labels": usual | labels, "annotations": {}}
     return pod(meta=meta, spec={"schedulerName": "rota", "containers": [{"name": "main"}]})
 
 
@@ -67,7 +67,5 @@ def test_a_pod_that_only_wears_our_labels_is_nobodys() -> None:
     other["spec"]["schedulerName"] = "default-scheduler"
     assert names.worker_of(other) is None
     unmarked = plain()
-    unmarked["metadata"]["annotations"] = {}
-    assert names.worker_of(unmarked) is None
     unmarked["metadata"]["labels"] = None
     assert names.worker_of(unmarked) is None

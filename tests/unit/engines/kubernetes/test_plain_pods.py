@@ -74,7 +74,7 @@ def test_only_what_is_free_and_ours_waits_for_us() -> None:
 
 def test_the_container_that_failed_is_the_one_that_counts() -> None:
     found = pod()
-    meta = {"uid": "u", "resourceVersion": "1", "annotations": {"rota.dev/plain": "true"}}
+    meta = {"uid": "u", "resourceVersion": "1"}
     found["metadata"] |= meta
     found["status"] = {
         "phase": "Failed",
