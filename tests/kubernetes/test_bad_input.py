@@ -64,6 +64,12 @@ def test_a_claim_that_is_never_bound(outpost: Outpost) -> None:
     fails(outpost, "its volume cannot be had", mounts=["pvc:unbound:/data"])
 
 
+def test_a_file_server_that_is_not_there(outpost: Outpost) -> None:
+    """Its pod has a node, and never starts."""
+    said = fails(outpost, "its volume cannot be mounted", mounts=["nfs:127.0.0.1:/none:/data"])
+    assert "the file server" in said
+
+
 def test_a_quota_that_is_used_up(outpost: Outpost) -> None:
     path = f"/api/v1/namespaces/{outpost.namespace}/resourcequotas"
     hard = {"requests.nvidia.com/gpu": "0"}

@@ -10,8 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.places import NODE
 from tests.kubernetes.daemons import HELD, Lab, open_lab
 
 
@@ -29,10 +30,13 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     first.ask("POST", f"/v1/jobs/{ids[0]}/cancel")
     keyed = first.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
     token = first.ask("POST", "/v1/tokens", json={"user": "nobody", "scope": "read_only"})["secret"]
+    first.ask("POST", f"/v1/nodes/{NODE}/drain")
     before = first.jobs()
     first.kill()
     second = lab.daemon().leads()
     assert second.jobs() == before
+    [node] = [each for each in second.ask("GET", "/v1/nodes") if each["id"] == NODE]
+    assert node["is_draining"]
     again = second.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
     assert again == keyed
     asked = httpx2.get(
@@ -69,6 +73,26 @@ def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
     first.end()
     assert first.process.returncode == 0
     assert second.leads().jobs() == {job_id: "held"}
+
+
+def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
+    daemon = lab.daemon().leads()
+    job = daemon.submit()
+    lab.kubectl("delete", "lease", "rota")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"
+
+    def holder() -> str:
+        try:
+            return lab.cluster.api.get(path)["spec"]["holderIdentity"]
+        except RefusedError:
+            return ""
+
+    assert f"-{daemon.process.pid}-" in until(holder, "the lease")
+    daemon.ask("POST", f"/v1/jobs/{job}/release")
+    daemon.kill()
+    lab.kubectl("delete", "lease", "rota")
+    lab.daemon().leads().ask("POST", f"/v1/jobs/{job}/cancel")
+    lab.reaches(job, "cancelled")
 
 
 def test_a_leader_that_slept_past_its_lease_changes_nothing(lab: Lab) -> None:

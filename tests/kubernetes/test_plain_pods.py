@@ -88,6 +88,39 @@ def test_what_is_not_understood_is_refused_by_name(lab: Lab, node: str) -> None:
     assert daemon.jobs() == {}
 
 
+def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
+    """As when both are in one file."""
+    size = {"storage": "1Gi"}
+    volume = {
+        "metadata": {"name": f"{lab.namespace}-home"},
+        "spec": {
+            "capacity": size,
+            "accessModes": ["ReadWriteMany"],
+            "hostPath": {"path": "/tmp"},
+            "claimRef": {"namespace": lab.namespace, "name": "home"},
+        },
+    }
+    claim = {
+        "metadata": {"name": "home"},
+        "spec": {
+            "storageClassName": "",
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": size},
+        },
+    }
+    lab.daemon().leads()
+    wanted = {"name": "home", "persistentVolumeClaim": {"claimName": "home"}}
+    make(lab, "claims", node=node, volumes=[wanted])
+    until(lambda: "no claim home" in events_of(lab, "claims"), "a reason", limit_s=PATIENCE_S)
+    lab.cluster.api.create("/api/v1/persistentvolumes", volume)
+    try:
+        path = f"/api/v1/namespaces/{lab.namespace}/persistentvolumeclaims"
+        lab.cluster.api.create(path, claim)
+        until(lambda: node_of(lab, "claims") == node, "the pod bound", limit_s=PATIENCE_S)
+    finally:
+        lab.cluster.api.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+
+
 def test_a_pod_is_placed_once_whoever_leads(lab: Lab, node: str) -> None:
     first = lab.daemon().leads()
     make(lab, "one", node=node)

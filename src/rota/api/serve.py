@@ -176,9 +176,9 @@ async def _house(
     address = Address(str(settings.folder / SOCKET_NAME), settings.tcp)
     setup = Setup(place.name, address, settings.policy, settings.policy_file)
     machine = Machine(desk, engine, place.readings, setup=setup)
-    carrier, files = HttpCarrier(), MoveFiles(settings.folder / "moves")
+    carrier, keeper = HttpCarrier(), place.moves or MoveFiles(settings.folder / "moves")
     origin = settings.tcp or socket.gethostname()
-    moves = Moves(desk, files, carrier=carrier, limits=settings.moving, origin=origin)
+    moves = Moves(desk, keeper, carrier=carrier, limits=settings.moving, origin=origin)
     desk.travels = moves.word
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
     work = [pruning, training.run(), training.cards.run(), membership.run(), rendezvous.run()]

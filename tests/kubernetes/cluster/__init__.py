@@ -9,6 +9,7 @@ bridges and firewall rules end with the first process in there, however that one
 - `warden`     outside the namespaces: makes them, waits for their end, sweeps up
 - `keeper`     inside, as the first process: starts, stops and pauses the parts
 - `control`    the line to the keeper; who holds one keeps the cluster
+- `nodes`      what every node has, and a second one for tests that ask for it
 - `lifecycle`  up, join and down; `locks` and `cgroups` are for these
 - `api`, `fakes`, `people`, `handle`   what a test uses
 """

@@ -30,6 +30,7 @@ from rota.engines.kubernetes.objects import (
     Scope,
     collection,
     named,
+    part,
     place,
 )
 from rota.engines.kubernetes.transport import ApiError, Ask, Transport, of_status
@@ -76,6 +77,10 @@ class Cluster:
         """Ours: where everything is that does not say where it is."""
         self._transport = Transport(access)
 
+    async def lull(self) -> None:
+        """Until nobody waits to be heard, or for a while: for what can wait."""
+        await self._transport.lull()
+
     @property
     def gate(self) -> Callable[[], None]:
         """Called before everything that acts upon the cluster; raises when we may not."""
@@ -107,6 +112,20 @@ class Cluster:
             if not meta.get("continue"):
                 return found, meta["resourceVersion"]
             query["continue"] = meta["continue"]
+
+    async def definition(self, kind: Kind) -> Object:
+        """What such an object may hold, as the cluster tells everybody: a schema; nothing where it
+        does not say."""
+        path = f"/openapi/v3/apis/{kind.group_version}"
+        group, _, version = kind.group_version.partition("/")
+        name = ".".join([*reversed(group.split(".")), version, kind.kind])
+        try:
+            told = await self._transport.ask(Ask("GET", path))
+        except ApiError as error:
+            if error.is_passing:
+                raise
+            return {}
+        return part(told, "components", "schemas", name)
 
     async def watch(self, kind: Kind, scope: Scope, *, version: str) -> AsyncIterator[Change]:
         """What changes after this version, until the server ends it. ApiError 410: the version is

@@ -109,7 +109,9 @@ class KubernetesEngine:
     async def visit(self, worker: WorkerId, visit: Visit) -> Session:
         from rota.engines.kubernetes import sessions  # noqa: PLC0415 - only for who visits
 
-        return await sessions.visit(self.cluster, self._running(worker).name, visit=visit)
+        body = self._running(worker)
+        container = body.container
+        return await sessions.visit(self.cluster, body.name, visit=visit, container=container)
 
     async def connect(self, worker: WorkerId, port: int) -> Session:
         from rota.engines.kubernetes import sessions  # noqa: PLC0415 - only for who connects
