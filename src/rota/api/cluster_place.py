@@ -91,7 +91,13 @@ async def _led(
     key = await resources.key()
     engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
     local = await asyncio.to_thread(SqliteStore, ground.store_file)
-    store = ClusterStore(local, resources, key=key, nodes=engine.inventory)
+    store = ClusterStore(
+        local,
+        resources,
+        key=key,
+        nodes=engine.inventory,
+        first_workers=engine.first_workers,
+    )
     truth = Truth(cluster, resources, store, key)
 
     def made(lost: asyncio.Future[None]) -> Place:
@@ -109,8 +115,7 @@ async def _led(
         )
 
     try:
-        # Whoever asks the file, from the first moment on, is to find what the cluster knows.
-        await asyncio.to_thread(store.load)
+        await asyncio.to_thread(store.prepare)
         yield made
     finally:
         await asyncio.to_thread(store.close)

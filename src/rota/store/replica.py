@@ -37,8 +37,16 @@ def catch_up(store: Store, kept: Iterable[Kept], *, rows: Mapping[str, str]) -> 
     for job in left.values():
         over = Ended(job.service.as_of_s, State.CANCELLED, GONE)
         _put(replace(job, phase=over), job, effects=effects)
-    shared = tuple(decode(KINDS[name.partition(".")[0]], text) for name, text in rows.items())
-    return store.write(Batch(effects, tuple(submissions), rows=shared))
+    return store.write(Batch(effects, tuple(submissions), rows=_shared(rows)))
+
+
+def catch_up_rows(store: Store, rows: Mapping[str, str]) -> Future[None]:
+    """The file then knows of everybody, and of no job more than before."""
+    return store.write(Batch(rows=_shared(rows)))
+
+
+def _shared(rows: Mapping[str, str]) -> tuple[Token | User | Project, ...]:
+    return tuple(decode(KINDS[name.partition(".")[0]], text) for name, text in rows.items())
 
 
 def _put(job: Job, known: Job | None, *, effects: Effects) -> None:

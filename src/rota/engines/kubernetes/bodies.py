@@ -49,6 +49,8 @@ class Body:
     is_in_the_way: bool
     """Its object still counts as something that uses its node, although it is over."""
     container: str = names.CONTAINER
+    made: str = ""
+    """When, as the cluster writes it."""
     is_plain: bool = False
     """Somebody made it themselves: it is theirs to remove."""
 
@@ -75,6 +77,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         is_held=names.FINALIZER in (meta.get("finalizers") or ()),
         is_in_the_way=_is_in_the_way(pod),
         container=_main(pod),
+        made=meta.get("creationTimestamp") or "",
         is_plain=names.PLAIN in notes,
     )
 
