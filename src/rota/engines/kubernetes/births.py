@@ -88,16 +88,17 @@ class Births:
         try:
             self._see(await self._cluster.apply(PODS, pod))
         except ApiError as error:
-            if error.reason != "Invalid":
+            if error.reason != "Invalid" or not await self._is_made(worker, pod):
                 raise
-            # What somebody made who commanded before us cannot be made otherwise.
-            self._see(await self._made_before(pod["metadata"]["name"], error))
 
-    async def _made_before(self, name: str, refused: ApiError) -> Object:
+    async def _is_made(self, worker: WorkerId, pod: Object) -> bool:
+        """What somebody made who commanded before us cannot be made otherwise: it is taken."""
         try:
-            return await self._cluster.get(PODS, name)
+            self._see(await self._cluster.get(PODS, pod["metadata"]["name"]))
         except ApiError as error:
-            raise refused if error.status == NOT_FOUND else error from None
+            if error.status != NOT_FOUND:
+                raise
+        return worker in self._crew.bodies
 
     # -- opened ---------------------------------------------------------------------------------
 
