@@ -44,6 +44,9 @@ def test_it_grows_and_shrinks_as_others_come_and_go_and_as_its_owner_says(house:
     assert job.trains_with(2) == [0, 1]
     house.allow("second")
     assert job.trains_with(4) == [0, 1, 4, 5]
+    [attempt] = house.client.show(job.id).attempts
+    began_s = [each.started_s or 0.0 for each in attempt.workers]
+    assert began_s[0] == attempt.started_s < began_s[3] < began_s[5]
     resized = house.rota("resize", job.id, "2")
     assert (resized.returncode, resized.stderr) == (0, "")
     assert job.trains_with(2) == [0, 1]

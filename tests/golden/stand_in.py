@@ -112,11 +112,11 @@ ATTEMPTS = [
         "preempted",
         "a job of higher priority needed its GPUs",
         [
-            WorkerView(0, "box", [0], exit_code=143, ended_s=NOW - 6000),
-            WorkerView(1, "box", [1], exit_code=0, ended_s=NOW - 6001),
+            WorkerView(0, "box", [0], started_s=NOW - 7000, exit_code=143, ended_s=NOW - 6000),
+            WorkerView(1, "box", [1], started_s=NOW - 6500, exit_code=0, ended_s=NOW - 6001),
         ],
     ),
-    AttemptView(2, NOW - 2725, None, "", "", [WorkerView(0, "box", [0, 1])]),
+    AttemptView(2, NOW - 2725, None, "", "", [WorkerView(0, "box", [0, 1], started_s=NOW - 2725)]),
 ]
 DETAILS = JobDetails(
     job=RUNNING,
@@ -143,7 +143,17 @@ BROKEN = JobDetails(
             NOW - 199_000,
             "failed",
             OUT_OF_MEMORY,
-            [WorkerView(0, "box", [3], share_bytes=8 * GIB, exit_code=1, ended_s=NOW - 199_000)],
+            [
+                WorkerView(
+                    0,
+                    "box",
+                    [3],
+                    share_bytes=8 * GIB,
+                    started_s=NOW - 199_990,
+                    exit_code=1,
+                    ended_s=NOW - 199_000,
+                )
+            ],
         )
     ],
     failures=0,

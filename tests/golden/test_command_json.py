@@ -256,6 +256,7 @@ def test_show_as_json(rota: Rota):
             0
           ],
           "share_bytes": 0,
+          "started_s": 1789993000.0,
           "exit_code": 143,
           "ended_s": 1789994000.0
         },
@@ -266,6 +267,7 @@ def test_show_as_json(rota: Rota):
             1
           ],
           "share_bytes": 0,
+          "started_s": 1789993500.0,
           "exit_code": 0,
           "ended_s": 1789993999.0
         }
@@ -286,6 +288,7 @@ def test_show_as_json(rota: Rota):
             1
           ],
           "share_bytes": 0,
+          "started_s": 1789997275.0,
           "exit_code": null,
           "ended_s": null
         }

@@ -68,7 +68,7 @@ stragglers  worker 1 on box, 1.5 times as slow as the others
 attempt   worker   where     began                 ended                 exit   then        why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
       1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
-      1        1   box:1     2026-09-21 12:16:40   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
+      1        1   box:1     2026-09-21 12:25:00   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
       2        0   box:0,1   2026-09-21 13:27:55   -                        -
 """)
 
@@ -300,7 +300,7 @@ stragglers  worker 1 on box, 1.5 times as slow as the others
 attempt   worker   where     began                 ended                 exit   then        why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
       1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
-      1        1   box:1     2026-09-21 12:16:40   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
+      1        1   box:1     2026-09-21 12:25:00   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
       2        0   box:0,1   2026-09-21 13:27:55   -                        -
 ~~~~
 

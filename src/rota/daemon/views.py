@@ -92,6 +92,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
             node=each.slot.node,
             gpus=list(each.slot.gpus),
             share_bytes=each.slot.share_bytes,
+            started_s=each.ordered_s or attempt.started_s,
             exit_code=each.exit_code,
             ended_s=each.exited_s,
         )

@@ -36,7 +36,7 @@ def history(effects: Effects) -> History:
         elif was_alive and not is_alive:
             found.ended.append(transition)
         if is_alive and transition.job_id in effects.jobs:
-            found.workers.update(_members(effects.jobs[transition.job_id]))
+            found.workers.update(_members(effects.jobs[transition.job_id], transition.at_s))
     return found
 
 
@@ -46,9 +46,11 @@ def ended(attempt: Attempt, transition: Transition) -> Attempt:
     )
 
 
-def _members(job: Job) -> dict[WorkerKey, Worker]:
+def _members(job: Job, now: float) -> dict[WorkerKey, Worker]:
     """The workers that a job has now; whoever writes them leaves alone those it knows."""
     return {
-        (job.id, job.attempt, number): Worker(job.id, job.attempt, number, job.generation, slot)
+        (job.id, job.attempt, number): Worker(
+            job.id, job.attempt, number, job.generation, slot, ordered_s=now
+        )
         for number, slot in zip(job.numbers, job.members, strict=True)
     }

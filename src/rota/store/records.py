@@ -36,6 +36,7 @@ class Worker:
     number: int
     generation: int
     slot: Slot
+    ordered_s: float | None = None
     exit_code: int | None = None
     exited_s: float | None = None
 

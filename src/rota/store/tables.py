@@ -72,13 +72,13 @@ def end_row(end: Transition) -> tuple[Value, ...]:
 def worker_row(each: Worker) -> tuple[Value, ...]:
     slot = each.slot
     place = (slot.node, json.dumps(slot.gpus), slot.share_bytes, slot.fraction)
-    return each.job_id, each.attempt, each.number, each.generation, *place
+    return each.job_id, each.attempt, each.number, each.generation, *place, each.ordered_s
 
 
 def read_worker(row: Row) -> Worker:
-    job_id, attempt, number, generation, node, gpus, share_bytes, fraction, code, at_s = row
+    job_id, attempt, number, generation, node, gpus, share_bytes, fraction, *times = row
     slot = Slot(node, tuple(json.loads(gpus)), share_bytes, fraction)
-    return Worker(job_id, attempt, number, generation, slot, code, at_s)
+    return Worker(job_id, attempt, number, generation, slot, *times)
 
 
 def exit_row(each: Exit) -> tuple[Value, ...]:

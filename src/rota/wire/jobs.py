@@ -59,6 +59,7 @@ class WorkerView:
     node: str
     gpus: list[int]
     share_bytes: int = 0
+    started_s: float | None = None
     exit_code: int | None = None
     ended_s: float | None = None
 

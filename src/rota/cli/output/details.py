@@ -101,7 +101,7 @@ def _attempts(attempts: Sequence[AttemptView]) -> list[Column]:
         Column("attempt", tuple(str(each.attempt) for each, _ in rows)),
         Column("worker", tuple(str(worker.worker) for _, worker in rows)),
         Column("where", tuple(where(worker) for _, worker in rows), is_number=False),
-        Column("began", tuple(moment(each.started_s) for each, _ in rows), is_number=False),
+        Column("began", tuple(moment(worker.started_s) for _, worker in rows), is_number=False),
         Column("ended", tuple(moment(worker.ended_s) for _, worker in rows), is_number=False),
         Column("exit", tuple(_code(worker) for _, worker in rows)),
         Column("then", tuple(each.outcome for each, _ in rows), is_number=False),

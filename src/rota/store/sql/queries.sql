@@ -28,8 +28,10 @@ WHERE job_id = ? AND number = ?;
 
 -- name: put_worker
 -- A worker keeps its number and its slot for as long as it lives.
-INSERT INTO workers (job_id, attempt, number, generation, node, gpus, share_bytes, fraction)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO workers (
+    job_id, attempt, number, generation, node, gpus, share_bytes, fraction, ordered_s
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (job_id, attempt, number) DO NOTHING;
 
 -- name: put_exit
@@ -83,7 +85,9 @@ WHERE job_id = ?
 ORDER BY number;
 
 -- name: workers
-SELECT job_id, attempt, number, generation, node, gpus, share_bytes, fraction, exit_code, exited_s
+SELECT
+    job_id, attempt, number, generation, node, gpus, share_bytes, fraction,
+    ordered_s, exit_code, exited_s
 FROM workers
 WHERE job_id = ?
 ORDER BY attempt, number;
