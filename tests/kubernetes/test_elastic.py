@@ -7,6 +7,7 @@ from shlex import join
 
 import pytest
 
+from tests.counts import only_long
 from tests.e2e.house import wait_until
 from tests.e2e.live import LiveJob
 from tests.e2e.test_ddp import EPOCHS, epochs_said, train
@@ -15,6 +16,8 @@ from tests.integration.torchrun.agents import SCRIPT, TORCHRUN, environment, ins
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.outpost import Outpost, an_outpost
 from tests.kubernetes.workers import delete, kill, resize, settles
+
+pytestmark = only_long
 
 FIXED = '--nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint "$MASTER_ADDR:29400"'
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.counts import only_long
 from tests.e2e.house import PATIENCE_S, wait_until
 from tests.e2e.live import LiveJob
 from tests.kubernetes.cluster.api import until
@@ -13,6 +14,8 @@ from tests.kubernetes.cluster.nodes import has_cards
 from tests.kubernetes.cluster.places import FIRST, SECOND
 from tests.kubernetes.outpost import Outpost, an_outpost
 from tests.kubernetes.workers import nodes_of
+
+pytestmark = only_long
 
 LOST_LIMIT_S = 120.0
 DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"]
