@@ -49,6 +49,9 @@ class Objects:
             self.found[name].setdefault("status", {}).update(copy.deepcopy(status))
         return name in self.found
 
+    async def lull(self) -> None:
+        pass
+
     async def let_go(self, name: str) -> None:
         await self._write(f"let go {name}")
         self.found.pop(name, None)
@@ -56,6 +59,9 @@ class Objects:
     async def remove(self, name: str) -> None:
         await self._write(f"remove {name}")
         self.found.pop(name, None)
+
+    async def check(self) -> None:
+        self._require_reach()
 
     async def rows(self) -> dict[str, str]:
         self._require_reach()

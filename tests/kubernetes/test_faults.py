@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.counts import count
+from tests.counts import count, only_long
 from tests.e2e.house import PATIENCE_S, wait_until
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.fakes import NODES, is_ready
@@ -13,6 +13,8 @@ from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
 from tests.kubernetes.kills import ClusterDay
 from tests.kubernetes.outpost import Outpost, an_outpost
+
+pytestmark = only_long
 
 LOST_LIMIT_S = 120.0
 PAUSE_S = 10.0

@@ -1,17 +1,19 @@
 """One daemon commands; another takes over with what the cluster knows, and nothing else."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.places import NODE
-from tests.kubernetes.daemons import HELD, Lab, open_lab
+from tests.kubernetes.daemons import HELD, PATIENCE_S, Lab, open_lab
 
 
 @pytest.fixture
@@ -45,12 +47,49 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     assert newer > max(before)
 
 
+def test_workers_that_no_status_tells_of_are_taken_over(lab: Lab) -> None:
+    """A job's first worker is sent off before its status says so: its pod does."""
+    path = f"/api/v1/namespaces/{lab.namespace}/pods"
+
+    def uids() -> set[str]:
+        return {each["metadata"]["uid"] for each in lab.cluster.api.items(path)}
+
+    with lab.cluster.kwok_nodes(1, gpus=2) as [node]:
+        wanted = {"hold": False, "gpus": "1", "node_labels": {"kubernetes.io/hostname": node}}
+        first = lab.daemon().leads()
+        ids = [first.submit(**wanted) for _ in range(2)]
+        until(lambda: len(uids()) == 2, "their pods")
+        made = uids()
+        first.kill()
+        second = lab.daemon().leads()
+        waits = second.submit(**wanted)
+        expected = {**dict.fromkeys(ids, "running"), waits: "queued"}
+        until(lambda: second.jobs() == expected, "both to run on", limit_s=PATIENCE_S)
+        assert uids() == made
+        for job_id in ids:
+            assert lab.reaches(job_id, "running")["fence"] == {"attempt": 1, "generation": 0}
+        for job_id in expected:
+            second.ask("POST", f"/v1/jobs/{job_id}/cancel")
+        until(lambda: not uids(), "their end", limit_s=PATIENCE_S)
+
+
 def test_a_standby_is_alive_and_takes_no_work(lab: Lab) -> None:
     lab.daemon().leads()
     standby = lab.daemon().waits()
     answer = httpx2.post(f"http://127.0.0.1:{standby.port}/v1/jobs", json=HELD)
     assert answer.status_code == 503
     assert answer.json()["code"] == "standby"
+
+
+def test_a_standby_ends_when_it_is_asked_to(lab: Lab) -> None:
+    """As the first process of a container, which the kernel does not end by itself, too."""
+    lab.daemon().leads()
+    alone = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    standby = lab.daemon(runner=alone).waits()
+    outside = standby.process.pid
+    [first] = Path(f"/proc/{outside}/task/{outside}/children").read_text().split()
+    os.kill(int(first), signal.SIGTERM)
+    assert standby.process.wait(60) == 0, standby.log()
 
 
 def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
@@ -62,11 +101,30 @@ def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
     assert second.leads().jobs() == {job_id: "held"}
 
 
+def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
+    daemon = lab.daemon().leads()
+    job = daemon.submit()
+    lab.kubectl("delete", "lease", "rota")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"
+
+    def holder() -> str:
+        try:
+            return lab.cluster.api.get(path)["spec"]["holderIdentity"]
+        except RefusedError:
+            return ""
+
+    assert f"-{daemon.process.pid}-" in until(holder, "the lease")
+    daemon.ask("POST", f"/v1/jobs/{job}/release")
+    daemon.kill()
+    lab.kubectl("delete", "lease", "rota")
+    lab.daemon().leads().ask("POST", f"/v1/jobs/{job}/cancel")
+    lab.reaches(job, "cancelled")
+
+
 def test_a_leader_that_slept_past_its_lease_changes_nothing(lab: Lab) -> None:
     old, standby = lab.daemon().leads(), lab.daemon().waits()
     job_id = old.submit()
     token = old.ask("POST", "/v1/tokens", json={"user": "daemon", "scope": "user"})["secret"]
-    old.is_started_again = False
     old.process.send_signal(signal.SIGSTOP)
     answers: list[Any] = []
     late = threading.Thread(target=_ask_late, args=(old.port, answers, token))

@@ -91,6 +91,11 @@ def body_of(name: str, job_id: JobId, *, accepted: str, key: bytes) -> Object:
     }
 
 
+def has_pod(submission: Submission) -> bool:
+    """Whether a job stands for a pod that somebody made themselves."""
+    return bool(json.loads(submission.program).get("pod"))
+
+
 def seal(key: bytes, *, name: str, text: str) -> str:
     return hmac.new(key, f"{name}\n{text}".encode(), hashlib.sha256).hexdigest()
 
@@ -145,6 +150,11 @@ def kept_of(found: Object, *, key: bytes) -> Kept | None:
     submission = Submission(job.id, read["user"], read["uid"], read["program"], read["key"])
     has_status = bool(status.get("record"))
     return Kept(meta["name"], job, submission, accepted, read["batch"], has_status)
+
+
+def is_sealed(found: Object, *, key: bytes) -> bool:
+    """Whether we made it, for a job that came through our own doors."""
+    return bool(_sealed(part(found, "metadata"), key=key))
 
 
 def without_the_unaccepted(kept: list[Kept]) -> tuple[list[Kept], list[Kept]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.kubernetes.cluster import images, parts, settings
 from tests.kubernetes.cluster.api import Api, until
-from tests.kubernetes.cluster.binaries import find_or_build
+from tests.kubernetes.cluster.compiling import find_or_build
 from tests.kubernetes.cluster.control import Control, KeeperError
 from tests.kubernetes.cluster.locks import held, locked
 from tests.kubernetes.cluster.nodes import has_cards, import_images, node_files, write_all

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tests.kubernetes.cluster import images, parts, settings
 from tests.kubernetes.cluster.api import Api, RefusedError, until
-from tests.kubernetes.cluster.binaries import find_or_build
+from tests.kubernetes.cluster.compiling import find_or_build
 from tests.kubernetes.cluster.control import Control
 from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.people import read_token

@@ -5,7 +5,7 @@ Objects are plain JSON: a typed client makes every pod several times as expensiv
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from rota.engines.kubernetes.objects import (
     Scope,
     collection,
     named,
+    part,
     place,
 )
 from rota.engines.kubernetes.transport import ApiError, Ask, Transport, of_status
@@ -60,11 +61,16 @@ WATCH_S = 40
 noticed by then."""
 WATCH_SILENCE_S = WATCH_S + 10.0
 NOT_FOUND, GONE = 404, 410
+WHOLE = "application/json"
+BRIEF = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY, MERGE, JSON_PATCH = (
     "application/apply-patch+yaml",
     "application/merge-patch+json",
     "application/json-patch+json",
 )
+
+BY_US = {"fieldManager": MANAGER, "fieldValidation": "Ignore"}
+"""Nobody reads the warnings about what we wrote, for which all would be looked through twice."""
 
 
 class Cluster:
@@ -73,6 +79,10 @@ class Cluster:
         self.namespace = namespace or access.namespace
         """Ours: where everything is that does not say where it is."""
         self._transport = Transport(access)
+
+    async def lull(self) -> None:
+        """Until nobody waits to be heard, or for a while: for what can wait."""
+        await self._transport.lull()
 
     @property
     def gate(self) -> Callable[[], None]:
@@ -91,17 +101,34 @@ class Cluster:
     async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
         return await self._transport.ask(Ask("GET", self._place(kind, name, namespace=namespace)))
 
-    async def list(self, kind: Kind, scope: Scope) -> tuple[list[Object], str]:
-        """All of them, and the version to watch from."""
+    async def list(
+        self, kind: Kind, scope: Scope, *, is_brief: bool = False
+    ) -> tuple[list[Object], str]:
+        """All of them, and the version to watch from. In brief: only their metadata."""
         path, query = collection(kind, scope.namespace), scope.query | {"limit": str(PAGE)}
+        form = BRIEF if is_brief else WHOLE
         found: list[Object] = []
         while True:
-            page = await self._transport.ask(Ask("GET", path, query))
-            found += page["items"]
+            page = await self._transport.ask(Ask("GET", path, query, accept=form))
+            found += page["items"] or ()
             meta = page["metadata"]
             if not meta.get("continue"):
                 return found, meta["resourceVersion"]
             query["continue"] = meta["continue"]
+
+    async def definition(self, kind: Kind) -> Object:
+        """What such an object may hold, as the cluster tells everybody: a schema; nothing where it
+        does not say."""
+        path = f"/openapi/v3/apis/{kind.group_version}"
+        group, _, version = kind.group_version.partition("/")
+        name = ".".join([*reversed(group.split(".")), version, kind.kind])
+        try:
+            told = await self._transport.ask(Ask("GET", path))
+        except ApiError as error:
+            if error.is_passing:
+                raise
+            return {}
+        return part(told, "components", "schemas", name)
 
     async def watch(self, kind: Kind, scope: Scope, *, version: str) -> AsyncIterator[Change]:
         """What changes after this version, until the server ends it. ApiError 410: the version is
@@ -122,7 +149,7 @@ class Cluster:
 
     async def pod_log(
         self, pod: str, *, container: str = "", since: str = "", follow: bool = False
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """What a pod wrote, each line with its moment before it; since a moment, if one is
         given."""
         query = {"timestamps": "true", "follow": str(follow).lower()}
@@ -141,14 +168,14 @@ class Cluster:
         path = collection(kind, self._namespace(kind, body))
         if subresource:
             path = self._place_of(kind, body, subresource=subresource)
-        ask = Ask("POST", path, {"fieldManager": MANAGER}, named(kind, body))
+        ask = Ask("POST", path, BY_US, named(kind, body))
         return await self._write(kind, ask)
 
     async def apply(
         self, kind: Kind, body: Object, *, subresource: str = "", force: bool = True
     ) -> Object:
         """Server-side apply: made if it is not there, and our fields made so if it is."""
-        query = {"fieldManager": MANAGER, "force": str(force).lower()}
+        query = BY_US | {"force": str(force).lower()}
         path = self._place_of(kind, body, subresource=subresource)
         return await self._write(kind, Ask("PATCH", path, query, named(kind, body), APPLY))
 
@@ -165,12 +192,12 @@ class Cluster:
         is refused (Conflict) if somebody was faster."""
         form = JSON_PATCH if isinstance(body, list) else MERGE
         path = self._place(kind, name, namespace=namespace, subresource=subresource)
-        return await self._write(kind, Ask("PATCH", path, {"fieldManager": MANAGER}, body, form))
+        return await self._write(kind, Ask("PATCH", path, BY_US, body, form))
 
     async def replace(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
         """With the resourceVersion that was read: Conflict if somebody was faster."""
         path = self._place_of(kind, body, subresource=subresource)
-        ask = Ask("PUT", path, {"fieldManager": MANAGER}, named(kind, body))
+        ask = Ask("PUT", path, BY_US, named(kind, body))
         return await self._write(kind, ask)
 
     async def delete(

@@ -71,11 +71,12 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """What keeps a pod from starting. A `race` is lost to others and ends soon; anything else is
-    given the time that it may take to be put right."""
+    given the time that it may take to be put right. What is unclear may be no trouble at all."""
 
     words: str
     hint: str = ""
     is_race: bool = False
+    is_unclear: bool = False
 
 
 def ending_of(pod: Object, wish: Wish) -> Ending:
