@@ -7,8 +7,9 @@ WORKDIR /build
 COPY LICENSE README.md CHANGELOG.md pyproject.toml constraints.txt ./
 COPY src src
 COPY trainer trainer
+# Compiled here: whoever runs it may write nowhere, and would do it at every start.
 RUN python -m venv /opt/rota \
-    && /opt/rota/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt \
+    && /opt/rota/bin/pip install --no-cache-dir --constraint constraints.txt \
        ./trainer '.[kubernetes]' \
     && /opt/rota/bin/pip uninstall --yes pip
 

@@ -9,8 +9,9 @@ ARG TORCH=torch
 WORKDIR /build
 COPY constraints.txt ./
 COPY trainer trainer
+# Compiled here: whoever runs it may write nowhere, and would do it at every start.
 RUN python -m venv /opt/training \
-    && /opt/training/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt \
+    && /opt/training/bin/pip install --no-cache-dir --constraint constraints.txt \
        ./trainer "${TORCH}"
 
 FROM ${PYTHON}

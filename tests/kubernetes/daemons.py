@@ -129,8 +129,10 @@ class Lab(Witness):
     namespace: str
     stack: ExitStack
 
-    def daemon(self, *arguments: str, runner: Sequence[str] = ()) -> Daemon:
+    def daemon(self, *arguments: str, runner: Sequence[str] = (), **settings: str) -> Daemon:
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="rota-k-")))
+        lines = [f'{name} = "{value}"' for name, value in settings.items()]
+        (folder / "config.toml").write_text("\n".join(lines))
         cluster = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]
         words = ["--engine", "kubernetes", *cluster, *arguments]
         made = Daemon(folder, words, runner=runner)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rota.core.exits import IDLE_ATTEMPTS_MAX
 from rota.wire.jobs import FINAL_STATES
 from tests.e2e.house import PATIENCE_S
 from tests.kubernetes.cluster.api import until
@@ -32,7 +33,7 @@ def outpost(shared: Outpost) -> Iterator[Outpost]:
         shared.clear()
 
 
-def fails(outpost: Outpost, words: str, **fields: Any) -> str:
+def fails(outpost: Outpost, words: str, *, n_starts: int = 1, **fields: Any) -> str:
     """Submits what cannot be; its reason is told everywhere, and nothing is left of it."""
     job = outpost.submit("say came", gpus="1", **fields)
     assert outpost.ends(job).state == "failed"
@@ -41,7 +42,7 @@ def fails(outpost: Outpost, words: str, **fields: Any) -> str:
     until(lambda: words in outpost.status_of(job).get("reason", ""), "the reason on the resource")
     until(lambda: not outpost.live_pods(job), "its pods to go", limit_s=PATIENCE_S)
     assert outpost.heard(job) == []
-    assert len(outpost.starts(job)) == 1
+    assert len(outpost.starts(job)) == n_starts
     assert not outpost.client.status().gpus_held
     return outpost.why(job)
 
@@ -76,7 +77,7 @@ def test_a_quota_that_is_used_up(outpost: Outpost) -> None:
     outpost.cluster.api.create(path, {"metadata": {"name": "none"}, "spec": {"hard": hard}})
     until(lambda: outpost.cluster.api.get(f"{path}/none").get("status"), "the quota to hold")
     try:
-        fails(outpost, "exceeded quota: none")
+        fails(outpost, "exceeded quota: none", n_starts=IDLE_ATTEMPTS_MAX)
     finally:
         outpost.cluster.api.delete(f"{path}/none")
 

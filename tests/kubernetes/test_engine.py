@@ -212,6 +212,7 @@ def test_what_a_quota_refuses_is_taken_back_as_a_whole(play: Stage) -> None:
         while len(codes) < 3:
             told = await lab.told(WorkersExited)
             assert "exceeded quota" in told.reason
+            assert told.is_retriable
             codes |= told.codes
         assert set(codes.values()) == {126}
         assert all("deletionTimestamp" in pod["metadata"] for pod in await lab.pods())

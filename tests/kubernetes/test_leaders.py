@@ -101,6 +101,20 @@ def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
     assert second.leads().jobs() == {job_id: "held"}
 
 
+def test_a_planned_move_outlives_the_disk(lab: Lab) -> None:
+    first = lab.daemon().leads()
+    job = first.submit()
+    move = {"jobs": [job], "to": "lab", "url": "http://127.0.0.1:1", "token": "x", "after": "1h"}
+    first.ask("POST", "/v1/jobs/move", json=move)
+    first.kill()
+    second = lab.daemon().leads()
+
+    def is_planned() -> bool:
+        return "goes to lab in" in str(second.ask("GET", f"/v1/jobs/{job}"))
+
+    until(is_planned, "the plan")
+
+
 def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
     daemon = lab.daemon().leads()
     job = daemon.submit()

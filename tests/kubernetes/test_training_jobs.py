@@ -104,6 +104,19 @@ def test_what_is_asked_in_vain_again_and_again_is_told_once(lab: Lab) -> None:
     assert len(told.splitlines()) == 1
 
 
+def test_what_is_over_goes_unless_somebody_made_it(lab: Lab) -> None:
+    daemon = lab.daemon(keep_ended="0s").leads()
+    lab.make("theirs", **HELD)
+    lab.reaches("theirs", "held")
+    ours = daemon.submit()
+    ids = [ours, lab.status("theirs")["id"]]
+    for each in ids:
+        daemon.ask("POST", f"/v1/jobs/{each}/cancel")
+    until(lambda: lab.found(ours) is None, "our object to go", limit_s=PATIENCE_S)
+    assert lab.reaches("theirs", "cancelled")
+    assert {daemon.jobs()[each] for each in ids} == {"cancelled"}
+
+
 def test_a_namespace_that_is_deleted_goes_with_all_in_it(lab: Lab) -> None:
     """Also with the lease, without which a daemon may do nothing."""
     daemon = lab.daemon().leads()

@@ -57,7 +57,8 @@ SWITCH_S = 0.001
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How to run. `listen` is HOST, PORT of a TCP door, if there is to be one; `place` puts
-    together what differs with where jobs run."""
+    together what differs with where jobs run; `are_accounts` tells whether jobs run as others than
+    we do."""
 
     folder: Path
     store_file: Path
@@ -66,6 +67,7 @@ class Settings:
     policy_file: Path
     rules: Rules
     defaults: Callable[[str], Defaults]
+    are_accounts: bool = False
     admins: frozenset[str] = frozenset()
     listen: tuple[str, int] | None = None
     keep_logs_s: float = math.inf

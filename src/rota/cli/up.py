@@ -77,7 +77,7 @@ def up(
         "namespace": namespace,
     }
     settings = settings_of(folder, flags)
-    for warning in warnings_of(settings.listen, is_root=os.geteuid() == 0):
+    for warning in warnings_of(settings.listen, are_accounts=settings.are_accounts):
         complain(warning)
     if is_detached:
         pid = _detach(settings)
@@ -86,7 +86,7 @@ def up(
         _run(settings, lambda: complain(f"ready; state in {folder}, Ctrl-C ends it"))
 
 
-def warnings_of(listen: tuple[str, int] | None, *, is_root: bool) -> list[str]:
+def warnings_of(listen: tuple[str, int] | None, *, are_accounts: bool) -> list[str]:
     """What is allowed, and yet should be known by whoever asks for it."""
     found: list[str] = []
     if listen is not None and listen[0] not in LOOPBACK:
@@ -94,7 +94,7 @@ def warnings_of(listen: tuple[str, int] | None, *, is_root: bool) -> list[str]:
             f"listening on {listen[0]}, where other machines may reach it: nothing is encrypted,"
             " tokens included; 127.0.0.1 with 'ssh -L' or a TLS proxy is safer"
         )
-    if listen is not None and not is_root:
+    if listen is not None and not are_accounts:
         found.append(
             "tokens name people, but all their jobs run as you: that guards against accidents only"
         )
@@ -122,6 +122,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         folder=folder,
         store_file=store_file(),
         place=place_of(found, folder, listen=address, defaults=defaults),
+        are_accounts=os.geteuid() == 0 or chosen.engine == KUBERNETES,
         policy=chosen.policy,
         policy_file=folder / POLICY_NAME,
         rules=_rules(chosen),

@@ -59,7 +59,7 @@ def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str
     array = {} if index is None else {"ROTA_ARRAY_INDEX": str(index)}
     return Program(
         argv=tuple(request.command),
-        env={**request.env, **array, **env, "ROTA_JOB_NAME": spec.name},
+        env={**request.env, **array, **env, **_mask(request), "ROTA_JOB_NAME": spec.name},
         # An image has a folder of its own to begin in; the account's home is seldom in it.
         workdir=request.workdir or ("" if request.image else account.home),
         account=account,
@@ -71,6 +71,13 @@ def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str
         mounts=tuple(Mount(*parse_mount(each)) for each in request.mounts),
         ports=tuple(parse_ports(each)[1] for each in request.ports),
     )
+
+
+def _mask(request: JobRequest) -> dict[str, str]:
+    """A container begins with its image's own, and nobody outside can set it."""
+    if not request.image or request.umask is None:
+        return {}
+    return {"ROTA_UMASK": f"{request.umask:04o}"}
 
 
 def account_of(user: str, uid: int | None) -> Account:

@@ -102,14 +102,14 @@ def test_a_wrong_value_is_told_with_its_place(folder: Path, name: str, value: st
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_root_on_loopback_needs_no_warning(host: str):
-    assert warnings_of((host, 8800), is_root=True) == []
-    assert warnings_of(None, is_root=False) == []
+    assert warnings_of((host, 8800), are_accounts=True) == []
+    assert warnings_of(None, are_accounts=False) == []
 
 
 def test_what_is_allowed_and_should_be_known():
-    [open_door] = warnings_of(("0.0.0.0", 8800), is_root=True)
+    [open_door] = warnings_of(("0.0.0.0", 8800), are_accounts=True)
     assert "nothing is encrypted" in open_door
-    [one_account] = warnings_of(("127.0.0.1", 8800), is_root=False)
+    [one_account] = warnings_of(("127.0.0.1", 8800), are_accounts=False)
     assert "guards against accidents only" in one_account
 
 
@@ -126,6 +126,8 @@ tolerations = ["gpu", "team=vision:NoSchedule"]
 host_paths = ["/data"]
 bind_patience = 1
 stuck_after = 2
+keep_ended = 60
+keep_ended_jobs = 7
 advertise = "http://rota.lab"
 checkpoints = "pvc:shared/{user}/{job}"
 """
@@ -153,6 +155,8 @@ def test_every_key_of_a_cluster_arrives(folder: Path):
     )
     assert (workers.bind_patience_s, workers.stuck_after_s) == (1.0, 2.0)
     assert workers.advertise == "http://rota.lab"
+    assert (choice.keep.for_s, choice.keep.at_most) == (60.0, 7)
+    assert settings.are_accounts
     assert settings.defaults("").image == "torch"
 
 

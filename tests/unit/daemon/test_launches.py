@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +58,13 @@ def test_shipped_code_is_where_the_job_begins(image: str, launched: Launched) ->
 def test_an_unknown_uid_gets_nobodys_group() -> None:
     account = account_of("4242424", 4242424)
     assert (account.uid, account.gid, account.groups) == (4242424, 65534, ())
+
+
+def test_a_container_is_told_the_umask_that_nobody_can_give_it(launched: Launched) -> None:
+    request = JobRequest(command=["p"], umask=0o027)
+    assert "ROTA_UMASK" not in launched(request).env
+    assert launched(replace(request, image="pytorch")).env["ROTA_UMASK"] == "0027"
+    assert "ROTA_UMASK" not in launched(JobRequest(command=["p"], image="pytorch")).env
 
 
 def test_where_a_job_begins_that_names_no_folder(launched: Launched) -> None:

@@ -1,5 +1,9 @@
 """Who a process is, by the variables around it."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from rota_trainer.place import find_place
@@ -33,3 +37,24 @@ AGENTS = {"ROTA_WORKER": "j/1/1/n", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "j
 def test_one_process_of_each_worker_speaks(env: dict[str, str], rank: int, speaks: bool) -> None:
     place = find_place(env)
     assert (place.rank, place.speaks) == (rank, speaks)
+
+
+@pytest.mark.parametrize(
+    ("text", "umask"),
+    [("0027", 0o027), ("000", 0), ("", None), ("0999", None), ("7777", None), ("-1", None)],
+)
+def test_a_umask_is_octal_and_within_bounds(text: str, umask: int | None) -> None:
+    assert find_place({"ROTA_UMASK": text}).umask == umask
+
+
+SCRIPT = "import os, rota_trainer; rota_trainer.start(); print(f'{os.umask(0):04o}')"
+
+
+@pytest.mark.parametrize(
+    "words", [["-c", SCRIPT], ["-m", "rota_trainer", "run", "--", "sh", "-c", "umask"]]
+)
+def test_who_begins_in_a_container_takes_the_submitters_umask(words: list[str]) -> None:
+    env = {**os.environ, "ROTA_UMASK": "0027"}
+    command = [sys.executable, *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "0027\n"

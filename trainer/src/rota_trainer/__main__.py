@@ -8,7 +8,7 @@ import sys
 
 from rota_trainer.csv_file import CsvFile
 from rota_trainer.patterns import Pattern
-from rota_trainer.place import find_place
+from rota_trainer.place import find_place, take_umask
 from rota_trainer.version import VERSION
 from rota_trainer.wrapper import Wish, run
 
@@ -22,6 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
         del given.program[0]
     if not given.program:
         parser.error("say what to run: rota-trainer run -- PROGRAM [ARGUMENT...]")
+    place = find_place()
+    take_umask(place)
     return run(
         Wish(
             command=given.program,
@@ -29,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
             csv=CsvFile(given.csv) if given.csv else None,
             stop_at_once=given.stop_at_once,
         ),
-        find_place(),
+        place,
     )
 
 

@@ -24,6 +24,8 @@ class Place(NamedTuple):
     checkpoint_dir: str = ""
     began_s: float | None = None
     """When rota started the worker; start-up is measured from there."""
+    umask: int | None = None
+    """Which rights new files are to lack, where rota could not see to it: in a container."""
     speaks: bool = True
     """Whether this process reports for its worker, which may be several."""
 
@@ -46,7 +48,21 @@ def find_place(env: Mapping[str, str] | None = None) -> Place:
         restarts=int(_number(env, "ROTA_RESTARTS", default=attempt - 1)),
         checkpoint_dir=env.get("ROTA_CHECKPOINT_DIR", ""),
         began_s=_number(env, "ROTA_BEGAN") or None,
+        umask=_umask(env.get("ROTA_UMASK", "")),
     )
+
+
+def take_umask(place: Place) -> None:
+    if place.umask is not None:
+        os.umask(place.umask)
+
+
+def _umask(text: str) -> int | None:
+    try:
+        found = int(text, 8)
+    except ValueError:
+        return None
+    return found if 0 <= found <= 0o777 else None
 
 
 def _speaks(env: Mapping[str, str]) -> bool:

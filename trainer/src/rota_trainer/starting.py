@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from rota_trainer.keeping import Keeping
-from rota_trainer.place import find_place
+from rota_trainer.place import find_place, take_umask
 from rota_trainer.run import Run
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def start(
     of a hash of the main script.
     """
     place = find_place()
+    take_umask(place)
     run = Run(place, Keeping(place, keep=keep, folder=checkpoint_dir, code=code))
     _runs.add(run)
     run.listen()

@@ -20,6 +20,8 @@ from rota.engines.kubernetes.watch import insist
 from rota.errors import RotaError
 
 NOT_FOUND = 404
+QUOTA = "exceeded quota"
+"""What an API server says of a namespace that has used up what it may."""
 ORDERS_AT_ONCE = 32
 """So that the first to come are running while the last are still being made."""
 
@@ -70,7 +72,7 @@ class Births:
         answers = await asyncio.gather(*(self._make(seat, pod) for seat, pod in pods))
         refused = [each for each in answers if each is not None]
         for seat, _ in pods if refused else ():
-            self._give_up(seat.worker, Ending(CANNOT_RUN, str(refused[0])))
+            self._give_up(seat.worker, _refusal(refused[0]))
         return not refused
 
     async def _make(self, seat: Seat, pod: Object) -> ApiError | None:
@@ -136,6 +138,11 @@ class Births:
 
     def _is_wanted(self, worker: WorkerId) -> bool:
         return worker not in self._crew.endings and not self._crew.is_to_end(worker)
+
+
+def _refusal(error: ApiError) -> Ending:
+    """A quota may have room again; whatever else is not admitted will not be the next time."""
+    return Ending(CANNOT_RUN, str(error), is_retriable=QUOTA in error.message)
 
 
 def _words(error: RotaError) -> str:
