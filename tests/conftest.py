@@ -1,5 +1,6 @@
 """Settings that hold for every room."""
 
+import pytest
 from hypothesis import settings
 
 from tests.counts import IS_LONG, count
@@ -12,3 +13,9 @@ settings.register_profile(
 )
 settings.register_profile("long", max_examples=count(500), print_blob=True, deadline=None)
 settings.load_profile("long" if IS_LONG else "ci")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs a cluster comes last: the first time, its programs are built meanwhile."""
+    items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)

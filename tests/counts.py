@@ -2,7 +2,13 @@
 
 import os
 
+import pytest
+
 IS_LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+
+
+only_long = pytest.mark.skipif(not IS_LONG, reason="takes minutes: scripts/test --long")
+"""For what cannot be cut to a tenth."""
 
 
 def count(full: int) -> int:

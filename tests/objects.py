@@ -60,6 +60,9 @@ class Objects:
         await self._write(f"remove {name}")
         self.found.pop(name, None)
 
+    async def check(self) -> None:
+        self._require_reach()
+
     async def rows(self) -> dict[str, str]:
         self._require_reach()
         return dict(self.kept)

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.scale.stages import with_ends
 from tests.kubernetes.cluster import parts
 from tests.kubernetes.cluster.api import Api, until
-from tests.kubernetes.cluster.binaries import find_or_build
+from tests.kubernetes.cluster.compiling import find_or_build
 from tests.kubernetes.cluster.control import Control
 from tests.kubernetes.cluster.fakes import NODES, fake_nodes
 from tests.kubernetes.cluster.lifecycle import join_or_start, leave

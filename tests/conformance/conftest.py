@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.stages import STAGES, KubernetesStage, Stage
-from tests.counts import IS_LONG
-from tests.kubernetes.conftest import cluster, namespace, running_cluster
+from tests.kubernetes.conftest import cards, cluster, namespace, running_cluster
 
-__all__ = ["cluster", "namespace", "running_cluster", "stage"]
+__all__ = ["cards", "cluster", "namespace", "running_cluster", "stage"]
 
 
 @pytest.fixture
@@ -18,7 +17,5 @@ def stage(
 ) -> AbstractAsyncContextManager[Stage]:
     if engine in STAGES:
         return STAGES[engine](tmp_path)
-    if not IS_LONG:
-        pytest.skip("clusters are started with scripts/test --long")
-    kubeconfig: Path = request.getfixturevalue("cluster").kubeconfig
+    kubeconfig: Path = request.getfixturevalue("cards").kubeconfig
     return KubernetesStage(tmp_path, kubeconfig, namespace=request.getfixturevalue("namespace"))

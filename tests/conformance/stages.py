@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from rota.core.commands import ChangeMembership, Command, StartWorkers, StopWorkers
 from rota.core.events import Event, WorkersExited, WorkersLost, WorkersStarted
 from rota.core.model import GIB, JobId, NodeId
@@ -123,4 +125,4 @@ class KubernetesStage(AbstractAsyncContextManager["KubernetesStage"]):
 
 STAGES = {"fake": FakeStage, "local": LocalStage}
 """Those that need nothing but a folder."""
-ENGINES = (*STAGES, "kubernetes")
+ENGINES = (*STAGES, pytest.param("kubernetes", marks=pytest.mark.cluster))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from tests.e2e.house import House, wait_until
 from tests.tidy.tree import ROOT
 
 EPOCHS = 400
+SAMPLES, STEPS = 64, 4
+"""Of an epoch."""
 PROGRAM = f"""
 import os, pathlib, time
 import torch
@@ -23,16 +26,19 @@ from rota_trainer.torch import live as live_training
 
 here = pathlib.Path(os.environ["HERE"])
 
+number = os.environ["ROTA_WORKER"].split("/")[2]
+attempt = os.environ["ROTA_ATTEMPT"]
+notes = (here / f"steps-{{attempt}}-{{number}}").open("a", buffering=1)
+
 def say(*words):
-    number = os.environ["ROTA_WORKER"].split("/")[2]
     with (here / "journal").open("a") as journal:
-        print(os.environ["ROTA_JOB"], os.environ["ROTA_ATTEMPT"], number, *words, file=journal)
+        print(os.environ["ROTA_JOB"], attempt, number, *words, file=journal)
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
 samples = here / "samples"
-inputs = torch.randn(int(samples.read_text()) if samples.exists() else 64, 8)
-data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
+inputs = torch.randn(int(samples.read_text()) if samples.exists() else {SAMPLES}, 8)
+data = TensorDataset(inputs, inputs.sum(1, keepdim=True), torch.arange(len(inputs)))
 net = nn.Linear(8, 1)
 optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
 run = trainer.start()
@@ -40,15 +46,19 @@ say("comes", os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid())
 live = live_training(run, model=net, optimizer=optimizer, dataset=data, batch_size=16)
 generation = -1
 for epoch in live.epochs({EPOCHS}):
-    for x, y in live.batches():
+    for x, y, which in live.batches():
         if live.generation != generation:
             generation = live.generation
             say("in", generation, live.size, live.rank, live.global_step)
+        step = live.global_step
+        print("takes", generation, step, epoch, *which.tolist(), file=notes)
         with live.step():
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(live.model(x), y)
             loss.backward()
             optimizer.step()
+        if live.global_step > step:
+            print("did", generation, step, file=notes)
         if not (here / "hurry").exists():
             time.sleep(0.6 / live.size)  # Who grows is to be faster for it.
 say("ends", live.global_step)
@@ -135,6 +145,26 @@ class LiveJob:
         held = self.house.client.show(self.id).job.gpus_held
         return held == len(self.members(attempt=self.attempt()))
 
+    def uses(self, *, attempt: int = 1) -> Counter[tuple[int, int]]:
+        """How often each sample of each epoch was learnt from. A step that was undone is done once
+        more by a later generation."""
+        took: list[tuple[int, int, int, list[int]]] = []
+        did: dict[int, int] = {}
+        for path in self.house.place.glob(f"steps-{attempt}-*"):
+            for line in path.read_text().splitlines():
+                kind, *words = line.split()
+                generation, step, *rest = map(int, words)
+                if kind == "did":
+                    did[step] = max(generation, did.get(step, -1))
+                else:
+                    took.append((generation, step, rest[0], rest[1:]))
+        return Counter(
+            (epoch, sample)
+            for generation, step, epoch, samples in took
+            if did.get(step) == generation
+            for sample in samples
+        )
+
     # -- what the daemon says -------------------------------------------------------------------
 
     def attempt(self) -> int:
@@ -154,11 +184,16 @@ class LiveJob:
         return f"story {self.reasons()}; log {log[-1500:]}; daemon {self.house.log()[-1500:]}"
 
     def finishes(self) -> None:
-        """Well, at the same step in all that were left."""
+        """Well, at the same step in all that were left, and with each sample once in each epoch
+        unless it was stopped on the way."""
         self.house.allow("hurry")
         ended = self.house.ends(self.id)
         assert ended.state == "succeeded", self.words()
         steps = {
             line.words.split()[2] for line in self.house.heard(self.id) if " ends " in line.words
         }
-        assert steps == {str(EPOCHS * 4)}
+        assert steps == {str(EPOCHS * STEPS)}
+        if self.attempt() == 1:
+            uses = self.uses()
+            assert set(uses.values()) == {1}, [each for each, n in uses.items() if n != 1][:20]
+            assert len(uses) == EPOCHS * SAMPLES

@@ -482,7 +482,8 @@ def test_nodes_list_as_json(rota: Rota):
         "jobs": []
       }
     ],
-    "note": ""
+    "note": "",
+    "is_cordoned": false
   },
   {
     "id": "old-box",
@@ -492,7 +493,8 @@ def test_nodes_list_as_json(rota: Rota):
     "cpus_used": 0,
     "memory_used_bytes": 0,
     "gpus": [],
-    "note": ""
+    "note": "",
+    "is_cordoned": false
   }
 ]
 """)
@@ -569,7 +571,8 @@ def test_top_as_json(rota: Rota):
           "jobs": []
         }
       ],
-      "note": ""
+      "note": "",
+      "is_cordoned": false
     },
     {
       "id": "old-box",
@@ -579,7 +582,8 @@ def test_top_as_json(rota: Rota):
       "cpus_used": 0,
       "memory_used_bytes": 0,
       "gpus": [],
-      "note": ""
+      "note": "",
+      "is_cordoned": false
     }
   ],
   "jobs": [

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.counts import IS_LONG
 from tests.kubernetes.cluster.api import Api
 from tests.kubernetes.cluster.binaries import MissingError
 from tests.kubernetes.cluster.handle import Cluster
@@ -24,11 +23,9 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """To build a cluster and to run jobs on it takes many minutes."""
-    if not IS_LONG:
-        for item in items:
-            if item.path.parent == HERE:
-                item.add_marker(pytest.mark.skip("clusters are started with scripts/test --long"))
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.cluster)
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +52,14 @@ def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def cards(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, shared with others, and all cards of its node for this test alone. To be asked
+    for before a namespace, so that nothing is left on them for the next one."""
+    with locked(lock_of(cluster, "cards")):
+        yield cluster
+
+
+@pytest.fixture
 def whole_cluster(running_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster for this test alone, which may stop its parts and count its nodes."""
     if running_cluster.ours is None:
@@ -64,7 +69,11 @@ def whole_cluster(running_cluster: Cluster) -> Iterator[Cluster]:
 
 
 def use_of(cluster: Cluster) -> Path:
-    return (cluster.place if cluster.ours else Place("given")).lock("use")
+    return lock_of(cluster, "use")
+
+
+def lock_of(cluster: Cluster, purpose: str) -> Path:
+    return (cluster.place if cluster.ours else Place("given")).lock(purpose)
 
 
 @pytest.fixture

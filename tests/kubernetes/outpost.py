@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx2
+
 from rota.client.find import NoDaemonError
 from rota.engines.kubernetes import names
 from rota.errors import UnavailableError
@@ -42,7 +44,7 @@ class Outpost(House, Witness):
     def __init__(self, home: Path, cluster: Cluster, namespace: str, **settings: str) -> None:
         super().__init__(home, settings={**SETTINGS, **settings})
         self.cluster, self.namespace = cluster, namespace
-        listen = f"{cluster.network.host}:{free_port()}"
+        self.listen = listen = f"{cluster.network.host}:{free_port()}"
         where = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
         self._command = [*ROTA, "up", "--engine", "kubernetes", *where, "--listen", listen]
         folders = [*dict.fromkeys([*host_folders(), str(ROOT)])]
@@ -63,9 +65,12 @@ class Outpost(House, Witness):
         """For the daemons that start from now on."""
         self._command += ["--kubeconfig", str(kubeconfig)]
 
-    def words(self) -> str:
-        """What the daemon says to whoever asks how it is, and what it has logged."""
-        return f"{self.rota('status').stdout} {self.log()}"
+    def standby_says(self) -> str:
+        """To whoever asks a daemon that does not command whether it takes work."""
+        try:
+            return httpx2.get(f"http://{self.listen}/readyz").text
+        except httpx2.TransportError:
+            return ""
 
     def kept(self, deed: Callable[[], T]) -> T:
         """What it gives. A daemon that lost its lease meanwhile is started again, as a cluster

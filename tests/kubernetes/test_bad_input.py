@@ -10,7 +10,7 @@ from tests.e2e.house import PATIENCE_S
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.locks import locked
-from tests.kubernetes.conftest import use_of
+from tests.kubernetes.conftest import lock_of, use_of
 from tests.kubernetes.outpost import Outpost, an_outpost
 
 
@@ -27,8 +27,9 @@ def shared(running_cluster: Cluster) -> Iterator[Outpost]:
 
 @pytest.fixture
 def outpost(shared: Outpost) -> Iterator[Outpost]:
-    yield shared
-    shared.clear()
+    with locked(lock_of(shared.cluster, "cards")):
+        yield shared
+        shared.clear()
 
 
 def fails(outpost: Outpost, words: str, **fields: Any) -> str:
@@ -61,6 +62,12 @@ def test_a_claim_that_is_never_bound(outpost: Outpost) -> None:
     path = f"/api/v1/namespaces/{outpost.namespace}/persistentvolumeclaims"
     outpost.cluster.api.create(path, claim)
     fails(outpost, "its volume cannot be had", mounts=["pvc:unbound:/data"])
+
+
+def test_a_file_server_that_is_not_there(outpost: Outpost) -> None:
+    """Its pod has a node, and never starts."""
+    said = fails(outpost, "its volume cannot be mounted", mounts=["nfs:127.0.0.1:/none:/data"])
+    assert "the file server" in said
 
 
 def test_a_quota_that_is_used_up(outpost: Outpost) -> None:

@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.counts import only_long
 from tests.e2e.house import wait_until
 from tests.kubernetes.cluster import settings
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.daemons import DEFINITION
 from tests.kubernetes.outpost import LEASE_LOST, Outpost, an_outpost
+
+OUTDATED = "definition of TrainingJob is of another version"
+pytestmark = only_long
 
 
 @pytest.fixture
@@ -37,18 +41,24 @@ def test_a_clock_that_is_wrong(outpost: Outpost, skew: str) -> None:
 
 
 def test_a_definition_of_an_older_version(outpost: Outpost) -> None:
+    """A daemon that runs says so to whoever asks; one that starts ends with it."""
     older: dict[str, Any] = yaml.safe_load(DEFINITION.read_text())
     [version] = older["spec"]["versions"]
     del version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["record"]
+    outpost.up()
     outpost.kubectl("apply", "-f", "-", given=older)
     try:
-        outpost.up()
         job = outpost.submit("say came", gpus="1")
-        wait_until(lambda: "is of another version" in outpost.words(), "the reason")
+        wait_until(lambda: OUTDATED in outpost.client.status().trouble, "the reason")
+        assert outpost.readiness() == 503
+        assert OUTDATED in " ".join(outpost.rota("status").stdout.split())
+        outpost.kill()
+        outpost.launch()
+        assert not outpost.has_ended()
+        assert OUTDATED in outpost.log().splitlines()[-1]
         assert outpost.live_pods() == []
     finally:
         outpost.kubectl("apply", "-f", str(DEFINITION))
-    outpost.kill()
     outpost.up()
     assert outpost.ends(job).state == "succeeded"
     assert [line.words for line in outpost.heard(job)] == ["came"]
@@ -63,9 +73,11 @@ def test_credentials_that_have_ended(outpost: Outpost) -> None:
     outpost.kubectl("delete", "serviceaccount", "first")
     assert not outpost.has_ended()
     assert LEASE_LOST in outpost.log()
+    told = len(outpost.log())
     outpost.launch()
-    wait_until(lambda: "the cluster refused: Unauthorized" in outpost.log(), "the reason")
+    wait_until(lambda: "Unauthorized" in outpost.standby_says(), "the reason")
     outpost.kill()
+    assert outpost.log()[told:].count("Unauthorized") == 1
     outpost.use(credentials(outpost, "second"))
     outpost.up()
     outpost.allow("on")

@@ -39,23 +39,23 @@ def test_a_node_has_the_cards_of_its_device_plugin(cluster: Cluster) -> None:
     assert node["metadata"]["labels"]["nvidia.com/gpu.memory"] == "40960"
 
 
-def test_a_pod_runs_our_python_and_is_given_a_card(cluster: Cluster, namespace: str) -> None:
-    printed = run_to_end(cluster, namespace, python_pod("torch", TORCH, gpus=1))
+def test_a_pod_runs_our_python_and_is_given_a_card(cards: Cluster, namespace: str) -> None:
+    printed = run_to_end(cards, namespace, python_pod("torch", TORCH, gpus=1))
     uuid, total = printed.split()
     assert uuid.startswith("GPU-0000000")
     assert total == "2.0"
 
 
-def test_two_pods_are_given_two_cards(cluster: Cluster, namespace: str) -> None:
+def test_two_pods_are_given_two_cards(cards: Cluster, namespace: str) -> None:
     """The first still runs when the second is given its card."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     holding = (
         "import os, time; print(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True); time.sleep(99)"
     )
-    cluster.api.create(pods, python_pod("holder", holding, gpus=1))
-    held = until(lambda: cluster.api.text(f"{pods}/holder/log").strip(), "the first card")
-    printed = run_to_end(cluster, namespace, python_pod("second", TORCH, gpus=1))
-    assert printed.split()[0] != held
+    cards.api.create(pods, python_pod("holder", holding, gpus=1))
+    held = until(lambda: cards.api.text(f"{pods}/holder/log").strip(), "the first card")
+    says = "import os; print(os.environ['NVIDIA_VISIBLE_DEVICES'])"
+    assert run_to_end(cards, namespace, python_pod("second", says, gpus=1)).strip() != held
 
 
 def test_a_pod_reaches_this_machine_and_the_api_server(cluster: Cluster, namespace: str) -> None:

@@ -13,8 +13,8 @@ import yaml
 
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.binaries import MissingError
+from tests.kubernetes.cluster.compiling import find_or_build_helm
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.helm import helm
 from tests.kubernetes.daemon import daemon
 from tests.tidy.tree import ROOT
 
@@ -28,6 +28,7 @@ NEEDED = [
     *(f"{verb} pods --subresource=portforward" for verb in ("get", "create")),
     "create pods --subresource=binding",
     "create events",
+    "list events",
     *(
         f"{verb} trainingjobs.rota.dev"
         for verb in ("get", "list", "watch", "create", "patch", "delete")
@@ -40,6 +41,8 @@ NEEDED = [
     "create secrets",
     "get secrets/rota-state",
     "patch secrets/rota-state",
+    "get secrets/rota-moves",
+    "patch secrets/rota-moves",
     "list nodes",
     "watch nodes",
     "list pods --all-namespaces",
@@ -88,7 +91,7 @@ def run(cluster: Cluster, *words: str, given: str = "") -> str:
 @pytest.fixture(scope="session")
 def built_helm() -> Path:
     try:
-        return helm()
+        return find_or_build_helm()
     except MissingError as error:
         if os.environ.get("CI"):
             pytest.fail(str(error))
@@ -126,8 +129,12 @@ def rendered(cluster: Cluster, folder: str, namespace: str) -> str:
             continue
         if each["metadata"].get("namespace"):
             each["metadata"]["namespace"] = namespace
-        if each["kind"].startswith("ClusterRole"):
+        if each["kind"].startswith(("ClusterRole", "Validating")):
             each["metadata"]["name"] += f"-{namespace}"
+        if each["kind"] == "ValidatingAdmissionPolicyBinding":
+            each["spec"]["policyName"] += f"-{namespace}"
+            within = each["spec"]["matchResources"]["namespaceSelector"]["matchLabels"]
+            within["kubernetes.io/metadata.name"] = namespace
         if each["kind"] == "ClusterRoleBinding":
             each["roleRef"]["name"] += f"-{namespace}"
         for subject in each.get("subjects", ()):
@@ -161,6 +168,41 @@ def test_rights_suffice_and_end_where_they_should(cluster: Cluster, namespace: s
         no = {each: answers(cluster, namespace, each) for each in REFUSED}
     assert {each for each, said in yes.items() if said != "yes"} == set()
     assert {each for each, said in no.items() if said != "no"} == set()
+
+
+def test_nobody_asks_as_somebody_else(cluster: Cluster, namespace: str) -> None:
+    if cluster.ours is None:
+        pytest.skip("a given cluster's people are not ours to borrow")
+    name, kubeconfig = cluster.person()
+    kubectl = ["kubectl", "--namespace", namespace, "--kubeconfig", str(kubeconfig)]
+
+    def made(verb: str, job: str, who: str = "", *, kind: str = "labels") -> str:
+        meta = {"name": job, kind: {"rota.dev/user": who} if who else {}}
+        body = TRAINING_JOB | {"metadata": meta, "spec": {"command": ["true"], "hold": True}}
+        given = yaml.safe_dump(body)
+        words = [*kubectl, verb, "-f", "-"]
+        done = subprocess.run(words, input=given, text=True, capture_output=True, check=False)
+        return done.stderr
+
+    with installed(cluster, namespace, rendered(cluster, "base", namespace)):
+        grant = ["kubectl", "--namespace", namespace, "create"]
+        verbs = "--verb=get,list,create,patch,delete"
+        run(cluster, *grant, "role", "jobs", verbs, "--resource=trainingjobs,pods")
+        run(cluster, *grant, "rolebinding", "jobs", "--role=jobs", f"--user={name}")
+        until(lambda: "may not ask as" in made("create", "x", "ann"), "the policy")
+        assert f"you are {name}" in made("create", "x", "ann")
+        assert "may not ask as" in made("create", "x", "a@b", kind="annotations")
+        assert made("create", "mine", name) == ""
+        assert made("create", "nobodys") == ""
+        assert "may not ask as" in made("apply", "mine", "ann")
+        own = ["kubectl", "--namespace", namespace]
+        run(cluster, *own, "label", "tj", "nobodys", "rota.dev/user=ann")
+        run(cluster, *kubectl, "annotate", "tj", "nobodys", "a=b")
+        left = ["--overrides", '{"spec": {"schedulerName": "rota"}}', "--image=none"]
+        words = [*kubectl, "run", "x", *left, "--labels=user=ann"]
+        done = subprocess.run(words, text=True, capture_output=True, check=False)
+        assert "may not ask as ann" in done.stderr
+        run(cluster, *kubectl, "run", "y", *left, f"--labels=user={name}")
 
 
 def test_a_daemon_needs_no_more_rights(cluster: Cluster, namespace: str, tmp_path: Path) -> None:

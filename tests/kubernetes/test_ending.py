@@ -5,15 +5,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from secrets import token_hex
 
 import pytest
 
 from tests.kubernetes.cluster.api import Api, until
+from tests.kubernetes.cluster.control import Control
 from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.lifecycle import wait_for_end
-from tests.kubernetes.cluster.places import PROJECT, Place
+from tests.kubernetes.cluster.nodes import start_second
+from tests.kubernetes.cluster.places import PROJECT, SECOND, Place
 from tests.kubernetes.cluster.warden import sweep_all
 from tests.kubernetes.remains import keeper_of, remains, traces, warden_of
 
@@ -22,6 +24,8 @@ SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
 HOLDER = """
 import sys
 from tests.kubernetes.cluster.lifecycle import join_or_start
+
+pytestmark = only_long
 control = join_or_start(sys.argv[1])
 print("up", flush=True)
 sys.stdin.read()
@@ -55,12 +59,23 @@ def run_pod(place: Place) -> None:
     until(lambda: api.text(f"{PODS}/sleeper/log"), "a running pod", limit_s=120)
 
 
+def run_second_node(place: Place) -> None:
+    api, pod = Api(place.kubeconfig), python_pod("there", SLEEPER)
+    pod["spec"]["nodeName"] = SECOND.node
+    with closing(Control(place.socket)) as control:
+        start_second(api, place, control=control)
+    api.create(PODS, pod)
+    until(lambda: api.text(f"{PODS}/there/log"), "a pod on the second node", limit_s=120)
+
+
 @pytest.mark.parametrize("killed", ["holder", "warden", "keeper"])
 def test_nothing_is_left_of_a_cluster(running_cluster: Cluster, killed: str) -> None:
     if running_cluster.ours is None:
         pytest.skip("a given cluster is not ended")
     with other_cluster() as (place, holder):
         run_pod(place)
+        if killed == "keeper":
+            run_second_node(place)
         alive = traces(place)
         assert {"processes", "links", "routes", "groups", "files"} <= remains(alive).keys()
         pids = {"holder": holder, "keeper": int(keeper_of(place).name), "warden": warden_of(place)}

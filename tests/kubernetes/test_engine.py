@@ -80,9 +80,9 @@ Stage = Callable[..., None]
 
 
 @pytest.fixture
-def play(cluster: Cluster, namespace: str, tmp_path: Path) -> Stage:
+def play(cards: Cluster, namespace: str, tmp_path: Path) -> Stage:
     """Run a scenario with an engine of its own."""
-    return stage(cluster, namespace, tmp_path)
+    return stage(cards, namespace, tmp_path)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.counts import count
+from tests.counts import count, only_long
 from tests.e2e.house import PATIENCE_S, wait_until
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.fakes import NODES, is_ready
@@ -13,6 +13,8 @@ from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
 from tests.kubernetes.kills import ClusterDay
 from tests.kubernetes.outpost import Outpost, an_outpost
+
+pytestmark = only_long
 
 LOST_LIMIT_S = 120.0
 PAUSE_S = 10.0
@@ -62,8 +64,8 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     outpost.reaches(job, "running")
     with outpost.cluster.control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
-        late = outpost.submit("say came", gpus="1")
         [node] = wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
+        late = outpost.submit("say came", gpus="1")
         assert "does not answer" in node.note
         assert outpost.state_of(late) == "queued"
         assert outpost.state_of(job) == "running"

@@ -1,15 +1,18 @@
 """One daemon commands; another takes over with what the cluster knows, and nothing else."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.places import NODE
 from tests.kubernetes.daemons import HELD, PATIENCE_S, Lab, open_lab
 
 
@@ -27,10 +30,13 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     first.ask("POST", f"/v1/jobs/{ids[0]}/cancel")
     keyed = first.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
     token = first.ask("POST", "/v1/tokens", json={"user": "nobody", "scope": "read_only"})["secret"]
+    first.ask("POST", f"/v1/nodes/{NODE}/drain")
     before = first.jobs()
     first.kill()
     second = lab.daemon().leads()
     assert second.jobs() == before
+    [node] = [each for each in second.ask("GET", "/v1/nodes") if each["id"] == NODE]
+    assert node["is_draining"]
     again = second.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
     assert again == keyed
     asked = httpx2.get(
@@ -75,6 +81,17 @@ def test_a_standby_is_alive_and_takes_no_work(lab: Lab) -> None:
     assert answer.json()["code"] == "standby"
 
 
+def test_a_standby_ends_when_it_is_asked_to(lab: Lab) -> None:
+    """As the first process of a container, which the kernel does not end by itself, too."""
+    lab.daemon().leads()
+    alone = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    standby = lab.daemon(runner=alone).waits()
+    outside = standby.process.pid
+    [first] = Path(f"/proc/{outside}/task/{outside}/children").read_text().split()
+    os.kill(int(first), signal.SIGTERM)
+    assert standby.process.wait(60) == 0, standby.log()
+
+
 def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
     first = lab.daemon().leads()
     second = lab.daemon().waits()
@@ -84,11 +101,30 @@ def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
     assert second.leads().jobs() == {job_id: "held"}
 
 
+def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
+    daemon = lab.daemon().leads()
+    job = daemon.submit()
+    lab.kubectl("delete", "lease", "rota")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"
+
+    def holder() -> str:
+        try:
+            return lab.cluster.api.get(path)["spec"]["holderIdentity"]
+        except RefusedError:
+            return ""
+
+    assert f"-{daemon.process.pid}-" in until(holder, "the lease")
+    daemon.ask("POST", f"/v1/jobs/{job}/release")
+    daemon.kill()
+    lab.kubectl("delete", "lease", "rota")
+    lab.daemon().leads().ask("POST", f"/v1/jobs/{job}/cancel")
+    lab.reaches(job, "cancelled")
+
+
 def test_a_leader_that_slept_past_its_lease_changes_nothing(lab: Lab) -> None:
     old, standby = lab.daemon().leads(), lab.daemon().waits()
     job_id = old.submit()
     token = old.ask("POST", "/v1/tokens", json={"user": "daemon", "scope": "user"})["secret"]
-    old.is_started_again = False
     old.process.send_signal(signal.SIGSTOP)
     answers: list[Any] = []
     late = threading.Thread(target=_ask_late, args=(old.port, answers, token))

@@ -6,16 +6,25 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.cluster.api import until
-from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.handle import Cluster, remove_pods
 from tests.kubernetes.daemons import PATIENCE_S, Lab, open_lab
 
 GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture
-def lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
-    with open_lab(cluster, namespace) as opened:
+def lab(whole_cluster: Cluster, namespace: str) -> Iterator[Lab]:
+    """Nobody else's jobs may be sent to nodes that only pretend."""
+    with open_lab(whole_cluster, namespace) as opened:
         yield opened
+
+
+@pytest.fixture
+def node(lab: Lab) -> Iterator[str]:
+    """With two GPUs. What runs there ends before the node does, which ends it."""
+    with lab.cluster.kwok_nodes(1, gpus=2) as [name]:
+        yield name
+        remove_pods(lab.cluster.api, pods(lab))
 
 
 def make(lab: Lab, name: str, *, node: str, **more: Any) -> None:
@@ -50,46 +59,76 @@ def events_of(lab: Lab, name: str) -> str:
     return lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
 
 
-def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab) -> None:
-    with lab.cluster.kwok_nodes(1, gpus=2) as [node]:
-        daemon = lab.daemon().leads()
-        make(lab, "first", node=node)
-        until(lambda: node_of(lab, "first") == node, "the first pod bound", limit_s=PATIENCE_S)
-        make(lab, "second", node=node)
-        waits = until(lambda: events_of(lab, "second"), "a reason", limit_s=PATIENCE_S)
-        assert "Waiting" in waits
-        assert node_of(lab, "second") == ""
-        users = {each["name"]: each["user"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
-        assert users == {"first": "ada", "second": "ada"}
-        lab.kubectl("delete", "pod", "first", "--wait=false")
-        until(lambda: node_of(lab, "second") == node, "the second pod bound", limit_s=PATIENCE_S)
-        states = sorted(daemon.jobs().values())
-        assert states[0] == "cancelled"
+def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab, node: str) -> None:
+    daemon = lab.daemon().leads()
+    make(lab, "first", node=node)
+    until(lambda: node_of(lab, "first") == node, "the first pod bound", limit_s=PATIENCE_S)
+    make(lab, "second", node=node)
+    waits = until(lambda: events_of(lab, "second"), "a reason", limit_s=PATIENCE_S)
+    assert "Waiting" in waits
+    assert node_of(lab, "second") == ""
+    users = {each["name"]: each["user"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
+    assert users == {"first": "ada", "second": "ada"}
+    lab.kubectl("delete", "pod", "first", "--wait=false")
+    until(lambda: node_of(lab, "second") == node, "the second pod bound", limit_s=PATIENCE_S)
+    states = sorted(daemon.jobs().values())
+    assert states[0] == "cancelled"
 
 
-def test_what_is_not_understood_is_refused_by_name(lab: Lab) -> None:
-    with lab.cluster.kwok_nodes(1, gpus=2) as [node]:
-        daemon = lab.daemon().leads()
-        spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-        make(lab, "spread", node=node, topologySpreadConstraints=[spread])
-        claim = {"name": "home", "persistentVolumeClaim": {"claimName": "nobodys"}}
-        make(lab, "claims", node=node, volumes=[claim])
-        said = until(lambda: events_of(lab, "spread"), "a refusal", limit_s=PATIENCE_S)
-        assert "spec.topologySpreadConstraints is not understood" in said
-        said = until(lambda: events_of(lab, "claims"), "a refusal", limit_s=PATIENCE_S)
-        assert "there is no claim nobodys" in said
-        assert daemon.jobs() == {}
+def test_what_is_not_understood_is_refused_by_name(lab: Lab, node: str) -> None:
+    daemon = lab.daemon().leads()
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    make(lab, "spread", node=node, topologySpreadConstraints=[spread])
+    claim = {"name": "home", "persistentVolumeClaim": {"claimName": "nobodys"}}
+    make(lab, "claims", node=node, volumes=[claim])
+    said = until(lambda: events_of(lab, "spread"), "a refusal", limit_s=PATIENCE_S)
+    assert "spec.topologySpreadConstraints is not understood" in said
+    said = until(lambda: events_of(lab, "claims"), "a refusal", limit_s=PATIENCE_S)
+    assert "there is no claim nobodys" in said
+    assert daemon.jobs() == {}
 
 
-def test_a_pod_is_placed_once_whoever_leads(lab: Lab) -> None:
-    with lab.cluster.kwok_nodes(1, gpus=2) as [node]:
-        first = lab.daemon().leads()
-        make(lab, "one", node=node)
-        until(lambda: node_of(lab, "one") == node, "the pod bound", limit_s=PATIENCE_S)
-        before = first.jobs()
-        first.kill()
-        second = lab.daemon().leads()
-        make(lab, "two", node=node)
-        until(lambda: len(second.jobs()) == 2, "the second pod taken in", limit_s=PATIENCE_S)
-        assert set(before) < set(second.jobs())
-        assert node_of(lab, "two") == ""
+def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
+    """As when both are in one file."""
+    size = {"storage": "1Gi"}
+    volume = {
+        "metadata": {"name": f"{lab.namespace}-home"},
+        "spec": {
+            "capacity": size,
+            "accessModes": ["ReadWriteMany"],
+            "hostPath": {"path": "/tmp"},
+            "claimRef": {"namespace": lab.namespace, "name": "home"},
+        },
+    }
+    claim = {
+        "metadata": {"name": "home"},
+        "spec": {
+            "storageClassName": "",
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": size},
+        },
+    }
+    lab.daemon().leads()
+    wanted = {"name": "home", "persistentVolumeClaim": {"claimName": "home"}}
+    make(lab, "claims", node=node, volumes=[wanted])
+    until(lambda: "no claim home" in events_of(lab, "claims"), "a reason", limit_s=PATIENCE_S)
+    lab.cluster.api.create("/api/v1/persistentvolumes", volume)
+    try:
+        path = f"/api/v1/namespaces/{lab.namespace}/persistentvolumeclaims"
+        lab.cluster.api.create(path, claim)
+        until(lambda: node_of(lab, "claims") == node, "the pod bound", limit_s=PATIENCE_S)
+    finally:
+        lab.cluster.api.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+
+
+def test_a_pod_is_placed_once_whoever_leads(lab: Lab, node: str) -> None:
+    first = lab.daemon().leads()
+    make(lab, "one", node=node)
+    until(lambda: node_of(lab, "one") == node, "the pod bound", limit_s=PATIENCE_S)
+    before = first.jobs()
+    first.kill()
+    second = lab.daemon().leads()
+    make(lab, "two", node=node)
+    until(lambda: len(second.jobs()) == 2, "the second pod taken in", limit_s=PATIENCE_S)
+    assert set(before) < set(second.jobs())
+    assert node_of(lab, "two") == ""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.daemons import HELD, Daemon, Lab, open_lab
+from tests.kubernetes.daemons import HELD, PATIENCE_S, Daemon, Lab, open_lab
 
 ELASTIC = {**HELD, "gpus": "0", "mode": "restart"}
 
@@ -86,6 +86,33 @@ def test_scale_resizes_within_what_the_job_can_have(lab: Lab, daemon: Daemon) ->
     )
     lab.kubectl("scale", "tj", "elastic", "--replicas=9")
     assert "1 to 4 workers, not 9" in lab.condition("elastic", "SpecApplied")["message"]
+
+
+def test_what_is_asked_in_vain_again_and_again_is_told_once(lab: Lab) -> None:
+    lab.daemon().leads()
+    lab.make("one", command=["sleep", "1000"], gpus="0", hold=True)
+    lab.reaches("one", "held")
+    for n in (2, 3, 4):
+        lab.kubectl("scale", "tj/one", f"--replicas={n}")
+
+        def answered(generation: int = n) -> bool:
+            return lab.status("one")["observedGeneration"] >= generation
+
+        until(answered, "an answer")
+    about = "involvedObject.name=one"
+    told = lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
+    assert len(told.splitlines()) == 1
+
+
+def test_a_namespace_that_is_deleted_goes_with_all_in_it(lab: Lab) -> None:
+    """Also with the lease, without which a daemon may do nothing."""
+    daemon = lab.daemon().leads()
+    lab.make("held", command=["sleep", "1000"], gpus="0", hold=True)
+    lab.reaches("held", "held")
+    own = daemon.submit()
+    until(lambda: lab.found(own), "its object")
+    lab.kubectl("delete", "namespace", lab.namespace, "--timeout=60s")
+    assert daemon.process.wait(PATIENCE_S) != 0
 
 
 def test_edits_are_heeded_or_answered(lab: Lab, daemon: Daemon) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rota.api.places import Opens, this_machine
 from rota.config.load import Found, blamed
 from rota.daemon.admission import Defaults
+from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.checkpoints import parse as parse_place
 from rota.daemon.premises import VOLUMES
 from rota.engines.local.gpus import find, parse_virtual
@@ -59,16 +60,15 @@ def _kubernetes(wanted: Wanted) -> Opens:
         raise UserError("this rota cannot speak to a cluster", "install it as 'rota[kubernetes]'")
     # Only who has a cluster pays for the libraries that speak to one.
     from rota.api.cluster_place import Choice, cluster_place  # noqa: PLC0415
+    from rota.daemon.ended_objects import Keep  # noqa: PLC0415
     from rota.engines.kubernetes.settings import KubernetesSettings  # noqa: PLC0415
 
-    chosen, checkpoints, volume = wanted.found.daemon(), None, ""
+    chosen = wanted.found.daemon()
+    volume = chosen.checkpoints if chosen.checkpoints.startswith(VOLUMES) else ""
+    folders: Checkpoints | None = None
     with blamed(wanted.found.get("checkpoints")):
-        if chosen.checkpoints.startswith(VOLUMES):
-            volume = chosen.checkpoints
-        elif chosen.checkpoints:
-            checkpoints = parse_place(chosen.checkpoints, folder=wanted.folder)
-    with blamed(wanted.found.get("tolerations")):
-        tolerations = tuple(map(_toleration, chosen.tolerations))
+        if chosen.checkpoints and not volume:
+            folders = parse_place(chosen.checkpoints, folder=wanted.folder)
     workers = KubernetesSettings(
         namespace=chosen.namespace,
         gpu_resource=chosen.gpu_resource,
@@ -76,24 +76,29 @@ def _kubernetes(wanted: Wanted) -> Opens:
         pull_secrets=chosen.pull_secrets,
         service_account=chosen.service_account,
         priority_class=chosen.priority_class,
-        tolerations=tolerations,
+        tolerations=_tolerations(wanted.found),
         host_paths=chosen.host_paths,
         bind_patience_s=chosen.bind_patience_s,
         stuck_after_s=chosen.stuck_after_s,
         advertise=chosen.advertise,
     )
-    kubeconfig = Path(chosen.kubeconfig).expanduser() if chosen.kubeconfig else None
     choice = Choice(
-        kubeconfig,
+        Path(chosen.kubeconfig).expanduser() if chosen.kubeconfig else None,
         chosen.kube_context,
         workers,
-        checkpoints,
+        folders,
         volume,
         wanted.listen,
         wanted.defaults,
         (frozenset(chosen.user_groups), frozenset(chosen.admin_groups)),
+        Keep(chosen.keep_ended_s, chosen.keep_ended_jobs),
     )
     return partial(cluster_place, choice=choice)
+
+
+def _tolerations(found: Found) -> tuple[dict[str, str], ...]:
+    with blamed(found.get("tolerations")):
+        return tuple(map(_toleration, found.daemon().tolerations))
 
 
 def _toleration(text: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ is so no longer."""
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import secrets
 import socket
@@ -12,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -22,18 +24,23 @@ from rota.api.strangers import ClusterPeople
 from rota.daemon.admission import Defaults
 from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
+from rota.daemon.ended_objects import EndedObjects, Keep
+from rota.daemon.move_secret import SECRET as MOVES
+from rota.daemon.move_secret import MoveSecret
 from rota.daemon.petitions import Ground as PetitionGround
 from rota.daemon.petitions import Petitions
 from rota.daemon.plain_pods import PlainPods
 from rota.daemon.premises import Nodes
 from rota.daemon.showing import keep_showing
-from rota.engines.kubernetes.api import PODS, TRAINING_JOBS, Cluster, Scope, connect
+from rota.engines.kubernetes.api import PODS, TRAINING_JOBS, Change, Cluster, Scope, connect
+from rota.engines.kubernetes.aside import Aside
+from rota.engines.kubernetes.drawer import Drawer
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.lease import Lease
 from rota.engines.kubernetes.resources import Resources
 from rota.engines.kubernetes.reviews import TokenReviews
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.watch import Reflector
+from rota.engines.kubernetes.watch import Reflector, insist
 from rota.store.cluster import ClusterStore
 from rota.store.sqlite import SqliteStore
 
@@ -54,42 +61,52 @@ class Choice:
     volume: str
     listen: tuple[str, int] | None
     defaults: Callable[[str], Defaults]
-    groups: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    groups: tuple[frozenset[str], frozenset[str]]
     """Of the cluster: whose members may come in, none: all whom it knows; and administrators."""
+    keep: Keep
 
 
 @asynccontextmanager
 async def cluster_place(ground: Ground, *, choice: Choice) -> AsyncGenerator[Place]:
     cluster = _connect(choice)
-    # A connection of its own: to keep the lease never waits for anything else.
-    lease_cluster = _connect(choice)
+    # With a connection and a thread of its own: to keep the lease never waits for anything else.
+    aside, lease_cluster = Aside("lease"), _connect(choice)
     lease = Lease(lease_cluster, LEASE, identity=_identity())
     cluster.gate = lease.require
-    holding: asyncio.Future[None] | None = None
+    engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
+    work: list[asyncio.Future[None]] = []
     try:
-        await show_who_leads(lease_cluster, leads=False)
-        async with standing_by(choice.listen, holder=lambda: lease.holder):
-            await lease.acquire()
-        holding = asyncio.ensure_future(lease.hold())
-        await show_who_leads(lease_cluster, leads=True)
-        async with _led(ground, choice=choice, cluster=cluster, lease=lease) as made:
+        await aside.run(show_who_leads(lease_cluster, leads=False))
+        async with standing_by(choice.listen, why=lambda: _why_it_waits(lease)):
+            # Whoever waits is in the picture when it is its turn.
+            watching = asyncio.ensure_future(insist(engine.watch, what="a look at the cluster"))
+            work.append(watching)
+            await aside.run(lease.acquire())
+        holding = asyncio.ensure_future(aside.run(lease.hold()))
+        work.append(holding)
+        await aside.run(show_who_leads(lease_cluster, leads=True))
+        await watching
+        async with _led(ground, engine, choice=choice, lease=lease) as made:
             yield made(holding)
     finally:
-        if holding is not None:
-            holding.cancel()
-            await asyncio.gather(holding, return_exceptions=True)
-        await lease.give_up()
+        for each in work:
+            each.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+        await engine.close()
+        await aside.run(lease.give_up())
+        await aside.run(lease_cluster.close())
+        await aside.close()
         await cluster.close()
-        await lease_cluster.close()
 
 
 @asynccontextmanager
 async def _led(
-    ground: Ground, *, choice: Choice, cluster: Cluster, lease: Lease
+    ground: Ground, engine: KubernetesEngine, *, choice: Choice, lease: Lease
 ) -> AsyncGenerator[Callable[[asyncio.Future[None]], Place]]:
+    cluster = engine.cluster
     resources = Resources(cluster, term=lambda: lease.term)
+    await resources.check()
     key = await resources.key()
-    engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
     local = await asyncio.to_thread(SqliteStore, ground.store_file)
     store = ClusterStore(
         local,
@@ -99,6 +116,9 @@ async def _led(
         first_workers=engine.first_workers,
     )
     truth = Truth(cluster, resources, store, key)
+    url = url_of(choice.workers.advertise, ground.tcp)
+    if not can_be_reached(url):
+        log.warning("pods cannot report to us there; set 'advertise'", url=url or "no --listen")
 
     def made(lost: asyncio.Future[None]) -> Place:
         return Place(
@@ -107,10 +127,11 @@ async def _led(
             engine=engine,
             premises=_premises(ground, choice, truth=truth),
             key=key,
-            url=url_of(choice.workers.advertise, ground.tcp),
+            url=url,
             readings=lambda: (),
             lost=lost,
             chores=partial(_chores, truth=truth, choice=choice),
+            moves=MoveSecret(Drawer(cluster, MOVES)),
             strangers=ClusterPeople(TokenReviews(cluster), *choice.groups),
         )
 
@@ -151,13 +172,19 @@ def _chores(desk: Desk, *, truth: Truth, choice: Choice) -> Sequence[Chore]:
         ground=PetitionGround(truth.key, cluster.namespace, choice.defaults),
     )
     pods = PlainPods(desk, cluster, resources=resources, gpu_resource=choice.workers.gpu_resource)
+    ended = EndedObjects(resources.delete, choice.keep, key=truth.key, clock=desk.clock)
+
+    def hear(change: Change) -> None:
+        petitions.hear(change)
+        ended.hear(change)
+
     scope = Scope(cluster.namespace)
     reflectors = (
-        Reflector(cluster, TRAINING_JOBS, scope=scope, listener=petitions.hear),
+        Reflector(cluster, TRAINING_JOBS, scope=scope, listener=hear),
         Reflector(cluster, PODS, scope=pods.scope, listener=pods.hear),
     )
     watches = [each.run() for each in reflectors]
-    return *watches, petitions.run(), pods.run(), keep_showing(desk, store)
+    return *watches, petitions.run(), pods.run(), ended.run(), keep_showing(desk, store)
 
 
 def url_of(advertise: str, tcp: str) -> str:
@@ -166,6 +193,20 @@ def url_of(advertise: str, tcp: str) -> str:
     if advertise or not (host and port):
         return advertise or (f"http://{tcp}" if tcp else "")
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def can_be_reached(url: str) -> bool:
+    """Whether somebody else's machine could."""
+    host = urlsplit(url).hostname or "localhost"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host != "localhost"
+    return not (address.is_loopback or address.is_unspecified)
+
+
+def _why_it_waits(lease: Lease) -> str:
+    return lease.trouble or f"{lease.holder or 'another'} commands: ask that one"
 
 
 def _connect(choice: Choice) -> Cluster:

@@ -22,9 +22,10 @@ AGAIN_S = 1.0
 
 
 async def show_who_leads(cluster: Cluster, *, leads: bool) -> None:
-    """A daemon that starts takes back what it said in an earlier life, before it answers."""
+    """A daemon that starts takes back what it said in an earlier life."""
     pod = os.environ.get(VARIABLE, "")
     labels = {LABEL: "true" if leads else None}
+    said = ""
     while pod:
         try:
             body = {"metadata": {"labels": labels}}
@@ -33,6 +34,9 @@ async def show_who_leads(cluster: Cluster, *, leads: bool) -> None:
             if not error.is_passing:
                 log.error("our pod cannot be labelled", pod=pod, error=str(error))
                 return
+            if said != str(error):
+                said = str(error)
+                log.warning("our pod has to wait for its label", pod=pod, error=said)
             await asyncio.sleep(AGAIN_S)
         else:
             return

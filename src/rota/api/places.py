@@ -14,6 +14,7 @@ from rota.config import SOCKET_NAME
 from rota.core.model import JobId
 from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
+from rota.daemon.move_files import MoveKeeper
 from rota.daemon.premises import Premises, ThisMachine
 from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import load_key
@@ -63,6 +64,8 @@ class Place:
     """What else is to be done, once there is a desk."""
     held_on_cards: Callable[[], Mapping[WorkerId, int]] = dict
     """Which worker holds how much of the memory of GPUs, where the driver can be asked."""
+    moves: MoveKeeper | None = None
+    """What remembers planned moves, if not files in our folder."""
     strangers: Strangers | None = None
     """Who knows whose tokens those are that are not ours."""
 

@@ -10,8 +10,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -82,6 +82,31 @@ async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     """Runs until it is told to stop, or may no longer command. `ready` is called once requests
     are answered."""
     sys.setswitchinterval(SWITCH_S)
+    with _endable():
+        await _serve(settings, ready=ready)
+
+
+@contextmanager
+def _endable() -> Generator[None]:
+    """Before it is ready, or while it waits for its turn, it ends when it is asked to: the first
+    process of a container has to see to that itself."""
+    loop, me, is_asked = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+
+    def end() -> None:
+        if not is_asked.is_set() and me is not None:
+            is_asked.set()
+            me.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_asked.is_set():
+            raise
+        log.info("ended before it was ready")
+
+
+async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
     snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
     ground = Ground(settings.folder, settings.store_file, settings.tcp, snapshots)
     async with (
@@ -151,9 +176,9 @@ async def _house(
     address = Address(str(settings.folder / SOCKET_NAME), settings.tcp)
     setup = Setup(place.name, address, settings.policy, settings.policy_file)
     machine = Machine(desk, engine, place.readings, setup=setup)
-    carrier, files = HttpCarrier(), MoveFiles(settings.folder / "moves")
+    carrier, keeper = HttpCarrier(), place.moves or MoveFiles(settings.folder / "moves")
     origin = settings.tcp or socket.gethostname()
-    moves = Moves(desk, files, carrier=carrier, limits=settings.moving, origin=origin)
+    moves = Moves(desk, keeper, carrier=carrier, limits=settings.moving, origin=origin)
     desk.travels = moves.word
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
     work = [pruning, training.run(), training.cards.run(), membership.run(), rendezvous.run()]

@@ -21,13 +21,13 @@ METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 @asynccontextmanager
 async def standing_by(
-    listen: tuple[str, int] | None, *, holder: Callable[[], str]
+    listen: tuple[str, int] | None, *, why: Callable[[], str]
 ) -> AsyncGenerator[None]:
-    """On the TCP door, where the cluster asks; nobody else is told of it."""
+    """On the TCP door, where the cluster asks; nobody else is told of it. `why` says what for."""
     if listen is None:
         yield
         return
-    config = uvicorn.Config(_app(holder), log_config=None, lifespan="off", access_log=False)
+    config = uvicorn.Config(_app(why), log_config=None, lifespan="off", access_log=False)
     door = uvicorn.Server(config)
     running = asyncio.ensure_future(door.serve(sockets=[tcp_socket(*listen)]))
     try:
@@ -38,13 +38,12 @@ async def standing_by(
         await running
 
 
-def _app(holder: Callable[[], str]) -> Starlette:
+def _app(why: Callable[[], str]) -> Starlette:
     async def is_alive(_: Request) -> Response:
         return answer({"status": "ok"})
 
     async def waits(_: Request) -> Response:
-        what = f"this daemon waits; {holder() or 'another'} commands"
-        return answer(Problem("standby", what, "ask that one"), status=503)
+        return answer(Problem("standby", f"this daemon waits; {why()}"), status=503)
 
     return Starlette(
         routes=[

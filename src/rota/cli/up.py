@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +38,7 @@ app = typer.Typer()
 
 LOG_NAME = "daemon.log"
 READY = b"ready"
+PATIENCE_S = 10.0
 KUBERNETES = "kubernetes"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -200,6 +203,8 @@ def _detach(settings: Settings) -> int:
     if child:
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
+            if not select.select([pipe], [], [], PATIENCE_S)[0]:
+                complain(f"it is not ready yet; {settings.folder / LOG_NAME} says why")
             word = pipe.read()
         if word != READY:
             raise UnavailableError(
@@ -214,16 +219,23 @@ def _detach(settings: Settings) -> int:
     try:
         _run(settings, lambda: (os.write(writing, READY), os.close(writing)))
     except RotaError as error:
-        os.write(writing, str(error).encode())
+        complain(str(error))
+        _pass_on(writing, str(error))
         code = error.exit_code
     except BaseException as error:  # noqa: BLE001 - the parent waits for a word
         import traceback
 
         traceback.print_exc()
-        os.write(writing, f"{type(error).__name__}: {error}".encode())
+        _pass_on(writing, f"{type(error).__name__}: {error}")
         code = 1
     sys.stderr.flush()
     os._exit(code)
+
+
+def _pass_on(writing: int, words: str) -> None:
+    """To who waits for it to be ready, if it was not yet."""
+    with suppress(OSError):
+        os.write(writing, words.encode())
 
 
 def _become_background(log: Path) -> None:

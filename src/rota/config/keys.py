@@ -191,6 +191,19 @@ class Daemon:
             name="stuck_after",
         ),
     ] = 120.0
+    keep_ended_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "How long a cluster keeps the TrainingJob of a job that is over. Those that people made"
+            " with kubectl stay until they delete them.",
+            name="keep_ended",
+        ),
+    ] = 7 * 86400.0
+    keep_ended_jobs: Annotated[
+        int, Key(whole(0, 1_000_000), "N", "How many of them at most; the oldest go first.")
+    ] = 5000
     advertise: Annotated[
         str,
         Key(text, "URL", "Where a cluster's workers reach the daemon; else where it listens."),

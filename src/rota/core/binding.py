@@ -64,7 +64,7 @@ def _overlap(capacity: Capacity, loose: Sequence[Seating]) -> Overlap:
     for seating in loose:
         party, chunks = seating.party, seating.chunks
         kept = [
-            can_keep(capacity, slot, demand=party.demand)
+            can_keep(capacity, slot, demand=party.demand) and not capacity[slot.node].node.is_closed
             for slot in party.before[: sum(count for _, count in chunks)]
         ]
         stayers = Counter(s.node for s, keeps in zip(party.before, kept, strict=False) if keeps)

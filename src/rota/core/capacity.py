@@ -17,9 +17,9 @@ from rota.core.room import OverbookedError, Room
 
 
 class Capacity:
-    """Rooms of all nodes. Nodes that drain keep their room but are offered to nobody.
+    """Rooms of all nodes. Nodes that are closed keep their room but are offered to nobody.
 
-    `gpus` and `card_bytes` say, by GPU type, how many there are in all and how large the smallest
+    `gpus` and `card_bytes` say, by GPU type, how many are offered in all and how large the smallest
     card is.
     """
 
@@ -47,17 +47,17 @@ class Capacity:
         self.card_bytes: dict[str, int] = {}
         self.memory_bytes: dict[str, int] = {}
         for room in self._rooms:
-            if not room.node.is_closed:
-                self._offer(room)
+            self._enter(room)
 
-    def _offer(self, room: Room) -> None:
+    def _enter(self, room: Room) -> None:
         for gpu_type, indices in room.free.items():
-            self._level(gpu_type, len(indices)).append(room.position)
-            self.gpus[gpu_type] = self.gpus.get(gpu_type, 0) + len(indices)
             sizes = [room.gpus[index].memory_bytes for index in indices]
             smallest = min(sizes)
             self.card_bytes[gpu_type] = min(smallest, self.card_bytes.get(gpu_type, smallest))
-            self.memory_bytes[gpu_type] = self.memory_bytes.get(gpu_type, 0) + sum(sizes)
+            if not room.node.is_closed:
+                self._level(gpu_type, len(indices)).append(room.position)
+                self.gpus[gpu_type] = self.gpus.get(gpu_type, 0) + len(indices)
+                self.memory_bytes[gpu_type] = self.memory_bytes.get(gpu_type, 0) + sum(sizes)
 
     def copy(self) -> Capacity:
         """A copy that shares every room until one of the two writes on it."""

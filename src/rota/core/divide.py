@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rota.core.cordons import Sitters, is_stuck, sitters
 from rota.core.demand import Demand, demand_of
 from rota.core.model import GIB, Job, JobId
 from rota.core.reasons import Impossible, Reason, gpu_noun, plural
@@ -38,12 +39,12 @@ class Division:
 
 
 def divide(view: View) -> Division:
-    gpus = view.empty.gpus
-    card_bytes = {t: view.empty.memory_bytes[t] // n_gpus for t, n_gpus in gpus.items()}
+    sitting = sitters(view)
+    gpus, card_bytes = _stock(view, sitting)
     pools: dict[tuple[int, str], list[Job]] = {}
     impossible: dict[JobId, Reason] = {}
     limits: dict[JobId, int] = {}
-    chooser = _TypeChooser(view)
+    chooser = _TypeChooser(view, gpus, sitting)
     jobs = view.jobs if len(gpus) < 2 else sorted(view.jobs, key=lambda job: -job.spec.priority)
     for job in jobs:
         chosen = chooser.choose(job)
@@ -51,6 +52,8 @@ def divide(view: View) -> Division:
             impossible[job.id] = Impossible(wish(job))
             continue
         gpu_type, room = chosen
+        if job.id in sitting.seats and is_stuck(job, view.planned[job.id], nodes=view.nodes):
+            room = len(view.planned[job.id])
         if room < job.spec.max_workers:
             limits[job.id] = room
         pools.setdefault((-job.spec.priority, gpu_type), []).append(job)
@@ -58,12 +61,23 @@ def divide(view: View) -> Division:
     return Division(ordered, gpus, card_bytes, impossible, limits)
 
 
+def _stock(view: View, sitting: Sitters) -> tuple[dict[str, int], dict[str, int]]:
+    """How many GPUs of each type there are to be had, and how large they are: those of nodes that
+    take work, and what is held of those that take nobody else."""
+    gpus, memory_bytes = dict(view.empty.gpus), dict(view.empty.memory_bytes)
+    for gpu_type, cards in sitting.cards.items():
+        gpus[gpu_type] = gpus.get(gpu_type, 0) + len(cards)
+        memory_bytes[gpu_type] = memory_bytes.get(gpu_type, 0) + sum(cards.values())
+    return gpus, {gpu_type: memory_bytes[gpu_type] // n_gpus for gpu_type, n_gpus in gpus.items()}
+
+
 class _TypeChooser:
     """Gives each job one of the GPU types that it accepts and could run on: the one it has; else
     the first, in the job's own order, that is not yet spoken for; else the least crowded."""
 
-    def __init__(self, view: View) -> None:
-        self._gpus = view.empty.gpus
+    def __init__(self, view: View, gpus: Mapping[str, int], sitting: Sitters) -> None:
+        self._gpus = gpus
+        self._seats = sitting.seats
         self._card_bytes = view.empty.card_bytes
         self._planned = view.gpu_types
         self._empty = view.empty
@@ -79,6 +93,9 @@ class _TypeChooser:
     def choose(self, job: Job) -> tuple[str, int] | None:
         """A type, and how many of the job's workers all its nodes hold when they are empty."""
         rooms = self._rooms_for(job)
+        if own := self._seats.get(job.id):
+            had = self._planned[job.id]
+            rooms = [(gpu_type, room + own * (gpu_type == had)) for gpu_type, room in rooms]
         if len(self._gpus) < 2 and rooms:
             return rooms[0] if rooms[0][1] >= job.spec.min_workers else None
         accepted = {gpu_type: room for gpu_type, room in rooms if room >= job.spec.min_workers}

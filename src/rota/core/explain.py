@@ -54,7 +54,7 @@ class Answers:
         nodes = self._view.nodes.values()
         if not isinstance(reason, Impossible):
             return reason
-        if any(node.is_closed for node in nodes):
+        if any(node.is_closed and not node.note for node in nodes):
             return Drained()
         return Occupied() if any(node.whole for node in nodes) else reason
 

@@ -211,4 +211,4 @@ class _Case:
         if is_own_wish(job, len(change.after), before=before, now=self.view.now):
             return None
         nodes = (self.view.nodes.get(slot.node) for slot in change.before)
-        return job if all(node and not node.is_closed for node in nodes) else None
+        return job if all(node and not node.is_draining for node in nodes) else None

@@ -25,8 +25,9 @@ GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine: its GPUs, and what else its workers use up. An administrator may drain it, and the
-    cluster that it belongs to may close it: nothing new goes there, and what runs moves off."""
+    """A machine: its GPUs, and what else its workers use up. An administrator may drain it: what
+    runs there moves off. The cluster that it belongs to may cordon it: what runs there goes on.
+    Nothing new goes to either."""
 
     id: NodeId
     gpus: tuple[Gpu, ...] = ()
@@ -43,6 +44,7 @@ class Node:
 
     @property
     def is_closed(self) -> bool:
+        """To newcomers."""
         return self.is_draining or self.is_cordoned
 
 

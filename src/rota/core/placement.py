@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from rota.core.binding import Seating, bind
 from rota.core.capacity import Capacity
+from rota.core.cordons import is_stuck, keeps
 from rota.core.demand import Demand, demand_of
 from rota.core.model import Allocation, Job, JobId, NodeId, n_nodes
 from rota.core.packing import Chunks, n_fitting, spread
@@ -133,7 +134,7 @@ def _settle(
 ) -> tuple[dict[JobId, Allocation], list[Claim]]:
     """Those who stay as they are, and the claims of the others. Slots that a job may not keep or
     gives up are free when this returns."""
-    closed = {node_id for node_id, node in view.nodes.items() if node.is_closed}
+    closed = {node_id: node for node_id, node in view.nodes.items() if node.is_closed}
     settled: dict[JobId, Allocation] = {}
     claims: list[Claim] = []
     for wish in wishes:
@@ -143,11 +144,12 @@ def _settle(
             claims.append(Claim(wish, wish.demand))
             continue
         had_type = view.gpu_types[job_id]
+        there = [slot for slot in before if slot.node in closed] if closed else []
         is_uprooted = job_id in movable or had_type != wish.gpu_type
-        if is_uprooted or (closed and not closed.isdisjoint(slot.node for slot in before)):
+        if is_uprooted or not all(keeps(wish.job, slot, nodes=closed) for slot in there):
             capacity.give(before, demand_of(wish.job, had_type))
             claims.append(Claim(wish, wish.demand, before))
-        elif wish.workers == len(before):
+        elif wish.workers == len(before) or is_stuck(wish.job, before, nodes=closed):
             settled[job_id] = before
         else:
             held = before[: wish.workers]
@@ -239,7 +241,8 @@ class _Packing:
         node_id = claim.held[0].node
         if not missing or n_nodes(claim.held) > 1:
             return False
-        if self._capacity[node_id].fits(claim.demand) < missing:
+        room = self._capacity[node_id]
+        if room.node.is_closed or room.fits(claim.demand) < missing:
             return False
         newcomers = Party(claim.wish.job.id, claim.demand)
         more = seat(self._capacity, newcomers, chunks=[(node_id, missing)])
@@ -250,8 +253,9 @@ class _Packing:
         """As many as fit on the nodes where the job is, then the rest elsewhere."""
         capacity, demand, missing = self._capacity, claim.demand, claim.wish.workers
         chunks: Chunks = []
-        for node_id, _ in chunks_of(claim.held):
-            count = min(missing, capacity[node_id].fits(demand))
+        for node_id, own in chunks_of(claim.held):
+            room = capacity[node_id]
+            count = min(missing, own if room.node.is_closed else room.fits(demand))
             if count:
                 chunks.append((node_id, count))
                 missing -= count
@@ -280,5 +284,6 @@ class _Packing:
         self._settled[claim.wish.job.id] = claim.held
         self._capacity.give(claim.held, claim.demand)
         fits = n_fitting(self._capacity, claim.demand)
+        fits += sum(self._capacity[slot.node].node.is_closed for slot in claim.held)
         self._capacity.take_all(claim.held, claim.demand)
         self.short[claim.wish.job.id] = max(fits, len(claim.held))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rota.core.cordons import keeps
 from rota.core.demand import demand_of
 from rota.core.model import Allocation, Job, JobId, Node, NodeId
 from rota.core.reasons import Reason
@@ -122,7 +123,7 @@ def _wrong_place(job: Job, allocation: Allocation, *, nodes: Mapping[NodeId, Nod
     kinds: set[str] = set()
     for slot in allocation:
         node = nodes.get(slot.node)
-        if node is None or node.is_closed:
+        if node is None or not keeps(job, slot, nodes=nodes):
             wrong.append(f"{job.id} is planned on {slot.node}, which takes no work")
             continue
         if not job.spec.node_labels <= node.labels:

@@ -64,10 +64,10 @@ class Impossible:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Nothing that takes work could run it, and something that could may be drained."""
+    """Nothing that takes work could run it, and something that could may be closed."""
 
     def __str__(self) -> str:
-        return "waits until a drained node takes work again"
+        return "waits until a drained or cordoned node takes work again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def can_keep(capacity: Capacity, slot: Slot, *, demand: Demand) -> bool:
     if not capacity.has_node(slot.node):
         return False
     room = capacity[slot.node]
-    if room.node.is_closed or len(slot.gpus) != (1 if demand.share else demand.gpus):
+    if room.node.is_draining or len(slot.gpus) != (1 if demand.share else demand.gpus):
         return False
     if any(room.type_of(index) != demand.gpu_type for index in slot.gpus):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
@@ -10,11 +11,13 @@ from rota.core.model import Job
 from rota.daemon.admission import HIGHEST_PRIORITY
 from rota.daemon.fields import RefusedError
 from rota.errors import meant, shown
+from rota.store.training_jobs import USER, Object, part
 from rota.wire.jobs import JobRequest
 
 WORKERS = "workers"
 """The size that the owner wants, which `kubectl scale` sets. No field of a job file."""
 CHANGEABLE = frozenset({WORKERS, "priority", "hold"})
+_PERSON = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,79}", re.ASCII)
 FORMS = {each.name: str(each.type) for each in fields(JobRequest)}
 
 
@@ -27,6 +30,17 @@ class Edits:
     priority: int | None = None
     hold: bool | None = None
     refused: tuple[str, ...] = ()
+
+
+def asker_of(meta: Object, *, default: str) -> str:
+    """Whom an object names: in a label, or where a label would not take the name, in an annotation.
+    Who may name whom is the cluster's to say, which knows who made the object."""
+    labels, notes = part(meta, "labels"), part(meta, "annotations")
+    named = str(notes.get(USER) or labels.get(USER) or default)
+    if not _PERSON.fullmatch(named):
+        what = f"{shown(named)!r} is nobody's name"
+        raise RefusedError(USER, what, "use letters, digits and . @ + - _, as in ann@lab.example")
+    return named
 
 
 def request_of(spec: object) -> JobRequest:

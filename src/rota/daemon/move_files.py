@@ -1,15 +1,18 @@
 """Moves that are planned or under way, on disk: one file each, for our eyes only.
 
 Apart from the store, because each holds a token of somebody's: a file is gone when it is removed,
-and no backup of the store takes it along.
+and no backup of the store takes it along. On a cluster another daemon goes on with them, so that
+they are kept elsewhere.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -44,11 +47,30 @@ class Move:
     """The id that it has there."""
 
 
+class MoveKeeper(Protocol):
+    async def load(self) -> list[Move]: ...
+
+    async def save(self, *moves: Move) -> None: ...
+
+    async def forget(self, job_id: JobId) -> None: ...
+
+
 class MoveFiles:
+    """Satisfies `MoveKeeper`."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def load(self) -> Iterator[Move]:
+    async def load(self) -> list[Move]:
+        return await asyncio.to_thread(lambda: list(self._load()))
+
+    async def save(self, *moves: Move) -> None:
+        await asyncio.to_thread(self._save, moves)
+
+    async def forget(self, job_id: JobId) -> None:
+        await asyncio.to_thread(self._forget, job_id)
+
+    def _load(self) -> Iterator[Move]:
         make_folder(self._folder, 0o700)
         for path in sorted(self._folder.glob("*.json")):
             try:
@@ -57,11 +79,12 @@ class MoveFiles:
                 # Its words are not repeated: they may be a token.
                 log.error("a planned move cannot be read, and is left alone", file=str(path))
 
-    def save(self, move: Move) -> None:
-        replace_file(self._place(move.job_id), dump(move))
+    def _save(self, moves: Iterable[Move]) -> None:
+        for move in moves:
+            replace_file(self._place(move.job_id), dump(move))
         sync(self._folder)
 
-    def forget(self, job_id: JobId) -> None:
+    def _forget(self, job_id: JobId) -> None:
         self._place(job_id).unlink(missing_ok=True)
         sync(self._folder)
 

@@ -18,7 +18,7 @@ from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased
 from rota.core.model import Ended, Job, JobId
 from rota.core.states import State
 from rota.daemon.desk import Desk
-from rota.daemon.move_files import GOES, SENT, WAITS, Move, MoveFiles, Target
+from rota.daemon.move_files import GOES, SENT, WAITS, Move, MoveKeeper, Target
 from rota.daemon.move_plans import Limits, check_room, planned
 from rota.daemon.people import Caller
 from rota.daemon.threads import in_thread
@@ -60,11 +60,11 @@ class _Trying:
 
 class Moves:
     def __init__(
-        self, desk: Desk, files: MoveFiles, *, carrier: Carrier, limits: Limits, origin: str
+        self, desk: Desk, keeper: MoveKeeper, *, carrier: Carrier, limits: Limits, origin: str
     ) -> None:
         """`origin` is what we are called elsewhere."""
         self._desk = desk
-        self._files = files
+        self._keeper = keeper
         self._carrier = carrier
         self._limits = limits
         self._origin = origin
@@ -83,10 +83,10 @@ class Moves:
             self._desk.again(caller, job.id)
         waiting = [job for job in found if _waits(job)]
         check_room(caller.user, len(waiting), known=self._moves.values())
-        for job in waiting:
-            move = Move(job.id, caller.user, target, due_s=self._desk.clock() + wait_s)
-            await asyncio.to_thread(self._files.save, move)
-            self._moves[job.id] = move
+        due_s = self._desk.clock() + wait_s
+        moves = [Move(job.id, caller.user, target, due_s) for job in waiting]
+        await self._keeper.save(*moves)
+        self._moves |= {move.job_id: move for move in moves}
         self._planned.set()
         return [self._desk.view(caller, job) for job in found]
 
@@ -103,7 +103,7 @@ class Moves:
 
     async def run(self) -> None:
         """For as long as the daemon runs."""
-        for move in await asyncio.to_thread(lambda: list(self._files.load())):
+        for move in await self._known():
             self._moves.setdefault(move.job_id, move)
         try:
             while True:
@@ -120,6 +120,14 @@ class Moves:
         finally:
             for task in list(self._tasks):
                 task.cancel()
+
+    async def _known(self) -> list[Move]:
+        while True:
+            try:
+                return await self._keeper.load()
+            except (UnavailableError, OSError) as error:
+                log.warning("planned moves cannot be read yet", error=str(error))
+            await asyncio.sleep(AGAIN_S[1])
 
     # -- whose turn it is -----------------------------------------------------------------------
 
@@ -262,12 +270,12 @@ class Moves:
         await shell.durable(shell.tell(event, actor=move.user))
 
     async def _put(self, move: Move) -> Move:
-        await asyncio.to_thread(self._files.save, move)
+        await self._keeper.save(move)
         self._moves[move.job_id] = move
         return move
 
     async def _forget(self, move: Move) -> None:
-        await asyncio.to_thread(self._files.forget, move.job_id)
+        await self._keeper.forget(move.job_id)
         self._moves.pop(move.job_id, None)
         self._trying.pop(move.job_id, None)
 

@@ -1,6 +1,6 @@
 """TrainingJobs that people make, edit and delete with kubectl: the same wishes as at the desk.
 
-An object that is new is a submit by the person whom its label names; what is refused is told in a
+An object that is new is a submit by the person whom it names; what is refused is told in a
 condition and an event. Deleting one cancels its job, and it stays until the job is over. Edits
 are heeded as far as a job can change; what cannot be had is told, too.
 """
@@ -24,7 +24,7 @@ from rota.core.events import (
 from rota.core.model import Held, Job, JobId
 from rota.daemon import resizes
 from rota.daemon.admission import Defaults, with_defaults
-from rota.daemon.asked_by_object import edits_of, request_of
+from rota.daemon.asked_by_object import asker_of, edits_of, request_of
 from rota.daemon.desk import Desk
 from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
@@ -33,7 +33,7 @@ from rota.engines.kubernetes.api import TRAINING_JOBS, ApiError, Change, Object
 from rota.engines.kubernetes.resources import Resources
 from rota.errors import RotaError, UnavailableError, UserError
 from rota.store.cluster import ClusterStore
-from rota.store.training_jobs import FINALIZER, USER, kept_of, moment, part
+from rota.store.training_jobs import FINALIZER, kept_of, moment, part
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
@@ -95,11 +95,14 @@ class Petitions:
             del self._pending[name]
 
     async def _heed_in_the_end(self, change: Change) -> None:
+        said = ""
         while True:
             try:
                 return await self._heed(change)
             except UnavailableError as error:
-                log.info("a TrainingJob has to wait", error=str(error))
+                if said != str(error):
+                    said = str(error)
+                    log.info("a TrainingJob has to wait", error=said)
                 await asyncio.sleep(PAUSE_S)
             except RotaError as error:
                 return log.error("a TrainingJob was left alone", error=str(error))
@@ -164,7 +167,8 @@ class Petitions:
         try:
             request = _named(request_of(found.get("spec")), meta["name"])
             arrival = Arrival(claim=claim)
-            job_id = await self._desk.intake.take_in(self._asks(found), request, arrival=arrival)
+            caller = Caller(asker_of(meta, default=self._ground.namespace))
+            job_id = await self._desk.intake.take_in(caller, request, arrival=arrival)
         except UserError as error:
             await self._refuse(found, str(error))
             return
@@ -173,10 +177,6 @@ class Petitions:
             raise
         log.info("a TrainingJob is taken in", object=meta["name"], job_id=job_id)
         await self._edit(job_id, found)
-
-    def _asks(self, found: Object) -> Caller:
-        labels = part(found["metadata"], "labels")
-        return Caller(labels.get(USER) or self._ground.namespace)
 
     async def _refuse(self, found: Object, words: str) -> None:
         meta = found["metadata"]
@@ -244,8 +244,10 @@ class Petitions:
         shown = self._store.shown(job_id)
         told = replace(shown, observed=_generation(found), notes=tuple(notes))
         self._store.show(job_id, told)
-        for _, reason, words in notes:
-            await self._announce(found, reason=reason, words=words)
+        for note in notes:
+            if note not in shown.notes:
+                _, reason, words = note
+                await self._announce(found, reason=reason, words=words)
 
     async def _tell(self, event: JobEvent) -> None:
         shell = self._desk.shell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -16,9 +17,10 @@ from rota.daemon.petitions import ACTOR, LONGEST_NAME
 from rota.daemon.programs import unpack
 from rota.daemon.showing import EVERYBODY
 from rota.engines.kubernetes.api import PODS, ApiError, Change, Cluster, Object, Scope
+from rota.engines.kubernetes.names import SCHEDULER
 from rota.engines.kubernetes.plain_pods import (
-    SCHEDULER,
     Asked,
+    NotYetError,
     asked_of,
     is_waiting,
     require_mountable,
@@ -54,6 +56,8 @@ class PlainPods:
         """By the uid of their pods."""
         self._pods: dict[str, Object] = {}
         self._told: dict[str, _Told] = {}
+        self._not_yet: set[str] = set()
+        """Those that need something which may still come."""
 
     @property
     def scope(self) -> Scope:
@@ -77,15 +81,34 @@ class PlainPods:
                 self._jobs[pod.partition("/")[2]] = job_id
 
     async def _work(self) -> None:
+        """One pod is never in two hands at once."""
+        loop = asyncio.get_running_loop()
+        look_s = loop.time() + LOOK_S
         while True:
-            await self._heed_in_the_end(await self._changes.get())
+            change: Change | None = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(look_s):
+                    change = await self._changes.get()
+            if change is not None:
+                await self._heed_in_the_end(change)
+            if loop.time() >= look_s:
+                await self._look_again()
+                look_s = loop.time() + LOOK_S
+
+    async def _look_again(self) -> None:
+        waiting, self._not_yet = self._not_yet, set()
+        for pod in [self._pods[uid] for uid in waiting if uid in self._pods]:
+            await self._heed_in_the_end(Change("MODIFIED", pod))
 
     async def _heed_in_the_end(self, change: Change) -> None:
+        said = ""
         while True:
             try:
                 return await self._heed(change)
             except UnavailableError as error:
-                log.info("a pod has to wait", error=str(error))
+                if said != str(error):
+                    said = str(error)
+                    log.info("a pod has to wait", error=said)
                 await asyncio.sleep(PAUSE_S)
             except RotaError as error:
                 return log.error("a pod was left alone", error=str(error))
@@ -121,6 +144,9 @@ class PlainPods:
             arrival = Arrival(claim=claim, pod=f"{meta['name']}/{meta['uid']}")
             caller = Caller(asked.user or self._cluster.namespace)
             await self._desk.intake.take_in(caller, _request(meta["name"], asked), arrival=arrival)
+        except NotYetError as error:
+            self._not_yet.add(meta["uid"])
+            await self._tell(pod, reason="Waiting", words=str(error))
         except UserError as error:
             await self._tell(pod, reason="Refused", words=str(error))
         except BaseException:

@@ -18,7 +18,7 @@ import structlog
 
 from rota.core.commands import AskToStop, ChangeMembership, Command, StartWorkers
 from rota.core.effects import Effects
-from rota.core.events import Event, NodeLost, NodeSeen, TimerFired, WorkersExited
+from rota.core.events import Event, NodeLost, NodeSeen, TimerFired, WorkersExited, WorkersLost
 from rota.core.kernel import Kernel
 from rota.core.model import JobId, Node, NodeId
 from rota.core.plan import Plan
@@ -110,7 +110,7 @@ class Shell:
         self._record(written.restore(self.kernel, now=parts.clock()))
         for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
             self.tell(NodeLost(node_id))
-        self._see(seen)
+        self._look(seen)
         await parts.engine.adopt()
 
     # -- facts ----------------------------------------------------------------------------------
@@ -167,6 +167,8 @@ class Shell:
             return
         if isinstance(event, NodeLost):
             self._sightings.pop(event.node_id, None)
+        elif isinstance(event, WorkersLost):
+            self._look()  # A node that was closed by then is not planned for once more.
         if isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
             self.spawn(self._examine(event))
         else:
@@ -180,11 +182,8 @@ class Shell:
     def _look(self, seen: Iterable[Node] = ()) -> None:
         seen, self._sightings = [*self._sightings.values(), *seen], {}
         if seen and not self.trouble:
-            self._see(seen)
-
-    def _see(self, seen: Iterable[Node]) -> None:
-        known = self.kernel.nodes
-        self.tell_all([NodeSeen(nodes.still_drained(each, known)) for each in seen], (), actor="")
+            now_seen = [nodes.still_drained(each, self.kernel.nodes) for each in seen]
+            self.tell_all(map(NodeSeen, now_seen), (), actor="")
 
     # -- effects --------------------------------------------------------------------------------
 

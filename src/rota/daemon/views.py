@@ -141,7 +141,8 @@ def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading
         )
     return NodeView(
         id=node.id,
-        is_draining=node.is_closed,
+        is_draining=node.is_draining,
+        is_cordoned=node.is_cordoned,
         cpus=node.cpus,
         memory_bytes=node.memory_bytes,
         cpus_used=sum(job.spec.cpus for job, _ in here),

@@ -89,8 +89,9 @@ class ClusterStore:
         told: list[Kept] = self._from_outside(self._gather())
         kept = [self._with_the_file(each) for each in self._from_outside(self._begun(told))]
         behind = [new.job.id for old, new in zip(told, kept, strict=True) if old is not new]
-        catch_up(self._local, kept, rows=self._from_outside(self._resources.rows())).result()
-        self._from_outside(self._begin(kept, behind))
+        rows: dict[str, str] = self._from_outside(self._resources.rows())
+        catch_up(self._local, kept, rows=rows).result()
+        self._from_outside(self._begin(kept, behind, rows=rows))
         jobs = tuple(each.job for each in kept if not isinstance(each.job.phase, Ended))
         outcomes = {each.job.id: each.job.state for each in kept} | dict(
             self._local.load().outcomes
@@ -98,7 +99,7 @@ class ClusterStore:
         # What a job waits for and nobody knows any more has succeeded: else the job were over.
         needed = {after: State.SUCCEEDED for job in jobs for after in job.spec.after}
         ended = {each: state for each, state in (needed | outcomes).items() if state.is_final}
-        return Saved(jobs, self._nodes(), ended)
+        return Saved(jobs, self._publisher.drains.applied(self._nodes()), ended)
 
     def close(self) -> None:
         self._from_outside(self._finish())
@@ -159,7 +160,7 @@ class ClusterStore:
         works = self._without_the_lost(group)
         try:
             if any(work.resumes for work in works):
-                await self._resources.rows()
+                await self._resources.check()
             await self._publisher.publish([work.changes for work in works])
         except Exception as error:  # noqa: BLE001 - whoever waits gets an answer, whatever it is
             self._failure = _explained(error)
@@ -225,8 +226,11 @@ class ClusterStore:
             for each in told
         ]
 
-    async def _begin(self, kept: Sequence[Kept], behind: Sequence[JobId]) -> None:
+    async def _begin(
+        self, kept: Sequence[Kept], behind: Sequence[JobId], *, rows: dict[str, str]
+    ) -> None:
         self._publisher.begin(kept, behind=behind)
+        self._publisher.drains.begin(rows)
 
     def _with_the_file(self, kept: Kept) -> Kept:
         """What an object is told later, the file may know already."""

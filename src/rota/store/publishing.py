@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
 from rota.core.model import Ended, Job, JobId
 from rota.store.base import Batch
 from rota.store.codec import encode
+from rota.store.drains import Drains
 from rota.store.fences import essence, is_first_start
 from rota.store.records import Project, Row, Token, User, key_of
 from rota.store.training_jobs import (
@@ -33,6 +34,10 @@ SHARED = (Token, User, Project)
 
 class Resources(Protocol):
     """The objects at an API server. What cannot be done now is an `UnavailableError`."""
+
+    async def check(self) -> None:
+        """Raises while nothing could be kept there."""
+        ...
 
     async def all(self) -> list[Object]: ...
 
@@ -80,7 +85,8 @@ class Changes:
 
     accepted: tuple[Accepted, ...] = ()
     jobs: tuple[Job, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By their names there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ class Publisher:
         self._shown: dict[JobId, Shown] = {}
         self._late: dict[JobId, None] = {}
         self._writing: dict[JobId, asyncio.Future[None]] = {}
+        self.drains = Drains()
 
     def begin(self, kept: Iterable[Kept], *, behind: Collection[JobId] = ()) -> None:
         """Go on from what the cluster keeps. Of those `behind` we know more than their objects."""
@@ -149,8 +156,8 @@ class Publisher:
         self._late.update(dict.fromkeys(jobs))
         for job_id in (*new, *(job.id for job in urgent)):
             del self._late[job_id]
-        rows = tuple(row for row in batch.rows if isinstance(row, SHARED))
-        return Changes(accepted, tuple(urgent), rows)
+        rows = {row_name(row): encode(row) for row in batch.rows if isinstance(row, SHARED)}
+        return Changes(accepted, tuple(urgent), rows | self.drains.look(batch.effects.nodes))
 
     async def publish(self, changes: Sequence[Changes]) -> None:
         """Returns when all of it is at the API server."""
@@ -158,7 +165,7 @@ class Publisher:
         # The first of a submit comes last: with it, and not before, all of them count.
         await _all(self._make(each) for each in new if each.job_id != each.batch)
         await _all(self._make(each) for each in new if each.job_id == each.batch)
-        rows = {row_name(row): encode(row) for change in changes for row in change.rows}
+        rows = {name: text for change in changes for name, text in change.rows.items()}
         if rows:
             await self._resources.keep(rows)
         changed = dict.fromkeys(job.id for change in changes for job in change.jobs)

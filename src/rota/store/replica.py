@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+
+import structlog
 
 from rota.core.effects import Effects, Transition
 from rota.core.model import Ended, Job, JobId
 from rota.core.states import State
 from rota.store.base import Batch, Store
-from rota.store.codec import decode
+from rota.store.codec import CodecError, decode
 from rota.store.history import ALIVE
 from rota.store.records import Project, Submission, Token, User
 from rota.store.training_jobs import Kept
+
+log = structlog.get_logger()
 
 CAUSE = "TakenOver"
 GONE = "its TrainingJob is gone from the cluster"
@@ -37,16 +41,23 @@ def catch_up(store: Store, kept: Iterable[Kept], *, rows: Mapping[str, str]) -> 
     for job in left.values():
         over = Ended(job.service.as_of_s, State.CANCELLED, GONE)
         _put(replace(job, phase=over), job, effects=effects)
-    return store.write(Batch(effects, tuple(submissions), rows=_shared(rows)))
+    return store.write(Batch(effects, tuple(submissions), rows=tuple(_shared(rows))))
 
 
 def catch_up_rows(store: Store, rows: Mapping[str, str]) -> Future[None]:
     """The file then knows of everybody, and of no job more than before."""
-    return store.write(Batch(rows=_shared(rows)))
+    return store.write(Batch(rows=tuple(_shared(rows))))
 
 
-def _shared(rows: Mapping[str, str]) -> tuple[Token | User | Project, ...]:
-    return tuple(decode(KINDS[name.partition(".")[0]], text) for name, text in rows.items())
+def _shared(rows: Mapping[str, str]) -> Iterator[Token | User | Project]:
+    """Somebody may have edited them by hand."""
+    for name, text in rows.items():
+        kind = KINDS.get(name.partition(".")[0])
+        try:
+            if kind is not None:
+                yield decode(kind, text)
+        except CodecError as error:
+            log.error("what the cluster keeps cannot be read", name=name, error=str(error))
 
 
 def _put(job: Job, known: Job | None, *, effects: Effects) -> None:

@@ -152,6 +152,11 @@ def kept_of(found: Object, *, key: bytes) -> Kept | None:
     return Kept(meta["name"], job, submission, accepted, read["batch"], has_status)
 
 
+def is_sealed(found: Object, *, key: bytes) -> bool:
+    """Whether we made it, for a job that came through our own doors."""
+    return bool(_sealed(part(found, "metadata"), key=key))
+
+
 def without_the_unaccepted(kept: list[Kept]) -> tuple[list[Kept], list[Kept]]:
     """Those that count, and those that were left by a submit that nobody was told of."""
     known = {each.job.id for each in kept}

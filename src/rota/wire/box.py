@@ -56,6 +56,8 @@ class NodeView:
     gpus: list[GpuView]
     note: str = ""
     """What is the matter with it, if something is."""
+    is_cordoned: bool = False
+    """Its cluster lets nothing new come to it; what runs there goes on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,27 @@ def test_all_stop_after_the_same_step_and_others_go_on_from_there(start_job: Sta
     assert min(note["step"] for note in job.notes("step") if note["worker"] >= 3) == stopped_at + 1
 
 
-def test_sigterm_to_one_stops_all_at_the_same_step(start_job: Start) -> None:
-    job = running(start_job, 2)
-    job.coordinator.kill(1, by=signal.SIGTERM)
-    assert job.coordinator.wait_for_ends(0, 1) == [75, 75]
-    assert list((job.folder / "checkpoints").iterdir())
+def test_sigterm_to_one_ends_that_one_and_the_others_go_on(start_job: Start) -> None:
+    """As when a cluster takes one pod away."""
+    job = running(start_job, 3)
+    job.coordinator.kill(0, by=signal.SIGTERM)
+    assert job.coordinator.wait_for_ends(0) == [75]
+    job.coordinator.wait_for_generation()
+    finish(job, 1, 2)
+    check(job)
+
+
+def test_sigterm_to_all_stops_them_and_others_go_on_from_there(start_job: Start) -> None:
+    job = running(start_job, 3)
+    job.coordinator.reacts = False
+    job.coordinator.kill(0, 1, 2, by=signal.SIGTERM)
+    assert job.coordinator.wait_for_ends(0, 1, 2) == [75, 75, 75]
+    stopped_at = job.last_step()
+    job.coordinator.start_again(3, 4)
+    job.coordinator.wait_for_generation()
+    finish(job, 3, 4)
+    check(job)
+    assert min(note["step"] for note in job.notes("step") if note["worker"] >= 3) == stopped_at + 1
 
 
 def test_the_first_worker_dies_as_it_saves(start_job: Start) -> None:

@@ -1,23 +1,16 @@
-"""The programs of a cluster: found where the user says, in the cache, on the machine, or built.
-
-What is built is kept by version. The compiler's own cache, several gigabytes, is removed as soon
-as everything is built.
-"""
+"""The programs of a cluster: found where the user says, in the cache, or on the machine."""
 
 import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.kubernetes.cluster.locks import locked
 from tests.kubernetes.cluster.places import SOURCES, cache
 
 KWOK_VERSION = "v0.8.0"
-KWOK = "sigs.k8s.io/kwok"
-KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+HELM_VERSION = "v3.22.0"
 KUBERNETES = (
     "kube-apiserver",
     "kube-controller-manager",
@@ -37,32 +30,15 @@ OF_THE_SYSTEM = {
     "setpriv": "util-linux",
     "gcc": "gcc",
     "openssl": "openssl",
+    "kubectl": "kubernetes-client",
+    "faketime": "faketime",
 }
 """Commands, and the Debian packages that have them."""
 CNI_FOLDER = Path("/usr/lib/cni")
-BUILD_LIMIT_S = 40 * 60
 
 
 class MissingError(Exception):
     """A cluster cannot be started here; the message names all that is missing."""
-
-
-def find_or_build() -> dict[str, Path]:
-    """Every program, by name. The first time, this takes minutes."""
-    missing = missing_of_the_system()
-    if missing:
-        raise MissingError(f"no test cluster without {', '.join(missing)}")
-    if not all(map(find, all_names())):
-        build_what_is_missing()
-    return {name: path for name in all_names() if (path := find(name))}
-
-
-def build_what_is_missing() -> None:
-    """One at a time: who waited for the lock finds everything built."""
-    with locked(cache() / "lock"):
-        for build in (build_kubernetes, build_device_plugin, build_kwok):
-            build()
-        shutil.rmtree(compiler_cache(), ignore_errors=True)
 
 
 def all_names() -> tuple[str, ...]:
@@ -86,14 +62,15 @@ def missing_of_the_system() -> list[str]:
 
 
 def find(name: str) -> Path | None:
-    folders = [cache() / folder for folder in (kubernetes_key(), kwok_key(), plugin_key())]
+    keys = (kubernetes_key(), kwok_key(), plugin_key(), helm_key())
+    folders = [cache() / key for key in keys]
     if assets := os.environ.get("KUBEBUILDER_ASSETS"):
         folders.insert(0, Path(assets))
     for folder in folders:
         if (folder / name).exists():
             return folder / name
     found = shutil.which(name)
-    return Path(found) if found and name in OF_THE_SYSTEM else None
+    return Path(found) if found and name in (*OF_THE_SYSTEM, "helm") else None
 
 
 def kubernetes_version() -> str:
@@ -110,87 +87,14 @@ def kwok_key() -> str:
     return f"kwok-{KWOK_VERSION}"
 
 
+def helm_key() -> str:
+    return f"helm-{HELM_VERSION}"
+
+
 def plugin_key() -> str:
     files = [SOURCES / "go.mod", *sorted((SOURCES / "deviceplugin").iterdir())]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files))
     return f"deviceplugin-{digest.hexdigest()[:12]}"
-
-
-def build_kubernetes() -> None:
-    """One after the other, so that a build that is broken off goes on with the next."""
-    version = f"k8s.io/component-base/version.gitVersion={kubernetes_version()}"
-    for name in KUBERNETES:
-        if find(name) is None:
-            say(f"building {name} {kubernetes_version()} (once; the first takes minutes)")
-            package = f"k8s.io/kubernetes/cmd/{name}"
-            compile_into(kubernetes_key(), package, flags=f"-s -w -X {version}")
-
-
-def build_device_plugin() -> None:
-    if find("deviceplugin") is None:
-        say("building the device plugin")
-        compile_into(plugin_key(), "./deviceplugin", flags="-s -w")
-
-
-def compile_into(key: str, package: str, *, flags: str) -> None:
-    made = fresh_folder(key)
-    go("build", "-trimpath", "-ldflags", flags, "-o", f"{made}/", package)
-    keep(made, key)
-
-
-def build_kwok() -> None:
-    if find("kwok") and find("stages.yaml"):
-        return
-    say(f"building kwok {KWOK_VERSION} (once; a few minutes)")
-    made = fresh_folder(kwok_key())
-    # As `go install` of a version, because its own module needs other versions than Kubernetes.
-    go("install", "-trimpath", "-ldflags", "-s -w", f"{KWOK}/cmd/kwok@{KWOK_VERSION}", bin_=made)
-    module = Path(go("env", "GOMODCACHE").strip()) / f"{KWOK}@{KWOK_VERSION}"
-    stages = [stage for each in KWOK_STAGES for stage in stage_files(module, each)]
-    (made / "stages.yaml").write_text("\n---\n".join(path.read_text() for path in stages))
-    keep(made, kwok_key())
-
-
-def stage_files(module: Path, name: str) -> list[Path]:
-    found = sorted((module / "kustomize" / "stage" / name).glob("*.yaml"))
-    return [path for path in found if not path.name.startswith("kustomization")]
-
-
-def go(*arguments: str, bin_: Path | None = None) -> str:
-    environment = os.environ | {"GOCACHE": str(compiler_cache()), "CGO_ENABLED": "0"}
-    if bin_:
-        environment["GOBIN"] = str(bin_)
-    done = subprocess.run(
-        ["timeout", str(BUILD_LIMIT_S), "go", *arguments],
-        cwd=SOURCES,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        words = f"go {' '.join(arguments)} ended with {done.returncode}"
-        raise MissingError(f"{words}:\n{done.stderr[-2000:]}")
-    return done.stdout
-
-
-def compiler_cache() -> Path:
-    return cache() / "go-build"
-
-
-def fresh_folder(key: str) -> Path:
-    folder = cache() / f"{key}.made"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
-
-
-def keep(made: Path, key: str) -> None:
-    """One file after the other, so that a program in the cache is a whole one."""
-    (cache() / key).mkdir(exist_ok=True)
-    for path in made.iterdir():
-        path.rename(cache() / key / path.name)
-    made.rmdir()
 
 
 def say(sentence: str) -> None:

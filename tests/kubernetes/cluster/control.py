@@ -34,9 +34,9 @@ class Control:
         self._answers.close()
         self._socket.close()
 
-    def start(self, name: str, part: dict[str, Any] | None = None) -> None:
-        """Starts a part, or the same one again that was stopped."""
-        self.ask(do="start", name=name, part=part)
+    def start(self, name: str, part: dict[str, Any] | None = None) -> int:
+        """Starts a part, or the same one again that was stopped; its process, as seen in there."""
+        return self.ask(do="start", name=name, part=part)["pid"]
 
     def stop(self, name: str) -> int:
         """Asks the part to end, and returns its exit code once it has."""

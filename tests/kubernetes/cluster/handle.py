@@ -7,13 +7,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from tests.kubernetes.cluster import settings
+from tests.kubernetes.cluster import nodes, settings
 from tests.kubernetes.cluster.api import Api, Object, RefusedError, until
 from tests.kubernetes.cluster.control import Control
 from tests.kubernetes.cluster.fakes import fake_nodes
 from tests.kubernetes.cluster.images import PYTHON, host_folders
 from tests.kubernetes.cluster.people import N_PEOPLE, person_name, read_token
-from tests.kubernetes.cluster.places import Network, Place
+from tests.kubernetes.cluster.places import SECOND, Network, Place
 
 GONE_LIMIT_S = 60.0
 
@@ -58,6 +58,12 @@ class Cluster:
     def kwok_nodes(self, n: int, gpus: int = 8) -> Iterator[list[str]]:
         with fake_nodes(self.api, n, gpus=gpus, prefix=f"fake-{token_hex(2)}") as names:
             yield names
+
+    @contextmanager
+    def second_node(self) -> Iterator[str]:
+        """Another node with a kubelet, Ready, with as many cards as the first; gone at the end."""
+        with nodes.second_node(self.api, self.place, control=self.control):
+            yield SECOND.node
 
     def person(self) -> tuple[str, Path]:
         """Somebody who may do nothing yet, and whom no other test has: the name, a kubeconfig."""

@@ -39,6 +39,16 @@ def host_folders() -> list[str]:
     return [str(each) for each in found]
 
 
+NAMES = ("pause", "python", "bare", "shell")
+
+
+def write_all(folder: Path) -> None:
+    for name, write in zip(
+        NAMES, (write_pause, write_python, write_bare, write_shell), strict=True
+    ):
+        write(folder / f"{name}.tar")
+
+
 def write_pause(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "pause"

@@ -5,26 +5,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from tests.kubernetes.cluster import images, parts, settings
 from tests.kubernetes.cluster.api import Api, until
-from tests.kubernetes.cluster.binaries import find_or_build
+from tests.kubernetes.cluster.compiling import find_or_build
 from tests.kubernetes.cluster.control import Control, KeeperError
-from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.locks import held, locked
+from tests.kubernetes.cluster.nodes import has_cards, import_images, node_files, write_all
 from tests.kubernetes.cluster.people import ADMINISTRATOR, everybody, token_file
-from tests.kubernetes.cluster.places import (
-    CARDS_PER_NODE,
-    GPU_RESOURCE,
-    NODE,
-    PROJECT,
-    Network,
-    Place,
-    clusters,
-)
+from tests.kubernetes.cluster.places import FIRST, PROJECT, Network, Place, clusters
 from tests.kubernetes.cluster.warden import sweep_all
 
 KEEPER_LIMIT_S = 60.0
@@ -108,12 +99,13 @@ def start_parts(place: Place, control: Control, *, binaries: dict[str, Path]) ->
     first = parts.control_plane(place, network, binaries=binaries)
     rest = parts.others(place, network, binaries=binaries)
     start_all(control, first)
+    images.write_all(place.of("containerd"))
     import_images(place, control)
     # Its certificate, which the others need, is made when it starts.
     api = until(lambda: api_of(place), "the API server", limit_s=READY_LIMIT_S)
     until(lambda: api.text("/readyz") == "ok", "the API server", limit_s=READY_LIMIT_S)
     start_all(control, rest)
-    until(lambda: has_cards(api), f"node {NODE} with its cards", limit_s=READY_LIMIT_S)
+    until(lambda: has_cards(api, FIRST), f"node {FIRST.node} with its cards", limit_s=READY_LIMIT_S)
 
 
 def start_all(control: Control, wanted: dict[str, parts.Part]) -> None:
@@ -122,53 +114,25 @@ def start_all(control: Control, wanted: dict[str, parts.Part]) -> None:
 
 
 def write_files(place: Place, network: Network) -> None:
-    people = everybody(NODE)
+    people = everybody()
     key = place.of("apiserver") / "accounts.key"
     files = {
         "apiserver/tokens.csv": token_file(people),
-        "containerd/config.toml": settings.containerd(place),
-        "containerd/rota.conflist": settings.pod_network(network),
-        "kubelet/config.json": settings.kubelet(),
+        **node_files(place, network, post=FIRST, token=people["kubelet"].token),
         "proxy/config.json": settings.proxy(place, network),
         "scheduler/config.json": settings.scheduler(place),
-        "cards/uuids": "".join(f"{uuid}\n" for uuid in card_uuids()),
         "kubeconfig": settings.kubeconfig(place, network, token=people[ADMINISTRATOR].token),
     }
-    for part in ("controller-manager", "kubelet", "kwok", "proxy", "scheduler"):
+    for part in ("controller-manager", "kwok", "proxy", "scheduler"):
         token = people[part].token
         files[f"{part}/kubeconfig"] = settings.kubeconfig(place, network, token=token)
-    for name, content in files.items():
-        path = place.folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
-        path.chmod(0o600)
+    write_all(place, files)
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-
-
-def card_uuids() -> Iterable[str]:
-    return (f"GPU-{number:08x}-0000-4000-8000-000000000000" for number in range(CARDS_PER_NODE))
-
-
-def import_images(place: Place, control: Control) -> None:
-    folder = place.of("containerd")
-    images.write_pause(folder / "pause.tar")
-    images.write_python(folder / "python.tar")
-    images.write_bare(folder / "bare.tar")
-    images.write_shell(folder / "shell.tar")
-    until(lambda: control.run("ctr", "version"), "containerd", limit_s=READY_LIMIT_S)
-    for name in ("pause", "python", "bare", "shell"):
-        control.run("ctr", "--namespace=k8s.io", "images", "import", str(folder / f"{name}.tar"))
 
 
 def api_of(place: Place) -> Api | None:
     certificate = place.of("apiserver") / "certificates" / "apiserver.crt"
     return Api(place.kubeconfig) if certificate.exists() else None
-
-
-def has_cards(api: Api) -> bool:
-    node = api.get(f"{NODES}/{NODE}")
-    n_cards = node["status"].get("allocatable", {}).get(GPU_RESOURCE)
-    return is_ready(node) and n_cards == str(CARDS_PER_NODE)
 
 
 def tails(place: Place) -> str:

@@ -3,7 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.cluster.places import CARDS_PER_NODE, GPU_RESOURCE, NODE, Network, Place
+from tests.kubernetes.cluster.places import (
+    CARDS_PER_NODE,
+    FIRST,
+    GPU_RESOURCE,
+    Network,
+    Place,
+    Post,
+)
 from tests.kubernetes.cluster.settings import SERVICES
 
 GPU_PRODUCT = "NVIDIA-A100-SXM4-40GB"
@@ -19,19 +26,28 @@ def control_plane(place: Place, network: Network, *, binaries: dict[str, Path]) 
     """What has to be there before the rest can speak to it."""
     return {
         "etcd": etcd(place, binaries["etcd"]),
-        "containerd": containerd(place, binaries["containerd"]),
+        "containerd": containerd(place, binaries["containerd"], FIRST),
         "apiserver": apiserver(place, network, program=binaries["kube-apiserver"]),
     }
 
 
 def others(place: Place, network: Network, *, binaries: dict[str, Path]) -> dict[str, Part]:
     return {
-        "kubelet": kubelet(place, network, program=binaries["kubelet"]),
-        "cards": cards(place, binaries["deviceplugin"]),
+        **node(place, network, binaries=binaries, post=FIRST),
         "controller-manager": controller_manager(place, binaries["kube-controller-manager"]),
         "scheduler": scheduler(place, binaries["kube-scheduler"]),
         "proxy": proxy(place, binaries["kube-proxy"]),
         "kwok": kwok(place, binaries),
+    }
+
+
+def node(
+    place: Place, network: Network, *, binaries: dict[str, Path], post: Post
+) -> dict[str, Part]:
+    """What a node has beside containerd."""
+    return {
+        post.part("kubelet"): kubelet(place, network, program=binaries["kubelet"], post=post),
+        post.part("cards"): cards(place, binaries["deviceplugin"], post),
     }
 
 
@@ -73,12 +89,12 @@ def apiserver(place: Place, network: Network, *, program: Path) -> Part:
     )
 
 
-def containerd(place: Place, program: Path) -> Part:
-    return command(program, config=place.of("containerd") / "config.toml")
+def containerd(place: Place, program: Path, post: Post) -> Part:
+    return command(program, config=place.of(post.part("containerd")) / "config.toml")
 
 
-def kubelet(place: Place, network: Network, *, program: Path) -> Part:
-    folder = place.of("kubelet")
+def kubelet(place: Place, network: Network, *, program: Path, post: Post) -> Part:
+    folder = place.of(post.part("kubelet"))
     labels = {
         f"{GPU_RESOURCE}.product": GPU_PRODUCT,
         f"{GPU_RESOURCE}.memory": GPU_MEMORY_MIB,
@@ -88,14 +104,15 @@ def kubelet(place: Place, network: Network, *, program: Path) -> Part:
         program,
         config=folder / "config.json",
         kubeconfig=folder / "kubeconfig",
-        hostname_override=NODE,
+        hostname_override=post.node,
         node_ip=network.node,
         node_labels=",".join(f"{key}={value}" for key, value in labels.items()),
     )
 
 
-def cards(place: Place, program: Path) -> Part:
-    return command(program, resource=GPU_RESOURCE, cards=place.of("cards") / "uuids")
+def cards(place: Place, program: Path, post: Post) -> Part:
+    uuids = place.of(post.part("cards")) / "uuids"
+    return command(program, resource=GPU_RESOURCE, cards=uuids)
 
 
 def controller_manager(place: Place, program: Path) -> Part:

@@ -9,6 +9,8 @@ import io
 import secrets
 from dataclasses import dataclass
 
+from tests.kubernetes.cluster.places import FIRST, SECOND
+
 N_PEOPLE = 50
 ADMINISTRATOR = "administrator"
 
@@ -20,13 +22,16 @@ class Person:
     groups: tuple[str, ...] = ()
 
 
-def everybody(node: str) -> dict[str, Person]:
+def everybody() -> dict[str, Person]:
     """The administrator, the parts, and the people, by name or by the part's name."""
     parts = {
         "controller-manager": ("system:kube-controller-manager", ()),
         "scheduler": ("system:kube-scheduler", ()),
         "proxy": ("system:kube-proxy", ()),
-        "kubelet": (f"system:node:{node}", ("system:nodes",)),
+        **{
+            post.part("kubelet"): (f"system:node:{post.node}", ("system:nodes",))
+            for post in (FIRST, SECOND)
+        },
         "kwok": ("kwok", ("system:masters",)),
         ADMINISTRATOR: (ADMINISTRATOR, ("system:masters",)),
     }

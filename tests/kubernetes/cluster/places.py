@@ -7,10 +7,30 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
 SOURCES = Path(__file__).parent / "build"
-NODE = "rota-node"
 CARDS_PER_NODE = 4
 GPU_RESOURCE = "nvidia.com/gpu"
 CONTAINER_ID = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A node with a kubelet: what its parts are called, and what it alone may use."""
+
+    node: str
+    suffix: str
+    """Of its parts' names."""
+    port: int
+    """Of its kubelet."""
+    addresses: tuple[int, int]
+    """The last numbers of the first and the last address for its pods."""
+
+    def part(self, name: str) -> str:
+        return f"{name}{self.suffix}"
+
+
+FIRST = Post("rota-node", "", 10250, (130, 219))
+SECOND = Post("rota-node-2", "-2", 10260, (220, 254))
+NODE = FIRST.node
 
 
 def cache() -> Path:
@@ -60,9 +80,10 @@ class Place:
 
     @property
     def containers(self) -> list[str]:
-        """The ids of all that containerd knows of."""
-        known = self.of("containerd") / "root" / "io.containerd.grpc.v1.cri"
-        return [path.name for path in known.glob("*/*") if len(path.name) == CONTAINER_ID]
+        """The ids of all that containerd knows of, on any node."""
+        roots = [each / "root" for each in self.folder.glob("containerd*")]
+        known = [path for root in roots for path in root.glob("io.containerd.grpc.v1.cri/*/*")]
+        return [path.name for path in known if len(path.name) == CONTAINER_ID]
 
     def lock(self, purpose: str) -> Path:
         return clusters() / "locks" / f"{self.name}.{purpose}"
@@ -78,14 +99,17 @@ class Network:
     def link(self) -> str:
         return f"rota-{self.number}"
 
+    def address(self, last: int) -> str:
+        return f"10.213.{self.number}.{last}"
+
     @property
     def host(self) -> str:
         """How pods reach what listens on this machine outside the cluster."""
-        return f"10.213.{self.number}.1"
+        return self.address(1)
 
     @property
     def node(self) -> str:
-        return f"10.213.{self.number}.2"
+        return self.address(2)
 
     @property
     def link_bits(self) -> int:
@@ -93,7 +117,7 @@ class Network:
 
     @property
     def pods(self) -> str:
-        return f"10.213.{self.number}.128/25"
+        return f"{self.address(128)}/25"
 
     @property
     def server(self) -> str:

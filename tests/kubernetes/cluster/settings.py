@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.kubernetes.cluster.binaries import CNI_FOLDER
 from tests.kubernetes.cluster.images import PAUSE
-from tests.kubernetes.cluster.places import NODE, Network, Place
+from tests.kubernetes.cluster.places import NODE, Network, Place, Post
 
 RUNTIME_SOCKET = "/run/containerd/containerd.sock"
 SERVICES = "10.96.0.0/24"
@@ -29,10 +29,11 @@ def kubeconfig(place: Place, network: Network, *, token: str) -> str:
     return json.dumps(content, indent=2)
 
 
-def containerd(place: Place) -> str:
+def containerd(place: Place, post: Post) -> str:
+    folder = place.of(post.part("containerd"))
     return f"""
 version = 2
-root = "{place.of("containerd")}/root"
+root = "{folder}/root"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.internal.v1.opt"]
 [grpc]
@@ -42,13 +43,15 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{CNI_FOLDER}"
-    conf_dir = "{place.of("containerd")}"
+    conf_dir = "{folder}"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
 """
 
 
-def pod_network(network: Network) -> str:
+def pod_network(network: Network, post: Post) -> str:
+    """All nodes' pods are on one bridge, each node's with addresses of its own."""
+    first, last = (network.address(number) for number in post.addresses)
     bridge = {
         "type": "bridge",
         "bridge": "rota0",
@@ -56,7 +59,7 @@ def pod_network(network: Network) -> str:
         "hairpinMode": True,
         "ipam": {
             "type": "host-local",
-            "ranges": [[{"subnet": network.pods}]],
+            "ranges": [[{"subnet": network.pods, "rangeStart": first, "rangeEnd": last}]],
             "routes": [{"dst": "0.0.0.0/0"}],
         },
     }
@@ -64,12 +67,14 @@ def pod_network(network: Network) -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": "rota", "plugins": [bridge, ports]})
 
 
-def kubelet() -> str:
+def kubelet(post: Post) -> str:
     return configuration(
         "kubelet.config.k8s.io/v1beta1",
         "KubeletConfiguration",
         {
             "containerRuntimeEndpoint": f"unix://{RUNTIME_SOCKET}",
+            "port": post.port,
+            "healthzPort": post.port - 2,
             "failCgroupV1": False,
             "cgroupDriver": "cgroupfs",
             "cgroupsPerQOS": False,

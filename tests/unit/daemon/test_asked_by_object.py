@@ -8,7 +8,7 @@ import pytest
 from rota.core.events import JobSubmitted
 from rota.core.life import submitted
 from rota.core.model import Job, JobId
-from rota.daemon.asked_by_object import Edits, edits_of, request_of
+from rota.daemon.asked_by_object import Edits, asker_of, edits_of, request_of
 from rota.daemon.fields import RefusedError
 from rota.wire.jobs import JobRequest
 from tests.builders import job
@@ -43,6 +43,25 @@ def test_numbers_are_text_where_people_write_them() -> None:
 def test_what_makes_no_sense_is_refused_by_its_field(spec: Any, words: str) -> None:
     with pytest.raises(RefusedError, match=words):
         request_of(spec)
+
+
+@pytest.mark.parametrize(
+    ("meta", "who"),
+    [
+        ({}, "team"),
+        ({"labels": {"rota.dev/user": "ann"}}, "ann"),
+        ({"annotations": {"rota.dev/user": "ann@lab.example"}}, "ann@lab.example"),
+        ({"labels": None, "annotations": None}, "team"),
+    ],
+)
+def test_who_asks(meta: dict[str, Any], who: str) -> None:
+    assert asker_of(meta, default="team") == who
+
+
+@pytest.mark.parametrize("name", ["../../other", "a/b", "-a", "ann\nbob", "x" * 81, "{job}"])
+def test_who_has_no_name_of_a_person(name: str) -> None:
+    with pytest.raises(RefusedError, match="nobody's name"):
+        asker_of({"annotations": {"rota.dev/user": name}}, default="team")
 
 
 def test_an_edit_asks_for_what_is_not_so_already() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from rota.core.view import Rules
 from rota.daemon.admission import Defaults
 from rota.daemon.desk import Desk
 from rota.daemon.launches import Site
-from rota.daemon.move_files import Move, MoveFiles, Target
+from rota.daemon.move_files import Move, MoveFiles, MoveKeeper, Target
 from rota.daemon.move_plans import Limits
+from rota.daemon.move_secret import MoveSecret
 from rota.daemon.moves import Moves
 from rota.daemon.people import Caller
 from rota.daemon.programs import Saved, pack
@@ -98,19 +99,39 @@ class Shaky:
         return call
 
 
-class ShakyFiles(MoveFiles):
-    def __init__(self, folder: Path, crashes: Crashes) -> None:
-        super().__init__(folder)
+class ShakyKeeper:
+    def __init__(self, kept: MoveKeeper, crashes: Crashes) -> None:
+        self._kept = kept
         self._crashes = crashes
 
-    def save(self, move: Move) -> None:
+    async def load(self) -> list[Move]:
+        return await self._kept.load()
+
+    async def save(self, *moves: Move) -> None:
         self._crashes.step()
-        super().save(move)
+        await self._kept.save(*moves)
         self._crashes.step()
 
-    def forget(self, job_id: JobId) -> None:
+    async def forget(self, job_id: JobId) -> None:
         self._crashes.step()
-        super().forget(job_id)
+        await self._kept.forget(job_id)
+
+
+class Drawer:
+    """A Secret in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    async def contents(self) -> dict[str, bytes]:
+        return dict(self.kept)
+
+    async def put(self, contents: Mapping[str, bytes | None]) -> None:
+        for name, content in contents.items():
+            if content is None:
+                self.kept.pop(name, None)
+            else:
+                self.kept[name] = content
 
 
 class Nowhere:
@@ -127,9 +148,14 @@ class Nowhere:
 
 
 def life(
-    folder: Path, there: There, crashes: Crashes, *, do: Callable[[Desk, Moves], Awaitable[None]]
+    folder: Path,
+    there: There,
+    crashes: Crashes,
+    *,
+    do: Callable[[Desk, Moves], Awaitable[None]],
+    drawer: Drawer | None = None,
 ) -> None:
-    """One life of a daemon on this folder."""
+    """One life of a daemon on this folder; on a cluster, with this Secret."""
 
     async def live() -> None:
         store = SqliteStore(folder / "rota.db")
@@ -141,8 +167,9 @@ def life(
         training: Any = None
         desk = Desk(shell, store, site=site, training=training)
         carrier: Any = Shaky(there, crashes)
-        files = ShakyFiles(folder / "moves", crashes)
-        moves = Moves(desk, files, carrier=carrier, limits=Limits(patience_s=0.0), origin="box")
+        kept = MoveSecret(drawer) if drawer else MoveFiles(folder / "moves")
+        keeper = ShakyKeeper(kept, crashes)
+        moves = Moves(desk, keeper, carrier=carrier, limits=Limits(patience_s=0.0), origin="box")
 
         def is_ready_here() -> bool:
             known = shell.kernel.job(JOB)
@@ -176,12 +203,17 @@ async def submit(desk: Desk, moves: Moves, *, after: str = "0") -> None:
     await moves.plan(ANN, MoveRequest([JOB], "lab", "http://lab:1", "secret", after))
 
 
-def until(crashes: Crashes, folder: Path) -> Callable[[Desk, Moves], Awaitable[None]]:
+def until(
+    crashes: Crashes, folder: Path, drawer: Drawer | None = None
+) -> Callable[[Desk, Moves], Awaitable[None]]:
     """Until nothing is left to be moved, or the daemon is gone."""
+
+    def is_left() -> bool:
+        return bool(drawer.kept if drawer else list((folder / "moves").glob("*.json")))
 
     async def wait(_: Desk, __: Moves) -> None:
         # Nobody tells when a file is gone.
-        while not crashes.happened and list((folder / "moves").glob("*.json")):  # noqa: ASYNC110
+        while not crashes.happened and is_left():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     return wait
@@ -209,6 +241,40 @@ def test_a_daemon_may_die_at_any_moment(tmp_path: Path, after: int) -> None:
     assert outcome(tmp_path) == ("cancelled", "moved to lab as there-0")
     assert list(there.jobs.values()) == ["ready"]
     assert list((tmp_path / "moves").iterdir()) == []
+
+
+@pytest.mark.parametrize("after", range(9))
+def test_the_next_daemon_of_a_cluster_goes_on_with_an_empty_folder(
+    tmp_path: Path, after: int
+) -> None:
+    there, drawer = There(), Drawer()
+    life(tmp_path, there, Crashes(10_000), do=partial(submit, after="0.5s"), drawer=drawer)
+    assert b"secret" in drawer.kept[JOB]
+    for crashes in (Crashes(after), Crashes(10_000)):
+        do = until(crashes, tmp_path, drawer)
+        life(tmp_path, there, crashes, do=do, drawer=drawer)
+    assert outcome(tmp_path) == ("cancelled", "moved to lab as there-0")
+    assert list(there.jobs.values()) == ["ready"]
+    assert drawer.kept == {}
+    assert not (tmp_path / "moves").exists()
+
+
+def test_a_secret_takes_only_so_much_and_nonsense_in_it_is_left_alone() -> None:
+    async def scenario() -> None:
+        drawer = Drawer()
+        kept, target = MoveSecret(drawer), Target("lab", "http://lab:1", "x" * 16_000)
+        moves = [Move(JobId(f"job-{n}"), "ann", target, due_s=0.0) for n in range(60)]
+        with pytest.raises(UserError, match="as many jobs"):
+            await kept.save(*moves)
+        assert drawer.kept == {}
+        await kept.save(*moves[:50])
+        with pytest.raises(UserError, match="as many jobs"):
+            await kept.save(*moves[50:])
+        await kept.forget(moves[0].job_id)
+        drawer.kept["nonsense"] = b"\xff"
+        assert await MoveSecret(drawer).load() == moves[1:50]
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import yaml
 
 from rota.api.cluster_place import LEASE
 from rota.api.leading import LABEL, VARIABLE
+from rota.daemon.move_secret import SECRET as MOVES
 from rota.engines.kubernetes.resources import STATE_SECRET
 from tests.tidy.tree import ROOT
 
@@ -38,6 +39,17 @@ def test_the_chart_gives_the_same_rights() -> None:
     assert made == [each.get("rules") for each in base("rights.yaml")]
 
 
+def test_the_chart_guards_the_same_names() -> None:
+    text = re.sub(r"\{\{-? .*?\}\}", "x", (CHART / "templates" / "names.yaml").read_text())
+    made = [each["spec"] for each in yaml.safe_load_all(text)]
+    policy, binding = (each["spec"] for each in base("names.yaml"))
+    assert made[0] == policy
+    assert {**made[1], "policyName": "rota", "matchResources": {}} == {
+        **binding,
+        "matchResources": {},
+    }
+
+
 def test_rights_name_what_the_daemon_names() -> None:
     named = {
         name: rule["verbs"]
@@ -45,7 +57,7 @@ def test_rights_name_what_the_daemon_names() -> None:
         for rule in role.get("rules", ())
         for name in rule.get("resourceNames", ())
     }
-    assert set(named) == {LEASE, STATE_SECRET}
+    assert set(named) == {LEASE, STATE_SECRET, MOVES}
 
 
 def test_no_right_is_for_everything() -> None:

@@ -1,10 +1,24 @@
 """Who commands: by our own clock, and never two at once."""
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
-from rota.engines.kubernetes.lease import COMMAND_S, LEASE_S, Seen, Step, look, may_command
+from rota.engines.kubernetes.api import ApiError, Cluster, Kind, Object
+from rota.engines.kubernetes.lease import (
+    COMMAND_S,
+    LEASE_S,
+    TERMINATED,
+    Lease,
+    LeaseLostError,
+    Seen,
+    Step,
+    look,
+    may_command,
+)
+from rota.errors import UserError
 
 
 def lease(version: str, holder: str = "other", **more: Any) -> dict[str, Any]:
@@ -49,3 +63,119 @@ def test_we_stop_before_anybody_may_begin() -> None:
     last = max(s for s in range(100) if may_command(0.0, now_s=float(s)))
     assert last < COMMAND_S < LEASE_S
     assert look(lease("1"), Seen("1", 0.0), now_s=COMMAND_S)[0] is Step.WAIT
+
+
+class Gatehouse:
+    """A cluster that refuses us for a while, each time with the next of these errors: to look, or
+    only to write."""
+
+    namespace = "lab"
+
+    def __init__(self, *refusals: ApiError, may_look: bool = False) -> None:
+        self._refusals = list(refusals)
+        self._may_look = may_look
+
+    async def get(self, kind: Kind, name: str) -> Object:
+        if self._refusals and not self._may_look:
+            raise self._refusals.pop(0)
+        return {**lease("1", holder=""), "kind": kind.kind, "name": name}
+
+    async def replace(self, _: Kind, body: Object) -> Object:
+        if self._refusals:
+            raise self._refusals.pop(0)
+        return body
+
+
+UNKNOWN = ApiError(401, "Unauthorized", "the cluster refused: Unauthorized")
+AWAY = ApiError(0, "NotConnected", "the cluster does not answer")
+
+
+@pytest.mark.parametrize("may_look", [False, True])
+def test_trouble_is_told_once_and_who_is_refused_asks_less_and_less(
+    monkeypatch: pytest.MonkeyPatch, may_look: bool
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    refusals = [*[UNKNOWN] * 5, AWAY, AWAY]
+    house = Gatehouse(*refusals, may_look=may_look)
+    ours = Lease(cast(Cluster, house), "rota", identity="we")
+    with capture_logs() as told:
+        asyncio.run(ours.acquire())
+    assert pauses == [2.0, 4.0, 8.0, 15.0, 15.0, 1.0, 1.0]
+    assert [each["log_level"] for each in told] == ["warning", "warning", "info", "info"]
+    assert "credentials have ended" in told[0]["error"]
+    assert ours.trouble == ""
+
+
+def test_a_namespace_that_is_not_there_is_not_waited_for() -> None:
+    nowhere = ApiError(404, "NotFound", 'the cluster refused: namespaces "lab" not found')
+    ours = Lease(cast(Cluster, Gatehouse(nowhere, may_look=True)), "rota", identity="we")
+    with pytest.raises(UserError, match="no namespace lab"):
+        asyncio.run(ours.acquire())
+
+
+class Office:
+    """A cluster whose lease somebody deletes; `refusal` is what it says to who makes another."""
+
+    namespace = "lab"
+
+    def __init__(self, refusal: ApiError | None = None) -> None:
+        self.refusal = refusal
+        self.kept: Object | None = None
+
+    async def get(self, _: Kind, name: str) -> Object:
+        if self.kept is None:
+            raise ApiError(404, "NotFound", f"no {name}")
+        return self.kept
+
+    async def create(self, _: Kind, body: Object) -> Object:
+        if self.refusal is not None:
+            raise self.refusal
+        self.kept = {**body, "metadata": {"resourceVersion": "1"}}
+        return self.kept
+
+    async def replace(self, _: Kind, body: Object) -> Object:
+        if self.kept is None:
+            # An API server takes it for a lease to be made, with a uid that cannot be.
+            raise ApiError(409, "Conflict", "precondition failed")
+        self.kept = body
+        return body
+
+
+GOING = ApiError(403, "Forbidden", f"no new content in namespace lab {TERMINATED}")
+TAKEN = ApiError(409, "AlreadyExists", "somebody was faster")
+NO_RIGHT = ApiError(403, "Forbidden", "you may not")
+
+
+@pytest.mark.parametrize(
+    ("refusal", "still_commands"),
+    [(None, True), (GOING, True), (TAKEN, False), (NO_RIGHT, False)],
+)
+def test_a_lease_that_somebody_deletes(
+    monkeypatch: pytest.MonkeyPatch, refusal: ApiError | None, still_commands: bool
+) -> None:
+    """It is made again. In a namespace that goes nobody can; what is there has to be ended."""
+    now_s, n_renewals = 0.0, 0
+    office = Office()
+    ours = Lease(cast(Cluster, office), "rota", identity="we", clock=lambda: now_s)
+    asyncio.run(ours.acquire())
+    before = ours.term
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s, n_renewals
+        now_s += seconds
+        n_renewals += 1
+        if n_renewals > 50:
+            raise asyncio.CancelledError
+
+    office.kept, office.refusal = None, refusal
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError if still_commands else LeaseLostError):
+        asyncio.run(ours.hold())
+    assert still_commands == (n_renewals > 50)
+    if refusal is None:
+        assert ours.term == before + 1

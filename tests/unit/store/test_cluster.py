@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from rota.core.effects import Effects
 from rota.core.events import (
     JobCancelled,
     JobSubmitted,
+    NodeDrained,
     NodeSeen,
     ProgressReported,
     WorkersLost,
@@ -333,10 +335,33 @@ def test_a_replica_whose_file_is_old_catches_up() -> None:
 def test_tokens_are_known_to_every_replica() -> None:
     async def scenario(site: Site) -> None:
         await asyncio.wrap_future(site.store.write(Batch(rows=(TOKEN,))))
+        site.objects.kept |= {"token.broken": "by hand", "later": "{}"}
         replica = Site(site.objects)
         await asyncio.to_thread(replica.store.load)
         assert replica.local.rows(Token) == [TOKEN]
         await asyncio.to_thread(replica.store.close)
+
+    play(scenario)
+
+
+def test_a_drained_node_is_known_to_every_replica_until_it_is_resumed() -> None:
+    async def scenario(site: Site) -> None:
+        async def draining() -> list[bool]:
+            replica = Site(site.objects)
+            saved = await asyncio.to_thread(replica.store.load)
+            await asyncio.to_thread(replica.store.close)
+            return [node.is_draining for node in saved.nodes]
+
+        [node] = NODES
+        await site.write(site.kernel.apply(NodeSeen(node), site.now))
+        assert await draining() == [False]
+        await site.write(site.kernel.apply(NodeDrained(node.id), site.now))
+        assert await draining() == [True]
+        await site.write(site.kernel.apply(NodeSeen(node), site.now))
+        assert await draining() == [False]
+        n_kept = site.objects.written.count("keep")
+        await site.write(site.kernel.apply(NodeSeen(replace(node, cpus=7.0)), site.now))
+        assert site.objects.written.count("keep") == n_kept
 
     play(scenario)
 

@@ -51,4 +51,9 @@ def _jobs(gpu: GpuView | None, names: Mapping[str, str]) -> str:
 def _state(node: NodeView, gpu: GpuView | None) -> str:
     if gpu is not None and gpu.problem:
         return gpu.problem
-    return node.note or ("draining" if node.is_draining else "ok")
+    return node.note or closed(node) or "ok"
+
+
+def closed(node: NodeView) -> str:
+    """How it is closed to new work, if it is."""
+    return "draining" if node.is_draining else "cordoned" if node.is_cordoned else ""

@@ -61,8 +61,8 @@ def _summary(status: Status, now: float) -> str:
 def _machine(node: NodeView) -> str:
     cpus = f"{node.cpus_used:g} of {node.cpus:g} CPUs"
     memory = f"{amount(node.memory_used_bytes)} of {amount(node.memory_bytes)}"
-    draining = ", draining" if node.is_draining else ""
-    return f"{node.id}: {cpus} and {memory} asked for{draining}"
+    words = [f"{cpus} and {memory} asked for", nodes.closed(node)]
+    return f"{node.id}: {', '.join(word for word in words if word)}"
 
 
 def _jobs(jobs: Sequence[JobView], *, now: float) -> list[Column]:

@@ -5,7 +5,7 @@ Objects are plain JSON: a typed client makes every pod several times as expensiv
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from rota.engines.kubernetes.objects import (
     Scope,
     collection,
     named,
+    part,
     place,
 )
 from rota.engines.kubernetes.transport import ApiError, Ask, Transport, of_status
@@ -60,6 +61,8 @@ WATCH_S = 40
 noticed by then."""
 WATCH_SILENCE_S = WATCH_S + 10.0
 NOT_FOUND, GONE = 404, 410
+WHOLE = "application/json"
+BRIEF = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY, MERGE, JSON_PATCH = (
     "application/apply-patch+yaml",
     "application/merge-patch+json",
@@ -98,17 +101,34 @@ class Cluster:
     async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
         return await self._transport.ask(Ask("GET", self._place(kind, name, namespace=namespace)))
 
-    async def list(self, kind: Kind, scope: Scope) -> tuple[list[Object], str]:
-        """All of them, and the version to watch from."""
+    async def list(
+        self, kind: Kind, scope: Scope, *, is_brief: bool = False
+    ) -> tuple[list[Object], str]:
+        """All of them, and the version to watch from. In brief: only their metadata."""
         path, query = collection(kind, scope.namespace), scope.query | {"limit": str(PAGE)}
+        form = BRIEF if is_brief else WHOLE
         found: list[Object] = []
         while True:
-            page = await self._transport.ask(Ask("GET", path, query))
-            found += page["items"]
+            page = await self._transport.ask(Ask("GET", path, query, accept=form))
+            found += page["items"] or ()
             meta = page["metadata"]
             if not meta.get("continue"):
                 return found, meta["resourceVersion"]
             query["continue"] = meta["continue"]
+
+    async def definition(self, kind: Kind) -> Object:
+        """What such an object may hold, as the cluster tells everybody: a schema; nothing where it
+        does not say."""
+        path = f"/openapi/v3/apis/{kind.group_version}"
+        group, _, version = kind.group_version.partition("/")
+        name = ".".join([*reversed(group.split(".")), version, kind.kind])
+        try:
+            told = await self._transport.ask(Ask("GET", path))
+        except ApiError as error:
+            if error.is_passing:
+                raise
+            return {}
+        return part(told, "components", "schemas", name)
 
     async def watch(self, kind: Kind, scope: Scope, *, version: str) -> AsyncIterator[Change]:
         """What changes after this version, until the server ends it. ApiError 410: the version is
@@ -129,7 +149,7 @@ class Cluster:
 
     async def pod_log(
         self, pod: str, *, container: str = "", since: str = "", follow: bool = False
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """What a pod wrote, each line with its moment before it; since a moment, if one is
         given."""
         query = {"timestamps": "true", "follow": str(follow).lower()}

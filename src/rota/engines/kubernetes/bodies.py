@@ -14,6 +14,8 @@ KILL_GRACE_S = 1
 """A pod that is deleted with this grace was killed; a stop gives longer."""
 
 
+MOST_GPUS = 1024
+"""Of one node. Somebody may write anything into a pod or a node."""
 NEVER_RAN = ("ContainerStatusUnknown", "StartError", "ContainerCannotRun")
 """Reasons of an end without a beginning."""
 
@@ -48,6 +50,8 @@ class Body:
     """Its object outlives it until we let go."""
     is_in_the_way: bool
     """Its object still counts as something that uses its node, although it is over."""
+    is_astray: bool
+    """Somebody else opened its gate: it may be anywhere, and knows nothing of the others."""
     container: str = names.CONTAINER
     made: str = ""
     """When, as the cluster writes it."""
@@ -67,7 +71,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         stage=stage_of(pod),
         node=part(pod, "spec").get("nodeName") or "",
         planned=notes.get(names.NODE, ""),
-        gpus=numbers(notes.get(names.GPUS, "")),
+        gpus=indices(notes.get(names.GPUS, "")),
         share_bytes=next(iter(numbers(notes.get(names.SHARE, ""))), 0),
         ip=status.get("podIP") or "",
         usage=usage_of(pod, ""),
@@ -76,6 +80,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         is_killed=is_deleted and meta.get("deletionGracePeriodSeconds") == KILL_GRACE_S,
         is_held=names.FINALIZER in (meta.get("finalizers") or ()),
         is_in_the_way=_is_in_the_way(pod),
+        is_astray=_is_astray(pod),
         container=_main(pod),
         made=meta.get("creationTimestamp") or "",
         is_plain=names.PLAIN in notes,
@@ -100,6 +105,12 @@ def _is_in_the_way(pod: Object) -> bool:
     has_ended = part(pod, "status").get("phase") in ("Succeeded", "Failed")
     is_bound = bool(part(pod, "spec").get("nodeName"))
     return stage_of(pod) is Stage.OVER and is_bound and not has_ended
+
+
+def _is_astray(pod: Object) -> bool:
+    spec = part(pod, "spec")
+    is_ours_to_open = names.PLAIN not in part(pod, "metadata", "annotations")
+    return is_ours_to_open and not spec.get("schedulingGates") and not spec.get("affinity")
 
 
 def container(pod: Object) -> Object:
@@ -138,6 +149,11 @@ def numbers(text: str) -> tuple[int, ...]:
         return tuple(int(each) for each in text.split(",") if each)
     except ValueError:
         return ()
+
+
+def indices(text: str) -> tuple[int, ...]:
+    """Of GPUs, as far as a node can have them."""
+    return tuple(each for each in numbers(text) if 0 <= each < MOST_GPUS)
 
 
 def _log_limits(text: str) -> LogLimits:

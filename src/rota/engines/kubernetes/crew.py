@@ -148,6 +148,10 @@ class Crew:
             job_id, number = attempt
             self._attempts[job_id].discard(number)
 
+    def settle(self) -> None:
+        """What still has a pod is not to be forgotten with it any more."""
+        self._forgotten.clear()
+
     def attempts_of(self, job_id: JobId) -> list[Attempt]:
         return [(job_id, number) for number in sorted(self._attempts.get(job_id, ()))]
 

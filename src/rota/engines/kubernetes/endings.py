@@ -26,7 +26,9 @@ DISRUPTIONS = {
     "DeletionByPodGC": "its node is gone",
     "TerminationByKubelet": "its node ended it",
 }
-LOST_WITH_ITS_NODE = frozenset({"DeletionByPodGC"})
+TAKEN = frozenset(DISRUPTIONS) - {"TerminationByKubelet"}
+"""The cluster took it away, and not for anything that it did: whatever it ended with, it is lost.
+A node that ends a pod may have run out of what that pod used up."""
 NODE_REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "Preempting", "NodePorts")
 """How the reason begins when a node would not take a pod that was bound to it."""
 
@@ -69,11 +71,12 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """What keeps a pod from starting. A `race` is lost to others and ends soon; anything else is
-    given the time that it may take to be put right."""
+    given the time that it may take to be put right. What is unclear may be no trouble at all."""
 
     words: str
     hint: str = ""
     is_race: bool = False
+    is_unclear: bool = False
 
 
 def ending_of(pod: Object, wish: Wish) -> Ending:
@@ -146,7 +149,7 @@ def _never_ran(pod: Object, wish: Wish, *, ended: Object) -> Ending:
 def _of_its_own(pod: Object, code: int, *, said: str) -> Ending:
     """Nobody of us asked for it."""
     why = str(condition(pod, "DisruptionTarget").get("reason") or "")
-    if why in LOST_WITH_ITS_NODE:
+    if why in TAKEN:
         return Ending(-1, DISRUPTIONS[why], is_lost=True)
     if said.startswith("Evicted"):
         return Ending(code, f"evicted by its node: {said.removeprefix('Evicted: ')}", False, True)

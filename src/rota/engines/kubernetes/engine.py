@@ -45,6 +45,10 @@ class KubernetesEngine:
         self._scene = Scene(cluster, settings, root=root)
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    async def watch(self) -> None:
+        """Be in the picture before it is our turn to `start`; nothing is told or done yet."""
+        await self._scene.watch()
+
     async def start(self, facts: Facts) -> None:
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
@@ -124,7 +128,9 @@ class KubernetesEngine:
     async def visit(self, worker: WorkerId, visit: Visit) -> Session:
         from rota.engines.kubernetes import sessions  # noqa: PLC0415 - only for who visits
 
-        return await sessions.visit(self.cluster, self._running(worker).name, visit=visit)
+        body = self._running(worker)
+        container = body.container
+        return await sessions.visit(self.cluster, body.name, visit=visit, container=container)
 
     async def connect(self, worker: WorkerId, port: int) -> Session:
         from rota.engines.kubernetes import sessions  # noqa: PLC0415 - only for who connects

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from rota.core.cards import Whole
 from rota.core.model import GIB, Gpu, Node, NodeId
-from rota.engines.kubernetes.bodies import condition
+from rota.engines.kubernetes.bodies import MOST_GPUS, condition
 from rota.engines.kubernetes.objects import Object, part, parts
 from rota.engines.kubernetes.quantities import amount
 from rota.engines.kubernetes.settings import KubernetesSettings
@@ -76,7 +76,7 @@ def node_of(
     best = _gpus(node, settings, n_taken=0, held=held, before=None)
     whole = Whole(best, seen.cpus, seen.memory_bytes, seen.max_workers)
     if note := _ill(node):
-        return replace(_closed(seen, held, note=note), whole=whole)
+        return replace(_closed(seen, held, note=note), whole=whole, is_cordoned=True)
     return replace(seen, whole=whole) if taken.gpus else seen
 
 
@@ -136,11 +136,11 @@ def _gpus(
     before: Node | None,
 ) -> tuple[Gpu, ...]:
     status, resource = part(node, "status"), settings.gpu_resource
-    n_usable = int(amount(part(status, "allocatable").get(resource)))
+    n_usable = _count(part(status, "allocatable").get(resource))
     # What a worker was given is there as long as it runs: a node that comes back has no GPUs at
     # all for a while, until its device plugin is back as well.
     bound = {index for each in held if each.is_bound for index in each.gpus}
-    n_capacity = int(amount(part(status, "capacity").get(resource)))
+    n_capacity = _count(part(status, "capacity").get(resource))
     n_all = max(n_usable, n_capacity, *(index + 1 for index in bound))
     planned = {index for each in held for index in each.gpus} - bound
     missed = _missing(before, n_all)
@@ -153,6 +153,10 @@ def _gpus(
     gpu_type = labels.get(f"{resource}.product") or resource.rpartition("/")[2]
     memory_bytes = int(amount(labels.get(f"{resource}.memory")) * MIB) or 16 * GIB
     return tuple(Gpu(index, gpu_type, memory_bytes) for index in range(n_all) if index not in gone)
+
+
+def _count(text: str | None) -> int:
+    return int(min(MOST_GPUS, amount(text)))
 
 
 def _missing(before: Node | None, n_all: int) -> frozenset[int]:

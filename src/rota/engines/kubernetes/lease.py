@@ -19,7 +19,7 @@ import structlog
 
 from rota.engines.kubernetes.api import LEASES, ApiError, Cluster, Object
 from rota.engines.kubernetes.objects import part
-from rota.errors import UnavailableError
+from rota.errors import UnavailableError, UserError
 
 log = structlog.get_logger()
 
@@ -28,6 +28,12 @@ LEASE_S = 10.0
 COMMAND_S = 7.0
 """So long after a renewal was sent we still command."""
 RETRY_S = 0.3
+REFUSED_S = 15.0
+"""Who was refused at the door asks again no sooner: others have to mend it."""
+UNAUTHORIZED, FORBIDDEN = 401, 403
+TERMINATED = "because it is being terminated"
+"""What an API server says of a namespace that goes, to whoever wants to make something there."""
+NEW_ONES = "put new ones into the kubeconfig, and start it again"
 ANSWER_S = COMMAND_S - RENEW_S
 """A slow answer is better than none: what was sent twice would only be slower."""
 
@@ -76,7 +82,8 @@ def _boot_time_s() -> float:
 
 
 class Lease:
-    """`require` is for the gate of a cluster: it raises when we may no longer command."""
+    """`require` is for the gate of a cluster: it raises when we may no longer command. It and
+    `term` may be asked from any thread."""
 
     def __init__(
         self,
@@ -94,11 +101,14 @@ class Lease:
         self._renewed_s = -COMMAND_S
         self.holder = ""
         """Who commands, as far as we saw."""
+        self.trouble = ""
+        """Why that cannot be asked, if it cannot."""
 
     @property
     def term(self) -> int:
         """Grows by one with each holder."""
-        return int(self._held["spec"]["leaseTransitions"]) if self._held else 0
+        held = self._held
+        return int(held["spec"]["leaseTransitions"]) if held else 0
 
     def require(self) -> None:
         if self._held is None or not may_command(self._renewed_s, now_s=self._clock()):
@@ -110,17 +120,22 @@ class Lease:
     async def acquire(self) -> None:
         """Returns when the lease is ours."""
         seen: Seen | None = None
+        pause_s = RENEW_S / 2
         while True:
             try:
                 lease = await self._read()
                 step, seen = look(lease, seen, now_s=self._clock())
                 self.holder = str(part(lease or {}, "spec").get("holderIdentity") or "")
-                if step is not Step.WAIT and await self._take(lease):
+                is_ours = step is not Step.WAIT and await self._take(lease)
+                self._complain("")
+                if is_ours:
                     log.info("lease is ours", lease=self._name, term=self.term)
                     return
+                pause_s = RENEW_S / 2
             except (ApiError, TimeoutError) as error:
-                log.warning("the lease cannot be asked for", error=str(error))
-            await asyncio.sleep(RENEW_S / 2)
+                self._complain(_words(error))
+                pause_s = min(REFUSED_S, 2 * pause_s) if is_refused(error) else RENEW_S / 2
+            await asyncio.sleep(pause_s)
 
     async def hold(self) -> None:
         """Renews it until that is too late. Always ends with `LeaseLostError`."""
@@ -131,9 +146,10 @@ class Lease:
             self.require()
             try:
                 await self._renew()
+                self._complain("")
                 pause_s = RENEW_S
             except (ApiError, TimeoutError) as error:
-                log.warning("the lease was not renewed", error=str(error))
+                self._complain(_words(error))
                 pause_s = RETRY_S
 
     async def give_up(self) -> None:
@@ -146,6 +162,14 @@ class Lease:
         except (ApiError, TimeoutError) as error:
             log.warning("the lease was not given up", error=str(error))
 
+    def _complain(self, trouble: str) -> None:
+        """Once, and again when it is another or over."""
+        if trouble and trouble != self.trouble:
+            log.warning("the lease cannot be asked for", lease=self._name, error=trouble)
+        elif self.trouble and not trouble:
+            log.info("the lease can be asked for again", lease=self._name)
+        self.trouble = trouble
+
     async def _read(self) -> Object | None:
         try:
             return await asyncio.wait_for(self._cluster.get(LEASES, self._name), ANSWER_S)
@@ -157,7 +181,7 @@ class Lease:
     async def _take(self, lease: Object | None) -> bool:
         """Whether it is ours now: somebody else may have been faster."""
         sent_s = self._clock()
-        term = int(part(lease or {}, "spec").get("leaseTransitions") or 0) + 1
+        term = max(self.term, int(part(lease or {}, "spec").get("leaseTransitions") or 0)) + 1
         spec = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": int(LEASE_S),
@@ -174,6 +198,10 @@ class Lease:
         except ApiError as error:
             if error.reason in ("Conflict", "AlreadyExists"):
                 return False
+            if error.reason == "NotFound":
+                where = self._cluster.namespace
+                what = f"the cluster has no namespace {where}"
+                raise UserError(what, f"kubectl create namespace {where}") from None
             raise
         self._held, self._renewed_s = made, sent_s
         self.holder = self._identity
@@ -186,24 +214,47 @@ class Lease:
         try:
             self._held = await self._replace({**self._held, "spec": spec})
         except ApiError as error:
-            if error.reason != "Conflict":
+            if error.reason not in ("Conflict", "NotFound"):
                 raise
-            # Ours all the same, if a renewal arrived whose answer did not.
-            self._held = await self._ours(self.term)
+            lease = await self._read()
+            if lease is None:
+                await self._make_again(sent_s)
+            else:
+                self._held = self._ours(lease)
         else:
             self._renewed_s = sent_s
 
-    async def _ours(self, term: int) -> Object | None:
-        lease = await self._read()
-        spec = part(lease or {}, "spec")
-        is_ours = (spec.get("holderIdentity"), spec.get("leaseTransitions")) == (
-            self._identity,
-            term,
-        )
-        return lease if is_ours else None
+    async def _make_again(self, sent_s: float) -> None:
+        """Somebody deleted it. In a namespace that goes nobody else can make it, either, and what
+        is left there has to be ended."""
+        held = self._held
+        try:
+            if not await self._take(None):
+                self._held = None
+        except ApiError as error:
+            if TERMINATED not in error.message:
+                raise
+            self._held, self._renewed_s = held, sent_s
+
+    def _ours(self, lease: Object) -> Object | None:
+        """Ours all the same, if a renewal arrived whose answer did not."""
+        spec = part(lease, "spec")
+        said = spec.get("holderIdentity"), spec.get("leaseTransitions")
+        return lease if said == (self._identity, self.term) else None
 
     async def _replace(self, body: Object) -> Any:
         return await asyncio.wait_for(self._cluster.replace(LEASES, body), ANSWER_S)
+
+
+def is_refused(error: ApiError | TimeoutError) -> bool:
+    """Whether the cluster does not know us, or does not let us: no question of time."""
+    return isinstance(error, ApiError) and error.status in (UNAUTHORIZED, FORBIDDEN)
+
+
+def _words(error: ApiError | TimeoutError) -> str:
+    if isinstance(error, ApiError) and error.status == UNAUTHORIZED:
+        return f"our credentials have ended or were never good ({error}); {NEW_ONES}"
+    return str(error) or f"the cluster did not answer within {ANSWER_S:g} s"
 
 
 def _now() -> str:

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from rota.engines.logfiles.writing import TIME_STEP_S, LogFile
 
+LONGEST_LINE = 64 * 1024
+LONGEST_MOMENT = 64
+
 
 @dataclass(slots=True)
 class Resume:
@@ -54,6 +57,11 @@ class Splitter:
     def take(self, chunk: bytes) -> None:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         self._write([line + b"\n" for line in lines])
+        if len(self._rest) > LONGEST_LINE:
+            # A progress bar may never end its line: what follows is of the same moment.
+            moment, _, _ = self._rest.partition(b" ")
+            self._write([self._rest])
+            self._rest = moment[:LONGEST_MOMENT] + b" "
 
     def finish(self, *, is_whole: bool) -> None:
         """The stream is over. What is left is a last line without an end; where the stream broke,

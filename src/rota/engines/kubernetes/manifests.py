@@ -208,7 +208,8 @@ def _environment(seat: Seat, program: Program) -> list[Object]:
 def _looked_up(seat: Seat) -> dict[str, str]:
     """What is known only when the container starts, and where it is found then."""
     where = "status.podIP" if seat.rank == 0 else _note(names.MASTER_ADDRESS)
-    found = {"ROTA_HOST": "status.podIP", "MASTER_ADDR": where}
+    # Agents of torchrun else tell each other the names of their pods, which nobody resolves.
+    found = {"ROTA_HOST": "status.podIP", "PET_LOCAL_ADDR": "status.podIP", "MASTER_ADDR": where}
     if seat.slot.share_bytes:
         card = _note(names.CARD)
         found |= {"CUDA_VISIBLE_DEVICES": card, "NVIDIA_VISIBLE_DEVICES": card}

@@ -24,6 +24,8 @@ NODE, GPUS, SHARE, LOG = "rota.dev/node", "rota.dev/gpus", "rota.dev/share", "ro
 how much of its output is kept."""
 PLAIN = "rota.dev/plain"
 """An annotation of pods that people made themselves."""
+SCHEDULER = "rota"
+"""Whom such pods name as their scheduler."""
 CONTAINER = "worker"
 SLUG_CHARS = 40
 _LABEL_CHARS = 63
@@ -58,11 +60,12 @@ def label(word: str) -> str:
 
 def worker_of(pod: Object) -> WorkerId | None:
     """Whose pod it is; None for a foreign one. Of a pod that we made, its name and variables say
-    so, which nobody can edit; of one that people made themselves, its labels."""
+    so, which nobody can edit; of one that people made themselves and left to us, its labels."""
     labels, notes = part(pod, "metadata", "labels"), part(pod, "metadata", "annotations")
     if made := _made_for(pod):
         return made
-    if labels.get(MANAGED_BY) != "rota" or ROLE in labels:
+    is_left_to_us = PLAIN in notes and part(pod, "spec").get("schedulerName") == SCHEDULER
+    if not is_left_to_us or labels.get(MANAGED_BY) != "rota" or ROLE in labels:
         return None
     try:
         job_id = str(notes.get(JOB) or labels[JOB])

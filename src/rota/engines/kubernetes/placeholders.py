@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.engines.base import WorkerId
 from rota.engines.kubernetes import names
-from rota.engines.kubernetes.bodies import numbers
+from rota.engines.kubernetes.bodies import indices
 from rota.engines.kubernetes.manifests import affinity
 from rota.engines.kubernetes.objects import MANAGER, Object, part
 from rota.engines.kubernetes.settings import KubernetesSettings
@@ -57,5 +57,5 @@ def placeholder(place: Place, worker: WorkerId, *, settings: KubernetesSettings)
 
 def place_of(pod: Object) -> Place | None:
     notes = part(pod, "metadata", "annotations")
-    indices = numbers(str(notes.get(names.GPUS, "")))
-    return (str(notes[names.NODE]), indices[0]) if indices and names.NODE in notes else None
+    held = indices(str(notes.get(names.GPUS, "")))
+    return (str(notes[names.NODE]), held[0]) if held and names.NODE in notes else None

@@ -19,13 +19,16 @@ from rota.engines.kubernetes.objects import part, parts
 from rota.engines.kubernetes.usage import usage_of
 from rota.errors import UserError, shown
 
-SCHEDULER = "rota"
 USER, PRIORITY = "user", "priority"
 """Labels that say whose it is, and how soon it is to run."""
 NOT_UNDERSTOOD = ("affinity", "topologySpreadConstraints", "resourceClaims", "schedulingGroup")
 MOUNTED_ANYWHERE = ("ReadWriteMany", "ReadOnlyMany")
 GONE = "its pod is gone, and a pod that people make themselves runs only once"
 NOT_FOUND = 404
+
+
+class NotYetError(UserError):
+    """What it needs may still come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,14 @@ async def require_mountable(cluster: Cluster, claims: tuple[str, ...]) -> None:
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
-            raise UserError(f"there is no claim {shown(name)}", "make it first") from None
+            raise NotYetError(f"there is no claim {shown(name)}", "make it") from None
         modes = set(part(claim, "spec").get("accessModes") or ())
-        if part(claim, "status").get("phase") != "Bound" or not modes & set(MOUNTED_ANYWHERE):
+        if not modes & set(MOUNTED_ANYWHERE):
             what = f"the claim {shown(name)} is not one that every node can mount"
-            raise UserError(what, "use one that is bound, with ReadWriteMany or ReadOnlyMany")
+            raise UserError(what, "use one with ReadWriteMany or ReadOnlyMany")
+        if part(claim, "status").get("phase") != "Bound":
+            what = f"the claim {shown(name)} is not bound"
+            raise NotYetError(what, "can its storage class bind it before its pod has a node?")
 
 
 def is_waiting(pod: Object) -> bool:
@@ -93,7 +99,7 @@ def is_waiting(pod: Object) -> bool:
     spec, meta = part(pod, "spec"), part(pod, "metadata")
     is_free = not spec.get("nodeName") and not spec.get("schedulingGates")
     is_leaving = bool(meta.get("deletionTimestamp"))
-    return spec.get("schedulerName") == SCHEDULER and is_free and not is_leaving
+    return spec.get("schedulerName") == names.SCHEDULER and is_free and not is_leaving
 
 
 def mark(seat: Seat) -> Object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 UNITS = {
     "n": 1e-9,
     "u": 1e-6,
@@ -29,9 +31,10 @@ def amount(text: str | int | float | None) -> float:
     written = str(text).strip()
     number = written.rstrip("numkMGTPEi")
     try:
-        return float(number) * UNITS[written[len(number) :]]
+        found = float(number) * UNITS[written[len(number) :]]
     except (ValueError, KeyError):
         return 0.0
+    return found if 0.0 <= found < math.inf else 0.0
 
 
 def cpus(n: float) -> str:

@@ -4,7 +4,6 @@ API server. Satisfies `rota.store.publishing.Resources`."""
 from __future__ import annotations
 
 import asyncio
-import base64
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,7 +11,6 @@ from datetime import UTC, datetime
 from rota.core.model import JobId
 from rota.engines.kubernetes.api import (
     EVENTS,
-    SECRETS,
     TRAINING_JOBS,
     ApiError,
     Cluster,
@@ -20,6 +18,7 @@ from rota.engines.kubernetes.api import (
     Object,
     Scope,
 )
+from rota.engines.kubernetes.drawer import Drawer
 from rota.engines.kubernetes.lease import LeaseLostError
 from rota.engines.kubernetes.objects import part
 from rota.errors import UnavailableError, UserError, shown
@@ -31,6 +30,12 @@ KEY = "key"
 LONGEST_MESSAGE = 1000
 TRIES = 8
 FIRST_WAIT_S = 0.2
+RELIED_UPON = frozenset({"accepted", "record", "term"})
+"""What a status has to hold for the next daemon."""
+OUTDATED = (
+    "the cluster's definition of TrainingJob is of another version, and drops what a job needs",
+    "apply deploy/kubernetes/base/crd.yaml of this version",
+)
 
 
 class Resources:
@@ -38,7 +43,10 @@ class Resources:
 
     def __init__(self, cluster: Cluster, *, term: Callable[[], int]) -> None:
         self._cluster = cluster
-        self._term = term
+        self._drawer = Drawer(cluster, STATE_SECRET)
+        self._lease_term = term
+        self._later_by = 0
+        """A lease that was deleted and made again counts from one."""
         self._versions: dict[str, str] = {}
         """Of the objects as we know them: a write is refused if somebody else wrote since."""
         self._uids: dict[str, str] = {}
@@ -46,6 +54,9 @@ class Resources:
     @property
     def _scope(self) -> Scope:
         return Scope(self._cluster.namespace)
+
+    def _term(self) -> int:
+        return self._lease_term() + self._later_by
 
     def owner(self, name: str) -> tuple[str, str]:
         """Name and uid, for what belongs to an object; nothing of one that is not there."""
@@ -60,9 +71,24 @@ class Resources:
                 raise
             what = "the cluster does not know what a TrainingJob is"
             raise UserError(what, "kubectl apply -f deploy/kubernetes/base/crd.yaml") from None
+        if not self._versions:
+            # Whoever begins has the lease, and comes after all who wrote before.
+            newest = max((part(each, "status").get("term") or 0 for each in found), default=0)
+            self._later_by = max(0, newest + 1 - self._lease_term())
         for each in found:
             self._remember(each)
         return found
+
+    async def check(self) -> None:
+        """A definition that was just applied is told of a moment later."""
+        await self.rows()
+        for n_before in range(TRIES):
+            told = await self._cluster.definition(TRAINING_JOBS)
+            kept = part(told, "properties", "status", "properties")
+            if not told or kept.keys() >= RELIED_UPON:
+                return
+            await asyncio.sleep(FIRST_WAIT_S * n_before)
+        raise UnavailableError(*OUTDATED)
 
     async def create(self, body: Object) -> bool:
         name = body["metadata"]["name"]
@@ -133,6 +159,10 @@ class Resources:
                 break
         self._forget(name)
 
+    async def delete(self, name: str, uid: str) -> None:
+        """Of a job that is over: it goes when it was let go."""
+        await self._cluster.delete(TRAINING_JOBS, name, uid=uid)
+
     async def remove(self, name: str) -> None:
         await self._cluster.delete(TRAINING_JOBS, name)
         await self.let_go(name)
@@ -163,39 +193,20 @@ class Resources:
     # -- what every replica has to know ---------------------------------------------------------
 
     async def rows(self) -> dict[str, str]:
-        found = await self._secret()
-        kept = part(found or {}, "data")
-        return {name: _plain(value) for name, value in kept.items() if name != KEY}
+        kept = await self._drawer.contents()
+        kept.pop(KEY, None)
+        return {name: content.decode(errors="replace") for name, content in kept.items()}
 
     async def keep(self, rows: dict[str, str]) -> None:
-        packed = {name: _packed(text.encode()) for name, text in rows.items()}
-        await self._put({"data": packed})
+        await self._drawer.put({name: text.encode() for name, text in rows.items()})
 
     async def key(self) -> bytes:
         """With which tokens and seals are made: one for all replicas, made by the first."""
         while True:
-            found = await self._secret()
-            kept = part(found or {}, "data").get(KEY)
+            kept = (await self._drawer.contents()).get(KEY)
             if kept:
-                return base64.b64decode(kept)
-            await self._put({"data": {KEY: _packed(secrets.token_bytes(32))}})
-
-    async def _secret(self) -> Object | None:
-        try:
-            return await self._cluster.get(SECRETS, STATE_SECRET)
-        except ApiError as error:
-            if error.reason == "NotFound":
-                return None
-            raise
-
-    async def _put(self, body: Object) -> None:
-        try:
-            await self._cluster.patch(SECRETS, STATE_SECRET, body=body)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-            made = {"metadata": {"name": STATE_SECRET}, **body}
-            await self._cluster.create(SECRETS, made)
+                return kept
+            await self._drawer.put({KEY: secrets.token_bytes(32)})
 
     # -- objects as we know them ----------------------------------------------------------------
 
@@ -254,16 +265,4 @@ def _require_kept(answer: Object, status: Object) -> None:
     """A definition that does not know a field drops it without a word."""
     kept = part(answer, "status")
     if kept.get("record") != status["record"]:
-        raise UnavailableError(
-            "the cluster's definition of TrainingJob is of another version: it does not keep what"
-            " a job needs",
-            "apply deploy/kubernetes/base/crd.yaml of this version",
-        )
-
-
-def _packed(content: bytes) -> str:
-    return base64.b64encode(content).decode()
-
-
-def _plain(value: str) -> str:
-    return base64.b64decode(value).decode()
+        raise UnavailableError(*OUTDATED)

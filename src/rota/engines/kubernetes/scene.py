@@ -11,38 +11,31 @@ from pathlib import Path
 
 import structlog
 
-from rota.core.events import (
-    Event,
-    NodeLost,
-    WorkersExited,
-    WorkersFound,
-    WorkersLost,
-    WorkersStarted,
-)
+from rota.core.events import Event, NodeLost
 from rota.engines.base import Facts, WorkerId
-from rota.engines.kubernetes import names
+from rota.engines.kubernetes import facts, names
 from rota.engines.kubernetes.api import NODES, PODS, Change, Cluster, Object, Scope
 from rota.engines.kubernetes.births import Births
 from rota.engines.kubernetes.bodies import Body, Stage
+from rota.engines.kubernetes.claims import Claims
 from rota.engines.kubernetes.crew import Crew, News
 from rota.engines.kubernetes.endings import Ending
 from rota.engines.kubernetes.ends import Ends
+from rota.engines.kubernetes.inquiries import why_unmade
 from rota.engines.kubernetes.logs import Followers
 from rota.engines.kubernetes.plain_pods import PlainPods
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.sharing import Cards
 from rota.engines.kubernetes.stock import Stock
 from rota.engines.kubernetes.tasks import Tasks
-from rota.engines.kubernetes.vigil import Vigil
+from rota.engines.kubernetes.vigil import Vigil, trouble_with, verdict
 from rota.engines.kubernetes.watch import Reflector
 
 log = structlog.get_logger()
 
 TICK_S = 1.0
-CLAIM_S = 15.0
-"""A pod that has not started, and that nobody asked for within this time after a restart, is told
-of as found, so that it is ended."""
 NODE_GONE = Ending(-1, "its node is gone", is_lost=True)
+ASTRAY = Ending(-1, "somebody opened its pod's gate before its turn came", is_lost=True)
 CARD_GONE = Ending(-1, "the pod that held its card is gone", is_lost=True)
 
 
@@ -62,25 +55,36 @@ class Scene:
         self._vigil = Vigil(settings)
         self._facts: Facts = _nobody_listens
         self._names: dict[str, WorkerId] = {}
-        self._unclaimed: dict[WorkerId, float] = {}
-        self._found: set[WorkerId] = set()
+        self._claims = Claims()
         self._is_live = self._tells_nodes = self._is_node_news_due = False
+        everywhere = Scope(None)
+        self._reflectors = (
+            Reflector(cluster, NODES, scope=everywhere, listener=self._node_changed),
+            Reflector(cluster, PODS, scope=everywhere, listener=self._pod_changed),
+        )
+        self._is_watching = False
 
     # -- life -----------------------------------------------------------------------------------
 
-    async def open(self, facts: Facts) -> None:
-        """Look at all there is, and follow it from there on."""
-        everywhere = Scope(None)
-        reflectors = [
-            Reflector(self._cluster, NODES, scope=everywhere, listener=self._node_changed),
-            Reflector(self._cluster, PODS, scope=everywhere, listener=self._pod_changed),
-        ]
-        for each in reflectors:
+    async def watch(self) -> None:
+        """Look at all there is, and follow it from there on. Nothing is told or done yet."""
+        for each in self._reflectors:
             await each.sync()
-        self.stock.news()
-        self._facts, self._is_live = facts, True
-        for each in reflectors:
+        for each in self._reflectors:
             self.tasks.spawn(each.run())
+        self._is_watching = True
+
+    async def open(self, tell: Facts) -> None:
+        """From now on, all is told, and done what was asked for. What others did up to now has
+        been seen by then."""
+        if self._is_watching:
+            for each in self._reflectors:
+                await each.catch_up()
+        else:
+            await self.watch()
+        self.crew.settle()
+        self.stock.news()
+        self._facts, self._is_live = tell, True
         self.tasks.spawn(self._tick())
 
     async def close(self) -> None:
@@ -96,30 +100,25 @@ class Scene:
                 self.tell_end(worker, ending)
                 self._let_go(body)
             elif worker in self.crew.started:
-                self._facts(WorkersFound(worker.job_id, worker.attempt, frozenset({worker.worker})))
+                self._facts(facts.found(worker))
                 self.followers.follow(body)
             else:
-                self._found.add(worker)
-                self._unclaimed[worker] = now + CLAIM_S
+                self._claims.wait_for(worker, now=now)
         return tuple(body.worker for body in self.crew.alive())
 
     # -- what was asked for ---------------------------------------------------------------------
 
     def resume(self, worker: WorkerId) -> None:
         """Report the point of life that a worker is at; bring about the end that it is to have."""
-        self.claim(worker)
+        self._claims.claim(worker)
         if ending := self.crew.endings.get(worker):
             self.tell_end(worker, ending)
         elif worker in self.crew.started:
             self._tell_started(worker)
 
-    def claim(self, worker: WorkerId) -> None:
-        self._unclaimed.pop(worker, None)
-        self._found.discard(worker)
-
     def end(self, worker: WorkerId, ending: Ending) -> None:
         """What was asked for is known to the crew already; `ending` is for one that has no pod."""
-        self.claim(worker)
+        self._claims.claim(worker)
         if known := self.crew.endings.get(worker):
             self.tell_end(worker, known)
         elif body := self.crew.bodies.get(worker):
@@ -161,7 +160,7 @@ class Scene:
 
     def _tell_news(self, worker: WorkerId, news: News) -> None:
         body, loop = news.body, asyncio.get_running_loop()
-        self._vigil.see(worker, news.trouble, now=loop.time())
+        self._vigil.see(worker, trouble_with(body, news.trouble), now=loop.time())
         if not self._is_live:
             return
         if news.has_started:
@@ -172,6 +171,8 @@ class Scene:
             self._ended(worker, news.ending)
         if body.stage is Stage.OVER:
             self._let_go(body)
+        elif body.is_astray:
+            self.give_up(worker, ASTRAY)
         elif self._is_over(worker) or self.crew.is_to_end(worker):
             # A pod that shows up after its end was told, or asked for, never runs.
             self.ends.end(body)
@@ -192,12 +193,14 @@ class Scene:
             return
         self._vigil.see(worker, None, now=0.0)
         ending = self.crew.vanish(worker, meta["uid"])
-        if ending is not None and self._is_live:
+        if not self._is_live:
+            self.crew.forget((worker.job_id, worker.attempt))
+        elif ending is not None:
             self._ended(worker, ending)
         self.births.notice(worker)
 
     def _ended(self, worker: WorkerId, ending: Ending) -> None:
-        self.claim(worker)
+        self._claims.claim(worker)
         is_failure = ending.code > 0 and not self.crew.wish(worker).is_stopped
         if is_failure and self.followers.is_following(worker):
             # Whoever asks why it failed reads its output.
@@ -211,7 +214,7 @@ class Scene:
         return worker in self.crew.endings
 
     def _orphan(self, sharers: list[WorkerId]) -> None:
-        for worker in sharers:
+        for worker in sharers if self._is_live else ():
             self.give_up(worker, CARD_GONE)
 
     # -- nodes ----------------------------------------------------------------------------------
@@ -249,34 +252,33 @@ class Scene:
         while True:
             await asyncio.sleep(TICK_S)
             now = asyncio.get_running_loop().time()
-            for worker, verdict in self._vigil.verdicts(now).items():
-                self.give_up(worker, verdict)
-            for worker in [each for each, due_s in self._unclaimed.items() if due_s <= now]:
-                self.claim(worker)
-                self._facts(WorkersFound(worker.job_id, worker.attempt, frozenset({worker.worker})))
+            for worker, ending in self._vigil.verdicts(now).items():
+                self.give_up(worker, ending)
+            for worker in self._vigil.unclear(now):
+                self.tasks.spawn(self._inquire(worker))
+            for worker in self._claims.overdue(now):
+                self._facts(facts.found(worker))
             self.ends.let_go_due()
+
+    async def _inquire(self, worker: WorkerId) -> None:
+        body = self.crew.bodies.get(worker)
+        trouble = await why_unmade(self._cluster, body.uid) if body is not None else None
+        body = self.crew.bodies.get(worker)
+        if trouble is not None and body is not None and body.stage is Stage.WAITING:
+            self.give_up(worker, verdict(trouble))
 
     # -- facts ----------------------------------------------------------------------------------
 
     def _tell_started(self, worker: WorkerId) -> None:
-        kind = WorkersFound if worker in self._found else WorkersStarted
-        self.claim(worker)
-        self._facts(kind(worker.job_id, worker.attempt, frozenset({worker.worker})))
+        is_found = self._claims.claim(worker)
+        self._facts(facts.found(worker) if is_found else facts.started(worker))
 
     async def _tell_end_with_output(self, worker: WorkerId, ending: Ending) -> None:
         await self.followers.finished(worker)
         self.tell_end(worker, ending)
 
     def tell_end(self, worker: WorkerId, ending: Ending) -> None:
-        self._facts(_fact(worker, ending))
-
-
-def _fact(worker: WorkerId, ending: Ending) -> WorkersExited | WorkersLost:
-    job_id, attempt, number = worker.job_id, worker.attempt, worker.worker
-    if ending.is_lost:
-        return WorkersLost(job_id, attempt, frozenset({number}), ending.reason)
-    codes = {number: ending.code}
-    return WorkersExited(job_id, attempt, codes, ending.reason, is_retriable=ending.is_retriable)
+        self._facts(facts.ended(worker, ending))
 
 
 def _nobody_listens(_: Event) -> None:

@@ -51,16 +51,18 @@ done 2>/dev/null; true
 """Ends whatever has the marker. The API server lets go of a command without ending it."""
 
 
-async def visit(cluster: Cluster, pod: str, *, visit: Visit) -> Session:
+async def visit(
+    cluster: Cluster, pod: str, *, visit: Visit, container: str = names.CONTAINER
+) -> Session:
     """Run a command in a worker's container."""
     terminal = visit.terminal
     marker = f"{MARKER}={os.urandom(8).hex()}"
     argv = ["env", marker, *_terminal_kind(terminal), *(visit.argv or SHELL)]
-    connection = await dial(
-        cluster, pod, verb="exec", query=_query(argv, terminal), protocols=(V5, V4)
-    )
+    query = [*_query(argv, terminal), ("container", container)]
+    connection = await dial(cluster, pod, verb="exec", query=query, protocols=(V5, V4))
     outputs = (OUTPUT,) if terminal else (OUTPUT, ERRORS)
-    session = _Command(connection, _Streams(outputs), sweeping=_sweep(cluster, pod, marker=marker))
+    sweeping = _sweep(cluster, pod, marker=marker, container=container)
+    session = _Command(connection, _Streams(outputs), sweeping=sweeping)
     if terminal is not None:
         session.resize(terminal.rows, terminal.columns)
     return session
@@ -80,13 +82,12 @@ def _terminal_kind(terminal: Terminal | None) -> list[str]:
 def _query(argv: list[str], terminal: Terminal | None) -> list[tuple[str, str]]:
     asked = {"stdin": True, "stdout": True, "stderr": terminal is None, "tty": bool(terminal)}
     query = [("command", word) for word in argv]
-    query += [(name, str(value).lower()) for name, value in asked.items()]
-    return [*query, ("container", names.CONTAINER)]
+    return query + [(name, str(value).lower()) for name, value in asked.items()]
 
 
-async def _sweep(cluster: Cluster, pod: str, *, marker: str) -> None:
+async def _sweep(cluster: Cluster, pod: str, *, marker: str, container: str) -> None:
     argv = ["/bin/sh", "-c", SWEEP, marker]
-    query = _query(argv, None)
+    query = [*_query(argv, None), ("container", container)]
     try:
         async with asyncio.timeout(SWEEP_S):
             connection = await dial(cluster, pod, verb="exec", query=query, protocols=(V5, V4))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 
@@ -124,10 +125,11 @@ class Cards:
     async def _learn(self, card: Card) -> None:
         """Its first line says it. Kept on the pod, for whoever comes after us."""
         said = b""
-        async for chunk in self._cluster.pod_log(card.name, follow=True):
-            said += chunk
-            if b"\n" in said:
-                break
+        async with aclosing(self._cluster.pod_log(card.name, follow=True)) as chunks:
+            async for chunk in chunks:
+                said += chunk
+                if b"\n" in said:
+                    break
         _, _, name = said.split(b"\n")[0].decode(errors="replace").partition(" ")
         card.uuid = name.strip()
         notes = {"metadata": {"annotations": {names.CARD: card.uuid}}}

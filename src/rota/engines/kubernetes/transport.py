@@ -18,6 +18,7 @@ from yarl import URL
 from rota.engines.kubernetes.kubeconfig import Access
 from rota.engines.kubernetes.objects import Object
 from rota.engines.kubernetes.rooms import Room
+from rota.engines.kubernetes.wires import Wires
 from rota.errors import UnavailableError, shown
 
 AT_ONCE = 16
@@ -31,7 +32,8 @@ LONGEST_WAIT_S = 2.0
 WORDS = 400
 """Characters of an API server's explanation that are passed on."""
 UNREACHABLE = 0
-TOO_MANY, UNAUTHORIZED, GONE, SERVER_ERROR, FIRST_ERROR = 429, 401, 410, 500, 400
+TOO_MANY, UNAUTHORIZED, NOT_FOUND, GONE = 429, 401, 404, 410
+SERVER_ERROR, FIRST_ERROR = 500, 400
 SAFE_TO_REPEAT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 """A create is repeated only if the server says, or nobody was there to say, that nothing came
 of it."""
@@ -60,6 +62,7 @@ class Ask:
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     body: Any = None
     kind_of_body: str = "application/json"
+    accept: str = "application/json"
 
 
 def _may_always() -> None:
@@ -73,11 +76,13 @@ class Transport:
         """Called before every write, and before each try of one. Raises when we may not."""
         self._room = Room(AT_ONCE)
         self._session: aiohttp.ClientSession | None = None
+        self._wires = Wires()
         self._who: dict[str, str] | None = None
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+        await self._wires.cut()
 
     async def lull(self) -> None:
         """Until nobody waits to be heard, or for a while: for what can wait."""
@@ -138,10 +143,10 @@ class Transport:
 
     async def _send(self, ask: Ask, patience: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         if self._session is None:
-            self._session = _session(self.access)
+            self._session = _session(self.access, self._wires)
         if self._who is None:
             self._who = await self.access.headers()
-        headers = dict(self._who)
+        headers = {**self._who, "Accept": ask.accept}
         content = None
         if ask.body is not None:
             content = msgspec.json.encode(ask.body)
@@ -160,9 +165,9 @@ def _break_off(response: aiohttp.ClientResponse) -> None:
         connection.transport.abort()
 
 
-def _session(access: Access) -> aiohttp.ClientSession:
+def _session(access: Access, wires: Wires) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=access.tls, limit=0),
+        connector=aiohttp.TCPConnector(ssl=access.tls, limit=0, socket_factory=wires),
         # Unpacking costs more than a cluster's own network does.
         headers={"Accept-Encoding": "identity", "User-Agent": "rota"},
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -206,5 +211,7 @@ def _unreachable(url: str, error: Exception) -> ApiError:
 
 
 def _unreadable(status: int, content: bytes) -> ApiError:
-    said = shown(content[:WORDS].decode(errors="replace"))
-    return ApiError(status, "Unreadable", f"the cluster answered with {status}: {said}")
+    """Of a kind that it does not know, an API server says so in plain words."""
+    said = shown(content[:WORDS].decode(errors="replace").strip())
+    reason = "NotFound" if status == NOT_FOUND else "Unreadable"
+    return ApiError(status, reason, f"the cluster answered with {status}: {said}")

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from rota.engines.base import WorkerId
+from rota.engines.kubernetes.bodies import Body, Stage
 from rota.engines.kubernetes.endings import CANNOT_RUN, Ending, Trouble
 from rota.engines.kubernetes.settings import KubernetesSettings
+
+BEING_MADE = Trouble("its node is making it", is_unclear=True)
+ASK_AGAIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     trouble: Trouble
     since_s: float
+    asked_s: float = -math.inf
+
+    def is_like(self, other: Trouble) -> bool:
+        mine = self.trouble
+        return (mine.is_race, mine.is_unclear) == (other.is_race, other.is_unclear)
 
 
 class Vigil:
@@ -27,27 +37,49 @@ class Vigil:
             self._seen.pop(worker, None)
             return
         known = self._seen.get(worker)
-        is_same = known is not None and known.trouble.is_race == trouble.is_race
-        since_s = known.since_s if known is not None and is_same else now
-        self._seen[worker] = _Seen(trouble, since_s)
+        if known is not None and known.is_like(trouble):
+            self._seen[worker] = replace(known, trouble=trouble)
+        else:
+            self._seen[worker] = _Seen(trouble, now)
 
     def verdicts(self, now: float) -> dict[WorkerId, Ending]:
         """On those whose time is up. Each is given once."""
         late = {
-            worker: self._verdict(seen.trouble)
+            worker: verdict(seen.trouble)
             for worker, seen in self._seen.items()
-            if now - seen.since_s >= self._patience_s(seen.trouble)
+            if now - seen.since_s >= self._patience_s(seen.trouble) and not seen.trouble.is_unclear
         }
         for worker in late:
             del self._seen[worker]
+        return late
+
+    def unclear(self, now: float) -> list[WorkerId]:
+        """Those whose time is up, and who may be well all the same: to be asked about, and again
+        after a while."""
+        late = [
+            worker
+            for worker, seen in self._seen.items()
+            if seen.trouble.is_unclear
+            and now - seen.since_s >= self._settings.stuck_after_s
+            and now - seen.asked_s >= ASK_AGAIN_S
+        ]
+        for worker in late:
+            self._seen[worker] = replace(self._seen[worker], asked_s=now)
         return late
 
     def _patience_s(self, trouble: Trouble) -> float:
         settings = self._settings
         return settings.bind_patience_s if trouble.is_race else settings.stuck_after_s
 
-    def _verdict(self, trouble: Trouble) -> Ending:
-        """A lost race is nobody's failure; anything else will not work the next time, either."""
-        if trouble.is_race:
-            return Ending(-1, trouble.words, is_lost=True)
-        return Ending(CANNOT_RUN, f"{trouble.words}; {trouble.hint}")
+
+def trouble_with(body: Body, trouble: Trouble | None) -> Trouble | None:
+    """What keeps it from starting, or may."""
+    is_being_made = body.stage is Stage.WAITING and bool(body.node)
+    return trouble or (BEING_MADE if is_being_made else None)
+
+
+def verdict(trouble: Trouble) -> Ending:
+    """A lost race is nobody's failure; anything else will not work the next time, either."""
+    if trouble.is_race:
+        return Ending(-1, trouble.words, is_lost=True)
+    return Ending(CANNOT_RUN, f"{trouble.words}; {trouble.hint}")

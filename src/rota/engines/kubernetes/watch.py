@@ -19,6 +19,8 @@ FAILURES_TRUSTED = 4
 """After so many in a row the version itself may be the trouble: that of a cluster that was put
 back to an older state is never reached again."""
 
+CATCH_UP_S = 5.0
+
 Key = tuple[str, str]
 Listener = Callable[[Change], None]
 
@@ -61,6 +63,18 @@ class Seen:
             told.append(Change("DELETED", _stub(key, self._versions.pop(key)[0])))
         return told
 
+    def is_behind(self, objects: Iterable[Object], *, listed: str, told: str) -> bool:
+        """Whether something of this list was not told of yet, or that something is not in it.
+        `listed` is the list's own version, `told` that of the last change."""
+        missing = dict(self._versions)
+        for each in objects:
+            meta = each["metadata"]
+            known = missing.pop((meta.get("namespace", ""), meta["name"]), None)
+            # What we do not know, and was told of, is gone by now.
+            if int(known[1] if known else told) < int(meta["resourceVersion"]):
+                return True
+        return any(int(version) <= int(listed) for _, version in missing.values())
+
 
 def _stub(key: Key, uid: str) -> Object:
     """All that is known of an object that went away while nobody looked."""
@@ -74,12 +88,25 @@ class Reflector:
         self._listener = listener
         self._seen = Seen()
         self._version = ""
+        self._told = asyncio.Event()
 
     async def sync(self) -> None:
         """Look at all there is."""
         objects, self._version = await self._cluster.list(self._kind, self._scope)
         for change in self._seen.relisted(objects):
             self._listener(change)
+
+    async def catch_up(self) -> None:
+        """While it runs: returns when all that is there by now was told of. Only names and
+        versions are asked for, unless they do not come."""
+        there, listed = await self._cluster.list(self._kind, self._scope, is_brief=True)
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                while self._seen.is_behind(there, listed=listed, told=self._version or "0"):
+                    self._told.clear()
+                    await self._told.wait()
+        except TimeoutError:
+            await self.sync()
 
     async def run(self) -> None:
         """Follow for ever. A break is made good from where it happened, or by looking at all
@@ -105,6 +132,7 @@ class Reflector:
                 for news in self._seen.news(change):
                     self._listener(news)
             self._version = change.object["metadata"]["resourceVersion"]
+            self._told.set()
 
     def _complain(self, error: ApiError, n_failures: int) -> None:
         if n_failures == 0 and error.status != GONE:

@@ -37,7 +37,11 @@ def pod(
         "annotations": {names.NODE: "n1", names.GPUS: "0"},
         "finalizers": [names.FINALIZER],
     }
-    containers = [{"name": names.CONTAINER, "image": "i"}]
+    said = {"ROTA_WORKER": f"{worker.job_id}/{worker.attempt}/{worker.worker}"}
+    env = [
+        {"name": key, "value": value} for key, value in (said | {"ROTA_GENERATION": "0"}).items()
+    ]
+    containers = [{"name": names.CONTAINER, "image": "i", "env": env}]
     return {
         "metadata": usual | (meta or {}),
         "spec": {"containers": containers} | (spec or {}),

@@ -15,6 +15,7 @@ from tests.unit.engines.kubernetes.objects import Object, pod
 
 Answer = tuple[int, Object | list[Object]]
 Play = Callable[[Cluster], Awaitable[None]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def served(answers: list[Answer], play: Play) -> list[str]:
@@ -27,24 +28,25 @@ def served(answers: list[Answer], play: Play) -> list[str]:
         lines = said if isinstance(said, list) else [said]
         return web.Response(status=status, text="\n".join(map(json.dumps, lines)) + "\n")
 
-    async def run() -> None:
-        app = web.Application()
-        app.router.add_route("*", "/{rest:.*}", answer)
-        runner = web.AppRunner(app, shutdown_timeout=0)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        cluster = Cluster(Access(f"http://127.0.0.1:{port}", "lab", ssl.create_default_context()))
-        try:
-            async with asyncio.timeout(30):
-                await play(cluster)
-        finally:
-            await cluster.close()
-            await runner.cleanup()
-
-    asyncio.run(run())
+    asyncio.run(with_server(answer, play))
     return asked
+
+
+async def with_server(answer: Handler, play: Play) -> None:
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    cluster = Cluster(Access(f"http://127.0.0.1:{port}", "lab", ssl.create_default_context()))
+    try:
+        async with asyncio.timeout(30):
+            await play(cluster)
+    finally:
+        await cluster.close()
+        await runner.cleanup()
 
 
 def failure(code: int, reason: str) -> Answer:
@@ -125,3 +127,38 @@ def test_a_version_that_is_too_old_is_made_good_without_telling_twice() -> None:
 
     served(answers, play)
     assert told == [("ADDED", "5"), ("MODIFIED", "6"), ("MODIFIED", "9")]
+
+
+def test_who_followed_catches_up_with_names_and_versions_alone() -> None:
+    def at(version: int) -> Object:
+        return pod(meta={"resourceVersion": str(version)})
+
+    told: list[str] = []
+    is_asked = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            # What the list says already, the watch tells a little later.
+            await is_asked.wait()
+            change = {"type": "MODIFIED", "object": at(6)}
+            return web.Response(text=f"{json.dumps(change)}\n")
+        is_brief = "PartialObjectMetadataList" in request.headers["Accept"]
+        version = 6 if is_brief else 5
+        if is_brief:
+            is_asked.set()
+        meta = {"resourceVersion": str(version)}
+        return web.json_response({"metadata": meta, "items": [at(version)]})
+
+    async def play(cluster: Cluster) -> None:
+        def hear(change: Change) -> None:
+            told.append(change.object["metadata"]["resourceVersion"])
+
+        reflector = Reflector(cluster, PODS, scope=Scope("lab"), listener=hear)
+        await reflector.sync()
+        following = asyncio.ensure_future(reflector.run())
+        await reflector.catch_up()
+        assert told == ["5", "6"]
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    asyncio.run(with_server(answer, play))

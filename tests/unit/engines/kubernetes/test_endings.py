@@ -62,10 +62,27 @@ def failed(code: int, **more: str) -> Object:
             ),
             NOTHING,
             Ending(
-                143,
+                -1,
                 "the cluster's scheduler gave its place to a pod of higher priority",
-                is_retriable=True,
+                is_lost=True,
             ),
+        ),
+        (
+            pod(
+                "Succeeded",
+                meta=DELETED,
+                status=exited(0) | condition("DisruptionTarget", reason="EvictionByEvictionAPI"),
+            ),
+            NOTHING,
+            Ending(-1, "its pod was evicted", is_lost=True),
+        ),
+        (
+            pod(
+                "Failed",
+                status=exited(143) | condition("DisruptionTarget", reason="TerminationByKubelet"),
+            ),
+            NOTHING,
+            Ending(143, "its node ended it", is_retriable=True),
         ),
         (
             pod(

@@ -155,7 +155,7 @@ def test_a_silent_node_keeps_what_runs_there_and_takes_nothing_new() -> None:
     lab.sees(node(gpus=4, ready="Unknown", taints=(unreachable,)))
     assert indices(lab.node) == [1, 2]
     assert (lab.node.cpus, lab.node.memory_bytes, lab.node.max_workers) == (2, 2**30, 1)
-    assert not lab.node.is_closed, "what runs there must not be moved off"
+    assert not lab.node.is_draining, "what runs there must not be moved off"
     assert "does not answer" in lab.node.note
     lab.sees(node(gpus=4))
     assert (indices(lab.node), lab.node.note) == ([0, 1, 2, 3], "")

@@ -33,6 +33,16 @@ def test_a_line_that_comes_in_pieces_is_one(tmp_path: Path) -> None:
     assert written(tmp_path) == b"first\n"
 
 
+def test_a_line_that_never_ends_is_not_waited_for(tmp_path: Path) -> None:
+    one = splitter(tmp_path)
+    one.take(A + b" ")
+    for _ in range(30):
+        one.take(b"\r50%" * 1000)
+    assert len(written(tmp_path)) > 50_000
+    one.take(b"done\n" + B + b" next\n")
+    assert written(tmp_path) == b"\r50%" * 30_000 + b"done\nnext\n"
+
+
 def test_a_last_line_without_an_end_is_kept(tmp_path: Path) -> None:
     one = splitter(tmp_path)
     one.take(A + b" first\n" + B + b" no end")

@@ -45,6 +45,7 @@ def test_ranks_and_where_the_others_are() -> None:
     assert first["WORLD_SIZE"] == second["WORLD_SIZE"] == "2"
     assert first["LOCAL_RANK"] == second["LOCAL_RANK"] == "0"
     assert first["MASTER_ADDR"] == first["ROTA_HOST"] == "<status.podIP>"
+    assert first["PET_LOCAL_ADDR"] == second["PET_LOCAL_ADDR"] == "<status.podIP>"
     assert second["MASTER_ADDR"] == "<metadata.annotations['rota.dev/master-addr']>"
     assert "ROTA_RESTARTED" not in first
 

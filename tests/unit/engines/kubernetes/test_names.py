@@ -11,7 +11,7 @@ from rota.engines.base import Program, WorkerId
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.manifests import pod_of, seats
 from rota.engines.kubernetes.settings import KubernetesSettings
-from tests.unit.engines.kubernetes.objects import WORKER, pod
+from tests.unit.engines.kubernetes.objects import WORKER, Object, pod
 
 DNS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 START = StartWorkers(WORKER.job_id, 1, 0, (Slot(NodeId("n1"), (0,)),))
@@ -48,8 +48,26 @@ def test_a_pod_that_we_made_is_known_whatever_became_of_its_labels() -> None:
     assert names.worker_of(made) is None
 
 
-def test_a_pod_without_a_sign_of_ours_is_nobodys() -> None:
-    labels = pod()["metadata"]["labels"]
-    assert names.worker_of(pod(meta={"labels": labels | {names.ATTEMPT: "one"}})) is None
-    assert names.worker_of(pod(meta={"labels": {names.MANAGED_BY: "rota"}})) is None
-    assert names.worker_of(pod(meta={"labels": None})) is None
+def plain(**labels: str) -> Object:
+    """One that somebody made themselves, and that was placed by us."""
+    usual = {names.MANAGED_BY: "rota", names.JOB: "job", names.ATTEMPT: "1", names.WORKER: "0"}
+    meta = {"name": "mine", "labels": usual | labels, "annotations": {names.PLAIN: "true"}}
+    return pod(meta=meta, spec={"schedulerName": "rota", "containers": [{"name": "main"}]})
+
+
+def test_a_pod_that_was_left_to_us_is_known_by_its_labels() -> None:
+    assert names.worker_of(plain()) == WORKER
+    assert names.worker_of(plain(**{names.ATTEMPT: "one"})) is None
+    assert names.worker_of(plain(**{names.ROLE: names.PLACEHOLDER})) is None
+
+
+def test_a_pod_that_only_wears_our_labels_is_nobodys() -> None:
+    """Else it could speak for a worker that it is not."""
+    other = plain()
+    other["spec"]["schedulerName"] = "default-scheduler"
+    assert names.worker_of(other) is None
+    unmarked = plain()
+    unmarked["metadata"]["annotations"] = {}
+    assert names.worker_of(unmarked) is None
+    unmarked["metadata"]["labels"] = None
+    assert names.worker_of(unmarked) is None

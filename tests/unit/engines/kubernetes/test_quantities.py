@@ -16,6 +16,9 @@ from rota.engines.kubernetes.quantities import amount
         (4, 4.0),
         (None, 0.0),
         ("many", 0.0),
+        ("inf", 0.0),
+        ("1e400", 0.0),
+        ("-5", 0.0),
     ],
 )
 def test_amounts(text: str | int | None, value: float) -> None:

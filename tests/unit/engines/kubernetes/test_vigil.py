@@ -2,7 +2,7 @@
 
 from rota.engines.kubernetes.endings import Ending, Trouble
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.vigil import Vigil
+from rota.engines.kubernetes.vigil import BEING_MADE, Vigil
 from tests.unit.engines.kubernetes.objects import WORKER
 
 RACE = Trouble("no room", is_race=True)
@@ -42,3 +42,23 @@ def test_another_trouble_begins_anew() -> None:
     watch.see(WORKER, STUCK, now=19.0)
     assert watch.verdicts(138.0) == {}
     assert WORKER in watch.verdicts(139.0)
+
+
+def test_what_takes_long_to_be_made_is_asked_about_and_not_judged() -> None:
+    watch = vigil()
+    watch.see(WORKER, BEING_MADE, now=0.0)
+    assert watch.unclear(119.0) == []
+    assert watch.unclear(120.0) == [WORKER]
+    watch.see(WORKER, BEING_MADE, now=121.0)
+    assert watch.unclear(134.0) == []
+    assert watch.unclear(135.0) == [WORKER]
+    assert watch.verdicts(1000.0) == {}
+
+
+def test_who_was_being_made_for_long_has_all_the_time_of_another_trouble() -> None:
+    watch = vigil()
+    watch.see(WORKER, BEING_MADE, now=0.0)
+    watch.see(WORKER, STUCK, now=200.0)
+    assert watch.unclear(319.0) == []
+    assert watch.verdicts(319.0) == {}
+    assert WORKER in watch.verdicts(320.0)

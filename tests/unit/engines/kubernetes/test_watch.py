@@ -48,3 +48,23 @@ def test_namesakes_in_other_namespaces_are_others() -> None:
     elsewhere["metadata"]["namespace"] = "theirs"
     assert len(seen.relisted([thing("a"), elsewhere])) == 2
     assert told(seen.relisted([elsewhere])) == [("DELETED", "a")]
+
+
+def behind(seen: Seen, *listed: Object, told: int) -> bool:
+    return seen.is_behind(listed, listed="10", told=str(told))
+
+
+def test_who_has_not_heard_of_all_that_a_list_shows_is_behind() -> None:
+    seen = Seen()
+    seen.relisted([thing("a", 4)])
+    assert not behind(seen, thing("a", 4), told=4)
+    assert behind(seen, thing("a", 5), told=4), "it changed"
+    assert behind(seen, thing("a", 4), thing("b", 6), told=4), "another came"
+    assert behind(seen, told=4), "it is gone"
+
+
+def test_who_has_heard_of_more_than_a_list_shows_is_not_behind() -> None:
+    seen = Seen()
+    seen.relisted([thing("a", 11), thing("b", 12)])
+    assert not behind(seen, thing("a", 5), told=12), "it changed since, and b came"
+    assert not behind(seen, thing("a", 5), thing("c", 6), told=12), "c went since"

@@ -13,7 +13,7 @@ from rota_trainer.live.group import Group, Vote
 
 EVERY_S = 0.4
 MOST_STEPS = 100
-NO_WISHES: Sequence[int] = (-1, 0)
+NO_WISHES: Sequence[int] = (-1, 0, 0)
 
 
 class Ballots:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch.distributed as dist
 
@@ -20,6 +20,7 @@ from rota_trainer.live.parts import FRESH, Parts
 from rota_trainer.messages import Switch
 from rota_trainer.run import Run
 from rota_trainer.say import say
+from rota_trainer.stops import Stopped
 
 LISTEN_S = 0.2
 RETRY_S = 1.0
@@ -78,6 +79,12 @@ class Joining:
         group, self.group = self.group, None
         if group is not None:
             group.close()
+
+    def go_alone(self) -> NoReturn:
+        """Somebody ends this worker and not the others: they go on, and have all that it knew."""
+        say("SIGTERM: this worker goes, and the others go on")
+        self.leave_group()
+        raise Stopped("SIGTERM")
 
     # -- waiting --------------------------------------------------------------------------------
 

@@ -171,9 +171,12 @@ class Live:
             group.abort()  # What follows in this step will fail as well.
 
     def _wishes(self) -> list[int]:
-        """The newest generation that is known here, and whether to go on."""
+        """The newest generation that is known here, whether rota asks to stop, and whether this
+        worker has to go. The first wish for a stop stops all; all stop if all have to go."""
         newest = self._joining.membership.newest if self._joining else None
-        return [newest.generation if newest else -1, -int(self._run.should_stop)]
+        stops = self._run.should_stop
+        goes = stops and not self._run.reporter.stop
+        return [newest.generation if newest else -1, goes - stops, int(goes)]
 
     def _before_applying(self, *_: Any) -> None:
         if self._joining is not None and self._joining.group is not None:
@@ -216,8 +219,10 @@ class Live:
                     raise
                 self._rejoin()
                 return False
-        if wishes[1]:
+        if wishes[1] or wishes[2]:
             self._stop()
+        if self._joining is not None and self._wishes()[2]:
+            self._joining.go_alone()
         if self._joining is not None and wishes[0] > self.generation:
             if group is not None:
                 group.part()
