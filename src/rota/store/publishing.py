@@ -111,8 +111,8 @@ class Publisher:
         before us can have sent off a worker of theirs."""
         self._shown: dict[JobId, Shown] = {}
         self._late: dict[JobId, None] = {}
-        self._writing: dict[JobId, asyncio.Future[None]] = {}
         self.drains = Drains()
+        self._writing: dict[JobId, asyncio.Future[None]] = {}
 
     def begin(self, kept: Iterable[Kept], *, behind: Collection[JobId] = ()) -> None:
         """Go on from what the cluster keeps. Of those `behind` we know more than their objects."""
