@@ -65,6 +65,7 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     with outpost.cluster.control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
         [node] = wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
+        late = outpost.submit("say came", gpus="1")
         assert "does not answer" in node.note
         late = outpost.submit("say came", gpus="1")
         wait_until(lambda: "not well" in outpost.why(late), "why it waits")

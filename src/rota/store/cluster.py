@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 LATE_S = 3.0
 """How long what is only good to know waits before it is told again of the same job."""
-REST_FACTOR = 1.0
+REST_FACTOR = 2.0
 """Telling some of it is followed by a rest of so many times its own length."""
 NOTHING = Batch()
 
