@@ -49,6 +49,9 @@ class Objects:
             self.found[name].setdefault("status", {}).update(copy.deepcopy(status))
         return name in self.found
 
+    async def lull(self) -> None:
+        pass
+
     async def let_go(self, name: str) -> None:
         await self._write(f"let go {name}")
         self.found.pop(name, None)

@@ -93,7 +93,7 @@ class Stand:
         await self._until_running(n, within_s=FILL_S)
         found.figures[What.GANG] = Figure(perf_counter() - began_s, "s", f"{n} workers")
         await asyncio.to_thread(daemon.client.cancel, job)
-        await self.sight.until(lambda running: not running, what="an end", within_s=CLEAR_S)
+        await self._until_no_pods()
 
     async def fill(self, daemon: Daemon, found: Found) -> list[str]:
         before, own_s, began_s = self.ground.cpu_s(), daemon.cpu_s(), perf_counter()

@@ -56,6 +56,8 @@ class Line(NamedTuple):
 
 
 class House:
+    patience_s = PATIENCE_S
+
     def __init__(
         self,
         home: Path,
@@ -187,7 +189,8 @@ class House:
 
     def says(self, job: str, words: str, *, attempt: int = 1) -> None:
         wanted = Line(job, attempt, words)
-        wait_until(lambda: wanted in self.heard(), f"{wanted}; heard: {self.heard(job)}")
+        what = f"{wanted}; heard: {self.heard(job)}"
+        wait_until(lambda: wanted in self.heard(), what, patience_s=self.patience_s)
 
     def says_like(self, job: str, beginning: str, *, attempt: int = 1) -> Line:
         def line() -> Line | None:
@@ -216,7 +219,7 @@ class House:
             view = self.client.show(job).job
             return view if view.state in FINAL_STATES else None
 
-        return wait_until(ended, f"job {job} to end")
+        return wait_until(ended, f"job {job} to end", patience_s=self.patience_s)
 
     def output(self, job: str, **query: Any) -> bytes:
         return b"".join(self.client.log_bytes(job, **query))
@@ -285,11 +288,13 @@ def a_house(**options: Any) -> Generator[House]:
         house.raze()
 
 
-def wait_until(condition: Callable[[], T | None], what: str) -> T:
+def wait_until(
+    condition: Callable[[], T | None], what: str, *, patience_s: float = PATIENCE_S
+) -> T:
     """What the condition gives, as soon as that is something."""
-    give_up_at = time.monotonic() + PATIENCE_S
+    give_up_at = time.monotonic() + patience_s
     while not (found := condition()):
-        assert time.monotonic() < give_up_at, f"waited {PATIENCE_S:g} s for {what}"
+        assert time.monotonic() < give_up_at, f"waited {patience_s:g} s for {what}"
         time.sleep(LOOK_AGAIN_S)
     return found
 

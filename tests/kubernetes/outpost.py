@@ -41,6 +41,9 @@ T = TypeVar("T")
 
 
 class Outpost(House, Witness):
+    patience_s = 3 * PATIENCE_S
+    """Pods take longer than processes."""
+
     def __init__(self, home: Path, cluster: Cluster, namespace: str, **settings: str) -> None:
         super().__init__(home, settings={**SETTINGS, **settings})
         self.cluster, self.namespace = cluster, namespace

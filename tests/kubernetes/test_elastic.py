@@ -7,6 +7,7 @@ from shlex import join
 
 import pytest
 
+from tests.counts import only_long
 from tests.e2e.house import wait_until
 from tests.e2e.live import LiveJob
 from tests.e2e.test_ddp import EPOCHS, epochs_said, train
@@ -15,6 +16,8 @@ from tests.integration.torchrun.agents import SCRIPT, TORCHRUN, environment, ins
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.outpost import Outpost, an_outpost
 from tests.kubernetes.workers import delete, kill, resize, settles
+
+pytestmark = only_long
 
 FIXED = '--nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint "$MASTER_ADDR:29400"'
 
@@ -41,13 +44,17 @@ def test_a_live_job_grows_and_shrinks_and_outlives_its_pods(outpost: Outpost) ->
     kill(outpost, job.id, first, pid=job.came()[first].pid)
     job.trains_with(2, without=[0, first])
     assert second in job.members()
-    job.finishes()
+    job.finishes_early()
     assert job.attempt() == 1
 
 
 def test_plain_ddp_trains_on_two_pods_gives_way_and_goes_on(outpost: Outpost) -> None:
     job = train(outpost, "plain", "--seconds-per-epoch=1")
-    wait_until(lambda: outpost.client.show(job).epochs_saved >= 2, "a checkpoint of two epochs")
+    wait_until(
+        lambda: outpost.client.show(job).epochs_saved >= 2,
+        "a checkpoint of two epochs",
+        patience_s=outpost.patience_s,
+    )
     assert len(outpost.live_pods(job)) == 2
     high = outpost.submit("say came; await on", gpus="4", priority=9)
     outpost.says(high, "came")
@@ -93,6 +100,7 @@ def test_torchrun_meets_at_the_first_worker_without_names(outpost: Outpost) -> N
     wait_until(
         lambda: {line.rank for line in lines_of(folder)} == {"0", "1"},
         "a step of both",
+        patience_s=outpost.patience_s,
     )
     (folder / "finish").touch()
     assert outpost.ends(job).state == "succeeded", outpost.output(job)

@@ -10,6 +10,7 @@ from secrets import token_hex
 
 import pytest
 
+from tests.counts import only_long
 from tests.kubernetes.cluster.api import Api, until
 from tests.kubernetes.cluster.control import Control
 from tests.kubernetes.cluster.handle import Cluster, python_pod
@@ -19,13 +20,13 @@ from tests.kubernetes.cluster.places import PROJECT, SECOND, Place
 from tests.kubernetes.cluster.warden import sweep_all
 from tests.kubernetes.remains import keeper_of, remains, traces, warden_of
 
+pytestmark = only_long
+
 PODS = "/api/v1/namespaces/default/pods"
 SLEEPER = "import time; print('here', flush=True); time.sleep(600)"
 HOLDER = """
 import sys
 from tests.kubernetes.cluster.lifecycle import join_or_start
-
-pytestmark = only_long
 control = join_or_start(sys.argv[1])
 print("up", flush=True)
 sys.stdin.read()

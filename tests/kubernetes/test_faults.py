@@ -37,7 +37,7 @@ def test_a_node_that_is_drained_is_left_and_found_again(outpost: Outpost) -> Non
         assert outpost.live_pods() == []
         late = outpost.submit("say came", gpus="1")
         for each in (job, late):
-            wait_until(lambda each=each: "drained node" in outpost.why(each), "why it waits")
+            wait_until(lambda each=each: "cordoned node" in outpost.why(each), "why it waits")
     finally:
         outpost.kubectl("uncordon", NODE)
     outpost.says(late, "came")
@@ -64,9 +64,11 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     outpost.reaches(job, "running")
     with outpost.cluster.control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
-        late = outpost.submit("say came", gpus="1")
         [node] = wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
+        late = outpost.submit("say came", gpus="1")
         assert "does not answer" in node.note
+        late = outpost.submit("say came", gpus="1")
+        wait_until(lambda: "not well" in outpost.why(late), "why it waits")
         assert outpost.state_of(late) == "queued"
         assert outpost.state_of(job) == "running"
         assert outpost.client.status().gpus_held == 1

@@ -13,7 +13,7 @@ import pytest
 from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.places import NODE
-from tests.kubernetes.daemons import HELD, Lab, open_lab
+from tests.kubernetes.daemons import HELD, PATIENCE_S, Lab, open_lab
 
 
 @pytest.fixture
@@ -45,6 +45,32 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     assert asked.status_code == 200
     newer = second.submit()
     assert newer > max(before)
+
+
+def test_workers_that_no_status_tells_of_are_taken_over(lab: Lab) -> None:
+    """A job's first worker is sent off before its status says so: its pod does."""
+    path = f"/api/v1/namespaces/{lab.namespace}/pods"
+
+    def uids() -> set[str]:
+        return {each["metadata"]["uid"] for each in lab.cluster.api.items(path)}
+
+    with lab.cluster.kwok_nodes(1, gpus=2) as [node]:
+        wanted = {"hold": False, "gpus": "1", "node_labels": {"kubernetes.io/hostname": node}}
+        first = lab.daemon().leads()
+        ids = [first.submit(**wanted) for _ in range(2)]
+        until(lambda: len(uids()) == 2, "their pods")
+        made = uids()
+        first.kill()
+        second = lab.daemon().leads()
+        waits = second.submit(**wanted)
+        expected = {**dict.fromkeys(ids, "running"), waits: "queued"}
+        until(lambda: second.jobs() == expected, "both to run on", limit_s=PATIENCE_S)
+        assert uids() == made
+        for job_id in ids:
+            assert lab.reaches(job_id, "running")["fence"] == {"attempt": 1, "generation": 0}
+        for job_id in expected:
+            second.ask("POST", f"/v1/jobs/{job_id}/cancel")
+        until(lambda: not uids(), "their end", limit_s=PATIENCE_S)
 
 
 def test_a_standby_is_alive_and_takes_no_work(lab: Lab) -> None:

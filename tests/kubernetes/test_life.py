@@ -92,5 +92,5 @@ def test_a_live_training_grows_and_shrinks(outpost: Outpost) -> None:
     assert outpost.rota("resize", job.id, "1").returncode == 0
     job.trains_with(1)
     until(lambda: len(outpost.live_pods(job.id)) == 1, "one of its pods to end")
-    job.finishes()
+    job.finishes_early()
     assert outpost.client.show(job.id).job.attempt == 1

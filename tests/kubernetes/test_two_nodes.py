@@ -4,14 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.counts import only_long
 from tests.e2e.house import PATIENCE_S, wait_until
 from tests.e2e.live import LiveJob
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.nodes import has_cards
 from tests.kubernetes.cluster.places import FIRST, SECOND
 from tests.kubernetes.outpost import Outpost, an_outpost
 from tests.kubernetes.workers import nodes_of
+
+pytestmark = only_long
 
 LOST_LIMIT_S = 120.0
 DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"]
@@ -40,7 +44,7 @@ def holds(outpost: Outpost, node: str, n_gpus: int, until_: str) -> str:
 
 
 def test_a_live_job_moves_off_a_drained_node_without_a_stop(outpost: Outpost) -> None:
-    job = LiveJob(outpost, gpus="2")
+    job = LiveJob(outpost, gpus="2", gpus_per_worker=1)
     job.trains_with(2)
     [here, _] = nodes_of(outpost, job.id)
     assert nodes_of(outpost, job.id) == [here, here]
@@ -51,7 +55,7 @@ def test_a_live_job_moves_off_a_drained_node_without_a_stop(outpost: Outpost) ->
     assert outpost.rota("nodes", "resume", here).returncode == 0
     late = holds(outpost, here, 4, "late")
     assert nodes_of(outpost, late) == [here]
-    job.finishes()
+    job.finishes_early()
     assert job.attempt() == 1
 
 
@@ -93,7 +97,7 @@ def test_a_node_is_emptied_by_kubectl_and_nobody_pays_for_it(outpost: Outpost) -
     outpost.kubectl("uncordon", SECOND.node)
     outpost.says(second, "came", attempt=2)
     outpost.allow("second")
-    job.finishes()
+    job.finishes_early()
     assert job.attempt() == 1
     assert outpost.ends(second).state == "succeeded"
     assert outpost.client.show(second).job.attempt == 2
@@ -111,7 +115,7 @@ def test_what_a_lost_node_held_stays_booked_until_it_is_called_lost(outpost: Out
     api = outpost.cluster.api
     blocker = holds(outpost, FIRST.node, 4, "blocker")
     job = outpost.submit("say came; await job", gpus="1")
-    outpost.says(job, "came")
+    outpost.reaches(job, "running")
     assert nodes_of(outpost, job) == [SECOND.node]
     with outpost.cluster.control.stopped(SECOND.part("kubelet")):
         until(
@@ -127,9 +131,9 @@ def test_what_a_lost_node_held_stays_booked_until_it_is_called_lost(outpost: Out
         done = outpost.rota("nodes", "lost", SECOND.node)
         assert done.returncode == 0, done.stderr
         outpost.says(job, "came", attempt=2)
-        assert nodes_of(outpost, job) == [FIRST.node]
+        until(lambda: nodes_of(outpost, job) == [FIRST.node], "its old pod to be gone")
         assert len(outpost.starts(here)) == 1
-    until(lambda: is_ready(api.get(f"{NODES}/{SECOND.node}")), "the node", limit_s=LOST_LIMIT_S)
+    until(lambda: has_cards(api, SECOND), "the node", limit_s=LOST_LIMIT_S)
     for name in ("here", "job"):
         outpost.allow(name)
     assert {outpost.ends(each).state for each in (here, job)} == {"succeeded"}

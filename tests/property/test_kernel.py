@@ -187,6 +187,14 @@ class Lab(RuleBasedStateMachine):
         self.tell(NodeDrained(node_id))
 
     @rule(node_id=st.sampled_from(NODE_IDS))
+    def cordon(self, node_id: NodeId) -> None:
+        """Until it is added once more. Whoever runs there is not sent away for it."""
+        before = {job.id: job.state for job in self.kernel.jobs.values()}
+        if node_id in self.kernel.nodes:
+            self.tell(NodeSeen(replace(self.kernel.nodes[node_id], is_cordoned=True)))
+        assert {job.id: job.state for job in self.kernel.jobs.values()} == before
+
+    @rule(node_id=st.sampled_from(NODE_IDS))
     def lose(self, node_id: NodeId) -> None:
         self.nodes.pop(node_id, None)
         self.engine.lose_node(node_id, self.now)

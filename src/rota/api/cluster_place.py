@@ -108,7 +108,13 @@ async def _led(
     await resources.check()
     key = await resources.key()
     local = await asyncio.to_thread(SqliteStore, ground.store_file)
-    store = ClusterStore(local, resources, key=key, nodes=engine.inventory)
+    store = ClusterStore(
+        local,
+        resources,
+        key=key,
+        nodes=engine.inventory,
+        first_workers=engine.first_workers,
+    )
     truth = Truth(cluster, resources, store, key)
     url = url_of(choice.workers.advertise, ground.tcp)
     if not can_be_reached(url):
@@ -130,8 +136,7 @@ async def _led(
         )
 
     try:
-        # Whoever asks the file, from the first moment on, is to find what the cluster knows.
-        await asyncio.to_thread(store.load)
+        await asyncio.to_thread(store.prepare)
         yield made
     finally:
         await asyncio.to_thread(store.close)

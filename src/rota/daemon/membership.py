@@ -207,7 +207,9 @@ class Membership:
             if was_asleep:
                 crew.excuse(now)
             if isinstance(job.phase, Running) and not self._shell.trouble:
-                self._end_silent(job, crew, now=now)
+                # Of those who never speak, and whose members do not change, nobody is missed.
+                if crew.said or job.numbers != crew.wanted.numbers:
+                    self._end_silent(job, crew, now=now)
                 if job.spec.mode is Mode.LIVE:
                     self._miss_newcomers(job, crew, now=now)
                     self._remark_silence(job, crew, now=now)

@@ -1,10 +1,9 @@
 """The one owner of a kernel: facts go in, rows are written, and only then do commands go out.
 
-Memory may be ahead of the disk only while a write is under way. When a write fails, what is in
-memory is worth nothing: the kernel is thrown away and made anew from the store, exactly as after a
-crash, as soon as the store can be written again. Until then nothing is accepted and no command
-leaves; whatever runs goes on. The same goes for an engine whose own disk fails under a command:
-it is given again, as after a crash, until it arrives.
+Memory may be ahead of the disk only while a write is under way. When one fails, the kernel is
+thrown away and made anew from the store, exactly as after a crash, as soon as that can be written
+again. Until then nothing is accepted and no command leaves; whatever runs goes on. The same goes
+for an engine whose own disk fails under a command: it is given again until it arrives.
 """
 
 from __future__ import annotations
@@ -219,9 +218,9 @@ class Shell:
             self._announce()
             for command in commands:
                 if epoch == self._epoch and not self.trouble:
-                    await self._send(command)
+                    await self._send(command, epoch)
 
-    async def _send(self, command: Command) -> None:
+    async def _send(self, command: Command, epoch: int) -> None:
         self._listener(command)
         if isinstance(command, AskToStop):
             return
@@ -231,7 +230,8 @@ class Shell:
             return
         try:
             program = await self._programs(command.job_id) if starts else None
-            await self._parts.engine.apply(command, program)
+            if epoch == self._epoch and not self.trouble:
+                await self._parts.engine.apply(command, program)
         except (StoreError, OSError) as error:
             self._health.fail(error)
         except RotaError as error:

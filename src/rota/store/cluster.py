@@ -1,8 +1,8 @@
 """The store of a cluster: the API server has the truth, a SQLite file beside it the history.
 
 A batch counts when the objects say what others rest upon: a submit is an object before it is
-acknowledged, and a fence is in a status before a command leaves. What is asked is answered from
-the file, which is brought into step when a daemon begins with somebody else's jobs.
+acknowledged, and a fence is in a status, or a pod is one by its name, before anything runs. What is
+asked is answered from the file, which is brought into step when a daemon begins with others' jobs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,16 +20,18 @@ from rota.core.model import Ended, Job, JobId, Node
 from rota.core.states import State
 from rota.errors import StoreError, Trouble, UnavailableError
 from rota.store.base import Batch, Store
-from rota.store.publishing import Changes, Publisher, Resources, essence
+from rota.store.fences import FirstWorkers, begun, essence
+from rota.store.publishing import Changes, Publisher, Resources
 from rota.store.records import Saved
-from rota.store.replica import catch_up
+from rota.store.replica import catch_up, catch_up_rows
 from rota.store.training_jobs import Kept, Shown, kept_of, without_the_unaccepted
 
 log = structlog.get_logger()
 
 LATE_S = 3.0
-PAUSE_S = 0.1
 """How long what is only good to know waits before it is told again of the same job."""
+REST_FACTOR = 2.0
+"""Telling some of it is followed by a rest of so many times its own length."""
 NOTHING = Batch()
 
 
@@ -53,18 +54,19 @@ class ClusterStore:
         *,
         key: bytes,
         nodes: Callable[[], tuple[Node, ...]],
+        first_workers: Callable[[], FirstWorkers],
     ) -> None:
         self._local = local
         self._resources = resources
         self._key = key
-        self._nodes = nodes
+        self._nodes, self._first_workers = nodes, first_workers
         self._publisher = Publisher(resources, key=key)
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[_Work | None] = asyncio.Queue()
         self._failure: StoreError | None = None
         self._is_closed = False
-        self._late_at_s = 0.0
         self._pump = self._loop.create_task(self._run())
+        self._aside = self._loop.create_task(self._tell_late())
         self.job, self.jobs, self.submission = local.job, local.jobs, local.submission
         self.job_with_key, self.attempts, self.story = (
             local.job_with_key,
@@ -79,9 +81,13 @@ class ClusterStore:
     def resume(self) -> Future[None]:
         return self._hand_in(_Work(resumes=True))
 
+    def prepare(self) -> None:
+        """What whoever asks has to find from the first moment on: who people are."""
+        catch_up_rows(self._local, self._from_outside(self._resources.rows())).result()
+
     def load(self) -> Saved:
         told: list[Kept] = self._from_outside(self._gather())
-        kept = [self._with_the_file(each) for each in told]
+        kept = [self._with_the_file(each) for each in self._from_outside(self._begun(told))]
         behind = [new.job.id for old, new in zip(told, kept, strict=True) if old is not new]
         rows: dict[str, str] = self._from_outside(self._resources.rows())
         catch_up(self._local, kept, rows=rows).result()
@@ -138,22 +144,17 @@ class ClusterStore:
             group, is_open = await self._next_group()
             if group:
                 await self._take(group)
-            if self._loop.time() >= self._late_at_s:
-                await self._tell_late()
 
     async def _next_group(self) -> tuple[list[_Work], bool]:
-        """Whatever is there, or comes before it is time to tell what can wait."""
+        """Whatever is there; at least one."""
         group: list[_Work] = []
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(max(self._late_at_s, self._loop.time())):
-                work = await self._queue.get()
-                while work is not None:
-                    group.append(work)
-                    if self._queue.empty():
-                        return group, True
-                    work = self._queue.get_nowait()
-                return group, False
-        return group, True
+        work = await self._queue.get()
+        while work is not None:
+            group.append(work)
+            if self._queue.empty():
+                return group, True
+            work = self._queue.get_nowait()
+        return group, False
 
     async def _take(self, group: Sequence[_Work]) -> None:
         works = self._without_the_lost(group)
@@ -188,17 +189,22 @@ class ClusterStore:
             local.add_done_callback(lambda written: _pass_on(written, work.done))
 
     async def _tell_late(self) -> None:
-        has_more = False
-        try:
-            has_more = self._failure is None and await self._publisher.publish_late()
-        except UnavailableError as error:
-            log.warning("statuses could not be brought up to date", error=str(error))
-        self._late_at_s = self._loop.time() + (PAUSE_S if has_more else LATE_S)
+        """For ever, beside what others rest upon."""
+        while True:
+            began_s, has_more = self._loop.time(), False
+            try:
+                has_more = self._failure is None and await self._publisher.publish_late()
+            except UnavailableError as error:
+                log.warning("statuses could not be brought up to date", error=str(error))
+            rest_s = REST_FACTOR * (self._loop.time() - began_s)
+            await asyncio.sleep(rest_s if has_more else LATE_S)
 
     async def _finish(self) -> None:
         self._is_closed = True
         self._queue.put_nowait(None)
         await self._pump
+        self._aside.cancel()
+        await asyncio.gather(self._aside, return_exceptions=True)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -209,6 +215,16 @@ class ClusterStore:
             log.info("a submit that was never accepted is removed", object=each.name)
             await self._resources.remove(each.name)
         return sorted(counting, key=lambda each: (each.job.submitted_s, each.job.id))
+
+    async def _begun(self, told: Sequence[Kept]) -> list[Kept]:
+        """With what the pods of those tell that have no status: whether they have begun."""
+        first = self._first_workers()
+        return [
+            each
+            if each.has_status or each.job.id not in first
+            else replace(each, job=begun(each.job, first[each.job.id]))
+            for each in told
+        ]
 
     async def _begin(
         self, kept: Sequence[Kept], behind: Sequence[JobId], *, rows: dict[str, str]

@@ -7,12 +7,14 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Protocol
 
-from rota.core.model import Ended, Job, JobId, Phase, Running, Starting
+from rota.core.model import Ended, Job, JobId
 from rota.store.base import Batch
 from rota.store.codec import encode
 from rota.store.drains import Drains
+from rota.store.fences import essence, is_first_start
 from rota.store.records import Project, Row, Token, User, key_of
 from rota.store.training_jobs import (
     NOTHING_SHOWN,
@@ -21,10 +23,11 @@ from rota.store.training_jobs import (
     Shown,
     accepted_text,
     body_of,
+    has_pod,
     status_of,
 )
 
-LATE_AT_ONCE = 16
+LATE_AT_ONCE = 4
 SHARED = (Token, User, Project)
 """Rows that every replica has to know. The others are history, which may lag."""
 
@@ -50,6 +53,10 @@ class Resources(Protocol):
         """Unless somebody who came after us wrote it. False: it is gone."""
         ...
 
+    async def lull(self) -> None:
+        """Until nothing more urgent waits to be written, or for a while."""
+        ...
+
     async def let_go(self, name: str) -> None: ...
 
     async def remove(self, name: str) -> None: ...
@@ -68,6 +75,8 @@ class Accepted:
     job_id: JobId
     text: str
     batch: JobId
+    has_pod: bool
+    """Whether it stands for a pod that somebody made themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +106,18 @@ class Publisher:
         """As they were handed in last."""
         self._entries: dict[JobId, _Entry] = {}
         self._adopted: dict[JobId, str] = {}
+        self._fresh: set[JobId] = set()
+        """Those that we accepted ourselves, and that have no status yet: nobody who commanded
+        before us can have sent off a worker of theirs."""
         self._shown: dict[JobId, Shown] = {}
         self._late: dict[JobId, None] = {}
         self.drains = Drains()
+        self._writing: dict[JobId, asyncio.Future[None]] = {}
 
     def begin(self, kept: Iterable[Kept], *, behind: Collection[JobId] = ()) -> None:
         """Go on from what the cluster keeps. Of those `behind` we know more than their objects."""
         live = [each for each in kept if not isinstance(each.job.phase, Ended)]
+        self._fresh = set()
         self._jobs = {each.job.id: each.job for each in live}
         self._entries = {
             each.job.id: _Entry(each.name, "" if each.has_status else each.accepted, each.batch)
@@ -135,6 +149,8 @@ class Publisher:
         jobs = batch.effects.jobs
         accepted = tuple(_accepted(batch))
         new = {each.job_id for each in accepted}
+        self._fresh |= {each.job_id for each in accepted if not each.has_pod}
+        self._fresh -= self._adopted.keys()
         urgent = [job for job in jobs.values() if job.id not in new and self._is_urgent(job)]
         self._jobs.update(jobs)
         self._late.update(dict.fromkeys(jobs))
@@ -152,16 +168,17 @@ class Publisher:
         rows = {name: text for change in changes for name, text in change.rows.items()}
         if rows:
             await self._resources.keep(rows)
-        newest = {job.id: job for change in changes for job in change.jobs}
-        await _all(self._update(job) for job in newest.values())
+        changed = dict.fromkeys(job.id for change in changes for job in change.jobs)
+        await _all(map(self._update, changed))
 
     async def publish_late(self) -> bool:
         """Some of what can wait. Returns whether there is more."""
-        some = list(self._late)[:LATE_AT_ONCE]
+        await self._resources.lull()
+        some = list(islice(self._late, LATE_AT_ONCE))
         for job_id in some:
             del self._late[job_id]
         try:
-            await _all(self._update(self._jobs[each]) for each in some if each in self._jobs)
+            await _all(map(self._update, some))
         except BaseException:
             self._late = dict.fromkeys([*some, *self._late])
             raise
@@ -171,11 +188,11 @@ class Publisher:
         """Of an object whose job is over. With it goes the proof that its submit was accepted, so
         that the others of that submit have to have a status of their own by then."""
         others = [
-            self._jobs[each]
+            each
             for each, entry in self._entries.items()
             if entry.accepted and entry.batch == job_id and each in self._jobs
         ]
-        await _all(self._update(job) for job in others)
+        await _all(map(self._update, others))
         await self._resources.let_go(name)
 
     async def _make(self, new: Accepted) -> None:
@@ -194,17 +211,29 @@ class Publisher:
     async def _take_over(self, new: Accepted, *, name: str) -> None:
         if await self._resources.adopt(name, new.job_id):
             self._entries[new.job_id] = _Entry(name, new.text, new.batch)
-            await self._update(self._jobs[new.job_id])
+            await self._update(new.job_id)
 
-    async def _update(self, job: Job) -> None:
-        entry = self._entries.get(job.id)
-        if entry is None:
+    async def _update(self, job_id: JobId) -> None:
+        """What is newest of a job, by one at a time: an older status never comes last."""
+        while before := self._writing.get(job_id):
+            await asyncio.wait((before,))
+        self._writing[job_id] = done = asyncio.get_running_loop().create_future()
+        try:
+            await self._write(job_id)
+        finally:
+            del self._writing[job_id]
+            done.set_result(None)
+
+    async def _write(self, job_id: JobId) -> None:
+        entry, job = self._entries.get(job_id), self._jobs.get(job_id)
+        if entry is None or job is None:
             # Somebody took its object away by force; who watches them hears of it.
             return
         status = status_of(job, self.shown(job.id))
         if entry.accepted:
             status["accepted"] = entry.accepted
         is_there = await self._resources.update(entry.name, status)
+        self._fresh.discard(job.id)
         if not is_there or isinstance(job.phase, Ended):
             self._forget(job.id)
         elif entry.accepted:
@@ -212,40 +241,24 @@ class Publisher:
 
     def _forget(self, job_id: JobId) -> None:
         self._entries.pop(job_id, None)
+        self._fresh.discard(job_id)
         self._shown.pop(job_id, None)
         self._jobs.pop(job_id, None)
 
     def _is_urgent(self, job: Job) -> bool:
         before = self._jobs.get(job.id)
-        return before is None or essence(before) != essence(job)
+        if before is None:
+            return True
+        if job.id in self._fresh and is_first_start(before, job):
+            return False
+        return essence(before) != essence(job)
 
 
 def _accepted(batch: Batch) -> Iterable[Accepted]:
     for each in batch.submissions:
         first = batch.submissions[0].job_id
         text = accepted_text(batch.effects.jobs[each.job_id], each, batch=first)
-        yield Accepted(each.job_id, text, first)
-
-
-def essence(job: Job) -> tuple[object, ...]:
-    """Without what a start that is ordered again, or the next report, tells again."""
-    return (
-        _without_starts(job.phase),
-        job.spec,
-        (job.attempt, job.generation, job.workers_numbered),
-        (job.failures, job.idle_attempts, job.losses, job.deaths),
-        (job.pinned_workers, job.cap),
-    )
-
-
-def _without_starts(phase: Phase) -> Phase:
-    """Whether those who were sent to their places have arrived there does not count."""
-    if isinstance(phase, Starting):
-        return Starting(0.0, phase.allocation, exits=phase.exits)
-    if isinstance(phase, Running) and not phase.joining:
-        is_first = phase.numbers == tuple(range(len(phase.allocation)))
-        return Starting(0.0, phase.allocation, exits=phase.exits) if is_first else phase
-    return phase
+        yield Accepted(each.job_id, text, first, has_pod(each))
 
 
 async def _all(works: Iterable[Awaitable[object]]) -> None:

@@ -44,6 +44,11 @@ def catch_up(store: Store, kept: Iterable[Kept], *, rows: Mapping[str, str]) -> 
     return store.write(Batch(effects, tuple(submissions), rows=tuple(_shared(rows))))
 
 
+def catch_up_rows(store: Store, rows: Mapping[str, str]) -> Future[None]:
+    """The file then knows of everybody, and of no job more than before."""
+    return store.write(Batch(rows=tuple(_shared(rows))))
+
+
 def _shared(rows: Mapping[str, str]) -> Iterator[Token | User | Project]:
     """Somebody may have edited them by hand."""
     for name, text in rows.items():

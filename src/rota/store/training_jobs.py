@@ -91,6 +91,11 @@ def body_of(name: str, job_id: JobId, *, accepted: str, key: bytes) -> Object:
     }
 
 
+def has_pod(submission: Submission) -> bool:
+    """Whether a job stands for a pod that somebody made themselves."""
+    return bool(json.loads(submission.program).get("pod"))
+
+
 def seal(key: bytes, *, name: str, text: str) -> str:
     return hmac.new(key, f"{name}\n{text}".encode(), hashlib.sha256).hexdigest()
 

@@ -5,6 +5,7 @@ process with pipes, environment and exit code of its own, and can be killed.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import runpy
@@ -96,10 +97,11 @@ def main() -> None:
 
 
 def keep(request: Any, pipes: list[int]) -> None:
-    """Start the worker, wait for it, and say how it ended."""
+    """Start the worker, wait for it, end what it left behind, and say how it ended."""
     stdin, stdout, status = pipes
     worker = os.fork()
     if worker == 0:
+        os.setpgid(0, 0)
         os.close(status)
         os.dup2(stdin, 0)
         os.dup2(stdout, 1)
@@ -112,6 +114,9 @@ def keep(request: Any, pipes: list[int]) -> None:
     os.close(stdout)
     os.write(status, f"{worker}\n".encode())
     code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    # Who loads its data may wait for ever for a lock that it held.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(worker, signal.SIGKILL)
     os.write(status, f"{code}\n".encode())
     os._exit(0)
 

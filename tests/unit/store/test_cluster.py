@@ -13,18 +13,19 @@ from rota.core.events import (
     NodeDrained,
     NodeSeen,
     ProgressReported,
+    WorkersLost,
     WorkersStarted,
 )
 from rota.core.kernel import Kernel
-from rota.core.model import Job, JobId
+from rota.core.model import Job, JobId, Slot, Starting
 from rota.core.round import decide
 from rota.core.states import State
 from rota.errors import StoreError
 from rota.policies.registry import parse
 from rota.store.base import Batch
 from rota.store.cluster import ClusterStore
+from rota.store.fences import essence
 from rota.store.memory import MemoryStore
-from rota.store.publishing import essence
 from rota.store.records import Scope, Submission, Token
 from rota.store.training_jobs import Shown
 from tests.builders import QUICK, cluster, job
@@ -35,6 +36,8 @@ NODES = cluster("1x4")
 A, B, C = JobId("aaaaaaaa"), JobId("bbbbbbbb"), JobId("cccccccc")
 TOKEN = Token("t1", "hash", "ada", Scope.USER, 1.0)
 
+PROGRAM = '{"request":{"command":["p"]}}'
+
 Scenario = Callable[["Site"], Awaitable[None]]
 
 
@@ -44,14 +47,23 @@ class Site:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         self.local = MemoryStore()
-        self.store = ClusterStore(self.local, objects, key=KEY, nodes=lambda: NODES)
+        self.pods: dict[JobId, tuple[Slot, float]] = {}
+        self.store = ClusterStore(
+            self.local,
+            objects,
+            key=KEY,
+            nodes=lambda: NODES,
+            first_workers=lambda: self.pods,
+        )
         self.kernel = Kernel(QUICK)
         self.now = 100.0
 
-    async def submit(self, *ids: JobId, key: str | None = None) -> None:
-        events = [JobSubmitted(each, job(each, user="ada")) for each in ids]
+    async def submit(
+        self, *ids: JobId, key: str | None = None, gpus: int = 1, program: str = PROGRAM
+    ) -> None:
+        events = [JobSubmitted(each, job(each, gpus, user="ada")) for each in ids]
         submissions = [
-            Submission(each, "ada", 1000, '{"request":{"command":["p"]}}', key if n == 0 else None)
+            Submission(each, "ada", 1000, program, key if n == 0 else None)
             for n, each in enumerate(ids)
         ]
         await self.write(self.kernel.apply_all(events, self.now), submissions)
@@ -64,12 +76,19 @@ class Site:
         await self.write(self.kernel.apply_all(map(NodeSeen, NODES), self.now))
         plan = decide(self.kernel.view(self.now), parse("fifo"))
         await self.write(self.kernel.commit(plan, self.now))
-        told = WorkersStarted(job_id, 1, frozenset({0}))
+        numbers = frozenset(self.kernel.jobs[job_id].numbers)
+        told = WorkersStarted(job_id, self.kernel.jobs[job_id].attempt, numbers)
         await self.write(self.kernel.apply(told, self.now))
+
+    async def tell_late(self) -> None:
+        """What is told now and then, at once."""
+        while await self.store._publisher.publish_late():
+            pass
 
     async def rebuilt(self) -> dict[JobId, Job]:
         """What a replica without anything makes of the objects."""
         replica = Site(self.objects)
+        replica.pods = self.pods
         saved = await asyncio.to_thread(replica.store.load)
         for each in saved.jobs:
             assert replica.local.job(each.id) == each
@@ -101,7 +120,7 @@ def test_a_submit_is_one_create_and_a_replica_knows_the_job() -> None:
 
 def test_a_fence_is_in_the_status_before_a_batch_counts() -> None:
     async def scenario(site: Site) -> None:
-        await site.submit(A)
+        await site.submit(A, gpus=2)
         await site.run(A)
         status = site.objects.found[A]["status"]
         assert (status["state"], status["fence"]) == ("starting", {"attempt": 1, "generation": 0})
@@ -113,56 +132,117 @@ def test_a_fence_is_in_the_status_before_a_batch_counts() -> None:
     play(scenario)
 
 
-def test_progress_alone_waits_and_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pod_of_a_first_worker_is_its_fence() -> None:
     async def scenario(site: Site) -> None:
         await site.submit(A)
+        await site.run(A)
+        assert site.objects.written == [f"create {A}"]
+        # Killed before its pod was made: it has not begun.
+        assert (await site.rebuilt())[A].state is State.QUEUED
+        site.pods[A] = site.kernel.jobs[A].allocation[0], 100.5
+        rebuilt = (await site.rebuilt())[A]
+        assert essence(rebuilt) == essence(site.kernel.jobs[A])
+        assert rebuilt.phase == Starting(100.5, site.kernel.jobs[A].allocation)
+
+    play(scenario)
+
+
+def test_a_status_counts_for_more_than_a_pod() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        site.pods[A] = site.kernel.jobs[A].allocation[0], 100.5
+        await site.write(site.kernel.apply(JobCancelled(A), site.now))
+        assert site.objects.found[A]["status"]["state"] == "stopping"
+        assert (await site.rebuilt())[A].state is State.STOPPING
+
+    play(scenario)
+
+
+def test_who_found_a_job_fences_its_first_worker() -> None:
+    """Somebody who commanded before may still have an order for it on the way."""
+
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await asyncio.to_thread(site.store.load)
+        await site.run(A)
+        assert site.objects.found[A]["status"]["fence"]["attempt"] == 1
+
+    play(scenario)
+
+
+def test_a_job_that_stands_for_somebodys_pod_is_fenced() -> None:
+    """That pod is there before the job has begun, and tells nothing."""
+
+    async def scenario(site: Site) -> None:
+        await site.submit(A, program='{"request":{"command":["p"]},"pod":"mine/uid"}')
+        await site.run(A)
+        assert site.objects.found[A]["status"]["fence"]["attempt"] == 1
+
+    play(scenario)
+
+
+def test_a_second_attempt_is_fenced() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        await site.write(site.kernel.apply(WorkersLost(A, 1, frozenset({0})), site.now))
+        await site.run(A)
+        assert site.objects.found[A]["status"]["fence"]["attempt"] == 2
+
+    play(scenario)
+
+
+def test_progress_alone_waits_and_is_not_lost() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A, gpus=2)
         await site.run(A)
         n_written = len(site.objects.written)
         for n_epochs in range(1, 6):
             told = ProgressReported(A, 1, float(n_epochs), 1.0)
             await site.write(site.kernel.apply(told, site.now))
         assert len(site.objects.written) == n_written
-        monkeypatch.setattr("rota.store.cluster.LATE_S", 0.0)
-        site.store._late_at_s = 0.0
-        await site.submit(B)
+        await site.tell_late()
         assert (await site.rebuilt())[A].epochs_done == 5.0
-        updates = [each for each in site.objects.written[n_written:] if each == f"update {A}"]
-        assert updates == [f"update {A}"]
+        assert site.objects.written[n_written:] == [f"update {A}"]
 
     play(scenario)
 
 
-def test_that_workers_have_started_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_workers_have_started_is_told_later() -> None:
     async def scenario(site: Site) -> None:
-        await site.submit(A)
+        await site.submit(A, gpus=2)
         await site.run(A)
         assert site.objects.written == [f"create {A}", f"update {A}"]
-        monkeypatch.setattr("rota.store.cluster.LATE_S", 0.0)
-        site.store._late_at_s = 0.0
-        await site.submit(B)
-        # What is handed in next waits for what is told between the two.
-        await site.submit(C)
+        await site.tell_late()
         assert site.objects.found[A]["status"]["state"] == "running"
 
     play(scenario)
 
 
-def test_a_daemon_that_comes_back_knows_more_than_the_objects(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_daemon_that_comes_back_knows_more_than_the_objects() -> None:
     async def scenario(site: Site) -> None:
         await site.submit(A)
         await site.run(A)
+        site.pods[A] = site.kernel.jobs[A].allocation[0], site.now
         n_entries = site.local.newest_entry()
         saved = await asyncio.to_thread(site.store.load)
         assert saved.jobs == (site.kernel.jobs[A],)
         assert site.local.newest_entry() == n_entries
-        monkeypatch.setattr("rota.store.cluster.LATE_S", 0.0)
-        site.store._late_at_s = 0.0
-        await site.submit(B)
-        # What is handed in next waits for what is told between the two.
-        await site.submit(C)
+        await site.tell_late()
         assert site.objects.found[A]["status"]["state"] == "running"
+
+    play(scenario)
+
+
+def test_what_is_told_late_is_never_older_than_what_was_told() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A, gpus=2)
+        await site.run(A)
+        late = asyncio.create_task(site.tell_late())
+        await site.write(site.kernel.apply(JobCancelled(A), site.now))
+        await late
+        assert site.objects.found[A]["status"]["state"] == "stopping"
 
     play(scenario)
 
@@ -234,7 +314,8 @@ def test_what_was_accepted_cannot_be_forged() -> None:
 
 def test_a_replica_whose_file_is_old_catches_up() -> None:
     async def scenario(site: Site) -> None:
-        await site.submit(A, B)
+        await site.submit(A, gpus=2)
+        await site.submit(B)
         old = site.kernel.jobs[B]
         await site.run(A)
         site.objects.found.pop(B)

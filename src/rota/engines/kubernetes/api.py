@@ -69,6 +69,9 @@ APPLY, MERGE, JSON_PATCH = (
     "application/json-patch+json",
 )
 
+BY_US = {"fieldManager": MANAGER, "fieldValidation": "Ignore"}
+"""Nobody reads the warnings about what we wrote, for which all would be looked through twice."""
+
 
 class Cluster:
     def __init__(self, access: Access, *, namespace: str = "") -> None:
@@ -165,14 +168,14 @@ class Cluster:
         path = collection(kind, self._namespace(kind, body))
         if subresource:
             path = self._place_of(kind, body, subresource=subresource)
-        ask = Ask("POST", path, {"fieldManager": MANAGER}, named(kind, body))
+        ask = Ask("POST", path, BY_US, named(kind, body))
         return await self._write(kind, ask)
 
     async def apply(
         self, kind: Kind, body: Object, *, subresource: str = "", force: bool = True
     ) -> Object:
         """Server-side apply: made if it is not there, and our fields made so if it is."""
-        query = {"fieldManager": MANAGER, "force": str(force).lower()}
+        query = BY_US | {"force": str(force).lower()}
         path = self._place_of(kind, body, subresource=subresource)
         return await self._write(kind, Ask("PATCH", path, query, named(kind, body), APPLY))
 
@@ -189,12 +192,12 @@ class Cluster:
         is refused (Conflict) if somebody was faster."""
         form = JSON_PATCH if isinstance(body, list) else MERGE
         path = self._place(kind, name, namespace=namespace, subresource=subresource)
-        return await self._write(kind, Ask("PATCH", path, {"fieldManager": MANAGER}, body, form))
+        return await self._write(kind, Ask("PATCH", path, BY_US, body, form))
 
     async def replace(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
         """With the resourceVersion that was read: Conflict if somebody was faster."""
         path = self._place_of(kind, body, subresource=subresource)
-        ask = Ask("PUT", path, {"fieldManager": MANAGER}, named(kind, body))
+        ask = Ask("PUT", path, BY_US, named(kind, body))
         return await self._write(kind, ask)
 
     async def delete(

@@ -19,6 +19,7 @@ from rota.engines.kubernetes.sharing import CardError, Cards
 from rota.engines.kubernetes.watch import insist
 from rota.errors import RotaError
 
+NOT_FOUND = 404
 QUOTA = "exceeded quota"
 """What an API server says of a namespace that has used up what it may."""
 ORDERS_AT_ONCE = 32
@@ -38,7 +39,8 @@ class Births:
         self._cluster, self._crew, self._cards = cluster, crew, cards
         self._see, self._give_up = see, give_up
         self._room = asyncio.Semaphore(ORDERS_AT_ONCE)
-        self._coming: set[WorkerId] = set()
+        self.coming: dict[WorkerId, Seat] = {}
+        """Those that are on their way."""
         self._changed: dict[WorkerId, asyncio.Event] = {}
 
     def notice(self, worker: WorkerId) -> None:
@@ -48,16 +50,21 @@ class Births:
 
     async def bring_up(self, pods: Sequence[tuple[Seat, Object]], *, master: WorkerId) -> None:
         """All that are not there yet; who is on the way already is left to whoever brings it."""
-        coming = [(seat, pod) for seat, pod in pods if seat.worker not in self._coming]
+        coming = [(seat, pod) for seat, pod in pods if seat.worker not in self.coming]
         seats = [seat for seat, _ in coming]
-        self._coming.update(seat.worker for seat in seats)
+        self.coming |= {seat.worker: seat for seat in seats}
+        first = [seat for seat in seats if seat.rank == 0]
+        others = [seat for seat in seats if seat.rank != 0]
         try:
             async with self._room:
-                are_made = await self._make_all(coming)
-            if are_made:
-                await self._open_all(seats, master=master)
+                if not await self._make_all(coming):
+                    return
+                await asyncio.gather(*(self._open(seat) for seat in first))
+            if others:
+                await self._open_all(others, master=master)
         finally:
-            self._coming.difference_update(seat.worker for seat in seats)
+            for seat in seats:
+                del self.coming[seat.worker]
 
     # -- made -----------------------------------------------------------------------------------
 
@@ -78,22 +85,30 @@ class Births:
         return None
 
     async def _apply(self, worker: WorkerId, pod: Object) -> None:
-        if self._is_wanted(worker):
+        if not self._is_wanted(worker):
+            return
+        try:
             self._see(await self._cluster.apply(PODS, pod))
+        except ApiError as error:
+            if error.reason != "Invalid" or not await self._is_made(worker, pod):
+                raise
+
+    async def _is_made(self, worker: WorkerId, pod: Object) -> bool:
+        """What somebody made who commanded before us cannot be made otherwise: it is taken."""
+        try:
+            self._see(await self._cluster.get(PODS, pod["metadata"]["name"]))
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        return worker in self._crew.bodies
 
     # -- opened ---------------------------------------------------------------------------------
 
     async def _open_all(self, seats: Sequence[Seat], *, master: WorkerId) -> None:
-        """Rank 0 goes first: the others are told its address, which it has only then."""
-        first = [seat for seat in seats if seat.rank == 0]
-        others = [seat for seat in seats if seat.rank != 0]
-        async with self._room:
-            await asyncio.gather(*(self._open(seat) for seat in first))
-        if not others:
-            return
+        """They are told the address of rank 0, which it has only when it runs."""
         address = await self._address_of(master)
         async with self._room:
-            await asyncio.gather(*(self._open(seat, master=address) for seat in others))
+            await asyncio.gather(*(self._open(seat, master=address) for seat in seats))
 
     async def _open(self, seat: Seat, *, master: str = "") -> None:
         body = self._crew.bodies.get(seat.worker)
@@ -103,7 +118,7 @@ class Births:
         try:
             if seat.slot.share_bytes:
                 notes[names.CARD] = await self._cards.hold(seat)
-            patch = opened(seat.slot.node, notes=notes)
+            patch = opened(seat.slot, uid=body.uid, notes=notes)
             await insist(partial(self._patch, body, patch), what=body.name)
         except (CardError, ApiError) as error:
             self._give_up(seat.worker, Ending(-1, _words(error), is_lost=True))

@@ -53,6 +53,8 @@ class Body:
     is_astray: bool
     """Somebody else opened its gate: it may be anywhere, and knows nothing of the others."""
     container: str = names.CONTAINER
+    made: str = ""
+    """When, as the cluster writes it."""
     is_plain: bool = False
     """Somebody made it themselves: it is theirs to remove."""
 
@@ -80,6 +82,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         is_in_the_way=_is_in_the_way(pod),
         is_astray=_is_astray(pod),
         container=_main(pod),
+        made=meta.get("creationTimestamp") or "",
         is_plain=names.is_left_to_us(pod),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import assert_never
@@ -17,17 +18,21 @@ from rota.core.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model import JobId, Node, NodeId
+from rota.core.model import JobId, Node, NodeId, Slot
 from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
 from rota.engines.kubernetes.api import Cluster, Object
 from rota.engines.kubernetes.bodies import Body, Stage
 from rota.engines.kubernetes.crew import NEVER_JOINED, UNKNOWN
 from rota.engines.kubernetes.endings import Ending, unborn
+from rota.engines.kubernetes.log_lines import seconds
 from rota.engines.kubernetes.manifests import Seat, pod_of, seats
 from rota.engines.kubernetes.scene import Scene
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.logfiles import reading
 from rota.errors import RotaError, UserError
+
+FIRST = 1, 0
+"""The first attempt's first worker."""
 
 
 class KubernetesEngine:
@@ -84,6 +89,20 @@ class KubernetesEngine:
     def inventory(self) -> tuple[Node, ...]:
         """As the watches have it: nothing is asked for."""
         return self._scene.stock.nodes()
+
+    def first_workers(self) -> dict[JobId, tuple[Slot, float]]:
+        """Where the one worker of a job's first attempt is, or is sent to, and since when."""
+        scene, now_s = self._scene, time.time()
+        found = {
+            worker.job_id: (seat.slot, now_s)
+            for worker, seat in scene.births.coming.items()
+            if (worker.attempt, worker.worker) == FIRST
+        }
+        return found | {
+            worker.job_id: (_slot(body), seconds(body.made.encode()) or now_s)
+            for worker, body in scene.crew.bodies.items()
+            if (worker.attempt, worker.worker) == FIRST and not body.is_plain
+        }
 
     def give_up_node(self, node_id: NodeId) -> None:
         """Should it come back, it is taken in again."""
@@ -218,6 +237,10 @@ class KubernetesEngine:
             worker = WorkerId(command.job_id, command.attempt, number)
             if worker not in crew.bodies and worker not in crew.endings:
                 self._scene.tell_end(worker, crew.end_unborn(worker, ending))
+
+
+def _slot(body: Body) -> Slot:
+    return Slot(NodeId(body.node or body.planned), body.gpus, body.share_bytes)
 
 
 def _newest_s(folder: Path) -> float:

@@ -25,6 +25,10 @@ class _Node:
     tried_until_s: float = 0.0
     silent_until_s: float = 0.0
 
+    def closed_until_s(self, *, is_pressing: bool) -> float:
+        is_new = is_pressing and not self.n_refused
+        return self.silent_until_s if is_new else max(self.silent_until_s, self.tried_until_s)
+
 
 class LogLane:
     """`lull` returns when those who command have nothing to ask for, or after a while."""
@@ -37,18 +41,21 @@ class LogLane:
 
     async def wait(self, name: str, *, is_pressing: bool) -> None:
         """Until a log of this node may be asked for. What is pressing, because somebody waits for
-        it or it will soon be gone, is held up by nothing but the node's own refusal."""
+        it or it will soon be gone, is held up by nothing but the node's own refusals."""
         node = self._nodes.setdefault(name, _Node())
         while True:
-            await self._until_open(node, is_pressing=is_pressing)
+            left_s = node.closed_until_s(is_pressing=is_pressing) - _now()
+            if left_s > 0:
+                await asyncio.sleep(left_s)
+                continue
             if is_pressing:
-                return
+                break
             async with self._turn:
                 await self._lull()
                 await asyncio.sleep(self._pace_s)
-                if self._is_open(node):
-                    node.tried_until_s = 0.0 if node.speaks else _now() + UNSURE_S
-                    return
+                if node.closed_until_s(is_pressing=False) <= _now():
+                    break
+        node.tried_until_s = 0.0 if node.speaks else _now() + UNSURE_S
 
     def heard(self, name: str) -> None:
         node = self._nodes.setdefault(name, _Node())
@@ -62,16 +69,6 @@ class LogLane:
         node.n_refused, node.speaks = node.n_refused + 1, False
         node.silent_until_s = _now() + pause_s
         self._pace_s = min(SLOWEST_PACE_S, 2 * self._pace_s)
-
-    async def _until_open(self, node: _Node, *, is_pressing: bool) -> None:
-        while not self._is_open(node, is_pressing=is_pressing):
-            until_s = node.silent_until_s
-            until_s = until_s if is_pressing else max(until_s, node.tried_until_s)
-            await asyncio.sleep(until_s - _now())
-
-    def _is_open(self, node: _Node, *, is_pressing: bool = False) -> bool:
-        now = _now()
-        return node.silent_until_s <= now and (is_pressing or node.tried_until_s <= now)
 
 
 def _now() -> float:

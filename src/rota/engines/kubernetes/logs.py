@@ -39,8 +39,8 @@ class Followers:
     ) -> None:
         self._cluster, self._root, self._is_over = cluster, root, is_over
         self._tasks: dict[WorkerId, asyncio.Task[None]] = {}
-        self._patient: set[WorkerId] = set()
-        """Those that still wait for their turn."""
+        self._waiting: dict[WorkerId, bool] = {}
+        """Those that wait for their turn, and whether they are pressing."""
         self._room = asyncio.Semaphore(FOLLOWED_AT_ONCE)
         self._pressing_room = asyncio.Semaphore(FETCHED_AT_ONCE)
         self._lane = LogLane(cluster.lull)
@@ -56,13 +56,18 @@ class Followers:
         does not wait for a turn."""
         worker = body.worker
         is_pressing = is_asked or self._is_over(worker)
-        if is_pressing and worker in self._patient:
-            self._tasks.pop(worker).cancel()
-            self._patient.discard(worker)
+        if is_pressing and not self._waiting.get(worker, True):
+            self.give_up(worker)
         if worker not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._run(body, is_pressing=is_pressing))
             self._tasks[worker] = task
             task.add_done_callback(lambda done: self._done(worker, done))
+
+    def give_up(self, worker: WorkerId) -> None:
+        """Its output, where it is not being read: its pod is gone."""
+        if worker in self._waiting:
+            del self._waiting[worker]
+            self._tasks.pop(worker).cancel()
 
     async def finished(self, worker: WorkerId) -> None:
         """Until all of its output is here; what does not come is not waited for long."""
@@ -107,12 +112,11 @@ class Followers:
                 await asyncio.sleep(wait_s(n_failures))
 
     async def _take_turn(self, body: Body, *, is_pressing: bool) -> None:
-        if not is_pressing:
-            self._patient.add(body.worker)
+        self._waiting[body.worker] = is_pressing
         room = self._pressing_room if is_pressing else self._room
         await self._lane.wait(body.node, is_pressing=is_pressing)
         async with room:
-            self._patient.discard(body.worker)
+            del self._waiting[body.worker]
             await self._write(body)
 
     async def _write(self, body: Body) -> None:

@@ -73,10 +73,18 @@ def pod_of(seat: Seat, program: Program, *, settings: KubernetesSettings) -> Obj
     return {"metadata": _metadata(seat, program), "spec": spec}
 
 
-def opened(node: str, *, notes: dict[str, str]) -> Object:
-    """The patch that lets the cluster's scheduler bind a pod, to this node and no other."""
-    spec = {"schedulingGates": None, "affinity": affinity(node)}
-    return {"metadata": {"annotations": notes}, "spec": spec} if notes else {"spec": spec}
+def opened(slot: Slot, *, uid: str, notes: dict[str, str]) -> Object:
+    """The patch that lets the cluster's scheduler bind this very pod, to this node and no other.
+    Where it is to be is said again: whoever made it may have been told otherwise."""
+    meta = {"uid": uid, "annotations": _place(slot) | notes}
+    return {
+        "metadata": meta,
+        "spec": {"schedulingGates": None, "affinity": affinity(slot.node)},
+    }
+
+
+def _place(slot: Slot) -> dict[str, str]:
+    return {names.NODE: slot.node, names.GPUS: ",".join(map(str, slot.gpus))}
 
 
 def affinity(node: str) -> Object:
@@ -100,8 +108,7 @@ def _metadata(seat: Seat, program: Program) -> Object:
     }
     notes = {
         names.JOB: worker.job_id,
-        names.NODE: slot.node,
-        names.GPUS: ",".join(map(str, slot.gpus)),
+        **_place(slot),
         names.LOG: f"{program.log.file_bytes}x{program.log.files}",
     }
     if slot.share_bytes:

@@ -137,6 +137,9 @@ class Resources:
                 return True
         raise UnavailableError(f"TrainingJob {name} is changed by others all the time")
 
+    async def lull(self) -> None:
+        await self._cluster.lull()
+
     async def tell(self, name: str, status: Object) -> None:
         """The status of an object that is no job of ours."""
         try:

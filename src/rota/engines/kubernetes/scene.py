@@ -192,6 +192,7 @@ class Scene:
             self._foreign_changed(change)
             return
         self._vigil.see(worker, None, now=0.0)
+        self.followers.give_up(worker)
         ending = self.crew.vanish(worker, meta["uid"])
         if not self._is_live:
             self.crew.forget((worker.job_id, worker.attempt))

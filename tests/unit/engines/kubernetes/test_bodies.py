@@ -4,11 +4,11 @@ import pytest
 
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.bodies import MOST_GPUS, body_of
-from rota.engines.kubernetes.manifests import opened
+from rota.engines.kubernetes.manifests import affinity
 from tests.unit.engines.kubernetes.objects import WORKER, Object, pod
 
 GATED: Object = {"schedulingGates": [{"name": names.GATE}]}
-OPENED: Object = {"affinity": opened("n1", notes={})["spec"]["affinity"]}
+OPENED: Object = {"affinity": affinity("n1")}
 
 
 @pytest.mark.parametrize(("spec", "is_astray"), [(GATED, False), (OPENED, False), ({}, True)])

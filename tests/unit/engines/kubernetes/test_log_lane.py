@@ -60,6 +60,22 @@ def test_a_node_that_has_not_spoken_is_asked_by_one_at_a_time() -> None:
     play(scenario)
 
 
+def test_a_node_that_refused_before_is_tried_by_one_whatever_presses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_lane, "SILENT_S", 0.0)
+
+    async def scenario(lane: LogLane) -> None:
+        lane.refused("mute")
+        assert await goes(lane.wait("mute", is_pressing=True))
+        assert not await goes(lane.wait("mute", is_pressing=True))
+        lane.heard("mute")
+        assert await goes(lane.wait("mute", is_pressing=True))
+        assert await goes(lane.wait("mute", is_pressing=True))
+
+    play(scenario)
+
+
 def test_a_node_is_left_alone_for_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_lane, "SILENT_S", 0.0)
 

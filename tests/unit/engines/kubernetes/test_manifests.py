@@ -117,13 +117,20 @@ def test_a_pod_waits_behind_its_gate_and_is_kept_until_its_end_is_told() -> None
 
 
 def test_opening_the_gate_leaves_one_node_to_go_to() -> None:
-    patch = opened("n1", notes={"rota.dev/master-addr": "10.0.0.1"})
+    slot = Slot(NodeId("n1"), (0, 3))
+    patch = opened(slot, uid="u1", notes={"rota.dev/master-addr": "10.0.0.1"})
     assert patch["spec"]["schedulingGates"] is None
     rule = patch["spec"]["affinity"]["nodeAffinity"]
     [term] = rule["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
-    assert patch["metadata"]["annotations"] == {"rota.dev/master-addr": "10.0.0.1"}
-    assert "metadata" not in opened("n1", notes={})
+    assert patch["metadata"] == {
+        "uid": "u1",
+        "annotations": {
+            "rota.dev/node": "n1",
+            "rota.dev/gpus": "0,3",
+            "rota.dev/master-addr": "10.0.0.1",
+        },
+    }
 
 
 def test_what_a_lab_sets_is_on_every_pod() -> None:

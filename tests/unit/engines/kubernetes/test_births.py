@@ -1,0 +1,64 @@
+"""A pod that somebody made who commanded before is taken, and a stranger's is not."""
+
+import asyncio
+
+from rota.core.model import NodeId, Slot
+from rota.engines.base import WorkerId
+from rota.engines.kubernetes.api import Cluster
+from rota.engines.kubernetes.births import Births
+from rota.engines.kubernetes.crew import Crew
+from rota.engines.kubernetes.endings import Ending
+from rota.engines.kubernetes.manifests import Seat
+from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.engines.kubernetes.sharing import Cards
+from tests.unit.engines.kubernetes.objects import WORKER, Object, pod
+from tests.unit.engines.kubernetes.test_api import Answer, failure, served
+
+SEAT = Seat(WORKER, 0, 0, 1, Slot(NodeId("n2"), (1,)))
+GATED = {"schedulingGates": [{"name": "rota.dev/plan"}]}
+TAKEN = failure(422, "Invalid")
+
+
+def brought_up(*answers: Answer, is_ours: bool) -> tuple[list[str], list[Ending]]:
+    """What was asked for, and the verdicts."""
+    crew, verdicts = Crew(), list[Ending]()
+
+    def see(found: Object) -> None:
+        if is_ours:
+            crew.see(found, WORKER)
+
+    def give_up(_: WorkerId, ending: Ending) -> None:
+        verdicts.append(ending)
+
+    async def play(cluster: Cluster) -> None:
+        cards = Cards(cluster, KubernetesSettings(), crew=crew)
+        births = Births(cluster, crew, cards=cards, see=see, give_up=give_up)
+        bringing = asyncio.create_task(births.bring_up([(SEAT, pod())], master=WORKER))
+        await asyncio.sleep(0)
+        assert births.coming == {WORKER: SEAT}
+        await bringing
+        assert births.coming == {}
+
+    asked = served(list(answers), play)
+    return [each.partition(" ")[0] for each in asked], verdicts
+
+
+def test_a_pod_that_is_there_already_is_opened() -> None:
+    found = pod(spec=GATED)
+    opened = pod(meta={"resourceVersion": "2"})
+    asked, verdicts = brought_up(TAKEN, (200, found), (200, opened), is_ours=True)
+    assert asked == ["PATCH", "GET", "PATCH"]
+    assert verdicts == []
+
+
+def test_what_is_wrong_with_a_pod_is_told_although_a_stranger_has_its_name() -> None:
+    asked, verdicts = brought_up(TAKEN, (200, pod()), is_ours=False)
+    assert asked == ["PATCH", "GET"]
+    assert [each.code for each in verdicts] == [126]
+    assert "it is Invalid" in verdicts[0].reason
+
+
+def test_what_is_wrong_with_a_pod_is_told() -> None:
+    asked, verdicts = brought_up(TAKEN, failure(404, "NotFound"), is_ours=True)
+    assert asked == ["PATCH", "GET"]
+    assert "it is Invalid" in verdicts[0].reason
