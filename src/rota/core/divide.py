@@ -6,6 +6,7 @@ a lower one. Projects and people come into this step and nowhere else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class Division:
 def divide(view: View) -> Division:
     sitting = sitters(view)
     gpus, card_bytes = _stock(view, sitting)
-    pools: dict[tuple[int, str], list[Job]] = {}
+    pools: dict[tuple[float, str], list[Job]] = {}
     impossible: dict[JobId, Reason] = {}
     limits: dict[JobId, int] = {}
     chooser = _TypeChooser(view, gpus, sitting)
@@ -52,11 +53,15 @@ def divide(view: View) -> Division:
             impossible[job.id] = Impossible(wish(job))
             continue
         gpu_type, room = chosen
+        turn: float = -job.spec.priority
         if job.id in sitting.seats and is_stuck(job, view.planned[job.id], nodes=view.nodes):
             room = len(view.planned[job.id])
+            if sitting.seats[job.id] == room:
+                # What it holds is of use to nobody else, whatever their priority.
+                turn = -math.inf
         if room < job.spec.max_workers:
             limits[job.id] = room
-        pools.setdefault((-job.spec.priority, gpu_type), []).append(job)
+        pools.setdefault((turn, gpu_type), []).append(job)
     ordered = tuple(Pool(key[1], tuple(pools[key])) for key in sorted(pools))
     return Division(ordered, gpus, card_bytes, impossible, limits)
 

@@ -66,6 +66,16 @@ def test_nobody_is_stopped_for_a_place_that_nobody_could_take() -> None:
     assert lab.state("a") is State.RUNNING
 
 
+def test_who_gives_way_sits_where_somebody_else_could_sit() -> None:
+    """Not the youngest, which would be the first to go, and of no use."""
+    lab = lab_with(job("a"), job("b"), nodes="1x1, 1x1")
+    assert lab.job("b").allocation == slots("2:0")
+    cordon(lab, "1x1, 1x1", 2)
+    lab.submit(job("c", priority=9))
+    lab.round()
+    assert (lab.state("a"), lab.state("b")) == (State.STOPPING, State.RUNNING)
+
+
 def test_a_job_that_would_have_to_stop_for_it_does_not_change_its_size() -> None:
     lab = lab_with(job("a", gpus="2..4"), nodes="2x2")
     assert lab.job("a").allocation == slots("1:0", "1:1", "2:0", "2:1")
