@@ -23,6 +23,8 @@ class Ballots:
         self._clock = clock
         self.is_held = False
         """Whether this step has a vote."""
+        self.own = NO_WISHES
+        """What this worker wished for in the vote before."""
         self._vote: Vote | None = None
         self._next_step = 0
         self._n_steps = 1
@@ -46,6 +48,7 @@ class Ballots:
     def cast(self, group: Group, wishes: Sequence[int]) -> None:
         """Vote, unless that is done."""
         if self._vote is None:
+            self.own = wishes
             self._vote = group.vote([*wishes, self._n_steps])
 
     def count(self, step: int) -> list[int]:

@@ -12,7 +12,7 @@ import torch
 from rota_trainer.live import sharing
 from rota_trainer.live.ballots import NO_WISHES, Ballots
 from rota_trainer.live.disk import SAVE_EVERY_S, Disk
-from rota_trainer.live.joining import NobodyCameError, Training
+from rota_trainer.live.joining import Joining, NobodyCameError, Training
 from rota_trainer.live.model import ElasticModel
 from rota_trainer.live.parts import Parts
 from rota_trainer.live.samples import Samples
@@ -73,7 +73,7 @@ class Live:
         self._share = sharing.Share([], 1.0, 0)
         self._snapshot: dict[str, Any] | None = None
         self._ballots = Ballots()
-        self._is_applied = False
+        self._is_applied = self._has_to_go = False
         self._n_changes = 0
         """Counts what makes batches that were loaded ahead useless."""
         self._run.agree = lambda _flag: False  # The vote of each step decides.
@@ -171,8 +171,8 @@ class Live:
             group.abort()  # What follows in this step will fail as well.
 
     def _wishes(self) -> list[int]:
-        """The newest generation that is known here, whether rota asks to stop, and whether this
-        worker has to go. The first wish for a stop stops all; all stop if all have to go."""
+        """The newest generation known here, whether rota asks to stop (the first such wish stops
+        all), and whether this worker has to go (all stop if all have to)."""
         newest = self._joining.membership.newest if self._joining else None
         stops = self._run.should_stop
         goes = stops and not self._run.reporter.stop
@@ -197,7 +197,8 @@ class Live:
         at.steps += 1
         at.used += share.n_together
         own_s = self.model.ready_s - self._run.mark_s
-        self._run.step(len(share.samples) if share.weight else 0, save=_never)
+        # Nothing is saved in the middle of a step.
+        self._run.step(len(share.samples) if share.weight else 0, save=lambda _path: None)
         if self._joining is not None:
             if own_s > 0:
                 self._joining.membership.worked(own_s)
@@ -221,8 +222,8 @@ class Live:
                 return False
         if wishes[1] or wishes[2]:
             self._stop()
-        if self._joining is not None and self._wishes()[2]:
-            self._joining.go_alone()
+        if self._joining is not None and self._ballots.is_held and self._ballots.own[2]:
+            self._go_if_others_stay(self._joining)
         if self._joining is not None and wishes[0] > self.generation:
             if group is not None:
                 group.part()
@@ -231,6 +232,12 @@ class Live:
         if self.rank == 0:
             self._disk.save_if_due()
         return True
+
+    def _go_if_others_stay(self, joining: Joining) -> None:
+        """By the second vote: when all are to end, not all of them hear of it before the first."""
+        if self._has_to_go:
+            joining.go_alone()
+        self._has_to_go = True
 
     def _end_together(self) -> None:
         """Nobody goes on to the next epoch before all have finished this one: what the script does
@@ -289,7 +296,3 @@ class Live:
         saved = self.global_step >= 0 and self._disk.save()
         say(f"stopping: {reason}")
         raise Stopped(reason, saved=saved)
-
-
-def _never(_path: Any) -> None:
-    """Nothing is saved in the middle of a step."""
