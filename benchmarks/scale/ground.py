@@ -22,6 +22,9 @@ NAMESPACE = "scale"
 DEFINITION = PROJECT / "deploy" / "kubernetes" / "base" / "crd.yaml"
 IDLE = ("kubelet", "cards", "proxy", "containerd")
 """The parts of a node that runs something. Nothing runs here."""
+NODE_GRACE = "200s"
+"""One process signs for all nodes, and is late where everything shares a few cores: no node is lost
+here, and none is to be taken for lost."""
 MEASURED = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager", "kwok")
 
 
@@ -71,6 +74,11 @@ def _without_kubelet(place: Place, control: Control, *, api: Api) -> None:
     stages.write_text(with_ends(binaries["stages.yaml"]))
     control.stop("kwok")
     control.start("kwok", parts.kwok(place, {**binaries, "stages.yaml": stages}))
+    manager = parts.controller_manager(
+        place, binaries["kube-controller-manager"], node_grace=NODE_GRACE
+    )
+    control.stop("controller-manager")
+    control.start("controller-manager", manager)
 
 
 def _define(place: Place, api: Api) -> None:

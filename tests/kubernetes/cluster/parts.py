@@ -115,7 +115,7 @@ def cards(place: Place, program: Path, post: Post) -> Part:
     return command(program, resource=GPU_RESOURCE, cards=uuids)
 
 
-def controller_manager(place: Place, program: Path) -> Part:
+def controller_manager(place: Place, program: Path, *, node_grace: str = NODE_GRACE) -> Part:
     return command(
         program,
         kubeconfig=place.of("controller-manager") / "kubeconfig",
@@ -123,7 +123,7 @@ def controller_manager(place: Place, program: Path) -> Part:
         use_service_account_credentials="true",
         service_account_private_key_file=place.of("apiserver") / "accounts.key",
         root_ca_file=place.of("apiserver") / "certificates" / "apiserver.crt",
-        node_monitor_grace_period=NODE_GRACE,
+        node_monitor_grace_period=node_grace,
         node_monitor_period="2s",
         kube_api_qps=500,
         kube_api_burst=1000,
