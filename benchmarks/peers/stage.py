@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ MARK = "BENCHMARK_STAGE"
 PEERS_VARIABLE = "ROTA_PEERS"
 STOP_S = 5.0
 START_S = 30.0
+LOOK_AGAIN_S = 0.02
 
 
 class Stage:
@@ -79,9 +81,14 @@ class Stage:
     def close(self) -> None:
         while self._daemons:
             _end(self._daemons.pop())
-        for pid in self.pids():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        # Twice: one that is just becoming another program shows no mark for a moment.
+        for _ in range(2):
+            while found := self.pids():
+                for pid in found:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(LOOK_AGAIN_S)
+            time.sleep(LOOK_AGAIN_S)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
