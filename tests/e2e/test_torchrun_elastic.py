@@ -23,21 +23,10 @@ def house() -> Generator[House]:
 
 def test_the_owner_grows_and_shrinks_it_and_it_outlives_its_agents(house: House) -> None:
     job = Agents(house, installed=house.home / "installed")
-    job.resize(1)
-    house.client.release(job.id)
-    generation, agents = job.train(1, after=-1)
-    assert agents == [0]
-    job.resize(3)
-    generation, agents = job.train(3, after=generation)
-    assert agents == [0, 1, 2]
-    job.resize(2)
-    generation, agents = job.train(2, after=generation)
-    assert agents == [0, 1]
-    for victim in (0, 1):
+    generation, agents = job.grows_and_shrinks()
+    for victim in agents:
         # And nothing else: what it started is its keeper's business.
         os.kill(job.pid(victim), signal.SIGKILL)
         generation, agents = job.train(2, after=generation)
         assert victim not in agents
-    (job.folder / "finish").touch()
-    assert house.ends(job.id).state == "succeeded", job.words()
-    assert len(house.starts(job.id)) == 1
+    job.finishes()

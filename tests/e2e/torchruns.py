@@ -60,6 +60,26 @@ class Agents:
             error.add_note(f"{lines_of(self.folder)}; {self.words()}")
             raise
 
+    def grows_and_shrinks(self) -> tuple[int, list[int]]:
+        """From one to three to two, as its owner says; the last generation and its agents."""
+        self.resize(1)
+        self.house.client.release(self.id)
+        generation, agents = self.train(1, after=-1)
+        assert agents == [0]
+        self.resize(3)
+        generation, agents = self.train(3, after=generation)
+        assert agents == [0, 1, 2]
+        self.resize(2)
+        generation, agents = self.train(2, after=generation)
+        assert agents == [0, 1]
+        return generation, agents
+
+    def finishes(self) -> None:
+        """In its first attempt."""
+        (self.folder / "finish").touch()
+        assert self.house.ends(self.id).state == "succeeded", self.words()
+        assert len(self.house.starts(self.id)) == 1
+
     def words(self) -> str:
         story = [each.reason for each in self.house.client.story(self.id)]
         log = self.house.output(self.id).decode(errors="replace")

@@ -69,23 +69,12 @@ def test_plain_ddp_trains_on_two_pods_gives_way_and_goes_on(outpost: Outpost) ->
 def test_agents_of_torchrun_grow_and_shrink_and_are_outlived(outpost: Outpost) -> None:
     install(outpost.place / "installed")
     job = Agents(outpost, "gloo", installed=outpost.place / "installed")
-    job.resize(1)
-    outpost.client.release(job.id)
-    generation, agents = job.train(1, after=-1)
-    assert agents == [0]
-    job.resize(3)
-    generation, agents = job.train(3, after=generation)
-    assert agents == [0, 1, 2]
-    job.resize(2)
-    generation, agents = job.train(2, after=generation)
-    assert agents == [0, 1]
+    generation, agents = job.grows_and_shrinks()
     for victim in agents:
         kill(outpost, job.id, victim, pid=job.pid(victim))
         generation, agents = job.train(2, after=generation)
         assert victim not in agents
-    (job.folder / "finish").touch()
-    assert outpost.ends(job.id).state == "succeeded", job.words()
-    assert len(outpost.starts(job.id)) == 1
+    job.finishes()
 
 
 def test_torchrun_meets_at_the_first_worker_without_names(outpost: Outpost) -> None:

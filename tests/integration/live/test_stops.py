@@ -19,9 +19,8 @@ def running(start_job: Start, n_workers: int, **options: Any) -> Job:
     return job
 
 
-def test_all_stop_after_the_same_step_and_others_go_on_from_there(start_job: Start) -> None:
-    job = running(start_job, 3)
-    job.coordinator.ask_to_stop("preempted")
+def check_that_others_go_on(job: Job) -> None:
+    """From where all three have stopped."""
     assert job.coordinator.wait_for_ends(0, 1, 2) == [75, 75, 75]
     stopped_at = job.last_step()
     job.coordinator.start_again(3, 4)
@@ -29,6 +28,12 @@ def test_all_stop_after_the_same_step_and_others_go_on_from_there(start_job: Sta
     finish(job, 3, 4)
     check(job)
     assert min(note["step"] for note in job.notes("step") if note["worker"] >= 3) == stopped_at + 1
+
+
+def test_all_stop_after_the_same_step_and_others_go_on_from_there(start_job: Start) -> None:
+    job = running(start_job, 3)
+    job.coordinator.ask_to_stop("preempted")
+    check_that_others_go_on(job)
 
 
 def test_sigterm_to_one_ends_that_one_and_the_others_go_on(start_job: Start) -> None:
@@ -45,13 +50,7 @@ def test_sigterm_to_all_stops_them_and_others_go_on_from_there(start_job: Start)
     job = running(start_job, 3)
     job.coordinator.reacts = False
     job.coordinator.kill(0, 1, 2, by=signal.SIGTERM)
-    assert job.coordinator.wait_for_ends(0, 1, 2) == [75, 75, 75]
-    stopped_at = job.last_step()
-    job.coordinator.start_again(3, 4)
-    job.coordinator.wait_for_generation()
-    finish(job, 3, 4)
-    check(job)
-    assert min(note["step"] for note in job.notes("step") if note["worker"] >= 3) == stopped_at + 1
+    check_that_others_go_on(job)
 
 
 def test_the_first_worker_dies_as_it_saves(start_job: Start) -> None:
