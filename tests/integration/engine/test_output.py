@@ -48,7 +48,7 @@ async def test_rotation_keeps_the_newest_lines_whole(box: Box) -> None:
     await box.run("job", sh("seq 10000", log=SMALL))
     lines = (await box.output("job")).split()
     assert lines == [b"%d" % number for number in range(10001 - len(lines), 10001)]
-    assert 8192 * 2 < sum(path.stat().st_size for path in _log_files(box)) <= 8192 * 3
+    assert 8192 < sum(path.stat().st_size for path in _log_files(box)) <= 8192 * 3
 
 
 def _log_files(box: Box) -> list[Path]:
