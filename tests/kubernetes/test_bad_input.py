@@ -48,7 +48,10 @@ def fails(outpost: Outpost, words: str, *, n_starts: int = 1, **fields: Any) -> 
 
 
 def test_an_image_that_does_not_exist(outpost: Outpost) -> None:
-    assert "pull secret" in fails(outpost, "its image cannot be pulled", image="rota.test/none:1")
+    words = "its image cannot be pulled"
+    assert "pull secret" in fails(outpost, words, image="rota.test/none:1")
+    story = outpost.client.story(outpost.client.jobs().jobs[0].id)
+    assert any(words in each.reason for each in story if each.after == "starting"), "told early"
 
 
 def test_a_claim_that_does_not_exist(outpost: Outpost) -> None:

@@ -135,6 +135,8 @@ class Starting:
     allocation: Allocation
     started: frozenset[int] = frozenset()
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
+    hindrance: str = ""
+    """What keeps workers from starting, as far as somebody found something."""
     state = State.STARTING
 
 
