@@ -66,9 +66,13 @@ def test_a_claim_that_is_never_bound(outpost: Outpost) -> None:
 
 
 def test_a_file_server_that_is_not_there(outpost: Outpost) -> None:
-    """Its pod has a node, and never starts."""
+    """Its pod asks for the right volume, has a node, and never starts."""
+    pods = outpost.cluster.api.watch(outpost.pods_path)
     said = fails(outpost, "its volume cannot be mounted", mounts=["nfs:127.0.0.1:/none:/data"])
     assert "the file server" in said
+    volumes = next(pods)["object"]["spec"]["volumes"]
+    wanted = {"server": "127.0.0.1", "path": "/none", "readOnly": True}
+    assert [each["nfs"] for each in volumes if "nfs" in each] == [wanted]
 
 
 def test_a_quota_that_is_used_up(outpost: Outpost) -> None:
