@@ -111,7 +111,8 @@ def test_a_signal_is_retried_with_a_back_off_that_doubles() -> None:
         assert lab.job("a").attempt == attempt
         lab.progress("a", attempt)
         lab.exited("a", 137)
-        assert lab.job("a").phase == Queued(lab.now, not_before_s=lab.now + backoff_s)
+        until_s, why = lab.now + backoff_s, "exit code 137, will be tried again"
+        assert lab.job("a").phase == Queued(lab.now, not_before_s=until_s, reason=why)
         assert lab.round() == []
         assert lab.kernel.next_timer_s() == lab.now + backoff_s
         lab.wait(backoff_s)

@@ -262,6 +262,8 @@ class Scene:
             for worker in self._claims.overdue(now):
                 self._facts(facts.found(worker))
             self.ends.let_go_due()
+            self.stock.look_at_the_clock()
+            self.look_at_nodes()
 
     async def _inquire(self, worker: WorkerId) -> None:
         body = self.crew.bodies.get(worker)
