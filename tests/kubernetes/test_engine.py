@@ -208,13 +208,11 @@ def test_what_a_quota_refuses_is_taken_back_as_a_whole(play: Stage) -> None:
         await lab.cluster.create(quotas, body)
         await until(lambda: has_counted(lab.cluster.get(quotas, "small")))
         await lab.start(pods.program(WAITS), card(0), card(1), card(2))
-        codes: dict[int, int] = {}
-        while len(codes) < 3:
-            told = await lab.told(WorkersExited)
+        lost: frozenset[int] = frozenset()
+        while len(lost) < 3:
+            told = await lab.told(WorkersLost)
             assert "exceeded quota" in told.reason
-            assert told.is_retriable
-            codes |= told.codes
-        assert set(codes.values()) == {126}
+            lost |= told.workers
         assert all("deletionTimestamp" in pod["metadata"] for pod in await lab.pods())
         assert not any(pod["spec"].get("nodeName") for pod in await lab.pods())
 

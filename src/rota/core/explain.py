@@ -36,8 +36,8 @@ class Answers:
                 return OnHold()
             case Queued() if job.id in self._plan.allocations:
                 return None
-            case Queued(not_before_s=until_s) if until_s > self._view.now:
-                return BacksOff(until_s)
+            case Queued(not_before_s=until_s, reason=why) if until_s > self._view.now:
+                return BacksOff(until_s, why)
             case Queued() if job.id in self._plan.waits:
                 return self._for_now(self._plan.waits[job.id])
             case Queued() if job.id not in self._seen:

@@ -118,12 +118,13 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Waits. `not_before_s` is the end of a back-off; a job that `is_resizing` has stopped only
-    to start again at another size, so that its run goes on."""
+    """Waits. `not_before_s` is the end of a back-off, and `reason` why there is one; a job that
+    `is_resizing` has stopped only to start again at another size, so that its run goes on."""
 
     since_s: float
     not_before_s: float = 0.0
     is_resizing: bool = False
+    reason: str = ""
     state = State.QUEUED
 
 
@@ -135,6 +136,8 @@ class Starting:
     allocation: Allocation
     started: frozenset[int] = frozenset()
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
+    hindrance: str = ""
+    """What keeps workers from starting, as far as somebody found something."""
     state = State.STARTING
 
 

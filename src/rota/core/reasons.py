@@ -81,9 +81,11 @@ class Occupied:
 @dataclass(frozen=True, slots=True)
 class BacksOff:
     until_s: float
+    why: str = ""
 
     def __str__(self) -> str:
-        return "waits before it is tried again"
+        why = f": {self.why}" if self.why else ""
+        return f"waits before it is tried again{why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rota.engines.kubernetes.bodies import MOST_GPUS, condition
 from rota.engines.kubernetes.objects import Object, part, parts
 from rota.engines.kubernetes.quantities import amount
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.usage import Usage
+from rota.engines.kubernetes.usage import Usage, total
 
 MIB = 1024**2
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -43,6 +43,18 @@ class Held:
     usage: Usage
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was said of a node last, so that what others hold is not moved about without need; and
+    how many GPUs it had a short while ago, which it may well have again."""
+
+    node: Node | None = None
+    n_gpus: int = 0
+
+
+NO_PAST = Past()
+
+
 def is_lost(node: Object) -> bool:
     """Whether somebody vouches for it that nothing runs there any more."""
     return any(taint.get("key") == OUT_OF_SERVICE for taint in _taints(node))
@@ -54,30 +66,34 @@ def node_of(
     *,
     foreign: Iterable[Usage],
     ours: Iterable[Held],
-    before: Node | None = None,
+    past: Past = NO_PAST,
 ) -> Node:
-    """`before` is what was said of it last: what others hold is not moved about without need."""
     theirs, held = list(foreign), list(ours)
     allocatable = part(node, "status", "allocatable")
-    taken = Usage(
-        sum(each.gpus for each in theirs),
-        sum(each.cpus for each in theirs),
-        sum(each.memory_bytes for each in theirs),
-    )
+    taken = total(theirs)
     seen = Node(
         id=NodeId(node["metadata"]["name"]),
-        gpus=_gpus(node, settings, n_taken=taken.gpus, held=held, before=before),
+        gpus=_gpus(node, settings, n_taken=taken.gpus, held=held, before=past.node),
         cpus=max(0.0, amount(allocatable.get("cpu")) - taken.cpus),
         memory_bytes=max(0.0, amount(allocatable.get("memory")) - taken.memory_bytes),
         max_workers=max(0.0, amount(allocatable.get("pods", "110")) - len(theirs)),
         labels=frozenset(part(node, "metadata", "labels").items()),
         is_cordoned=_is_cordoned(node, settings),
     )
-    best = _gpus(node, settings, n_taken=0, held=held, before=None)
-    whole = Whole(best, seen.cpus, seen.memory_bytes, seen.max_workers)
+    whole = Whole(
+        _cards(node, settings, indices=range(max(_n_all(node, settings, held=held), past.n_gpus))),
+        seen.cpus,
+        seen.memory_bytes,
+        seen.max_workers,
+    )
     if note := _ill(node):
         return replace(_closed(seen, held, note=note), whole=whole, is_cordoned=True)
-    return replace(seen, whole=whole) if taken.gpus else seen
+    return replace(seen, whole=whole) if len(whole.gpus) > len(seen.gpus) else seen
+
+
+def n_usable(node: Object, settings: KubernetesSettings) -> int:
+    """How many GPUs its device plugin offers now."""
+    return _count(part(node, "status", "allocatable").get(settings.gpu_resource))
 
 
 def _closed(node: Node, held: list[Held], *, note: str) -> Node:
@@ -135,24 +151,34 @@ def _gpus(
     held: list[Held],
     before: Node | None,
 ) -> tuple[Gpu, ...]:
-    status, resource = part(node, "status"), settings.gpu_resource
-    n_usable = _count(part(status, "allocatable").get(resource))
-    # What a worker was given is there as long as it runs: a node that comes back has no GPUs at
-    # all for a while, until its device plugin is back as well.
     bound = {index for each in held if each.is_bound for index in each.gpus}
-    n_capacity = _count(part(status, "capacity").get(resource))
-    n_all = max(n_usable, n_capacity, *(index + 1 for index in bound))
+    n_all = _n_all(node, settings, held=held)
     planned = {index for each in held for index in each.gpus} - bound
     missed = _missing(before, n_all)
 
     def reluctance(index: int) -> tuple[bool, bool, bool, int]:
         return index in bound, index in planned, index not in missed, -index
 
-    gone = set(sorted(range(n_all), key=reluctance)[: n_all - n_usable + n_taken]) - bound
-    labels = part(node, "metadata", "labels")
+    n_gone = n_all - n_usable(node, settings) + n_taken
+    gone = set(sorted(range(n_all), key=reluctance)[:n_gone]) - bound
+    return _cards(node, settings, indices=(each for each in range(n_all) if each not in gone))
+
+
+def _n_all(node: Object, settings: KubernetesSettings, *, held: list[Held]) -> int:
+    """With those that are broken. What a worker was given is there as long as it runs: a node that
+    comes back has no GPUs at all for a while, until its device plugin is back as well."""
+    n_capacity = _count(part(node, "status", "capacity").get(settings.gpu_resource))
+    in_use = (index + 1 for each in held if each.is_bound for index in each.gpus)
+    return max(n_usable(node, settings), n_capacity, *in_use)
+
+
+def _cards(
+    node: Object, settings: KubernetesSettings, *, indices: Iterable[int]
+) -> tuple[Gpu, ...]:
+    resource, labels = settings.gpu_resource, part(node, "metadata", "labels")
     gpu_type = labels.get(f"{resource}.product") or resource.rpartition("/")[2]
     memory_bytes = int(amount(labels.get(f"{resource}.memory")) * MIB) or 16 * GIB
-    return tuple(Gpu(index, gpu_type, memory_bytes) for index in range(n_all) if index not in gone)
+    return tuple(Gpu(index, gpu_type, memory_bytes) for index in indices)
 
 
 def _count(text: str | None) -> int:

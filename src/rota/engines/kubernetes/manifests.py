@@ -84,7 +84,11 @@ def opened(slot: Slot, *, uid: str, notes: dict[str, str]) -> Object:
 
 
 def _place(slot: Slot) -> dict[str, str]:
-    return {names.NODE: slot.node, names.GPUS: ",".join(map(str, slot.gpus))}
+    return {names.NODE: slot.node, names.GPUS: _numbers(slot)}
+
+
+def _numbers(slot: Slot) -> str:
+    return ",".join(map(str, slot.gpus))
 
 
 def affinity(node: str) -> Object:
@@ -183,6 +187,7 @@ def _environment(seat: Seat, program: Program) -> list[Object]:
         "ROTA_ATTEMPT": str(worker.attempt),
         "ROTA_GENERATION": str(seat.generation),
         "ROTA_WORKER": f"{worker.job_id}/{worker.attempt}/{worker.worker}",
+        names.GPUS_VARIABLE: _numbers(slot),
         "RANK": str(seat.rank),
         # Each pod sees its own GPUs only, and calls the first of them 0.
         "LOCAL_RANK": "0",

@@ -6,7 +6,7 @@ from rota.core.model import Node, NodeId
 from rota.engines.kubernetes.crew import Crew
 from rota.engines.kubernetes.objects import Change
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.stock import Stock
+from rota.engines.kubernetes.stock import REMEMBERED_S, Stock
 from rota.engines.kubernetes.usage import usage_of
 from tests.unit.engines.kubernetes.objects import WORKER, Object, foreign, node, pod
 
@@ -19,7 +19,8 @@ class Lab:
 
     def __init__(self, settings: KubernetesSettings = SETTINGS) -> None:
         self.crew = Crew()
-        self.stock = Stock(settings, self.crew)
+        self.now = 0.0
+        self.stock = Stock(settings, self.crew, clock=lambda: self.now)
 
     def sees(self, *nodes: Object) -> list[NodeSeen | NodeLost]:
         for each in nodes:
@@ -218,3 +219,27 @@ def test_a_node_that_comes_back_without_its_gpus_keeps_those_in_use() -> None:
         assert indices(lab.node) == [1]
     lab.sees(node(gpus=4))
     assert indices(lab.node) == [0, 1, 2, 3]
+
+
+def test_what_a_node_had_lately_it_may_have_again() -> None:
+    """Its kubelet has begun anew, and its device plugin is not back yet."""
+    lab = Lab()
+    lab.sees(node(gpus=4))
+    lab.sees(node(gpus=0, capacity=4))
+    assert (indices(lab.node), indices(at_best(lab.node))) == ([], [0, 1, 2, 3])
+    lab.sees(node(gpus=0, capacity=0))
+    assert (indices(lab.node), indices(at_best(lab.node))) == ([], [0, 1, 2, 3])
+    lab.now += REMEMBERED_S
+    lab.stock.look_at_the_clock()
+    assert lab.stock.news() == [NodeSeen(lab.node)]
+    assert indices(at_best(lab.node)) == []
+
+
+def test_what_a_node_had_is_remembered_from_when_it_was_gone() -> None:
+    lab = Lab()
+    lab.sees(node(gpus=4))
+    lab.now += 2 * REMEMBERED_S
+    lab.sees(node(gpus=1, capacity=1))
+    assert indices(at_best(lab.node)) == [0, 1, 2, 3]
+    lab.sees(node(gpus=4))
+    assert at_best(lab.node) == lab.node
