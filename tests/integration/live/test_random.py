@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,8 @@ from tests.integration.live.house import EPOCHS, Job, check, finish, say
 N_SEEDS = 50 if os.environ.get("ROTA_TEST_LONG") else 5
 N_EVENTS = 6
 MOST = 4
+EVENTS = ("grow", "shrink", "move", "kill", "kill two", "end", "end two", "away")
+"""`end` is by SIGTERM."""
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
@@ -23,7 +26,8 @@ def test_any_sequence_of_changes_and_deaths(start_job: Callable[..., Job], seed:
     desk.wait_for_generation()
     for _ in range(N_EVENTS):
         members = list(desk.target)
-        event = chance.choice(["grow", "shrink", "move", "kill", "kill", "kill two", "away"])
+        event = chance.choice(EVENTS)
+        by = signal.SIGTERM if event.startswith("end") else signal.SIGKILL
         next_number = max(desk.begun) + 1
         say(f"{event} {members}")
         if event == "grow" and len(members) < MOST:
@@ -34,10 +38,10 @@ def test_any_sequence_of_changes_and_deaths(start_job: Callable[..., Job], seed:
         elif event == "move":
             members[chance.randrange(len(members))] = next_number
             desk.want(*members)
-        elif event == "kill" and len(members) > 1:
-            kill(job, [chance.choice(members)])
-        elif event == "kill two" and len(members) > 2:
-            kill(job, chance.sample(members, 2))
+        elif event in ("kill", "end") and len(members) > 1:
+            kill(job, [chance.choice(members)], by=by)
+        elif event in ("kill two", "end two") and len(members) > 2:
+            kill(job, chance.sample(members, 2), by=by)
         elif event == "away":
             is_whole = desk.is_committed()
             desk.go_away()
@@ -53,11 +57,11 @@ def test_any_sequence_of_changes_and_deaths(start_job: Callable[..., Job], seed:
     check(job)
 
 
-def kill(job: Job, numbers: list[int]) -> None:
+def kill(job: Job, numbers: list[int], *, by: int) -> None:
     """Those that run already; at least one that can go on alone stays."""
     desk = job.coordinator
     desk.wait_until(lambda: all(number in desk.processes for number in numbers))
     standing = [n for n in desk.target if desk.reports.get(n, {}).get("generation", -1) >= 0]
     if set(standing) - set(numbers):
-        desk.kill(*(number for number in numbers if number not in desk.ends))
+        desk.kill(*(number for number in numbers if number not in desk.ends), by=by)
         desk.wait_for_ends(*numbers)
