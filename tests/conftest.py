@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-from tests.counts import IS_LONG, count, only_long
+from tests.counts import IS_LONG, count
 
 # Short runs use the same examples every time, so that nobody's change turns red by chance; long
 # runs look for new ones. A failure prints the line that replays it. There is no deadline for one
@@ -17,9 +17,9 @@ settings.load_profile("long" if IS_LONG else "ci")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a cluster takes minutes, and comes last: the first time, its programs are built
-    meanwhile."""
+    """What needs a cluster is one process's work, and comes after the rest of it; of several
+    processes, one begins with it, because it is the longest work that cannot be divided."""
     for item in items:
         if item.get_closest_marker("cluster") is not None:
-            item.add_marker(only_long)
+            item.add_marker(pytest.mark.xdist_group("cluster"))
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)

@@ -76,6 +76,9 @@ class Daemon:
         found = self.ask("GET", "/v1/jobs", params={"limit": 1000})["jobs"]
         return {each["id"]: each["state"] for each in found}
 
+    def job(self, job_id: str) -> Any:
+        return self.ask("GET", f"/v1/jobs/{job_id}")["job"]
+
     def story(self, job_id: str) -> list[str]:
         entries = self.ask("GET", f"/v1/jobs/{job_id}/story")
         return [f"{each['cause']}: {each['reason']}" for each in entries]

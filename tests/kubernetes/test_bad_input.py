@@ -10,27 +10,20 @@ from rota.wire.jobs import FINAL_STATES
 from tests.e2e.house import PATIENCE_S
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.locks import locked
-from tests.kubernetes.conftest import lock_of, use_of
-from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.outpost import Outpost
+from tests.kubernetes.shared import a_shared_outpost, a_turn
 
 
 @pytest.fixture(scope="module")
 def shared(running_cluster: Cluster) -> Iterator[Outpost]:
-    with (
-        locked(use_of(running_cluster), is_shared=True),
-        running_cluster.namespace() as namespace,
-        an_outpost(running_cluster, namespace) as made,
-    ):
-        made.up()
+    with a_shared_outpost(running_cluster) as made:
         yield made
 
 
 @pytest.fixture
 def outpost(shared: Outpost) -> Iterator[Outpost]:
-    with locked(lock_of(shared.cluster, "cards")):
-        yield shared
-        shared.clear()
+    with a_turn(shared) as ours:
+        yield ours
 
 
 def fails(outpost: Outpost, words: str, **fields: Any) -> str:
@@ -48,7 +41,10 @@ def fails(outpost: Outpost, words: str, **fields: Any) -> str:
 
 
 def test_an_image_that_does_not_exist(outpost: Outpost) -> None:
-    assert "pull secret" in fails(outpost, "its image cannot be pulled", image="rota.test/none:1")
+    words = "its image cannot be pulled"
+    assert "pull secret" in fails(outpost, words, image="rota.test/none:1")
+    story = outpost.client.story(outpost.client.jobs().jobs[0].id)
+    assert any(words in each.reason for each in story if each.after == "starting"), "told early"
 
 
 def test_a_claim_that_does_not_exist(outpost: Outpost) -> None:
@@ -112,7 +108,7 @@ def test_a_pod_that_somebody_deletes_runs_again(outpost: Outpost) -> None:
 
 
 def test_a_pod_that_somebody_edits_is_still_the_jobs(outpost: Outpost) -> None:
-    """For a daemon that has never seen it before, as well."""
+    """For a daemon that has never seen it before, as well, and which no status tells of it."""
     job = outpost.submit("say came; await on", gpus="1")
     pod = outpost.pod_runs(job)
     labels = ["rota.dev/job-", "rota.dev/attempt=7", "rota.dev/worker-", "rota.dev/user=eve"]
@@ -121,6 +117,7 @@ def test_a_pod_that_somebody_edits_is_still_the_jobs(outpost: Outpost) -> None:
     finalizers = '{"metadata":{"finalizers":null}}'
     outpost.kubectl("patch", "pod", pod, "--type=merge", "-p", finalizers)
     outpost.kill()
+    outpost.give_up_lease()
     outpost.up()
     outpost.allow("on")
     assert outpost.ends(job).state == "succeeded"

@@ -5,6 +5,7 @@ from http.client import IncompleteRead
 
 import pytest
 
+from tests.counts import only_long
 from tests.kubernetes.cluster.api import Api, Object, RefusedError, until
 from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster, python_pod
@@ -95,6 +96,7 @@ def test_a_person_may_do_only_what_was_granted(cluster: Cluster, namespace: str)
     assert cluster.person()[0] != name
 
 
+@only_long
 def test_a_stopped_kubelet_is_noticed_and_comes_back_with_its_cards(whole_cluster: Cluster) -> None:
     control, api = whole_cluster.control, whole_cluster.api
     with control.stopped("kubelet"):

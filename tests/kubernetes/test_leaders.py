@@ -22,6 +22,13 @@ def lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
         yield opened
 
 
+@pytest.fixture
+def lone_lab(whole_cluster: Cluster, namespace: str) -> Iterator[Lab]:
+    """Where nobody else's jobs can be sent to nodes that only pretend."""
+    with open_lab(whole_cluster, namespace) as opened:
+        yield opened
+
+
 def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     first = lab.daemon().leads()
     ids = [first.submit(name=f"job-{n}", priority=n) for n in range(3)]
@@ -31,10 +38,14 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     keyed = first.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
     token = first.ask("POST", "/v1/tokens", json={"user": "nobody", "scope": "read_only"})["secret"]
     first.ask("POST", f"/v1/nodes/{NODE}/drain")
+    move = {"jobs": ids[1:2], "to": "box", "url": "http://127.0.0.1:1", "token": "x", "after": "1h"}
+    first.ask("POST", "/v1/jobs/move", json=move)
     before = first.jobs()
     first.kill()
+    lab.give_up_lease()
     second = lab.daemon().leads()
     assert second.jobs() == before
+    until(lambda: "goes to box in" in str(second.ask("GET", f"/v1/jobs/{ids[1]}")), "the plan")
     [node] = [each for each in second.ask("GET", "/v1/nodes") if each["id"] == NODE]
     assert node["is_draining"]
     again = second.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
@@ -47,8 +58,9 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     assert newer > max(before)
 
 
-def test_workers_that_no_status_tells_of_are_taken_over(lab: Lab) -> None:
+def test_workers_that_no_status_tells_of_are_taken_over(lone_lab: Lab) -> None:
     """A job's first worker is sent off before its status says so: its pod does."""
+    lab = lone_lab
     path = f"/api/v1/namespaces/{lab.namespace}/pods"
 
     def uids() -> set[str]:
@@ -61,6 +73,7 @@ def test_workers_that_no_status_tells_of_are_taken_over(lab: Lab) -> None:
         until(lambda: len(uids()) == 2, "their pods")
         made = uids()
         first.kill()
+        lab.give_up_lease()
         second = lab.daemon().leads()
         waits = second.submit(**wanted)
         expected = {**dict.fromkeys(ids, "running"), waits: "queued"}
@@ -73,17 +86,29 @@ def test_workers_that_no_status_tells_of_are_taken_over(lab: Lab) -> None:
         until(lambda: not uids(), "their end", limit_s=PATIENCE_S)
 
 
-def test_a_standby_is_alive_and_takes_no_work(lab: Lab) -> None:
-    lab.daemon().leads()
-    standby = lab.daemon().waits()
-    answer = httpx2.post(f"http://127.0.0.1:{standby.port}/v1/jobs", json=HELD)
+def test_a_standby_is_alive_takes_no_work_and_is_handed_over_to(lab: Lab) -> None:
+    """A holder whose clock is far behind, or ahead, renews as well as any other."""
+    first = lab.daemon().leads()
+    second = lab.daemon().waits()
+    answer = httpx2.post(f"http://127.0.0.1:{second.port}/v1/jobs", json=HELD)
     assert answer.status_code == 503
     assert answer.json()["code"] == "standby"
+    spec = lab.cluster.api.get(lease_of(lab))["spec"]
+    assert spec["leaseDurationSeconds"] == 10
+    seen = spec["renewTime"]
+    until(lambda: lab.cluster.api.get(lease_of(lab))["spec"]["renewTime"] != seen, "a renewal")
+    assert second.probe("readyz") == 503
+    job_id = first.submit()
+    first.end()
+    assert first.process.returncode == 0
+    assert second.leads().jobs() == {job_id: "held"}
 
 
 def test_a_standby_ends_when_it_is_asked_to(lab: Lab) -> None:
     """As the first process of a container, which the kernel does not end by itself, too."""
-    lab.daemon().leads()
+    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}
+    path, _, name = lease_of(lab).rpartition("/")
+    lab.cluster.api.create(path, {"metadata": {"name": name}, "spec": spec})
     alone = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
     standby = lab.daemon(runner=alone).waits()
     outside = standby.process.pid
@@ -92,45 +117,21 @@ def test_a_standby_ends_when_it_is_asked_to(lab: Lab) -> None:
     assert standby.process.wait(60) == 0, standby.log()
 
 
-def test_who_ends_in_peace_hands_over(lab: Lab) -> None:
-    first = lab.daemon().leads()
-    second = lab.daemon().waits()
-    job_id = first.submit()
-    first.end()
-    assert first.process.returncode == 0
-    assert second.leads().jobs() == {job_id: "held"}
-
-
-def test_a_planned_move_outlives_the_disk(lab: Lab) -> None:
-    first = lab.daemon().leads()
-    job = first.submit()
-    move = {"jobs": [job], "to": "lab", "url": "http://127.0.0.1:1", "token": "x", "after": "1h"}
-    first.ask("POST", "/v1/jobs/move", json=move)
-    first.kill()
-    second = lab.daemon().leads()
-
-    def is_planned() -> bool:
-        return "goes to lab in" in str(second.ask("GET", f"/v1/jobs/{job}"))
-
-    until(is_planned, "the plan")
-
-
 def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
     daemon = lab.daemon().leads()
     job = daemon.submit()
-    lab.kubectl("delete", "lease", "rota")
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"
+    lab.give_up_lease()
 
     def holder() -> str:
         try:
-            return lab.cluster.api.get(path)["spec"]["holderIdentity"]
+            return lab.cluster.api.get(lease_of(lab))["spec"]["holderIdentity"]
         except RefusedError:
             return ""
 
     assert f"-{daemon.process.pid}-" in until(holder, "the lease")
     daemon.ask("POST", f"/v1/jobs/{job}/release")
     daemon.kill()
-    lab.kubectl("delete", "lease", "rota")
+    lab.give_up_lease()
     lab.daemon().leads().ask("POST", f"/v1/jobs/{job}/cancel")
     lab.reaches(job, "cancelled")
 
@@ -173,14 +174,5 @@ def versions_of(lab: Lab) -> dict[str, str]:
     }
 
 
-def test_a_lease_is_not_judged_by_the_clock_of_its_holder(lab: Lab) -> None:
-    """A holder whose clock is far behind, or ahead, renews as well as any other."""
-    old = lab.daemon().leads()
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"
-    spec = lab.cluster.api.get(path)["spec"]
-    assert spec["leaseDurationSeconds"] == 10
-    standby = lab.daemon().waits()
-    seen = spec["renewTime"]
-    until(lambda: lab.cluster.api.get(path)["spec"]["renewTime"] != seen, "a renewal")
-    assert standby.probe("readyz") == 503
-    assert old.jobs() == {}
+def lease_of(lab: Lab) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"

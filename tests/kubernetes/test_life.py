@@ -10,7 +10,8 @@ from tests.e2e.house import wait_until
 from tests.e2e.live import LiveJob
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.outpost import Outpost
+from tests.kubernetes.shared import a_shared_outpost, a_turn
 from tests.tidy.tree import ROOT
 
 ALL = "4"
@@ -31,11 +32,16 @@ while rank:
 """
 
 
-@pytest.fixture
-def outpost(whole_cluster: Cluster, namespace: str) -> Iterator[Outpost]:
-    with an_outpost(whole_cluster, namespace) as made:
-        made.up()
+@pytest.fixture(scope="module")
+def shared(running_cluster: Cluster) -> Iterator[Outpost]:
+    with a_shared_outpost(running_cluster) as made:
         yield made
+
+
+@pytest.fixture
+def outpost(shared: Outpost) -> Iterator[Outpost]:
+    with a_turn(shared) as ours:
+        yield ours
 
 
 def test_a_job_is_read_visited_and_remembered(outpost: Outpost) -> None:

@@ -6,17 +6,37 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.fakes import fake_nodes
 from tests.kubernetes.cluster.handle import Cluster, remove_pods
-from tests.kubernetes.daemons import PATIENCE_S, Lab, open_lab
+from tests.kubernetes.cluster.locks import locked
+from tests.kubernetes.conftest import use_of
+from tests.kubernetes.daemons import PATIENCE_S, Daemon, Lab, open_lab
 
 GPU = "nvidia.com/gpu"
 
 
-@pytest.fixture
-def lab(whole_cluster: Cluster, namespace: str) -> Iterator[Lab]:
+@pytest.fixture(scope="module")
+def lab(running_cluster: Cluster) -> Iterator[Lab]:
     """Nobody else's jobs may be sent to nodes that only pretend."""
-    with open_lab(whole_cluster, namespace) as opened:
+    with (
+        locked(use_of(running_cluster)),
+        running_cluster.namespace() as namespace,
+        open_lab(running_cluster, namespace) as opened,
+    ):
         yield opened
+
+
+@pytest.fixture(scope="module")
+def leaders() -> list[Daemon]:
+    """One after the other."""
+    return []
+
+
+@pytest.fixture
+def daemon(lab: Lab, leaders: list[Daemon]) -> Daemon:
+    if not leaders:
+        leaders.append(lab.daemon().leads())
+    return leaders[-1]
 
 
 @pytest.fixture
@@ -59,35 +79,34 @@ def events_of(lab: Lab, name: str) -> str:
     return lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
 
 
-def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab, node: str) -> None:
-    daemon = lab.daemon().leads()
+def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab, daemon: Daemon, node: str) -> None:
     make(lab, "first", node=node)
     until(lambda: node_of(lab, "first") == node, "the first pod bound", limit_s=PATIENCE_S)
     make(lab, "second", node=node)
     waits = until(lambda: events_of(lab, "second"), "a reason", limit_s=PATIENCE_S)
     assert "Waiting" in waits
     assert node_of(lab, "second") == ""
-    users = {each["name"]: each["user"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
-    assert users == {"first": "ada", "second": "ada"}
+    jobs = {each["name"]: each for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
+    assert {jobs[name]["user"] for name in ("first", "second")} == {"ada"}
     lab.kubectl("delete", "pod", "first", "--wait=false")
     until(lambda: node_of(lab, "second") == node, "the second pod bound", limit_s=PATIENCE_S)
-    states = sorted(daemon.jobs().values())
-    assert states[0] == "cancelled"
+    assert daemon.job(jobs["first"]["id"])["state"] == "cancelled"
 
 
-def test_what_is_not_understood_is_refused_by_name(lab: Lab, node: str) -> None:
-    daemon = lab.daemon().leads()
+def test_what_is_not_understood_is_refused_by_name(lab: Lab, daemon: Daemon, node: str) -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     make(lab, "spread", node=node, topologySpreadConstraints=[spread])
     claim = {"name": "home", "persistentVolumeClaim": {"claimName": "nobodys"}}
-    make(lab, "claims", node=node, volumes=[claim])
+    make(lab, "homeless", node=node, volumes=[claim])
     said = until(lambda: events_of(lab, "spread"), "a refusal", limit_s=PATIENCE_S)
     assert "spec.topologySpreadConstraints is not understood" in said
-    said = until(lambda: events_of(lab, "claims"), "a refusal", limit_s=PATIENCE_S)
+    said = until(lambda: events_of(lab, "homeless"), "a refusal", limit_s=PATIENCE_S)
     assert "there is no claim nobodys" in said
-    assert daemon.jobs() == {}
+    names = {each["name"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
+    assert names.isdisjoint({"spread", "homeless"})
 
 
+@pytest.mark.usefixtures("daemon")
 def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
     """As when both are in one file."""
     size = {"storage": "1Gi"}
@@ -108,7 +127,6 @@ def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
             "resources": {"requests": size},
         },
     }
-    lab.daemon().leads()
     wanted = {"name": "home", "persistentVolumeClaim": {"claimName": "home"}}
     make(lab, "claims", node=node, volumes=[wanted])
     until(lambda: "no claim home" in events_of(lab, "claims"), "a reason", limit_s=PATIENCE_S)
@@ -121,15 +139,27 @@ def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
         lab.cluster.api.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
 
 
-def test_a_pod_is_placed_once_whoever_leads(lab: Lab, node: str) -> None:
-    first = lab.daemon().leads()
+@pytest.mark.usefixtures("daemon")
+def test_a_node_that_comes_later_is_waited_for(lab: Lab) -> None:
+    """As when somebody adds nodes because pods wait for them."""
+    make(lab, "early", node="later-0000")
+    until(lambda: "no node is labelled" in events_of(lab, "early"), "a reason", limit_s=PATIENCE_S)
+    with fake_nodes(lab.cluster.api, 1, gpus=2, prefix="later") as [node]:
+        until(lambda: node_of(lab, "early") == node, "the pod bound", limit_s=PATIENCE_S)
+        remove_pods(lab.cluster.api, pods(lab))
+
+
+def test_a_pod_is_placed_once_whoever_leads(
+    lab: Lab, daemon: Daemon, leaders: list[Daemon], node: str
+) -> None:
     make(lab, "one", node=node)
     until(lambda: node_of(lab, "one") == node, "the pod bound", limit_s=PATIENCE_S)
-    before = first.jobs()
-    first.kill()
-    second = lab.daemon().leads()
+    before = daemon.jobs()
+    daemon.kill()
+    lab.give_up_lease()
+    leaders.append(second := lab.daemon().leads())
     make(lab, "two", node=node)
-    until(lambda: len(second.jobs()) == 2, "the second pod taken in", limit_s=PATIENCE_S)
+    until(lambda: len(second.jobs()) == len(before) + 1, "the second pod", limit_s=PATIENCE_S)
     assert set(before) < set(second.jobs())
     assert node_of(lab, "two") == ""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from rota.engines.kubernetes.api import ApiError, connect
 from rota.errors import RotaError
 from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.shared import a_namespace
 
 LIMIT_S = 60.0
 PROGRAM = """
@@ -31,10 +32,15 @@ server.serve_forever()
 STUBBORN = "trap '' HUP TERM; (setsid sh -c 'exec sleep 987' &); echo here; exec sleep 987"
 
 
-@pytest.fixture
-def pod(cluster: Cluster, namespace: str) -> str:
-    """One that runs."""
-    pods = f"/api/v1/namespaces/{namespace}/pods"
+@pytest.fixture(scope="module")
+def pod(running_cluster: Cluster) -> Iterator[str]:
+    """The namespace of one that runs."""
+    with a_namespace(running_cluster) as namespace:
+        make_pod(running_cluster, f"/api/v1/namespaces/{namespace}/pods")
+        yield namespace
+
+
+def make_pod(cluster: Cluster, pods: str) -> None:
     body: Object = python_pod("worker", PROGRAM)
     body["spec"]["containers"][0] |= {
         "name": names.CONTAINER,
@@ -47,7 +53,6 @@ def pod(cluster: Cluster, namespace: str) -> str:
         "the pod to listen",
         limit_s=LIMIT_S,
     )
-    return namespace
 
 
 def within(cluster: Cluster, namespace: str, do: Callable[[Any], Awaitable[None]]) -> None:
@@ -56,6 +61,8 @@ def within(cluster: Cluster, namespace: str, do: Callable[[Any], Awaitable[None]
         try:
             async with asyncio.timeout(LIMIT_S):
                 await do(there)
+                # Who lets go of a session does not wait for its end.
+                await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
         finally:
             await there.close()
 
@@ -85,7 +92,9 @@ async def ran(there: Any, script: str) -> bytes:
     return found
 
 
-def test_a_command_has_its_workers_environment_and_folder(cluster: Cluster, pod: str) -> None:
+def test_a_command_has_its_workers_environment_and_folder(
+    running_cluster: Cluster, pod: str
+) -> None:
     async def do(there: Any) -> None:
         script = 'echo "$MINE"; pwd; echo no >&2; exit 7'
         session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", script)))
@@ -94,10 +103,10 @@ def test_a_command_has_its_workers_environment_and_folder(cluster: Cluster, pod:
         assert await session.left() == Left(7)
         session.close()
 
-    within(cluster, pod, do)
+    within(running_cluster, pod, do)
 
 
-def test_input_has_an_end_and_a_lot_of_it_arrives_whole(cluster: Cluster, pod: str) -> None:
+def test_input_has_an_end_and_a_lot_of_it_arrives_whole(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         session = await sessions.visit(there, "worker", visit=Visit(("sha256sum",)))
         for _ in range(64):
@@ -113,10 +122,10 @@ def test_input_has_an_end_and_a_lot_of_it_arrives_whole(cluster: Cluster, pod: s
         assert (await output(counted)).split() == [b"3000000"]
         counted.close()
 
-    within(cluster, pod, do)
+    within(running_cluster, pod, do)
 
 
-def test_a_lot_of_output_waits_for_its_reader(cluster: Cluster, pod: str) -> None:
+def test_a_lot_of_output_waits_for_its_reader(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         script = "head -c 5000000 /dev/zero"
         session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", script)))
@@ -124,10 +133,10 @@ def test_a_lot_of_output_waits_for_its_reader(cluster: Cluster, pod: str) -> Non
         assert await session.left() == Left(0)
         session.close()
 
-    within(cluster, pod, do)
+    within(running_cluster, pod, do)
 
 
-def test_a_shell_on_a_terminal(cluster: Cluster, pod: str) -> None:
+def test_a_shell_on_a_terminal(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         terminal = Terminal(30, 90, "xterm-256color")
         session = await sessions.visit(there, "worker", visit=Visit((), terminal))
@@ -145,11 +154,11 @@ def test_a_shell_on_a_terminal(cluster: Cluster, pod: str) -> None:
         assert (await session.left()).code == 3
         session.close()
 
-    within(cluster, pod, do)
+    within(running_cluster, pod, do)
 
 
 def test_a_command_that_is_let_go_of_ends_with_all_that_it_started(
-    cluster: Cluster, pod: str
+    running_cluster: Cluster, pod: str
 ) -> None:
     async def do(there: Any) -> None:
         session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", STUBBORN)))
@@ -160,10 +169,10 @@ def test_a_command_that_is_let_go_of_ends_with_all_that_it_started(
         while int(await ran(there, count)):
             pass
 
-    within(cluster, pod, do)
+    within(running_cluster, pod, do)
 
 
-def test_what_cannot_be_run_and_who_is_not_there(cluster: Cluster, pod: str) -> None:
+def test_what_cannot_be_run_and_who_is_not_there(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         session = await sessions.visit(there, "worker", visit=Visit(("no-such-program",)))
         assert (await session.left()).code == 127
@@ -174,10 +183,10 @@ def test_what_cannot_be_run_and_who_is_not_there(cluster: Cluster, pod: str) -> 
         with pytest.raises(RotaError, match="is no name of a Pod"):
             await sessions.visit(there, "../secrets", visit=Visit(("true",)))
 
-    within(cluster, pod, do)
+    within(running_cluster, pod, do)
 
 
-def test_a_connection_to_a_port(cluster: Cluster, pod: str) -> None:
+def test_a_connection_to_a_port(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         session = await sessions.connect(there, "worker", port=8080)
         body = bytes(range(256)) * 2000
@@ -193,4 +202,4 @@ def test_a_connection_to_a_port(cluster: Cluster, pod: str) -> None:
         assert (await nobody.left()).reason == "nothing listens on port 81 there"
         nobody.close()
 
-    within(cluster, pod, do)
+    within(running_cluster, pod, do)

@@ -8,26 +8,34 @@ import pytest
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.daemons import HELD, PATIENCE_S, Daemon, Lab, open_lab
+from tests.kubernetes.shared import a_namespace
 
 ELASTIC = {**HELD, "gpus": "0", "mode": "restart"}
 
 
-@pytest.fixture
-def lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
-    with open_lab(cluster, namespace) as opened:
+@pytest.fixture(scope="module")
+def lab(running_cluster: Cluster) -> Iterator[Lab]:
+    with a_namespace(running_cluster) as namespace, open_lab(running_cluster, namespace) as opened:
         yield opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def daemon(lab: Lab) -> Daemon:
     return lab.daemon().leads()
+
+
+@pytest.fixture
+def own_lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
+    """Without a daemon."""
+    with open_lab(cluster, namespace) as opened:
+        yield opened
 
 
 def test_an_object_becomes_a_job_of_the_person_it_names(lab: Lab, daemon: Daemon) -> None:
     lab.make("resnet", **HELD)
     status = lab.reaches("resnet", "held")
-    [job] = daemon.ask("GET", "/v1/jobs")["jobs"]
-    assert (job["id"], job["user"], job["name"]) == (status["id"], "ada", "resnet")
+    job = daemon.job(status["id"])
+    assert (job["user"], job["name"]) == ("ada", "resnet")
     assert lab.condition("resnet", "Accepted")["status"] == "True"
     columns = lab.kubectl("get", "tj", "resnet", "-o", "wide").split()
     assert {"STATE", "WORKERS", "PROGRESS", "FINISH", "held", "ada"} <= set(columns)
@@ -51,19 +59,17 @@ def test_a_refusal_is_told_and_an_edit_mends_it(lab: Lab, daemon: Daemon) -> Non
     assert "it can never run" in lab.reaches("big", "refused")["reason"]
     refused = lab.condition("big", "Accepted")
     assert (refused["status"], refused["reason"]) == ("False", "Refused")
-    events = until(lambda: lab.kubectl("get", "events", "--no-headers"), "an event")
-    assert "trainingjob/big" in events
-    assert "it can never run" in events
+    assert "it can never run" in until(lambda: events_of(lab, "big"), "an event")
     lab.make("big", **HELD)
     lab.reaches("big", "held")
-    assert daemon.jobs() == {lab.status("big")["id"]: "held"}
+    assert daemon.jobs()[lab.status("big")["id"]] == "held"
 
 
 def test_deleting_an_object_cancels_its_job(lab: Lab, daemon: Daemon) -> None:
-    lab.make("resnet", **HELD)
-    job_id = lab.reaches("resnet", "held")["id"]
-    lab.kubectl("delete", "tj", "resnet", "--timeout=60s")
-    assert daemon.jobs() == {job_id: "cancelled"}
+    lab.make("unwanted", **HELD)
+    job_id = lab.reaches("unwanted", "held")["id"]
+    lab.kubectl("delete", "tj", "unwanted", "--timeout=60s")
+    assert daemon.jobs()[job_id] == "cancelled"
     assert "JobCancelled: cancelled by kubectl" in daemon.story(job_id)
 
 
@@ -71,7 +77,7 @@ def test_an_object_that_is_taken_away_by_force_cancels_its_job(lab: Lab, daemon:
     job_id = daemon.submit()
     lab.kubectl("delete", "tj", job_id, "--wait=false")
     lab.ask_kubectl("patch", "tj", job_id, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    until(lambda: daemon.jobs() == {job_id: "cancelled"}, "the end of the job")
+    until(lambda: daemon.jobs()[job_id] == "cancelled", "the end of the job")
     assert lab.found(job_id) is None
 
 
@@ -88,8 +94,8 @@ def test_scale_resizes_within_what_the_job_can_have(lab: Lab, daemon: Daemon) ->
     assert "1 to 4 workers, not 9" in lab.condition("elastic", "SpecApplied")["message"]
 
 
+@pytest.mark.usefixtures("daemon")
 def test_what_is_asked_in_vain_again_and_again_is_told_once(lab: Lab) -> None:
-    lab.daemon().leads()
     lab.make("one", command=["sleep", "1000"], gpus="0", hold=True)
     lab.reaches("one", "held")
     for n in (2, 3, 4):
@@ -99,14 +105,14 @@ def test_what_is_asked_in_vain_again_and_again_is_told_once(lab: Lab) -> None:
             return lab.status("one")["observedGeneration"] >= generation
 
         until(answered, "an answer")
-    about = "involvedObject.name=one"
-    told = lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
-    assert len(told.splitlines()) == 1
+    assert len(events_of(lab, "one").splitlines()) == 1
 
 
-def test_what_is_over_goes_unless_somebody_made_it(lab: Lab) -> None:
-    daemon = lab.daemon(keep_ended="0s").leads()
+def test_what_is_over_goes_unless_somebody_made_it(own_lab: Lab) -> None:
+    """Even while nobody was there."""
+    lab = own_lab
     lab.make("theirs", **HELD)
+    daemon = lab.daemon(keep_ended="0s").leads()
     lab.reaches("theirs", "held")
     ours = daemon.submit()
     ids = [ours, lab.status("theirs")["id"]]
@@ -117,8 +123,9 @@ def test_what_is_over_goes_unless_somebody_made_it(lab: Lab) -> None:
     assert {daemon.jobs()[each] for each in ids} == {"cancelled"}
 
 
-def test_a_namespace_that_is_deleted_goes_with_all_in_it(lab: Lab) -> None:
+def test_a_namespace_that_is_deleted_goes_with_all_in_it(own_lab: Lab) -> None:
     """Also with the lease, without which a daemon may do nothing."""
+    lab = own_lab
     daemon = lab.daemon().leads()
     lab.make("held", command=["sleep", "1000"], gpus="0", hold=True)
     lab.reaches("held", "held")
@@ -129,16 +136,16 @@ def test_a_namespace_that_is_deleted_goes_with_all_in_it(lab: Lab) -> None:
 
 
 def test_edits_are_heeded_or_answered(lab: Lab, daemon: Daemon) -> None:
-    lab.make("resnet", **HELD)
-    job_id = lab.reaches("resnet", "held")["id"]
-    lab.make("resnet", **{**HELD, "priority": 7, "image": "another"})
-    denied = lab.condition("resnet", "SpecApplied")
+    lab.make("edited", **HELD)
+    job_id = lab.reaches("edited", "held")["id"]
+    lab.make("edited", **{**HELD, "priority": 7, "image": "another"})
+    denied = lab.condition("edited", "SpecApplied")
     assert denied["status"] == "False"
     assert denied["message"].startswith("image cannot be changed")
-    assert daemon.ask("GET", f"/v1/jobs/{job_id}")["job"]["priority"] == 7
+    assert daemon.job(job_id)["priority"] == 7
     assert daemon.ask("GET", f"/v1/jobs/{job_id}")["request"]["image"] != "another"
-    generation = (lab.found("resnet") or {})["metadata"]["generation"]
-    assert lab.status("resnet")["observedGeneration"] == generation
+    generation = (lab.found("edited") or {})["metadata"]["generation"]
+    assert lab.status("edited")["observedGeneration"] == generation
 
 
 def test_a_submit_is_an_object_before_it_is_acknowledged(lab: Lab, daemon: Daemon) -> None:
@@ -158,15 +165,13 @@ def test_what_was_accepted_is_not_to_be_copied(lab: Lab, daemon: Daemon) -> None
     lab.cluster.api.create(lab.objects, {**made, "metadata": meta, "status": {}})
     copied = lab.reaches("copy", "held")["id"]
     assert copied != original
-    assert set(daemon.jobs()) == {original, copied}
-    users = {each["id"]: each["user"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
-    assert users[copied] == lab.namespace
+    assert daemon.job(original)["state"] == "held"
+    assert daemon.job(copied)["user"] == lab.namespace
 
 
-def test_an_object_made_while_nobody_was_there_is_found(lab: Lab) -> None:
-    lab.make("early", **HELD)
-    lab.daemon().leads()
-    lab.reaches("early", "held")
+def events_of(lab: Lab, name: str) -> str:
+    about = f"involvedObject.name={name}"
+    return lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
 
 
 def has_gpus(daemon: Daemon) -> bool:

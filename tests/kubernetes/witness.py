@@ -20,6 +20,10 @@ class Witness:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def give_up_lease(self) -> None:
+        """Of a daemon that was killed, so that the next one need not wait until it is stale."""
+        self.kubectl("delete", "lease", "rota")
+
     def ask_kubectl(self, *words: str, given: Any = None) -> subprocess.CompletedProcess[str]:
         where = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]
         text = None if given is None else json.dumps(given)

@@ -119,12 +119,13 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Workers 0, 1, 2, ... are on their way into their slots."""
+    """Workers 0, 1, 2, ... are on their way into their slots; `hindrance` keeps some from it."""
 
     since_s: float
     allocation: Allocation
     started: frozenset[int] = frozenset()
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
+    hindrance: str = ""
     state = State.STARTING
 
 

@@ -57,7 +57,7 @@ class PlainPods:
         self._pods: dict[str, Object] = {}
         self._told: dict[str, _Told] = {}
         self._not_yet: set[str] = set()
-        """Those that need something which may still come."""
+        """Those that need something which may still come: a claim, a node."""
 
     @property
     def scope(self) -> Scope:
@@ -140,6 +140,10 @@ class PlainPods:
 
         try:
             asked = asked_of(pod, gpu_resource=self._gpu_resource)
+        except UserError as error:
+            await self._tell(pod, reason="Refused", words=str(error))
+            return
+        try:
             await require_mountable(self._cluster, asked.claims)
             pod_id = f"{meta['name']}/{meta['uid']}"
             arrival = Arrival(claim=claim, pod=pod_id, tolerations=asked.tolerations)
@@ -149,6 +153,7 @@ class PlainPods:
             self._not_yet.add(meta["uid"])
             await self._tell(pod, reason="Waiting", words=str(error))
         except UserError as error:
+            self._not_yet.add(meta["uid"])
             await self._tell(pod, reason="Refused", words=str(error))
         except BaseException:
             self._jobs.pop(meta["uid"], None)

@@ -54,9 +54,11 @@ def job_view(
 
 
 def _own_reason(job: Job, now: float) -> str:
-    """Why it ended or ends; of one that runs, why it has the size that it has."""
+    """Why it ended or ends, or does not start; of one that runs, why it has the size it has."""
     if isinstance(job.phase, Ended | Stopping):
         return job.phase.reason
+    if isinstance(job.phase, Starting):
+        return job.phase.hindrance
     if not isinstance(job.phase, Running):
         return ""
     held = job.phase.joining or job.phase.allocation

@@ -76,7 +76,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         stage=stage_of(pod),
         node=part(pod, "spec").get("nodeName") or "",
         planned=notes.get(names.NODE, ""),
-        gpus=indices(notes.get(names.GPUS, "")),
+        gpus=_gpus(pod, indices(notes.get(names.GPUS, ""))),
         share_bytes=next(iter(numbers(notes.get(names.SHARE, ""))), 0),
         ip=status.get("podIP") or "",
         usage=usage_of(pod, ""),
@@ -163,6 +163,14 @@ def numbers(text: str) -> tuple[int, ...]:
 def indices(text: str) -> tuple[int, ...]:
     """Of GPUs, as far as a node can have them."""
     return tuple(each for each in numbers(text) if 0 <= each < MOST_GPUS)
+
+
+def _gpus(pod: Object, noted: tuple[int, ...]) -> tuple[int, ...]:
+    """As it was told when it was let go to its node, unless somebody has edited that since: how
+    many it was made for, and which, it says itself."""
+    told = names.told(pod).get(names.GPUS_VARIABLE)
+    made_for = noted if told is None else indices(told)
+    return noted if len(noted) == len(made_for) else made_for
 
 
 def _log_limits(text: str) -> LogLimits:

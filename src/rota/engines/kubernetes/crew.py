@@ -37,6 +37,7 @@ class Crew:
         self.endings: dict[WorkerId, Ending] = {}
         """Of all that are over; it outlives the pod."""
         self.started: set[WorkerId] = set()
+        self._troubles: dict[WorkerId, Trouble] = {}
         self._verdicts: dict[WorkerId, Ending] = {}
         self._stopped: dict[Attempt, float] = {}
         self._doomed: set[WorkerId] = set()
@@ -103,10 +104,11 @@ class Crew:
         body = body_of(pod, worker)
         if known is not None and body.version < known.version:
             # An answer to a request that a watch has overtaken.
-            return News(known)
+            return News(known, trouble=self._troubles.get(worker))
         self._enter(worker)
         self._place(known, body)
         self.bodies[worker] = body
+        self._troubles.pop(worker, None)
         if worker in self.endings:
             return News(body)
         has_started = has_run(pod) and worker not in self.started
@@ -116,6 +118,8 @@ class Crew:
             ending = endings.ending_of(pod, self.wish(worker))
             return News(body, has_started, self._end(worker, ending))
         trouble = endings.trouble_of(pod) if body.stage is Stage.WAITING else None
+        if trouble is not None:
+            self._troubles[worker] = trouble
         return News(body, has_started, trouble=trouble)
 
     def vanish(self, worker: WorkerId, uid: str) -> Ending | None:
@@ -125,6 +129,7 @@ class Crew:
             return None
         self._place(body, None)
         del self.bodies[worker]
+        self._troubles.pop(worker, None)
         is_known = worker in self.endings
         ending = None if is_known else self._end(worker, endings.vanished(self.wish(worker)))
         if _attempt(worker) in self._forgotten:

@@ -19,6 +19,9 @@ UNHEALTHY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """A worker stays on a node that is silent for a while: whether it is lost, others decide."""
 SHORTEST_GRACE_S = 2
 """One second is what a kill gives."""
+NOBODYS: list[Object] = [{}]
+"""Which field is whose is not kept of a pod whose gate is open: it cannot be made otherwise from
+then on, and that would be half of it, gone through again with each word of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def pod_of(seat: Seat, program: Program, *, settings: KubernetesSettings) -> Obj
 def opened(slot: Slot, *, uid: str, notes: dict[str, str]) -> Object:
     """The patch that lets the cluster's scheduler bind this very pod, to this node and no other.
     Where it is to be is said again: whoever made it may have been told otherwise."""
-    meta = {"uid": uid, "annotations": _place(slot) | notes}
+    meta = {"uid": uid, "annotations": _place(slot) | notes, "managedFields": NOBODYS}
     return {
         "metadata": meta,
         "spec": {"schedulingGates": None, "affinity": affinity(slot.node)},
@@ -84,7 +87,11 @@ def opened(slot: Slot, *, uid: str, notes: dict[str, str]) -> Object:
 
 
 def _place(slot: Slot) -> dict[str, str]:
-    return {names.NODE: slot.node, names.GPUS: ",".join(map(str, slot.gpus))}
+    return {names.NODE: slot.node, names.GPUS: _numbers(slot)}
+
+
+def _numbers(slot: Slot) -> str:
+    return ",".join(map(str, slot.gpus))
 
 
 def affinity(node: str) -> Object:
@@ -183,6 +190,7 @@ def _environment(seat: Seat, program: Program) -> list[Object]:
         "ROTA_ATTEMPT": str(worker.attempt),
         "ROTA_GENERATION": str(seat.generation),
         "ROTA_WORKER": f"{worker.job_id}/{worker.attempt}/{worker.worker}",
+        names.GPUS_VARIABLE: _numbers(slot),
         "RANK": str(seat.rank),
         # Each pod sees its own GPUs only, and calls the first of them 0.
         "LOCAL_RANK": "0",

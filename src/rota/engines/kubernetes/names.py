@@ -22,6 +22,8 @@ MASTER_ADDRESS, CARD = "rota.dev/master-addr", "rota.dev/card"
 NODE, GPUS, SHARE, LOG = "rota.dev/node", "rota.dev/gpus", "rota.dev/share", "rota.dev/log"
 """Annotations from birth: the planned node, the slots of its GPUs there, the bytes of a share, and
 how much of its output is kept."""
+GPUS_VARIABLE = "ROTA_SLOTS"
+"""The slots of its GPUs once more, in its program's environment, where nobody can edit them."""
 SCHEDULER = "rota"
 """Whom pods name as their scheduler that people made themselves."""
 CONTAINER = "worker"
@@ -78,16 +80,22 @@ def is_left_to_us(pod: Object) -> bool:
 
 def _made_for(pod: Object) -> WorkerId | None:
     name = str(part(pod, "metadata").get("name"))
-    containers = parts(part(pod, "spec"), "containers")
-    if not name.startswith("rota-") or not containers:
+    if not name.startswith("rota-"):
         return None
-    said = {each.get("name"): each.get("value") for each in parts(containers[0], "env")}
+    said = told(pod)
     try:
-        job_id, attempt, number = str(said["ROTA_WORKER"]).rsplit("/", 2)
+        job_id, attempt, number = said["ROTA_WORKER"].rsplit("/", 2)
         worker = WorkerId(JobId(job_id), int(attempt), int(number))
-        return worker if pod_name(worker, int(str(said["ROTA_GENERATION"]))) == name else None
+        return worker if pod_name(worker, int(said["ROTA_GENERATION"])) == name else None
     except (KeyError, ValueError):
         return None
+
+
+def told(pod: Object) -> dict[str, str]:
+    """The variables of its program."""
+    containers = parts(part(pod, "spec"), "containers")
+    variables = parts(containers[0], "env") if containers else ()
+    return {str(each.get("name")): str(each.get("value")) for each in variables}
 
 
 def is_placeholder(pod: Object) -> bool:

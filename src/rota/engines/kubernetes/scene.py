@@ -256,6 +256,8 @@ class Scene:
         while True:
             await asyncio.sleep(TICK_S)
             now = asyncio.get_running_loop().time()
+            for worker, words in self._vigil.untold().items():
+                self._facts(facts.hindered(worker, words))
             for worker, ending in self._vigil.verdicts(now).items():
                 self.give_up(worker, ending)
             for worker in self._vigil.unclear(now):

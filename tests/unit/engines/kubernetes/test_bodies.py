@@ -2,11 +2,15 @@
 
 import pytest
 
+from rota.core.model import NodeId, Slot
+from rota.engines.base import Program
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.bodies import MOST_GPUS, body_of
-from rota.engines.kubernetes.manifests import affinity
+from rota.engines.kubernetes.manifests import Seat, affinity, pod_of
+from rota.engines.kubernetes.settings import KubernetesSettings
 from tests.unit.engines.kubernetes.objects import WORKER, Object, pod
 
+SEAT = Seat(WORKER, 0, 0, 1, Slot(NodeId("n1"), (2, 5)))
 GATED: Object = {"schedulingGates": [{"name": names.GATE}]}
 OPENED: Object = {"affinity": affinity("n1")}
 
@@ -25,3 +29,18 @@ def test_a_pod_that_was_left_to_us_has_no_gate() -> None:
 def test_nobody_writes_more_gpus_into_a_pod_than_a_node_can_have() -> None:
     notes = {names.GPUS: f"3,{MOST_GPUS - 1},{MOST_GPUS},4000000000,-1"}
     assert body_of(pod(meta={"annotations": notes}), WORKER).gpus == (3, MOST_GPUS - 1)
+
+
+@pytest.mark.parametrize(
+    ("edited", "gpus"),
+    [(None, (2, 5)), ("", (2, 5)), ("1", (2, 5)), ("words", (2, 5)), ("3,4", (3, 4))],
+)
+def test_nobody_takes_a_worker_its_gpus_by_editing_its_pod(
+    edited: str | None, gpus: tuple[int, ...]
+) -> None:
+    """Only whoever lets it go to its node may send it to others: to as many."""
+    made = pod_of(SEAT, Program(("train",)), settings=KubernetesSettings())
+    made["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    notes = made["metadata"]["annotations"]
+    notes.pop(names.GPUS) if edited is None else notes.update({names.GPUS: edited})
+    assert body_of(made, WORKER).gpus == gpus

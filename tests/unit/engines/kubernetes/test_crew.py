@@ -5,7 +5,7 @@ from rota.engines.base import WorkerId
 from rota.engines.kubernetes.bodies import Stage
 from rota.engines.kubernetes.crew import Crew, News
 from rota.engines.kubernetes.endings import Ending
-from tests.unit.engines.kubernetes.objects import WORKER, Object, container, pod
+from tests.unit.engines.kubernetes.objects import WORKER, Object, condition, container, pod
 
 ATTEMPT = JobId("job"), 1
 UID = pod()["metadata"]["uid"]
@@ -49,6 +49,18 @@ def test_an_answer_that_a_watch_has_overtaken_changes_nothing() -> None:
     news = seen(crew, at(3, "Pending"))
     assert news == News(crew.bodies[WORKER])
     assert crew.bodies[WORKER].stage is Stage.RUNNING
+
+
+def test_what_keeps_a_pod_from_starting_is_not_forgotten_over_an_answer_that_comes_late() -> None:
+    """The answer to whoever opened its gate: the cluster's scheduler has looked at it by then, and
+    does not say so twice."""
+    crew = Crew()
+    words = {"status": "False", "reason": "Unschedulable", "message": "no claim"}
+    told = seen(crew, at(3, "Pending", status=condition("PodScheduled", **words))).trouble
+    assert told is not None
+    assert seen(crew, at(2, "Pending")).trouble == told
+    assert seen(crew, at(4, "Pending")).trouble is None
+    assert seen(crew, at(2, "Pending")).trouble is None
 
 
 def test_a_pod_that_only_looks_like_one_is_none() -> None:
