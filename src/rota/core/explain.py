@@ -6,7 +6,7 @@ from bisect import bisect_left
 from functools import cached_property
 
 from rota.core.divide import wish
-from rota.core.model import Held, Job, JobId, Queued
+from rota.core.model import Held, Job, JobId, Queued, Starting
 from rota.core.plan import Plan
 from rota.core.reasons import (
     BacksOff,
@@ -15,6 +15,7 @@ from rota.core.reasons import (
     Occupied,
     OnHold,
     Reason,
+    SentToASickNode,
     WaitsForARound,
     WaitsForItsTurn,
     WaitsForJobs,
@@ -47,6 +48,10 @@ class Answers:
                 n_ahead = bisect_left(self._line, _place(job))
                 n_running = len(self._plan.allocations)
                 return WaitsForItsTurn(wish(job), n_ahead=n_ahead, n_running=n_running)
+            case Starting(allocation=slots):
+                nodes = [self._view.nodes.get(slot.node) for slot in slots]
+                sick = [node for node in nodes if node is not None and node.note]
+                return SentToASickNode(sick[0].id, sick[0].note) if sick else None
             case _:
                 return None
 
