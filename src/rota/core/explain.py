@@ -19,6 +19,7 @@ from rota.core.reasons import (
     WaitsForItsTurn,
     WaitsForJobs,
 )
+from rota.core.taints import tolerates
 from rota.core.view import View
 
 
@@ -39,7 +40,7 @@ class Answers:
             case Queued(not_before_s=until_s, reason=why) if until_s > self._view.now:
                 return BacksOff(until_s, why)
             case Queued() if job.id in self._plan.waits:
-                return self._for_now(self._plan.waits[job.id])
+                return self._for_now(job, self._plan.waits[job.id])
             case Queued() if job.id not in self._seen:
                 return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
             case Queued():
@@ -49,12 +50,14 @@ class Answers:
             case _:
                 return None
 
-    def _for_now(self, reason: Reason) -> Reason:
+    def _for_now(self, job: Job, reason: Reason) -> Reason:
         """What cannot be on the nodes as they are may be when they are back."""
         nodes = self._view.nodes.values()
         if not isinstance(reason, Impossible):
             return reason
-        if any(node.is_closed and not node.note for node in nodes):
+        closed = [node for node in nodes if node.is_closed and not node.note]
+        words = job.spec.tolerations
+        if closed or any(not tolerates(words, node.taints) for node in nodes):
             return Drained()
         return Occupied() if any(node.whole for node in nodes) else reason
 

@@ -145,7 +145,8 @@ class PlainPods:
             return
         try:
             await require_mountable(self._cluster, asked.claims)
-            arrival = Arrival(claim=claim, pod=f"{meta['name']}/{meta['uid']}")
+            pod_id = f"{meta['name']}/{meta['uid']}"
+            arrival = Arrival(claim=claim, pod=pod_id, tolerations=asked.tolerations)
             caller = Caller(asked.user or self._cluster.namespace)
             await self._desk.intake.take_in(caller, _request(meta["name"], asked), arrival=arrival)
         except NotYetError as error:

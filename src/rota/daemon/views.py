@@ -12,6 +12,7 @@ from rota.core.explain import Answers
 from rota.core.forecast import Expected
 from rota.core.growth import why_size
 from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
+from rota.core.taints import USUAL, tolerates
 from rota.daemon.outlook import outlook
 from rota.engines.local.gpus import Reading
 from rota.store.records import Attempt, Entry
@@ -144,7 +145,7 @@ def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading
     return NodeView(
         id=node.id,
         is_draining=node.is_draining,
-        is_cordoned=node.is_cordoned,
+        is_cordoned=node.is_cordoned or not tolerates(USUAL, node.taints),
         cpus=node.cpus,
         memory_bytes=node.memory_bytes,
         cpus_used=sum(job.spec.cpus for job, _ in here),
