@@ -151,7 +151,7 @@ class Joining:
             # Not before: who could not come at first finds the others where they wait for it.
             self._met = (switch.generation, self._met[1] + 1)
             if self.size > 1:
-                self._open(place, first, self._way.end)
+                self._open(place, first, give_up=self._way.end)
         except RuntimeError as error:
             say(f"generation {switch.generation} did not meet ({_first_line(error)})")
             raise GivenUpError from error
@@ -164,7 +164,7 @@ class Joining:
             say(f"generation {switch.generation} broke as it began ({_first_line(error)})")
             raise GivenUpError from error
 
-    def _open(self, place: Any, first: str, give_up: Callable[[], None]) -> None:
+    def _open(self, place: Any, first: str, *, give_up: Callable[[], None]) -> None:
         self.membership.moved(is_step=False)
         self.membership.opened = Opened(self._met[0], give_up, is_forming=True)
         ports = {stores.port_of(self._address), stores.port_of(first)}
