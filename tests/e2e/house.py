@@ -209,7 +209,7 @@ class House:
         wait_until(has_reached, f"job {job} to be {state}")
 
     def starts(self, job: str) -> list[StoryEntry]:
-        return [each for each in self.client.story(job) if each.after == "starting"]
+        return [each for each in self.client.story(job) if each.before != each.after == "starting"]
 
     def state_of(self, job: str) -> str:
         return self.client.show(job).job.state

@@ -26,7 +26,7 @@ def outpost(shared: Outpost) -> Iterator[Outpost]:
         yield ours
 
 
-def fails(outpost: Outpost, words: str, *, n_starts: int = 1, **fields: Any) -> str:
+def fails(outpost: Outpost, words: str, **fields: Any) -> str:
     """Submits what cannot be; its reason is told everywhere, and nothing is left of it."""
     job = outpost.submit("say came", gpus="1", **fields)
     assert outpost.ends(job).state == "failed"
@@ -35,13 +35,16 @@ def fails(outpost: Outpost, words: str, *, n_starts: int = 1, **fields: Any) -> 
     until(lambda: words in outpost.status_of(job).get("reason", ""), "the reason on the resource")
     until(lambda: not outpost.live_pods(job), "its pods to go", limit_s=PATIENCE_S)
     assert outpost.heard(job) == []
-    assert len(outpost.starts(job)) == n_starts
+    assert len(outpost.starts(job)) == 1
     assert not outpost.client.status().gpus_held
     return outpost.why(job)
 
 
 def test_an_image_that_does_not_exist(outpost: Outpost) -> None:
-    assert "pull secret" in fails(outpost, "its image cannot be pulled", image="rota.test/none:1")
+    words = "its image cannot be pulled"
+    assert "pull secret" in fails(outpost, words, image="rota.test/none:1")
+    story = outpost.client.story(outpost.client.jobs().jobs[0].id)
+    assert any(words in each.reason for each in story if each.after == "starting"), "told early"
 
 
 def test_a_claim_that_does_not_exist(outpost: Outpost) -> None:
@@ -59,20 +62,30 @@ def test_a_claim_that_is_never_bound(outpost: Outpost) -> None:
 
 
 def test_a_file_server_that_is_not_there(outpost: Outpost) -> None:
-    """Its pod has a node, and never starts."""
+    """Its pod asks for the right volume, has a node, and never starts."""
+    pods = outpost.cluster.api.watch(outpost.pods_path)
     said = fails(outpost, "its volume cannot be mounted", mounts=["nfs:127.0.0.1:/none:/data"])
     assert "the file server" in said
+    volumes = next(pods)["object"]["spec"]["volumes"]
+    wanted = {"server": "127.0.0.1", "path": "/none", "readOnly": True}
+    assert [each["nfs"] for each in volumes if "nfs" in each] == [wanted]
 
 
 def test_a_quota_that_is_used_up(outpost: Outpost) -> None:
+    """What it refuses waits, however often it was tried, and runs when there is room."""
     path = f"/api/v1/namespaces/{outpost.namespace}/resourcequotas"
     hard = {"requests.nvidia.com/gpu": "0"}
     outpost.cluster.api.create(path, {"metadata": {"name": "none"}, "spec": {"hard": hard}})
     until(lambda: outpost.cluster.api.get(f"{path}/none").get("status"), "the quota to hold")
     try:
-        fails(outpost, "exceeded quota: none", n_starts=IDLE_ATTEMPTS_MAX)
+        job, words = outpost.submit("say came", gpus="1"), "exceeded quota: none"
+        until(lambda: len(outpost.starts(job)) > IDLE_ATTEMPTS_MAX, "tries", limit_s=PATIENCE_S)
+        until(lambda: words in outpost.why(job), "the reason")
+        until(lambda: words in outpost.status_of(job).get("reason", ""), "it on the resource")
+        assert outpost.live_pods(job) == []
     finally:
         outpost.cluster.api.delete(f"{path}/none")
+    assert outpost.ends(job).state == "succeeded"
 
 
 def test_pods_that_the_cluster_does_not_admit(outpost: Outpost) -> None:

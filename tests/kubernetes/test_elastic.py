@@ -69,11 +69,15 @@ def test_plain_ddp_trains_on_two_pods_gives_way_and_goes_on(outpost: Outpost) ->
 def test_agents_of_torchrun_grow_and_shrink_and_are_outlived(outpost: Outpost) -> None:
     install(outpost.place / "installed")
     job = Agents(outpost, "gloo", installed=outpost.place / "installed")
-    generation, agents = job.grows_and_shrinks()
-    for victim in agents:
-        kill(outpost, job.id, victim, pid=job.pid(victim))
-        generation, agents = job.train(2, after=generation)
-        assert victim not in agents
+    generation, [first, second] = job.grows_and_shrinks()
+    kill(outpost, job.id, first, pid=job.pid(first))
+    generation, agents = job.train(2, after=generation)
+    assert first not in agents
+    assert second in agents
+    delete(outpost, job.id, second)
+    _, [remaining, newcomer] = job.train(2, after=generation)
+    assert remaining in agents
+    assert newcomer not in [first, *agents]
     job.finishes()
 
 

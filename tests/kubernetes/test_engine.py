@@ -20,7 +20,7 @@ from rota.core.events import (
 from rota.core.model import GIB, JobId, NodeId, Slot
 from rota.engines.base import LogQuery, Mount, Program, WorkerId
 from rota.engines.kubernetes import api
-from rota.engines.kubernetes.api import NODES, PODS, Object, Scope
+from rota.engines.kubernetes.api import NODES, PODS, ApiError, Object, Scope
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.names import ATTEMPT, ROLE
 from rota.engines.kubernetes.settings import KubernetesSettings
@@ -208,13 +208,11 @@ def test_what_a_quota_refuses_is_taken_back_as_a_whole(play: Stage) -> None:
         await lab.cluster.create(quotas, body)
         await until(lambda: has_counted(lab.cluster.get(quotas, "small")))
         await lab.start(pods.program(WAITS), card(0), card(1), card(2))
-        codes: dict[int, int] = {}
-        while len(codes) < 3:
-            told = await lab.told(WorkersExited)
+        lost: frozenset[int] = frozenset()
+        while len(lost) < 3:
+            told = await lab.told(WorkersLost)
             assert "exceeded quota" in told.reason
-            assert told.is_retriable
-            codes |= told.codes
-        assert set(codes.values()) == {126}
+            lost |= told.workers
         assert all("deletionTimestamp" in pod["metadata"] for pod in await lab.pods())
         assert not any(pod["spec"].get("nodeName") for pod in await lab.pods())
 
@@ -244,6 +242,22 @@ def test_a_pod_that_is_deleted_by_hand_is_told_of(play: Stage) -> None:
         told = await lab.told(WorkersExited)
         assert (told.codes, told.reason) == ({0: 143}, "somebody deleted its pod")
         assert told.is_retriable
+
+    play(scenario)
+
+
+def test_an_order_that_comes_late_changes_nothing_of_a_pod_that_is_on_its_way(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        order, program = StartWorkers(JOB, 1, 0, (card(0),)), pods.program(WAITS)
+        await lab.engine.apply(order, program)
+        await lab.started()
+        [there] = await lab.pods()
+        assert "managedFields" not in there["metadata"]
+        [late] = lab.engine.render(order, program).values()
+        with pytest.raises(ApiError) as refused:
+            await lab.cluster.apply(PODS, late)
+        assert refused.value.reason == "Invalid"
+        assert [each["spec"] for each in await lab.pods()] == [there["spec"]]
 
     play(scenario)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -13,7 +13,9 @@ from rota.config.load import Found, blamed
 from rota.daemon.admission import Defaults
 from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.checkpoints import parse as parse_place
+from rota.daemon.identities import parse_accounts
 from rota.daemon.premises import VOLUMES
+from rota.engines.base import Account
 from rota.engines.local.gpus import find, parse_virtual
 from rota.errors import UserError, meant, shown
 
@@ -92,8 +94,14 @@ def _kubernetes(wanted: Wanted) -> Opens:
         wanted.defaults,
         (frozenset(chosen.user_groups), frozenset(chosen.admin_groups)),
         Keep(chosen.keep_ended_s, chosen.keep_ended_jobs),
+        _accounts(wanted.found),
     )
     return partial(cluster_place, choice=choice)
+
+
+def _accounts(found: Found) -> Mapping[str, Account]:
+    with blamed(found.get("accounts")):
+        return parse_accounts(found.daemon().accounts)
 
 
 def _tolerations(found: Found) -> tuple[dict[str, str], ...]:

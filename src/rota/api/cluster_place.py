@@ -8,7 +8,7 @@ import ipaddress
 import os
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,7 @@ from rota.daemon.petitions import Petitions
 from rota.daemon.plain_pods import PlainPods
 from rota.daemon.premises import Nodes
 from rota.daemon.showing import keep_showing
+from rota.engines.base import Account
 from rota.engines.kubernetes.api import PODS, TRAINING_JOBS, Change, Cluster, Scope, connect
 from rota.engines.kubernetes.aside import Aside
 from rota.engines.kubernetes.drawer import Drawer
@@ -64,6 +65,8 @@ class Choice:
     groups: tuple[frozenset[str], frozenset[str]]
     """Of the cluster: whose members may come in, none: all whom it knows; and administrators."""
     keep: Keep
+    accounts: Mapping[str, Account]
+    """As whom the jobs of these people run."""
 
 
 @asynccontextmanager
@@ -160,6 +163,7 @@ def _premises(ground: Ground, choice: Choice, *, truth: Truth) -> Nodes:
         choice.workers.host_paths,
         ground.folder,
         owner=lambda job_id: truth.resources.owner(truth.store.object_of(job_id)),
+        accounts=choice.accounts,
     )
 
 

@@ -111,6 +111,15 @@ class Daemon:
         tuple[str, ...],
         Key(texts, "GROUPS", "On Kubernetes: whose members may touch everybody's jobs."),
     ] = ()
+    accounts: Annotated[
+        tuple[str, ...],
+        Key(
+            texts,
+            "NAME=UID:GID[:GROUP+GROUP]",
+            "On Kubernetes: as whom people's jobs run; `*` is everybody else. Else as the submitter"
+            " on this machine, or as the image says.",
+        ),
+    ] = ()
     move_to: Annotated[
         tuple[str, ...],
         Key(texts, "URLS", "Daemons that jobs may be moved to by themselves; else any."),

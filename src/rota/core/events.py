@@ -98,6 +98,16 @@ class WorkersLost:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkersHindered:
+    """Workers that were ordered and cannot start yet; they may still."""
+
+    job_id: JobId
+    attempt: int
+    workers: frozenset[int]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersSilent:
     """Workers that hold up the others of their job, and that nobody hears of any more: they
     froze, or do not leave although the others went on without them."""
@@ -216,6 +226,7 @@ JobEvent = (
     | WorkersStarted
     | WorkersExited
     | WorkersLost
+    | WorkersHindered
     | WorkersSilent
     | WorkerSlow
     | NewcomersMissing

@@ -25,6 +25,7 @@ from rota.core.events import (
     NewcomersMissing,
     ProgressReported,
     WorkersExited,
+    WorkersHindered,
     WorkersLost,
     WorkerSlow,
     WorkersSilent,
@@ -86,8 +87,8 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return gone(job, event, codes=_codes(event), now=now)
         case NewcomersMissing():
             return never_joined(job, event.workers, now=now)
-        case WorkersSilent() | WorkerSlow() | JobRemarked():
-            return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
+        case WorkersHindered() | WorkersSilent() | WorkerSlow() | JobRemarked():
+            return _remarked(job, event)
         case MembershipChanged():
             return _switched(job, event)
         case ProgressReported():
@@ -159,6 +160,22 @@ def _started(job: Job, event: WorkersStarted) -> Reaction:
     job = replace(job, phase=replace(job.phase, started=started))
     is_complete = len(started) == len(job.allocation)
     return Reaction(job, Trigger.STARTED if is_complete else None)
+
+
+def _remarked(
+    job: Job, event: WorkersHindered | WorkersSilent | WorkerSlow | JobRemarked
+) -> Reaction:
+    """What is worth a word in the story, and leads to no other state."""
+    match event, job.phase:
+        case WorkersSilent() | WorkerSlow(), _:
+            return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
+        case WorkersHindered(reason=reason), Starting(hindrance=known) if reason == known:
+            return Reaction(job, None)  # Told once, however many workers it keeps from starting.
+        case WorkersHindered(reason=reason), Starting() as phase:
+            job = replace(job, phase=replace(phase, hindrance=reason))
+            return Reaction(job, None, reason)
+        case _:
+            return Reaction(job, None, event.reason)
 
 
 def _switched(job: Job, event: MembershipChanged) -> Reaction:

@@ -99,7 +99,8 @@ def _queued(job: Job, entry: Entry) -> Job:
 
 def _backing_off(job: Job, entry: Entry, *, doublings: int) -> Job:
     wait_s = min(BACKOFF_MAX_S, entry.backoff_s * 2 ** min(doublings, DOUBLINGS_MAX))
-    return replace(job, phase=Queued(entry.now, not_before_s=entry.now + wait_s))
+    phase = Queued(entry.now, not_before_s=entry.now + wait_s, reason=entry.reason)
+    return replace(job, phase=phase)
 
 
 def _starting(job: Job, entry: Entry) -> Job:

@@ -79,11 +79,24 @@ class Occupied:
 
 
 @dataclass(frozen=True, slots=True)
-class BacksOff:
-    until_s: float
+class SentToASickNode:
+    """Whether it has begun there, nobody knows: it cannot be begun elsewhere."""
+
+    node: str
+    note: str
 
     def __str__(self) -> str:
-        return "waits before it is tried again"
+        return f"waits for node {self.node}, which {self.note}"
+
+
+@dataclass(frozen=True, slots=True)
+class BacksOff:
+    until_s: float
+    why: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.why}" if self.why else ""
+        return f"waits before it is tried again{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +151,7 @@ Reason = (
     | Impossible
     | Drained
     | Occupied
+    | SentToASickNode
     | BacksOff
     | WaitsForJobs
     | Pinned

@@ -14,7 +14,6 @@ from rota.core.effects import Effects, Transition
 from rota.core.events import (
     JobEvent,
     JobPrioritised,
-    JobRemarked,
     JobResized,
     WorkerSlow,
     WorkersSilent,
@@ -100,11 +99,9 @@ class Roster:
             self.put(reaction.job, effects)
         if reaction.trigger is not None:
             self.follow(reaction, effects, cause=type(event).__name__)
-        elif isinstance(event, JobResized | JobPrioritised):
-            self.wants_round = True
+        elif reaction.reason:
+            self.wants_round |= isinstance(event, JobResized | JobPrioritised)
             self._note(job, effects, cause=type(event).__name__, reason=reaction.reason)
-        elif isinstance(event, JobRemarked):
-            self._note(job, effects, cause="JobRemarked", reason=event.reason)
         elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:
             self._move(job, event, effects=effects)
         elif isinstance(event, WorkersSilent) and (killing := kill(job, event)):

@@ -14,6 +14,7 @@ from typing import Protocol
 from rota.core.model import JobId
 from rota.daemon.checkpoints import JOB, USER, Checkpoints, Owner
 from rota.daemon.fields import RefusedError, parse_mount
+from rota.daemon.identities import ANYBODY
 from rota.daemon.people import Caller, ForbiddenError
 from rota.daemon.programs import account_of
 from rota.daemon.snapshots import Snapshots
@@ -109,7 +110,8 @@ class ThisMachine:
 @dataclass(frozen=True, slots=True)
 class Nodes:
     """The nodes of a cluster. `shared` are folders that are the same here and there; `volume` is
-    where checkpoints go if not to a folder that is made here: `pvc:NAME/sub`, or nowhere."""
+    where checkpoints go if not to a folder that is made here: `pvc:NAME/sub`, or nowhere.
+    `accounts` are those of people there, whatever they are here."""
 
     snapshots: Snapshots
     checkpoints: Checkpoints | None
@@ -117,6 +119,7 @@ class Nodes:
     shared: tuple[str, ...]
     folder: Path
     owner: Callable[[JobId], tuple[str, str]]
+    accounts: Mapping[str, Account]
 
     def uid(self, caller: Caller) -> int:
         return NOBODY_IN_PARTICULAR if caller.uid is None else caller.uid
@@ -138,8 +141,7 @@ class Nodes:
                 raise RefusedError("mounts", what, "use pvc:NAME, or ask for it in 'host_paths'")
 
     async def fit_out(self, submission: Submission, request: JobRequest) -> Fittings:
-        uid = None if submission.uid == NOBODY_IN_PARTICULAR else submission.uid
-        account = Account(submission.user) if uid is None else account_of(submission.user, uid)
+        account = self._account(submission)
         found = Fittings(account, owner=self.owner(submission.job_id))
         if self.checkpoints is not None:
             owner = Owner(submission.user, account.uid, account.gid)
@@ -157,6 +159,14 @@ class Nodes:
         if self.checkpoints is not None:
             with suppress(OSError):
                 self.checkpoints.remove(job_id, user)
+
+    def _account(self, submission: Submission) -> Account:
+        user, uid = submission.user, submission.uid
+        if user in self.accounts:
+            return self.accounts[user]
+        if uid != NOBODY_IN_PARTICULAR:
+            return account_of(user, uid)
+        return replace(self.accounts.get(ANYBODY, Account()), name=user)
 
     def _is_shared(self, path: str) -> bool:
         return any(PurePosixPath(path).is_relative_to(each) for each in self.shared)

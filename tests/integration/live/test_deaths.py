@@ -73,6 +73,22 @@ def test_a_newcomer_before_it_is_ready(start_job: Start) -> None:
     check(job)
 
 
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 75)]
+)
+def test_a_newcomer_when_the_others_wait_for_it_to_connect(
+    start_job: Start, number: int, code: int
+) -> None:
+    """They hear that it is gone, long before they would give up by themselves."""
+    job = running(start_job, 2, opens_for_s=600.0)
+    job.own_options[2] = {"goes_at_opening": number}
+    job.coordinator.want(0, 1, 2)
+    assert job.coordinator.wait_for_ends(2) == [code]
+    job.coordinator.wait_for_generation()
+    finish(job, 0, 1)
+    check(job)
+
+
 def test_one_that_hangs_is_killed_by_who_misses_it(start_job: Start) -> None:
     job = running(start_job, 3)
     job.coordinator.kill(1, by=signal.SIGSTOP)

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import rota_trainer as trainer
-from rota_trainer.live import stores
+from rota_trainer.live import group, joining, stores
 from rota_trainer.torch import live as live_training
 
 DEFAULTS = {
@@ -40,6 +40,8 @@ DEFAULTS = {
     "saves_for_ever": False,
     "connects_late": False,
     "breaks_ending": False,
+    "opens_for_s": 10.0,
+    "goes_at_opening": 0,
 }
 
 
@@ -145,6 +147,9 @@ def arrange_mishaps(live: Any, options: dict, note: Callable[..., None]) -> None
         live._disk.save = lambda: (note(saving=True), signal.pause())
     if options["connects_late"]:
         connect_late()
+    group.OPEN_S = options["opens_for_s"]
+    if options["goes_at_opening"]:
+        go_at_opening(options["goes_at_opening"])
     if options["breaks_ending"]:
         break_ending(live, Path(sys.argv[1]).parent / "0.journal")
 
@@ -158,6 +163,17 @@ def connect_late() -> None:
         raise RuntimeError(f"nobody answers at {address}")
 
     stores.connect = fail
+
+
+def go_at_opening(number: int) -> None:
+    """By this signal, when all have met and wait for each other to connect."""
+    open_group = joining.open_group
+
+    def go(*arguments: Any, **options: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return open_group(*arguments, **options)
+
+    joining.open_group = go
 
 
 def break_ending(live: Any, journal: Path) -> None:

@@ -124,6 +124,7 @@ service_account = "trainer"
 priority_class = "low"
 tolerations = ["gpu", "team=vision:NoSchedule"]
 host_paths = ["/data"]
+accounts = ["ada=1001:100"]
 bind_patience = 1
 stuck_after = 2
 keep_ended = 60
@@ -155,6 +156,7 @@ def test_every_key_of_a_cluster_arrives(folder: Path):
     )
     assert (workers.bind_patience_s, workers.stuck_after_s) == (1.0, 2.0)
     assert workers.advertise == "http://rota.lab"
+    assert choice.accounts["ada"].uid == 1001
     assert (choice.keep.for_s, choice.keep.at_most) == (60.0, 7)
     assert settings.are_accounts
     assert settings.defaults("").image == "torch"
@@ -164,4 +166,11 @@ def test_a_toleration_that_is_none_is_told_with_its_place(folder: Path):
     pytest.importorskip("lightkube")
     (folder / "config.toml").write_text('engine = "kubernetes"\ntolerations = ["a:Never"]')
     with pytest.raises(UserError, match="'a:Never' is no toleration"):
+        settings_of(folder, {})
+
+
+def test_an_account_that_is_none_is_told_with_its_place(folder: Path):
+    pytest.importorskip("lightkube")
+    (folder / "config.toml").write_text('engine = "kubernetes"\naccounts = ["ada=1001"]')
+    with pytest.raises(UserError, match=r"config\.toml: 'ada=1001' is no account"):
         settings_of(folder, {})

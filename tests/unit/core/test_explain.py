@@ -1,6 +1,8 @@
 """Why a job waits, in words."""
 
-from rota.core.events import JobHeld, JobSubmitted, NodeSeen
+from dataclasses import replace
+
+from rota.core.events import JobHeld, JobSubmitted, NodeSeen, WorkersLost
 from rota.core.explain import Answers
 from rota.core.kernel import Kernel
 from rota.core.model import Gpu, Job, JobId, JobSpec, Node, NodeId
@@ -74,3 +76,26 @@ def test_a_held_job_says_so():
     kernel.apply(JobHeld(JobId("a")), 11.0)
     reason = Answers(view, plan).why_it_waits(job(kernel, "a"))
     assert str(reason) == "is held until somebody releases it"
+
+
+def test_a_job_that_is_refused_again_and_again_says_why():
+    kernel, _, _ = one_round(gang("a", 1))
+    lost = [WorkersLost(JobId("a"), n, frozenset({0}), "no quota") for n in (1, 2)]
+    now = 10.0
+    for each in lost:
+        view = kernel.view(now)
+        kernel.commit(decide(view, Fifo()), now)
+        kernel.apply(each, now)
+    view = kernel.view(now)
+    reason = Answers(view, decide(view, Fifo())).why_it_waits(job(kernel, "a"))
+    assert str(reason) == "waits before it is tried again: lost: no quota"
+
+
+def test_a_job_on_its_way_to_a_node_that_does_not_answer_says_so():
+    kernel, view, plan = one_round(gang("a", 1))
+    kernel.commit(plan, 10.0)
+    [node] = view.nodes.values()
+    kernel.apply(NodeSeen(replace(node, note="does not answer", is_cordoned=True)), 10.0)
+    view = kernel.view(10.0)
+    reason = Answers(view, decide(view, Fifo())).why_it_waits(job(kernel, "a"))
+    assert str(reason) == "waits for node n1, which does not answer"

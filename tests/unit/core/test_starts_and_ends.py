@@ -4,9 +4,16 @@ import pytest
 
 from rota.core import states
 from rota.core.commands import StartWorkers, StopWorkers
-from rota.core.events import JobSubmitted, ProgressReported, WorkersExited, WorkersStarted
+from rota.core.events import (
+    JobSubmitted,
+    ProgressReported,
+    WorkersExited,
+    WorkersHindered,
+    WorkersStarted,
+)
 from rota.core.model import JobId, Queued
 from rota.core.states import State, Trigger
+from rota.daemon.views import job_view
 from tests.builders import Lab, cluster, job, slots
 
 A = JobId("a")
@@ -32,6 +39,22 @@ def test_it_runs_when_all_its_workers_have_started() -> None:
     lab.started("a", workers=[1])
     assert lab.state("a") is State.STARTING
     lab.started("a", workers=[0])
+    assert lab.state("a") is State.RUNNING
+
+
+def test_what_keeps_its_workers_from_starting_is_told_once_and_until_they_have() -> None:
+    lab = new_lab()
+    lab.submit(job("a", gpus=2))
+    lab.round()
+    for worker, attempt in ((0, 1), (1, 1), (0, 7)):
+        lab.tell(WorkersHindered(A, attempt, frozenset({worker}), "no such image"))
+    assert lab.story("a") == [State.QUEUED, State.STARTING, State.STARTING]
+    assert job_view(lab.job("a"), now=lab.now).reason == lab.reason("a") == "no such image"
+    assert lab.recover() == [StartWorkers(A, 1, 0, slots("1:0", "1:1"))]
+    lab.started("a", workers=[0, 1])
+    assert job_view(lab.job("a"), now=lab.now).reason == ""
+    lab.tell(WorkersHindered(A, 1, frozenset({2}), "no such image"))
+    assert lab.reason("a") == "no such image"
     assert lab.state("a") is State.RUNNING
 
 
@@ -88,7 +111,8 @@ def test_a_signal_is_retried_with_a_back_off_that_doubles() -> None:
         assert lab.job("a").attempt == attempt
         lab.progress("a", attempt)
         lab.exited("a", 137)
-        assert lab.job("a").phase == Queued(lab.now, not_before_s=lab.now + backoff_s)
+        until_s, why = lab.now + backoff_s, "exit code 137, will be tried again"
+        assert lab.job("a").phase == Queued(lab.now, not_before_s=until_s, reason=why)
         assert lab.round() == []
         assert lab.kernel.next_timer_s() == lab.now + backoff_s
         lab.wait(backoff_s)

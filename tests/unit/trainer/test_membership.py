@@ -1,5 +1,7 @@
 """Orders of the daemon, as a worker hears them."""
 
+import time
+
 import pytest
 
 from rota_trainer.live.membership import Membership, Opened
@@ -12,21 +14,22 @@ from rota_trainer.tally import Tally
 class Heard:
     """A worker in generation 4 whose process group of `opened` is open, as orders come."""
 
-    def __init__(self, *, opened: int) -> None:
+    def __init__(self, *, opened: int, forming_for_s: float | None = None) -> None:
         self.aborted = 0
         place = Place(worker=1)
         reporter = Reporter(place, Tally(0, None))
         self._members = Membership(place, reporter, identity="", address="127.0.0.1:1")
         self._members.generation = 4
-        self._members.opened = Opened(opened, self._abort)
-        self._hear = reporter.on_orders
+        self._members.opened = Opened(opened, self._abort, forming_for_s is not None)
+        self._members._moved_s = time.monotonic() - (forming_for_s or 0.0)
+        self.hears_of = reporter.on_orders
 
     def _abort(self) -> None:
         self.aborted += 1
 
     def hears(self, generation: int, *, is_broken: bool) -> None:
         members = [Member(0, "127.0.0.1:2"), Member(1, "127.0.0.1:1")]
-        self._hear(Orders(switch=Switch(generation, members, is_broken)))
+        self.hears_of(Orders(switch=Switch(generation, members, is_broken)))
 
 
 @pytest.mark.parametrize(
@@ -44,3 +47,29 @@ def test_what_an_order_breaks_off(
     worker = Heard(opened=opened)
     worker.hears(generation, is_broken=is_broken)
     assert worker.aborted == aborted
+
+
+NEWER = Orders(switch=Switch(6, [Member(1, "127.0.0.1:1")], is_broken=False))
+
+
+@pytest.mark.parametrize(
+    ("forming_for_s", "orders", "aborted"),
+    [
+        pytest.param(60.0, NEWER, 1, id="somebody who has heard of a newer one does not come"),
+        pytest.param(60.0, Orders(stop="preempted"), 1, id="somebody who is to stop does not come"),
+        pytest.param(60.0, Orders(), 0, id="there is nothing better to do"),
+        pytest.param(-60.0, NEWER, 0, id="they are about to come"),
+    ],
+)
+def test_whether_those_who_connect_are_waited_for(
+    forming_for_s: float, orders: Orders, aborted: int
+) -> None:
+    worker = Heard(opened=5, forming_for_s=forming_for_s)
+    worker.hears_of(orders)
+    assert worker.aborted == aborted
+
+
+def test_a_stop_breaks_no_step_off() -> None:
+    worker = Heard(opened=4)
+    worker.hears_of(Orders(stop="preempted"))
+    assert worker.aborted == 0

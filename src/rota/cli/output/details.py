@@ -143,6 +143,7 @@ WORDS = {
     "JobReleased": "released",
     "JobResized": "resized",
     "MembershipChanged": "its members changed",
+    "WorkersHindered": "workers cannot start",
     "WorkersSilent": "workers were silent",
     "WorkerSlow": "a worker was slow",
     "NewcomersMissing": "newcomers did not join",

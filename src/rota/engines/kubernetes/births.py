@@ -72,7 +72,7 @@ class Births:
         answers = await asyncio.gather(*(self._make(seat, pod) for seat, pod in pods))
         refused = [each for each in answers if each is not None]
         for seat, _ in pods if refused else ():
-            self._give_up(seat.worker, _refusal(refused[0]))
+            self._give_up(seat.worker, _refusal(refused[0], is_newcomer=seat.generation > 0))
         return not refused
 
     async def _make(self, seat: Seat, pod: Object) -> ApiError | None:
@@ -125,7 +125,7 @@ class Births:
 
     async def _patch(self, body: Body, patch: Object) -> None:
         if self._is_wanted(body.worker):
-            self._see(await self._cluster.patch(PODS, body.name, body=patch))
+            await self._cluster.amend(PODS, body.name, body=patch)
 
     async def _address_of(self, worker: WorkerId) -> str:
         """Empty if it will never have one."""
@@ -140,9 +140,13 @@ class Births:
         return worker not in self._crew.endings and not self._crew.is_to_end(worker)
 
 
-def _refusal(error: ApiError) -> Ending:
-    """A quota may have room again; whatever else is not admitted will not be the next time."""
-    return Ending(CANNOT_RUN, str(error), is_retriable=QUOTA in error.message)
+def _refusal(error: ApiError, *, is_newcomer: bool) -> Ending:
+    """A quota may have room again: a job waits for that, however long, and one that has workers
+    does without more of them for a while. What else is not admitted will not be the next time."""
+    is_full = QUOTA in error.message
+    if is_full and not is_newcomer:
+        return Ending(-1, str(error), is_lost=True)
+    return Ending(CANNOT_RUN, str(error), is_retriable=is_full)
 
 
 def _words(error: RotaError) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.engines.kubernetes.bodies import KILL_GRACE_S, condition, container, has_run
+from rota.engines.kubernetes.log_lines import seconds
 from rota.engines.kubernetes.objects import Object, part, parts
 from rota.engines.words import OUT_OF_MEMORY
 from rota.errors import shown
@@ -155,11 +156,25 @@ def _of_its_own(pod: Object, code: int, *, said: str) -> Ending:
         return Ending(code, f"evicted by its node: {said.removeprefix('Evicted: ')}", False, True)
     if why in DISRUPTIONS and code:
         return Ending(code, DISRUPTIONS[why], is_retriable=True)
-    if "deletionTimestamp" in pod["metadata"] and code >= FIRST_SIGNAL_CODE:
-        return Ending(code, BY_SOMEBODY, is_retriable=True)
+    if code and _was_deleted_first(pod):
+        if code >= FIRST_SIGNAL_CODE:
+            return Ending(code, BY_SOMEBODY, is_retriable=True)
+        # It heard the signal, and gave up in its own way: an agent of torchrun ends with 1.
+        return Ending(STOPPED_CODE, f"{BY_SOMEBODY}, and it ended with {code}", is_retriable=True)
     if code > FIRST_SIGNAL_CODE:
         return Ending(code, f"ended by {_signal(code - FIRST_SIGNAL_CODE)}")
     return Ending(code, said if code else "")
+
+
+def _was_deleted_first(pod: Object) -> bool:
+    """Whether somebody asked for its end before it came, as far as the cluster tells."""
+    meta = pod["metadata"]
+    if "deletionTimestamp" not in meta:
+        return False
+    grace_s = float(meta.get("deletionGracePeriodSeconds") or 0)
+    asked_s = seconds(str(meta["deletionTimestamp"]).encode()) - grace_s
+    ended = part(container(pod), "state", "terminated").get("finishedAt")
+    return ended is None or seconds(str(ended).encode()) >= asked_s
 
 
 def _cannot_run(said: str) -> Ending:

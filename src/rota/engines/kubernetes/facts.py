@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from rota.core.events import WorkersExited, WorkersFound, WorkersLost, WorkersStarted
+from rota.core.events import (
+    WorkersExited,
+    WorkersFound,
+    WorkersHindered,
+    WorkersLost,
+    WorkersStarted,
+)
 from rota.engines.base import WorkerId
 from rota.engines.kubernetes.endings import Ending
 
@@ -13,6 +19,10 @@ def found(worker: WorkerId) -> WorkersFound:
 
 def started(worker: WorkerId) -> WorkersStarted:
     return WorkersStarted(worker.job_id, worker.attempt, frozenset({worker.worker}))
+
+
+def hindered(worker: WorkerId, why: str) -> WorkersHindered:
+    return WorkersHindered(worker.job_id, worker.attempt, frozenset({worker.worker}), why)
 
 
 def ended(worker: WorkerId, ending: Ending) -> WorkersExited | WorkersLost:

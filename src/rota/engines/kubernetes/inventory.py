@@ -10,28 +10,16 @@ from dataclasses import dataclass, replace
 
 from rota.core.cards import Whole
 from rota.core.model import GIB, Gpu, Node, NodeId
+from rota.core.taints import tolerates
+from rota.engines.kubernetes import taints
 from rota.engines.kubernetes.bodies import MOST_GPUS, condition
-from rota.engines.kubernetes.objects import Object, part, parts
+from rota.engines.kubernetes.objects import Object, part
 from rota.engines.kubernetes.quantities import amount
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.usage import Usage
+from rota.engines.kubernetes.usage import Usage, total
 
 MIB = 1024**2
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-CORDON = "node.kubernetes.io/unschedulable"
-OF_A_CONDITION = frozenset(
-    f"node.kubernetes.io/{name}"
-    for name in (
-        "not-ready",
-        "unreachable",
-        "memory-pressure",
-        "disk-pressure",
-        "pid-pressure",
-        "network-unavailable",
-    )
-)
-"""Taints that come and go with a node's health: nothing new goes there, what runs stays."""
-HARD = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +29,29 @@ class Held:
     gpus: tuple[int, ...]
     is_bound: bool
     usage: Usage
+    tolerations: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was said of a node last, so that what others hold is not moved about without need; and
+    how many GPUs it had a short while ago, which it may well have again."""
+
+    node: Node | None = None
+    n_gpus: int = 0
+
+
+NO_PAST = Past()
 
 
 def is_lost(node: Object) -> bool:
     """Whether somebody vouches for it that nothing runs there any more."""
-    return any(taint.get("key") == OUT_OF_SERVICE for taint in _taints(node))
+    return any(taint.get("key") == OUT_OF_SERVICE for taint in taints.taints_of(node))
+
+
+def is_kept(node: Object) -> bool:
+    """For some, or from all."""
+    return bool(taints.taints_of(node))
 
 
 def node_of(
@@ -54,30 +60,50 @@ def node_of(
     *,
     foreign: Iterable[Usage],
     ours: Iterable[Held],
-    before: Node | None = None,
+    past: Past = NO_PAST,
 ) -> Node:
-    """`before` is what was said of it last: what others hold is not moved about without need."""
     theirs, held = list(foreign), list(ours)
     allocatable = part(node, "status", "allocatable")
-    taken = Usage(
-        sum(each.gpus for each in theirs),
-        sum(each.cpus for each in theirs),
-        sum(each.memory_bytes for each in theirs),
-    )
+    taken = total(theirs)
     seen = Node(
         id=NodeId(node["metadata"]["name"]),
-        gpus=_gpus(node, settings, n_taken=taken.gpus, held=held, before=before),
+        gpus=_gpus(node, settings, n_taken=taken.gpus, held=held, before=past.node),
         cpus=max(0.0, amount(allocatable.get("cpu")) - taken.cpus),
         memory_bytes=max(0.0, amount(allocatable.get("memory")) - taken.memory_bytes),
         max_workers=max(0.0, amount(allocatable.get("pods", "110")) - len(theirs)),
         labels=frozenset(part(node, "metadata", "labels").items()),
-        is_cordoned=_is_cordoned(node, settings),
+        is_cordoned=taints.is_cordoned(node),
     )
-    best = _gpus(node, settings, n_taken=0, held=held, before=None)
-    whole = Whole(best, seen.cpus, seen.memory_bytes, seen.max_workers)
+    whole = Whole(
+        _cards(node, settings, indices=range(max(_n_all(node, settings, held=held), past.n_gpus))),
+        seen.cpus,
+        seen.memory_bytes,
+        seen.max_workers,
+    )
     if note := _ill(node):
         return replace(_closed(seen, held, note=note), whole=whole, is_cordoned=True)
-    return replace(seen, whole=whole) if taken.gpus else seen
+    if len(whole.gpus) > len(seen.gpus):
+        seen = replace(seen, whole=whole)
+    known = taints.known(node, tolerations=settings.tolerations)
+    if not known or seen.is_cordoned:
+        return seen
+    if not all(tolerates(each.tolerations, known) for each in held):
+        # Whoever is there goes on, and nobody new comes.
+        return replace(seen, is_cordoned=True)
+    seen = replace(seen, taints=known)
+    strange = taints.shown(node, known)
+    return _kept(seen, strange, whole=whole) if strange else seen
+
+
+def n_usable(node: Object, settings: KubernetesSettings) -> int:
+    """How many GPUs its device plugin offers now."""
+    return _count(part(node, "status", "allocatable").get(settings.gpu_resource))
+
+
+def _kept(node: Node, why: str, *, whole: Whole) -> Node:
+    """For few: the others do not count on its GPUs."""
+    gpus = tuple(replace(gpu, type=f"{gpu.type} ({why})") for gpu in node.gpus)
+    return replace(node, gpus=gpus, whole=whole)
 
 
 def _closed(node: Node, held: list[Held], *, note: str) -> Node:
@@ -101,30 +127,10 @@ def _ill(node: Object) -> str:
         return "is not ready; what runs there stays booked"
     ills = sorted(
         str(taint["key"]).rpartition("/")[2]
-        for taint in _taints(node)
-        if taint.get("key") in OF_A_CONDITION and taint.get("effect") in HARD
+        for taint in taints.taints_of(node)
+        if taint.get("key") in taints.OF_A_CONDITION and taint.get("effect") in taints.HARD
     )
     return f"has a problem: {', '.join(ills)}" if ills else ""
-
-
-def _is_cordoned(node: Object, settings: KubernetesSettings) -> bool:
-    if part(node, "spec").get("unschedulable"):
-        return True
-    return any(
-        taint.get("effect") in HARD
-        and taint.get("key") not in OF_A_CONDITION
-        and not any(_tolerates(each, taint) for each in settings.tolerations)
-        for taint in _taints(node)
-    )
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key") in (None, "", taint.get("key"))
-    is_same_key = toleration.get("key") == taint.get("key")
-    return is_same_key and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 def _gpus(
@@ -135,24 +141,34 @@ def _gpus(
     held: list[Held],
     before: Node | None,
 ) -> tuple[Gpu, ...]:
-    status, resource = part(node, "status"), settings.gpu_resource
-    n_usable = _count(part(status, "allocatable").get(resource))
-    # What a worker was given is there as long as it runs: a node that comes back has no GPUs at
-    # all for a while, until its device plugin is back as well.
     bound = {index for each in held if each.is_bound for index in each.gpus}
-    n_capacity = _count(part(status, "capacity").get(resource))
-    n_all = max(n_usable, n_capacity, *(index + 1 for index in bound))
+    n_all = _n_all(node, settings, held=held)
     planned = {index for each in held for index in each.gpus} - bound
     missed = _missing(before, n_all)
 
     def reluctance(index: int) -> tuple[bool, bool, bool, int]:
         return index in bound, index in planned, index not in missed, -index
 
-    gone = set(sorted(range(n_all), key=reluctance)[: n_all - n_usable + n_taken]) - bound
-    labels = part(node, "metadata", "labels")
+    n_gone = n_all - n_usable(node, settings) + n_taken
+    gone = set(sorted(range(n_all), key=reluctance)[:n_gone]) - bound
+    return _cards(node, settings, indices=(each for each in range(n_all) if each not in gone))
+
+
+def _n_all(node: Object, settings: KubernetesSettings, *, held: list[Held]) -> int:
+    """With those that are broken. What a worker was given is there as long as it runs: a node that
+    comes back has no GPUs at all for a while, until its device plugin is back as well."""
+    n_capacity = _count(part(node, "status", "capacity").get(settings.gpu_resource))
+    in_use = (index + 1 for each in held if each.is_bound for index in each.gpus)
+    return max(n_usable(node, settings), n_capacity, *in_use)
+
+
+def _cards(
+    node: Object, settings: KubernetesSettings, *, indices: Iterable[int]
+) -> tuple[Gpu, ...]:
+    resource, labels = settings.gpu_resource, part(node, "metadata", "labels")
     gpu_type = labels.get(f"{resource}.product") or resource.rpartition("/")[2]
     memory_bytes = int(amount(labels.get(f"{resource}.memory")) * MIB) or 16 * GIB
-    return tuple(Gpu(index, gpu_type, memory_bytes) for index in range(n_all) if index not in gone)
+    return tuple(Gpu(index, gpu_type, memory_bytes) for index in indices)
 
 
 def _count(text: str | None) -> int:
@@ -164,7 +180,3 @@ def _missing(before: Node | None, n_all: int) -> frozenset[int]:
     if before is None or before.note:
         return frozenset()
     return frozenset(range(n_all)) - {gpu.index for gpu in before.gpus}
-
-
-def _taints(node: Object) -> list[Object]:
-    return parts(part(node, "spec"), "taints")

@@ -19,6 +19,9 @@ UNHEALTHY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """A worker stays on a node that is silent for a while: whether it is lost, others decide."""
 SHORTEST_GRACE_S = 2
 """One second is what a kill gives."""
+NOBODYS: list[Object] = [{}]
+"""Which field is whose is not kept of a pod whose gate is open: it cannot be made otherwise from
+then on, and that would be half of it, gone through again with each word of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def pod_of(seat: Seat, program: Program, *, settings: KubernetesSettings) -> Obj
 def opened(slot: Slot, *, uid: str, notes: dict[str, str]) -> Object:
     """The patch that lets the cluster's scheduler bind this very pod, to this node and no other.
     Where it is to be is said again: whoever made it may have been told otherwise."""
-    meta = {"uid": uid, "annotations": _place(slot) | notes}
+    meta = {"uid": uid, "annotations": _place(slot) | notes, "managedFields": NOBODYS}
     return {
         "metadata": meta,
         "spec": {"schedulingGates": None, "affinity": affinity(slot.node)},

@@ -29,7 +29,7 @@ def amount(text: str | int | float | None) -> float:
     if text is None:
         return 0.0
     written = str(text).strip()
-    number = written.rstrip("numkMGTPEi")
+    number = written.rstrip("numkKMGTPEi")
     try:
         found = float(number) * UNITS[written[len(number) :]]
     except (ValueError, KeyError):

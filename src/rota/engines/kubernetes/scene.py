@@ -208,6 +208,9 @@ class Scene:
             self.tasks.spawn(self._tell_end_with_output(worker, ending))
         else:
             self.tell_end(worker, ending)
+        if body := self.crew.bodies.get(worker):
+            self.stock.look_again(body.node or body.planned)
+            self.look_at_nodes()
         for place in self.cards.unused():
             self.tasks.spawn(self.cards.let_go(place))
 
@@ -253,6 +256,8 @@ class Scene:
         while True:
             await asyncio.sleep(TICK_S)
             now = asyncio.get_running_loop().time()
+            for worker, words in self._vigil.untold().items():
+                self._facts(facts.hindered(worker, words))
             for worker, ending in self._vigil.verdicts(now).items():
                 self.give_up(worker, ending)
             for worker in self._vigil.unclear(now):
@@ -260,6 +265,8 @@ class Scene:
             for worker in self._claims.overdue(now):
                 self._facts(facts.found(worker))
             self.ends.let_go_due()
+            self.stock.look_at_the_clock()
+            self.look_at_nodes()
 
     async def _inquire(self, worker: WorkerId) -> None:
         body = self.crew.bodies.get(worker)

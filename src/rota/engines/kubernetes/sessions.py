@@ -40,6 +40,8 @@ END_OF_INPUT = b"\x04"
 """What ends the input of a program on a terminal: Ctrl-D."""
 MARKER = "ROTA_SESSION"
 """In the environment of a command and of all that it starts."""
+BEGINS_WITH = "env"
+"""Sets the marker: the API server takes no environment for a command."""
 SHELL = ("/bin/sh", "-c", 'exec "${SHELL:-/bin/sh}"')
 CANNOT_RUN, LOST = 126, 255
 SWEEP_S = 20.0
@@ -57,7 +59,7 @@ async def visit(
     """Run a command in a worker's container."""
     terminal = visit.terminal
     marker = f"{MARKER}={os.urandom(8).hex()}"
-    argv = ["env", marker, *_terminal_kind(terminal), *(visit.argv or SHELL)]
+    argv = [BEGINS_WITH, marker, *_terminal_kind(terminal), *(visit.argv or SHELL)]
     query = [*_query(argv, terminal), ("container", container)]
     connection = await dial(cluster, pod, verb="exec", query=query, protocols=(V5, V4))
     outputs = (OUTPUT,) if terminal else (OUTPUT, ERRORS)
@@ -286,4 +288,7 @@ def _left(content: bytes) -> Left:
         code = str(cause.get("message", ""))
         if cause.get("reason") == "ExitCode" and code.isdecimal():
             return Left(int(code))
-    return Left(CANNOT_RUN, shown(str(told.get("message", "it could not be run")), 400))
+    words = str(told.get("message", "it could not be run"))
+    if f'exec: "{BEGINS_WITH}"' in words:
+        return Left(CANNOT_RUN, f"its image has no '{BEGINS_WITH}' to run a command with")
+    return Left(CANNOT_RUN, shown(words, 400))

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rota.core.events import NodeLost, NodeSeen
 from rota.core.model import Node, NodeId
 from rota.engines.kubernetes import inventory
 from rota.engines.kubernetes.bodies import Stage, condition, stage_of
 from rota.engines.kubernetes.crew import Crew
-from rota.engines.kubernetes.inventory import Held
+from rota.engines.kubernetes.inventory import Held, Past
 from rota.engines.kubernetes.objects import Change, Object, part
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.usage import Usage, usage_of
 
 PodKey = tuple[str, str]
+REMEMBERED_S = 600.0
+"""A node that had more GPUs may have them again: its kubelet or its device plugin may just have
+been started anew. For so long, a job that needs them is not one that can never run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Had:
+    n_gpus: int
+    until_s: float = math.inf
 
 
 class Stock:
-    def __init__(self, settings: KubernetesSettings, crew: Crew) -> None:
-        self._settings, self._crew = settings, crew
+    def __init__(
+        self,
+        settings: KubernetesSettings,
+        crew: Crew,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._crew, self._clock = settings, crew, clock
         self._objects: dict[str, Object] = {}
         self._known: dict[NodeId, Node] = {}
+        self._had: dict[str, _Had] = {}
         self._given_up: set[str] = set()
         """An administrator said that they are gone; they may come back."""
         self._foreign: defaultdict[str, dict[PodKey, Usage]] = defaultdict(dict)
@@ -65,6 +85,16 @@ class Stock:
         self._foreign[node][key] = usage_of(pod, self._settings.gpu_resource)
         self._dirty.add(node)
 
+    def look_again(self, node: str) -> None:
+        """Somebody has left it, for whose sake it may have been closed."""
+        if node in self._objects and inventory.is_kept(self._objects[node]):
+            self._dirty.add(node)
+
+    def look_at_the_clock(self) -> None:
+        """What nodes had is forgotten after a while."""
+        now = self._clock()
+        self._dirty |= {name for name, had in self._had.items() if had.until_s <= now}
+
     def news(self) -> list[NodeSeen | NodeLost]:
         """What changed since the last time."""
         told: list[NodeSeen | NodeLost] = []
@@ -73,6 +103,7 @@ class Stock:
             node_id = NodeId(name)
             before = self._known.get(node_id)
             if self.is_gone(name):
+                self._had.pop(name, None)
                 if self._known.pop(node_id, None) is not None:
                     told.append(NodeLost(node_id))
                 continue
@@ -84,13 +115,23 @@ class Stock:
 
     def _look(self, name: str, before: Node | None) -> Node:
         ours = [
-            Held(body.gpus, is_bound=bool(body.node), usage=body.usage)
+            Held(body.gpus, bool(body.node), body.usage, body.tolerations)
             for body in self._crew.alive_on(name)
         ]
         foreign = self._foreign.get(name, {}).values()
-        return inventory.node_of(
-            self._objects[name], self._settings, foreign=foreign, ours=ours, before=before
-        )
+        node, settings = self._objects[name], self._settings
+        past = Past(before, self._remembered(name, inventory.n_usable(node, settings)))
+        return inventory.node_of(node, settings, foreign=foreign, ours=ours, past=past)
+
+    def _remembered(self, name: str, n_gpus: int) -> int:
+        """The most GPUs that it had lately."""
+        had, now = self._had.get(name, _Had(0)), self._clock()
+        if n_gpus >= had.n_gpus or had.until_s <= now:
+            had = _Had(n_gpus)
+        elif had.until_s == math.inf:
+            had = _Had(had.n_gpus, now + REMEMBERED_S)
+        self._had[name] = had
+        return had.n_gpus
 
     def _forget_foreign(self, key: PodKey) -> None:
         node = self._place_of.pop(key, None)

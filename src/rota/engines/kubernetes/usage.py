@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.engines.kubernetes.objects import Object, part, parts
@@ -15,6 +16,14 @@ class Usage:
     gpus: int = 0
     cpus: float = 0.0
     memory_bytes: float = 0.0
+
+
+def total(usages: Sequence[Usage]) -> Usage:
+    return Usage(
+        sum(each.gpus for each in usages),
+        sum(each.cpus for each in usages),
+        sum(each.memory_bytes for each in usages),
+    )
 
 
 def usage_of(pod: Object, gpu_resource: str) -> Usage:

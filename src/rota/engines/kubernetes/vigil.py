@@ -19,6 +19,7 @@ class _Seen:
     trouble: Trouble
     since_s: float
     asked_s: float = -math.inf
+    is_told: bool = False
 
     def is_like(self, other: Trouble) -> bool:
         mine = self.trouble
@@ -41,6 +42,17 @@ class Vigil:
             self._seen[worker] = replace(known, trouble=trouble)
         else:
             self._seen[worker] = _Seen(trouble, now)
+
+    def untold(self) -> dict[WorkerId, str]:
+        """What may last, for its owner to know of meanwhile. Each is given once."""
+        found = {
+            worker: seen.trouble.words
+            for worker, seen in self._seen.items()
+            if not (seen.is_told or seen.trouble.is_race or seen.trouble.is_unclear)
+        }
+        for worker in found:
+            self._seen[worker] = replace(self._seen[worker], is_told=True)
+        return found
 
     def verdicts(self, now: float) -> dict[WorkerId, Ending]:
         """On those whose time is up. Each is given once."""

@@ -20,6 +20,8 @@ FAILURES_TRUSTED = 4
 back to an older state is never reached again."""
 
 CATCH_UP_S = 5.0
+SOUND_S = 1.0
+"""After a watch that ends sooner than this, the next one is not begun without a pause."""
 
 Key = tuple[str, str]
 Listener = Callable[[Change], None]
@@ -111,17 +113,21 @@ class Reflector:
     async def run(self) -> None:
         """Follow for ever. A break is made good from where it happened, or by looking at all
         there is where that is too long ago."""
-        n_failures = 0
+        loop = asyncio.get_running_loop()
+        n_failures = n_short = 0
         while True:
+            began_s = loop.time()
             try:
                 await self._follow()
                 n_failures = 0
+                n_short = 0 if loop.time() - began_s >= SOUND_S else n_short + 1
             except ApiError as error:
                 self._complain(error, n_failures)
                 n_failures += 1
                 if error.status == GONE or n_failures >= FAILURES_TRUSTED:
                     self._version = ""
-                await asyncio.sleep(wait_s(n_failures))
+            if n_failures or n_short:
+                await asyncio.sleep(wait_s(max(n_failures, n_short)))
 
     async def _follow(self) -> None:
         if not self._version:

@@ -13,6 +13,7 @@ import time
 TIME_STEP_S = 0.05
 """Output that comes closer together than this shares one time stamp."""
 FILE_BYTES_MIN = 4096
+LINE_REST_BYTES = 16 * 1024
 
 
 class LogFile:
@@ -31,6 +32,7 @@ class LogFile:
         """Dropped since the last note that said so."""
         self._line_bytes = 0
         """How long the line is that has not ended yet."""
+        self._is_in_line = False
         self._fd = self._times_fd = -1
         self._size = 0
         self._stamped_s = 0.0
@@ -44,20 +46,28 @@ class LogFile:
         if self._n_unsaid_bytes and self._put(self._note()):
             self._n_unsaid_bytes = 0
         while output:
-            room = self.file_bytes - self._size
-            if room <= 0:
+            piece = self._fitting(output)
+            if not piece:
                 self._rotate()
                 continue
-            piece = output[:room]
-            if len(piece) < len(output) and (cut := piece.rfind(b"\n") + 1):
-                piece = piece[:cut]
             self._stamp(time.time() if at_s is None else at_s)
             if not self._put(piece):
                 self._drop(len(output))
                 return
             output = output[len(piece) :]
-            if output:
-                self._rotate()
+
+    def _fitting(self, output: bytes) -> bytes:
+        """What of it this file takes. Its last bytes are for the rest of a line that was begun in
+        it: how long a line becomes is not known when its first piece is written."""
+        room = self.file_bytes - self._size
+        to_begin_in = max(room - min(LINE_REST_BYTES, self.file_bytes // 8), 0)
+        if len(output) <= to_begin_in:
+            return output
+        if whole_lines := output.rfind(b"\n", 0, to_begin_in) + 1:
+            return output[:whole_lines]
+        if self._is_in_line or not self._size:
+            return output[: min(output.find(b"\n") + 1 or room, room)]
+        return b""
 
     def _measure(self, output: bytes) -> None:
         self.n_bytes += len(output)
@@ -123,6 +133,7 @@ class LogFile:
             self.problem = (error.strerror or str(error)).lower()
             return False
         self._size += written
+        self._is_in_line = not output.endswith(b"\n")
         return True
 
     def _drop(self, n_bytes: int) -> None:

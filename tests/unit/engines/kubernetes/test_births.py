@@ -1,6 +1,7 @@
 """A pod that somebody made who commanded before is taken, and a stranger's is not."""
 
 import asyncio
+from dataclasses import replace
 
 from rota.core.model import NodeId, Slot
 from rota.engines.base import WorkerId
@@ -17,9 +18,12 @@ from tests.unit.engines.kubernetes.test_api import Answer, failure, served
 SEAT = Seat(WORKER, 0, 0, 1, Slot(NodeId("n2"), (1,)))
 GATED = {"schedulingGates": [{"name": "rota.dev/plan"}]}
 TAKEN = failure(422, "Invalid")
+FULL = (403, {"code": 403, "reason": "Forbidden", "message": "it exceeded quota: small"})
 
 
-def brought_up(*answers: Answer, is_ours: bool) -> tuple[list[str], list[Ending]]:
+def brought_up(
+    *answers: Answer, is_ours: bool = True, seat: Seat = SEAT
+) -> tuple[list[str], list[Ending]]:
     """What was asked for, and the verdicts."""
     crew, verdicts = Crew(), list[Ending]()
 
@@ -33,9 +37,9 @@ def brought_up(*answers: Answer, is_ours: bool) -> tuple[list[str], list[Ending]
     async def play(cluster: Cluster) -> None:
         cards = Cards(cluster, KubernetesSettings(), crew=crew)
         births = Births(cluster, crew, cards=cards, see=see, give_up=give_up)
-        bringing = asyncio.create_task(births.bring_up([(SEAT, pod())], master=WORKER))
+        bringing = asyncio.create_task(births.bring_up([(seat, pod())], master=WORKER))
         await asyncio.sleep(0)
-        assert births.coming == {WORKER: SEAT}
+        assert births.coming == {WORKER: seat}
         await bringing
         assert births.coming == {}
 
@@ -62,3 +66,15 @@ def test_what_is_wrong_with_a_pod_is_told() -> None:
     asked, verdicts = brought_up(TAKEN, failure(404, "NotFound"), is_ours=True)
     assert asked == ["PATCH", "GET"]
     assert "it is Invalid" in verdicts[0].reason
+
+
+def test_what_a_quota_refuses_has_lost_nothing_but_its_turn() -> None:
+    _, [verdict] = brought_up(FULL)
+    assert verdict.is_lost
+    assert "exceeded quota: small" in verdict.reason
+
+
+def test_a_newcomer_that_a_quota_refuses_could_not_join() -> None:
+    """Whoever asked for it would else ask at once for another."""
+    _, [verdict] = brought_up(FULL, seat=replace(SEAT, generation=1))
+    assert (verdict.code, verdict.is_lost, verdict.is_retriable) == (126, False, True)

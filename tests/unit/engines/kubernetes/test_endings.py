@@ -46,7 +46,16 @@ def failed(code: int, **more: str) -> Object:
             NOTHING,
             Ending(143, "somebody deleted its pod", is_retriable=True),
         ),
-        (pod("Failed", meta=DELETED, status=exited(1)), NOTHING, Ending(1)),
+        (
+            pod("Failed", meta=DELETED, status=exited(1, finishedAt="2026-11-16T07:59:30Z")),
+            NOTHING,
+            Ending(143, "somebody deleted its pod, and it ended with 1", is_retriable=True),
+        ),
+        (
+            pod("Failed", meta=DELETED, status=exited(1, finishedAt="2026-11-16T07:59:29Z")),
+            NOTHING,
+            Ending(1),
+        ),
         (
             pod(
                 "Failed",

@@ -130,6 +130,7 @@ def test_opening_the_gate_leaves_one_node_to_go_to() -> None:
             "rota.dev/gpus": "0,3",
             "rota.dev/master-addr": "10.0.0.1",
         },
+        "managedFields": [{}],
     }
 
 

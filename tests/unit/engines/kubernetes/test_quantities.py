@@ -1,6 +1,6 @@
 import pytest
 
-from rota.engines.kubernetes.quantities import amount
+from rota.engines.kubernetes.quantities import UNITS, amount
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,9 @@ from rota.engines.kubernetes.quantities import amount
 )
 def test_amounts(text: str | int | None, value: float) -> None:
     assert amount(text) == value
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_every_unit_is_read(unit: str) -> None:
+    """A node says how much memory it has in Ki."""
+    assert amount(f"3{unit}") == 3 * UNITS[unit]

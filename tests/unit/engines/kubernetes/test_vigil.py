@@ -29,6 +29,17 @@ def test_what_cannot_start_is_given_its_time_and_then_a_hint() -> None:
     assert watch.verdicts(120.0) == {WORKER: Ending(126, "no such image; is its name right?")}
 
 
+def test_the_owner_is_told_once_of_what_may_take_its_time() -> None:
+    watch = vigil()
+    for passing in (BEING_MADE, RACE):
+        watch.see(WORKER, passing, now=0.0)
+        assert watch.untold() == {}
+    watch.see(WORKER, STUCK, now=1.0)
+    assert watch.untold() == {WORKER: "no such image"}
+    watch.see(WORKER, Trouble("back-off", "is its name right?"), now=2.0)
+    assert watch.untold() == {}
+
+
 def test_trouble_that_passes_is_forgotten() -> None:
     watch = vigil()
     watch.see(WORKER, RACE, now=0.0)

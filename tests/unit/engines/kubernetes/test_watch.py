@@ -1,8 +1,17 @@
 """Each change is told once, whether a watch tells it or a list shows it."""
 
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from rota.engines.kubernetes.api import PODS, Cluster, Scope
 from rota.engines.kubernetes.objects import Change
-from rota.engines.kubernetes.watch import Seen
+from rota.engines.kubernetes.watch import Reflector, Seen
 from tests.unit.engines.kubernetes.objects import Object
+from tests.unit.engines.kubernetes.test_api import Answer, served
+
+LIST: Answer = 200, {"items": [], "metadata": {"resourceVersion": "7"}}
 
 
 def thing(name: str, version: int = 1, uid: str = "") -> Object:
@@ -68,3 +77,24 @@ def test_who_has_heard_of_more_than_a_list_shows_is_not_behind() -> None:
     seen.relisted([thing("a", 11), thing("b", 12)])
     assert not behind(seen, thing("a", 5), told=12), "it changed since, and b came"
     assert not behind(seen, thing("a", 5), thing("c", 6), told=12), "c went since"
+
+
+def test_a_server_that_ends_each_watch_at_once_is_asked_less_and_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[int] = []
+
+    def wait_s(n_before: int) -> float:
+        waits.append(n_before)
+        if len(waits) == 4:
+            raise asyncio.CancelledError
+        return 0.0
+
+    async def play(cluster: Cluster) -> None:
+        monkeypatch.setattr("rota.engines.kubernetes.watch.wait_s", wait_s)
+        with suppress(asyncio.CancelledError):
+            await Reflector(cluster, PODS, scope=Scope("lab"), listener=lambda _: None).run()
+
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}
+    served([LIST, *[(200, [bookmark])] * 4], play)
+    assert waits == [1, 2, 3, 4]

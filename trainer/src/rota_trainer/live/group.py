@@ -104,7 +104,8 @@ def open_group(store: Any, *, rank: int, size: int, backend: str | None, ports: 
         world_size=size,
         timeout=timedelta(seconds=OPEN_S),
     )
-    group = Group(device, opened_since(before, without_ports=ports))
+    connections = opened_since(before, belongs=lambda *both: ports.isdisjoint(both))
+    group = Group(device, connections)
     _be_patient()
     return group
 

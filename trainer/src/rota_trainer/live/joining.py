@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import torch.distributed as dist
@@ -17,6 +18,7 @@ from rota_trainer.live.meeting import GivenUpError, meet
 from rota_trainer.live.membership import Membership, Opened
 from rota_trainer.live.model import ElasticModel
 from rota_trainer.live.parts import FRESH, Parts
+from rota_trainer.live.sockets import Connections
 from rota_trainer.messages import Switch
 from rota_trainer.run import Run
 from rota_trainer.say import say
@@ -46,11 +48,13 @@ class Joining:
         self.epoch = 0
         """The farthest that any member was in when the generation began."""
         self.group: Group | None = None
+        self._way: Connections | None = None
+        """To the store at which the newest generation meets."""
         self._training = training
         self._backend = backend
         self._met = (-1, 0)
         """The newest generation that was tried, and how often all of it have met."""
-        self._store, self._address = stores.serve()
+        self._served, self._address = stores.serve()
         run = training.run
         self.membership = Membership(
             run.place, run.reporter, identity=identity, address=self._address
@@ -79,6 +83,8 @@ class Joining:
         group, self.group = self.group, None
         if group is not None:
             group.close()
+        if self._way is not None:
+            self._way.close()
 
     def go_alone(self) -> NoReturn:
         """Somebody ends this worker and not the others: they go on, and have all that it knew."""
@@ -130,7 +136,8 @@ class Joining:
         self.rank, self.size = numbers.index(self.membership.number), len(numbers)
         first = switch.members[0].address
         try:
-            store = self._store if self.rank == 0 else stores.connect(first)
+            # The first as well, so that its wait can be ended.
+            store, self._way = stores.connect(first)
             place = dist.PrefixStore("/".join(str(each) for each in self._met), store)
             steps = meet(
                 place,
@@ -139,10 +146,12 @@ class Joining:
                 step=self._training.parts.at.global_step,
                 is_over=lambda: self._is_over(switch, until_s),
             )
+            if self.membership.is_behind(switch.generation):
+                raise GivenUpError
             # Not before: who could not come at first finds the others where they wait for it.
             self._met = (switch.generation, self._met[1] + 1)
             if self.size > 1:
-                self._open(place, first)
+                self._open(place, first, give_up=self._way.end)
         except RuntimeError as error:
             say(f"generation {switch.generation} did not meet ({_first_line(error)})")
             raise GivenUpError from error
@@ -155,7 +164,9 @@ class Joining:
             say(f"generation {switch.generation} broke as it began ({_first_line(error)})")
             raise GivenUpError from error
 
-    def _open(self, place: Any, first: str) -> None:
+    def _open(self, place: Any, first: str, *, give_up: Callable[[], None]) -> None:
+        self.membership.moved(is_step=False)
+        self.membership.opened = Opened(self._met[0], give_up, is_forming=True)
         ports = {stores.port_of(self._address), stores.port_of(first)}
         self.group = open_group(
             place, rank=self.rank, size=self.size, backend=self._backend, ports=ports

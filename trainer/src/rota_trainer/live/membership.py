@@ -15,6 +15,8 @@ HURRY_S = 1.0
 """Who waits for an order does not wait longer between two reports, also while nobody answers."""
 NEWEST = 0.2
 """What the newest step counts in the mean of those before it."""
+FORMING_S = 1.0
+"""Connecting to each other takes less. If it does not, whoever is gone is told of by then."""
 OVERDUE_S = 10.0
 OVERDUE_STEPS = 5.0
 """A step that takes so many times as long as the longest before, and at least so many seconds, is
@@ -26,7 +28,9 @@ class Opened(NamedTuple):
 
     generation: int
     abort: Callable[[], None]
-    """Ends its collectives."""
+    """Ends its collectives, or the wait for those who are to connect."""
+    is_forming: bool = False
+    """Whether its members are still about to connect to each other."""
 
 
 class Membership:
@@ -103,15 +107,17 @@ class Membership:
             self._news.set()
         if orders.refused or orders.stop:
             self._news.set()
-        if switch is not None:
-            self._break_if_stuck(switch)
-
-    def _break_if_stuck(self, switch: Switch) -> None:
-        """An order is repeated until it is followed: what comes about by it is left alone."""
         opened = self.opened
-        if opened is None or switch.generation <= opened.generation:
-            return
-        overdue_s = max(OVERDUE_S, OVERDUE_STEPS * self._longest_s)
-        is_overdue = time.monotonic() - self._moved_s > overdue_s
-        if switch.is_broken or is_overdue:
+        if opened is not None and self._is_stuck(opened, orders):
             opened.abort()
+
+    def _is_stuck(self, opened: Opened, orders: Orders) -> bool:
+        """An order is repeated until it is followed: what comes about by it is left alone."""
+        switch, waited_s = orders.switch, time.monotonic() - self._moved_s
+        is_old = switch is not None and switch.generation > opened.generation
+        if opened.is_forming:
+            # Who has heard of either may not come any more.
+            return waited_s > FORMING_S and (is_old or bool(orders.stop))
+        is_broken = switch is not None and switch.is_broken
+        overdue_s = max(OVERDUE_S, OVERDUE_STEPS * self._longest_s)
+        return is_old and (is_broken or waited_s > overdue_s)

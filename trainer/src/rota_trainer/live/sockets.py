@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import weakref
+from collections.abc import Callable
 
 ESTABLISHED = 1
 
@@ -58,25 +59,25 @@ def open_sockets() -> dict[int, str]:
     return found
 
 
-def opened_since(before: dict[int, str], *, without_ports: set[int]) -> Connections:
-    """Connections over TCP that are new, without those at one of these ports at either end."""
+def opened_since(before: dict[int, str], *, belongs: Callable[[int, int], bool]) -> Connections:
+    """Connections over TCP that are new and belong, by the ports of this end and of the other."""
     new = [number for number, target in open_sockets().items() if before.get(number) != target]
     found: list[tuple[int, socket.socket]] = []
     for number in new:
         with contextlib.suppress(OSError):
             duplicate = socket.socket(fileno=os.dup(number))
-            if _ports(duplicate).isdisjoint(without_ports) and _is_established(duplicate):
+            if belongs(*_ports(duplicate)) and _is_established(duplicate):
                 found.append((number, duplicate))
             else:
                 duplicate.close()
     return Connections(found)
 
 
-def _ports(connection: socket.socket) -> set[int]:
-    """At both ends. Raises OSError for one that listens."""
+def _ports(connection: socket.socket) -> tuple[int, int]:
+    """Of this end and of the other. Raises OSError for one that listens."""
     if connection.family not in (socket.AF_INET, socket.AF_INET6):
         raise OSError("not TCP")
-    return {int(connection.getsockname()[1]), int(connection.getpeername()[1])}
+    return int(connection.getsockname()[1]), int(connection.getpeername()[1])
 
 
 def _is_established(connection: socket.socket) -> bool:

@@ -10,6 +10,8 @@ from datetime import timedelta
 
 from torch.distributed import TCPStore
 
+from rota_trainer.live.sockets import Connections, open_sockets, opened_since
+
 CONNECT_S = 2.0
 
 
@@ -33,21 +35,24 @@ def serve() -> tuple[TCPStore, str]:
     return store, f"{host()}:{port}"
 
 
-def connect(address: str) -> TCPStore:
-    """Raises RuntimeError if nobody answers."""
+def connect(address: str) -> tuple[TCPStore, Connections]:
+    """A store, and the way to it: whoever waits for the store fails at once when that is ended.
+    Raises RuntimeError if nobody answers."""
     name, _, port = address.rpartition(":")
     try:
         # The store's own client would try again and again where nobody listens.
         socket.create_connection((name, int(port)), CONNECT_S).close()
     except OSError as error:
         raise RuntimeError(f"nobody answers at {address}: {error}") from None
-    return TCPStore(
+    before = open_sockets()
+    store = TCPStore(
         name,
         int(port),
         is_master=False,
         wait_for_workers=False,
         timeout=timedelta(seconds=CONNECT_S),
     )
+    return store, opened_since(before, belongs=lambda _, there: there == int(port))
 
 
 def use_loopback() -> None:

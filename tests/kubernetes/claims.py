@@ -1,0 +1,39 @@
+"""A claim in a namespace, and the folder of this machine that its volume is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.handle import Cluster
+
+SIZE = {"storage": "1Gi"}
+MODES = ["ReadWriteMany"]
+
+
+@contextmanager
+def a_claim(cluster: Cluster, namespace: str, name: str, *, folder: Path) -> Iterator[None]:
+    """Bound. Everybody may write to its volume."""
+    folder.mkdir()
+    folder.chmod(0o1777)
+    volumes = "/api/v1/persistentvolumes"
+    claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+    volume = {
+        "capacity": SIZE,
+        "accessModes": MODES,
+        "hostPath": {"path": str(folder)},
+        "claimRef": {"namespace": namespace, "name": name},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }
+    claim = {"storageClassName": "", "accessModes": MODES, "resources": {"requests": SIZE}}
+    called = f"{namespace}-{name}"
+    cluster.api.create(volumes, {"metadata": {"name": called}, "spec": volume})
+    try:
+        cluster.api.create(claims, {"metadata": {"name": name}, "spec": claim})
+        until(
+            lambda: cluster.api.get(f"{claims}/{name}")["status"].get("phase") == "Bound",
+            f"the claim {name}",
+        )
+        yield
+    finally:
+        cluster.api.delete(f"{volumes}/{called}")
