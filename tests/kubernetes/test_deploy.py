@@ -148,7 +148,8 @@ def answers(cluster: Cluster, namespace: str, question: str) -> str:
     verb, what, *rest = question.split()
     named, _, name = what.partition("/")
     resource, _, group = named.partition(".")
-    flags = dict(word.removeprefix("--").partition("=")[::2] for word in rest)
+    words = [word.removeprefix("--").partition("=") for word in rest]
+    flags = {key: value for key, _, value in words}
     where = "" if "all-namespaces" in flags else flags.get("namespace", namespace)
     asked = {"verb": verb, "group": group, "resource": resource, "name": name, "namespace": where}
     account = f"system:serviceaccounts:{namespace}"
