@@ -34,7 +34,7 @@ def job_view(
         user=spec.user,
         project=spec.project,
         state=job.state.value,
-        reason=reason or _own_reason(job, now),
+        reason=reason or own_reason(job, now),
         priority=spec.priority,
         gpus=gpus_text(job),
         gpus_held=n_gpus(job.members),
@@ -53,7 +53,7 @@ def job_view(
     )
 
 
-def _own_reason(job: Job, now: float) -> str:
+def own_reason(job: Job, now: float) -> str:
     """Why it ended or ends, or does not start; of one that runs, why it has the size it has."""
     if isinstance(job.phase, Ended | Stopping):
         return job.phase.reason
