@@ -80,7 +80,7 @@ def test_what_runs_on_a_node_that_is_kept_from_now_on_or_no_longer_goes_on() -> 
     for node in (plain, KEPT, replace(plain, is_cordoned=True), plain):
         lab.kernel.apply(NodeSeen(node), lab.now)
         lab.round()
-        assert (lab.job("a").attempt, lab.node_of("a")) == (1, "kept")
+        assert (lab.job("a").state, lab.node_of("a")) == ("running", "kept")
     lab.submit("b")
     lab.round()
     assert lab.job("b").allocation != lab.job("a").allocation
@@ -99,3 +99,16 @@ def test_a_plan_that_was_made_before_the_taint_came_is_not_followed() -> None:
     lab.submit("b", tolerations=VISION, gpus=2)
     lab.round()
     assert lab.node_of("b") == "kept"
+
+
+def test_a_plan_that_was_made_before_the_taint_went_is_not_followed() -> None:
+    lab = Lab(KEPT)
+    lab.submit("a", tolerations=VISION)
+    plan = decide(lab.kernel.view(lab.now), Fifo())
+    plain = replace(KEPT, gpus=(Gpu(0, "T4"), Gpu(1, "T4")), taints=())
+    lab.kernel.apply(NodeSeen(plain), lab.now)
+    lab.kernel.commit(plan, lab.now)
+    assert lab.node_of("a") == ""
+    lab.submit("b")
+    lab.round()
+    assert [lab.node_of(name) for name in "ab"] == ["kept", "kept"]
