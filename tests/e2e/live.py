@@ -154,11 +154,15 @@ class LiveJob:
                 if line.startswith(kind) and line.endswith("\n"):
                     yield [int(each) for each in line.split()[1:]]
 
+    def did(self) -> list[tuple[int, int]]:
+        """Generations and the steps that they finished, in the first attempt."""
+        return [(generation, step) for generation, step in self._notes("did")]
+
     def uses(self) -> Counter[tuple[int, int]]:
         """How often each sample of each epoch was learnt from. A step that was undone is done once
         more by a later generation."""
         did: dict[int, int] = {}
-        for generation, step in self._notes("did"):
+        for generation, step in self.did():
             did[step] = max(generation, did.get(step, -1))
         return Counter(
             (epoch, sample)

@@ -4,6 +4,7 @@
 # pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
@@ -90,6 +91,8 @@ class Joining:
         """Somebody ends this worker and not the others: they go on, and have all that it knew."""
         say("SIGTERM: this worker goes, and the others go on")
         self.leave_group()
+        # They wait for its end, in which Python would look through all of torch for garbage.
+        gc.freeze()
         raise Stopped("SIGTERM")
 
     # -- waiting --------------------------------------------------------------------------------
