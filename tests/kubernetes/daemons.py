@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -132,9 +133,10 @@ class Lab(Witness):
     namespace: str
     stack: ExitStack
 
-    def daemon(self, *arguments: str, runner: Sequence[str] = (), **settings: str) -> Daemon:
+    def daemon(self, *arguments: str, runner: Sequence[str] = (), **settings: Any) -> Daemon:
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="rota-k-")))
-        lines = [f'{name} = "{value}"' for name, value in settings.items()]
+        # JSON's lists and texts are TOML's, too.
+        lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
         (folder / "config.toml").write_text("\n".join(lines))
         cluster = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]
         words = ["--engine", "kubernetes", *cluster, *arguments]

@@ -8,22 +8,23 @@ from contextlib import contextmanager
 
 import pytest
 
+from rota.client import Client
 from rota.client.http import AnswerError
 from tests.e2e.house import wait_until
 from tests.e2e.test_training import reports, said, train
 from tests.kubernetes.claims import a_claim
 from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.locks import locked
 from tests.kubernetes.cluster.places import NODE
-from tests.kubernetes.conftest import lock_of, use_of
 from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.shared import a_namespace, a_turn
+from tests.kubernetes.test_people import account_token
 from tests.kubernetes.workers import resize
 
 MIB = 2**20
 SETTINGS = {
     "ROTA_CHECKPOINTS": "pvc:work/{user}/{job}",
-    "ROTA_ACCOUNTS": "root=4711:4712:4713+4714",
+    "ROTA_ACCOUNTS": "root=4711:4712:4713+4714,*=4720:4721",
     "ROTA_SERVICE_ACCOUNT": "trainer",
     "ROTA_PULL_SECRETS": "first,second",
 }
@@ -41,32 +42,31 @@ echo "Token: $(ls /var/run/secrets 2>/dev/null)"
 
 @pytest.fixture(scope="module")
 def shared(running_cluster: Cluster) -> Iterator[Outpost]:
-    api = running_cluster.api
-    with (
-        locked(use_of(running_cluster), is_shared=True),
-        running_cluster.namespace() as namespace,
-    ):
-        name = f"{namespace}-low"
-        classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        api.create(classes, {"metadata": {"name": name}, "value": 4711})
+    with a_namespace(running_cluster) as namespace, a_priority(running_cluster, namespace) as low:
         accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-        api.create(accounts, {"metadata": {"name": "trainer"}})
-        settings = {**SETTINGS, "ROTA_PRIORITY_CLASS": name}
-        try:
-            with an_outpost(running_cluster, namespace, **settings) as made:
-                made.place.chmod(0o777)
-                with a_claim(running_cluster, namespace, "work", folder=made.home / "volume"):
-                    made.up()
-                    yield made
-        finally:
-            api.delete(f"{classes}/{name}")
+        running_cluster.api.create(accounts, {"metadata": {"name": "trainer"}})
+        settings = {**SETTINGS, "ROTA_PRIORITY_CLASS": low}
+        with an_outpost(running_cluster, namespace, **settings) as made:
+            made.place.chmod(0o777)
+            with a_claim(running_cluster, namespace, "work", folder=made.home / "volume"):
+                yield made
+
+
+@contextmanager
+def a_priority(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A class that only this namespace knows of."""
+    name, classes = f"{namespace}-low", "/apis/scheduling.k8s.io/v1/priorityclasses"
+    cluster.api.create(classes, {"metadata": {"name": name}, "value": 4711})
+    try:
+        yield name
+    finally:
+        cluster.api.delete(f"{classes}/{name}")
 
 
 @pytest.fixture
 def outpost(shared: Outpost) -> Iterator[Outpost]:
-    with locked(lock_of(shared.cluster, "cards")):
-        yield shared
-        shared.clear()
+    with a_turn(shared) as turn:
+        yield turn
 
 
 def pod_of(outpost: Outpost, job: str) -> Object:
@@ -112,6 +112,17 @@ def test_a_worker_is_who_and_has_what_it_should(outpost: Outpost) -> None:
     assert (resources["requests"], resources["limits"]) == (wanted, wanted)
     assert (spec["priority"], spec["serviceAccountName"]) == (4711, "trainer")
     assert spec["imagePullSecrets"] == [{"name": "first"}, {"name": "second"}]
+
+
+def test_a_user_whom_only_the_cluster_knows_runs_as_the_settings_say(outpost: Outpost) -> None:
+    token = account_token(outpost.cluster, outpost.namespace)
+    looks = outpost.request("grep -E '^(Uid|Gid|NoNewPrivs)' /proc/self/status", gpus="0")
+    with Client(f"http://{outpost.listen}", token=token) as client:
+        job = client.submit(looks)
+    seen = found(outpost, job)
+    assert outpost.client.show(job).job.user == f"sa.{outpost.namespace}.default"
+    assert (seen["Uid"].split(), seen["Gid"].split()) == (["4720"] * 4, ["4721"] * 4)
+    assert seen["NoNewPrivs"] == "1"
 
 
 def test_what_one_job_writes_to_a_claim_the_next_one_reads(outpost: Outpost) -> None:

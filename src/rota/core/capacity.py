@@ -175,8 +175,11 @@ class Capacity:
         if slot.node not in self._positions:
             return False
         room = self[slot.node]
-        bare = Demand(cpus=demand.cpus, memory_bytes=demand.memory_bytes)
-        return room.has_free(slot) and room.fits(bare) > 0
+        bare = Demand(
+            cpus=demand.cpus, memory_bytes=demand.memory_bytes, tolerations=demand.tolerations
+        )
+        is_of_type = all(room.type_of(index) == demand.gpu_type for index in slot.gpus)
+        return is_of_type and room.has_free(slot) and room.fits(bare) > 0
 
     def _refile(self, room: Room, gpu_type: str, *, before: int) -> None:
         after = room.n_free(gpu_type)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rota.core.model import Job, Labels, Share
+from rota.core.taints import USUAL
 
 MEMORY_MARGIN = 0.1
 """How much more than it was seen to use a sharer of a card is given."""
@@ -22,6 +23,7 @@ class Demand:
     cpus: float = 0.0
     memory_bytes: int = 0
     labels: Labels = frozenset()
+    tolerations: frozenset[str] = USUAL
 
     def share_bytes(self, card_bytes: int) -> int:
         """What a sharer takes of such a card; more than the card has if it does not fit."""
@@ -45,4 +47,5 @@ def demand_of(job: Job, gpu_type: str) -> Demand:
         cpus=spec.cpus,
         memory_bytes=spec.memory_bytes,
         labels=spec.node_labels,
+        tolerations=spec.tolerations,
     )

@@ -117,7 +117,7 @@ class _TypeChooser:
         """How many of the job's workers an empty cluster holds, by GPU type."""
         spec = job.spec
         amounts = (spec.gpus, spec.share, spec.cpus, spec.memory_bytes, job.memory_bytes_seen)
-        kind = (spec.gpu_types, spec.node_labels, amounts)
+        kind = (spec.gpu_types, spec.node_labels, spec.tolerations, amounts)
         rooms = self._rooms_by_kind.get(kind)
         if rooms is None:
             types = spec.gpu_types or tuple(sorted(self._gpus))

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from functools import cached_property
 
 from rota.core.divide import wish
-from rota.core.model import Held, Job, JobId, Queued
+from rota.core.model import Held, Job, JobId, Queued, Starting
 from rota.core.plan import Plan
 from rota.core.reasons import (
     BacksOff,
@@ -15,10 +15,12 @@ from rota.core.reasons import (
     Occupied,
     OnHold,
     Reason,
+    SentToASickNode,
     WaitsForARound,
     WaitsForItsTurn,
     WaitsForJobs,
 )
+from rota.core.taints import tolerates
 from rota.core.view import View
 
 
@@ -39,22 +41,28 @@ class Answers:
             case Queued(not_before_s=until_s, reason=why) if until_s > self._view.now:
                 return BacksOff(until_s, why)
             case Queued() if job.id in self._plan.waits:
-                return self._for_now(self._plan.waits[job.id])
+                return self._for_now(job, self._plan.waits[job.id])
             case Queued() if job.id not in self._seen:
                 return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
             case Queued():
                 n_ahead = bisect_left(self._line, _place(job))
                 n_running = len(self._plan.allocations)
                 return WaitsForItsTurn(wish(job), n_ahead=n_ahead, n_running=n_running)
+            case Starting(allocation=slots):
+                nodes = [self._view.nodes.get(slot.node) for slot in slots]
+                sick = [node for node in nodes if node is not None and node.note]
+                return SentToASickNode(sick[0].id, sick[0].note) if sick else None
             case _:
                 return None
 
-    def _for_now(self, reason: Reason) -> Reason:
+    def _for_now(self, job: Job, reason: Reason) -> Reason:
         """What cannot be on the nodes as they are may be when they are back."""
         nodes = self._view.nodes.values()
         if not isinstance(reason, Impossible):
             return reason
-        if any(node.is_closed and not node.note for node in nodes):
+        closed = [node for node in nodes if node.is_closed and not node.note]
+        words = job.spec.tolerations
+        if closed or any(not tolerates(words, node.taints) for node in nodes):
             return Drained()
         return Occupied() if any(node.whole for node in nodes) else reason
 

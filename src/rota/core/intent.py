@@ -117,7 +117,11 @@ class Intent:
     def refit(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> list[JobId]:
         """Go over to nodes that changed. Returns the jobs whose planned slots are gone; one of
         them that could stay where it is should do that."""
-        allocations, gpu_types = self.allocations, self.gpu_types
+        allocations = self.allocations
+        gpu_types = {
+            job_id: _gpu_type(allocation, nodes) or self.gpu_types[job_id]
+            for job_id, allocation in allocations.items()
+        }
         self.allocations, self.gpu_types, self._demands = {}, {}, {}
         self._set_nodes(nodes.values())
         gone = [

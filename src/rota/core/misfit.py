@@ -57,7 +57,7 @@ def at_best(node: Node) -> Node:
     if best is None:
         return node
     room = {"cpus": best.cpus, "memory_bytes": best.memory_bytes, "max_workers": best.max_workers}
-    return replace(node, gpus=best.gpus, whole=None, **room)
+    return replace(node, gpus=best.gpus, whole=None, taints=(), **room)
 
 
 def _needs(spec: JobSpec) -> tuple[object, ...]:

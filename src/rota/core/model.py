@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NewType
 
 from rota.core.cards import Gpu, Whole
 from rota.core.speed import PRIOR, SpeedModel
-from rota.core.states import State
+from rota.core.states import Purpose, State
+from rota.core.taints import USUAL, Taints
 from rota.core.wishes import Estimate, Mode, Share
 
 JobId = NewType("JobId", str)
@@ -41,6 +41,8 @@ class Node:
     """What is the matter with it, if something is."""
     whole: Whole | None = None
     """Where that is more than there is now: a job that needs it waits."""
+    taints: Taints = ()
+    """Only who tolerates all of them is let in."""
 
     @property
     def is_closed(self) -> bool:
@@ -64,6 +66,7 @@ class JobSpec:
     share: Share | None = None
     gpu_types: tuple[str, ...] = ()
     node_labels: Labels = frozenset()
+    tolerations: frozenset[str] = USUAL
     cpus: float = 0.0
     memory_bytes: int = 0
     epochs: float = 1.0
@@ -94,20 +97,6 @@ class Slot:
 
 Allocation = tuple[Slot, ...]
 """The slots of a job's workers, in the order of their ranks."""
-
-
-class Purpose(StrEnum):
-    """Why a running job is being stopped, from what ends least to what ends most for it."""
-
-    RESIZE = "resize"
-    PREEMPT = "preempt"
-    LOST = "lost"
-    RETRY = "retry"
-    HOLD = "hold"
-    FAIL = "fail"
-    CANCEL = "cancel"
-    FINISH = "finish"
-    """The work is done; those who came too late for it are stopped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from rota.core.demand import demand_of
 from rota.core.model import Allocation, Job, JobId, Node, NodeId
 from rota.core.reasons import Reason
 from rota.core.room import OverbookedError
+from rota.core.taints import tolerates
 from rota.core.view import View
 
 
@@ -128,6 +129,8 @@ def _wrong_place(job: Job, allocation: Allocation, *, nodes: Mapping[NodeId, Nod
             continue
         if not job.spec.node_labels <= node.labels:
             wrong.append(f"{job.id} is planned on {slot.node}, which lacks a wanted label")
+        if not tolerates(job.spec.tolerations, node.taints):
+            wrong.append(f"{job.id} is planned on {slot.node}, which is kept for others")
         kinds |= {gpu.type for gpu in node.gpus if gpu.index in slot.gpus}
     if len(kinds) > 1 or (job.spec.gpu_types and not kinds <= set(job.spec.gpu_types)):
         wrong.append(f"{job.id} is planned on GPUs of type {', '.join(sorted(kinds))}")

@@ -79,6 +79,17 @@ class Occupied:
 
 
 @dataclass(frozen=True, slots=True)
+class SentToASickNode:
+    """Whether it has begun there, nobody knows: it cannot be begun elsewhere."""
+
+    node: str
+    note: str
+
+    def __str__(self) -> str:
+        return f"waits for node {self.node}, which {self.note}"
+
+
+@dataclass(frozen=True, slots=True)
 class BacksOff:
     until_s: float
     why: str = ""
@@ -140,6 +151,7 @@ Reason = (
     | Impossible
     | Drained
     | Occupied
+    | SentToASickNode
     | BacksOff
     | WaitsForJobs
     | Pinned

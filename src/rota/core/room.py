@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rota.core.demand import Demand
 from rota.core.model import Gpu, Node, Slot
 from rota.core.policy import TOLERANCE
+from rota.core.taints import tolerates
 
 PLENTY = 1_000_000
 """A count that stands for "no limit", so that arithmetic stays with whole numbers."""
@@ -49,7 +50,8 @@ class Room:
         one of them fits the others. CPUs are rounded, because adding and taking away leaves
         traces in their last digits."""
         free = tuple(sorted((kind, len(indices)) for kind, indices in self.free.items()))
-        return free, round(self.cpus, 6), self.memory_bytes, self.workers, self.node.labels
+        kind = self.node.labels, self.node.taints
+        return free, round(self.cpus, 6), self.memory_bytes, self.workers, kind
 
     def n_free(self, gpu_type: str) -> int:
         """Whole GPUs of the type that nobody holds any part of."""
@@ -57,7 +59,10 @@ class Room:
 
     def fits(self, demand: Demand) -> int:
         """How many workers with this demand fit here now."""
-        if not demand.labels <= self.node.labels:
+        node = self.node
+        if not demand.labels <= node.labels:
+            return 0
+        if node.taints and not tolerates(demand.tolerations, node.taints):
             return 0
         count: float = min(self.workers, PLENTY)
         if demand.cpus:

@@ -42,6 +42,20 @@ MEANINGS: Mapping[State, str] = {
 }
 
 
+class Purpose(StrEnum):
+    """Why a running job is being stopped, from what ends least to what ends most for it."""
+
+    RESIZE = "resize"
+    PREEMPT = "preempt"
+    LOST = "lost"
+    RETRY = "retry"
+    HOLD = "hold"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    FINISH = "finish"
+    """The work is done; those who came too late for it are stopped."""
+
+
 class Trigger(StrEnum):
     """What a fact means for a job."""
 

@@ -109,14 +109,18 @@ class Desk:
     def view(self, caller: Caller, job: Job) -> JobView:
         """As it is by now, which may be ahead of the disk by a moment."""
         job = self.shell.kernel.job(job.id) or job
-        reasons = (why(job, self.shell.rounds.newest), self.travels(job))
         view = job_view(
             job,
             now=self.clock(),
-            reason="; ".join(each for each in reasons if each),
+            reason=self.why(job),
             expected=self.foresight.expected.get(job.id),
         )
         return view if may_see(caller, job) else replace(view, reason=for_others(view.reason))
+
+    def why(self, job: Job) -> str:
+        """Why a job does not run, and where it will go for that."""
+        reasons = (why(job, self.shell.rounds.newest), self.travels(job))
+        return "; ".join(each for each in reasons if each)
 
     def details(self, caller: Caller, word: str) -> JobDetails:
         job = self.find(word, caller)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rota.core.events import JobSubmitted
 from rota.core.misfit import Misfits, at_best
 from rota.core.model import Ended, JobId
 from rota.core.states import State
+from rota.core.taints import USUAL
 from rota.daemon.admission import Admitted, admit
 from rota.daemon.fields import RefusedError, check_shape
 from rota.daemon.ids import Ids
@@ -39,13 +40,15 @@ def _unclaimed(_: JobId) -> None:
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """How jobs came: under which key, what else came with it, and where they were before. `claim`
-    is told each id before anything is written; `pod` is one that is there already."""
+    is told each id before anything is written; `pod` is one that is there already, and it tolerates
+    what these words say."""
 
     key: str = ""
     mark: str = ""
     origin: str = ""
     claim: Claim = _unclaimed
     pod: str = ""
+    tolerations: frozenset[str] = USUAL
 
 
 BY_ITSELF = Arrival()
@@ -107,7 +110,10 @@ class Intake:
             arrival.claim(job_id)
             reason = f"moved here from {printable(arrival.origin)}" if arrival.origin else ""
             is_held = each.request.hold
-            events.append(JobSubmitted(job_id, each.spec, is_held=is_held, reason=reason))
+            spec = each.spec
+            if arrival.tolerations != USUAL:
+                spec = replace(spec, tolerations=arrival.tolerations)
+            events.append(JobSubmitted(job_id, spec, is_held=is_held, reason=reason))
             own_key = key_of(arrival.key, number) if arrival.key else None
             submissions.append(Submission(job_id, caller.user, account, saved, own_key))
         written = self._shell.tell_all(events, submissions, actor=caller.user)

@@ -33,7 +33,7 @@ from rota.engines.kubernetes.api import TRAINING_JOBS, ApiError, Change, Object
 from rota.engines.kubernetes.resources import Resources
 from rota.errors import RotaError, UnavailableError, UserError
 from rota.store.cluster import ClusterStore
-from rota.store.training_jobs import FINALIZER, kept_of, moment, part
+from rota.store.training_jobs import ACCEPTED, FINALIZER, JOB, kept_of, moment, part
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
@@ -125,6 +125,8 @@ class Petitions:
     async def _job_of(self, found: Object) -> JobId | None:
         """The job that an object stands for; None of one that is new to us."""
         meta = found["metadata"]
+        if meta["uid"] not in self._jobs and (own := self._made_by_us(meta)):
+            self._jobs[meta["uid"]] = own
         if meta["uid"] in self._jobs:
             return self._jobs[meta["uid"]]
         kept = kept_of(found, key=self._ground.key)
@@ -132,6 +134,13 @@ class Petitions:
             return None
         self._jobs[meta["uid"]] = kept.job.id
         return kept.job.id
+
+    def _made_by_us(self, meta: Object) -> JobId | None:
+        """The job that an object stands for just as we made it, which most of them do: what we
+        know need not be read. None: it has to be."""
+        job_id = JobId(str(part(meta, "labels").get(JOB)))
+        text = str(part(meta, "annotations").get(ACCEPTED) or "")
+        return job_id if self._store.has_made(job_id, meta["name"], accepted=text) else None
 
     async def _is_made_again(self, job_id: JobId, found: Object) -> bool:
         """Whether somebody put back the object of a job that is over. What was seen may be older

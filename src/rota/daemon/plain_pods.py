@@ -15,7 +15,6 @@ from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
 from rota.daemon.petitions import ACTOR, LONGEST_NAME
 from rota.daemon.programs import unpack
-from rota.daemon.showing import EVERYBODY
 from rota.engines.kubernetes.api import PODS, ApiError, Change, Cluster, Object, Scope
 from rota.engines.kubernetes.names import SCHEDULER
 from rota.engines.kubernetes.plain_pods import (
@@ -145,7 +144,8 @@ class PlainPods:
             return
         try:
             await require_mountable(self._cluster, asked.claims)
-            arrival = Arrival(claim=claim, pod=f"{meta['name']}/{meta['uid']}")
+            pod_id = f"{meta['name']}/{meta['uid']}"
+            arrival = Arrival(claim=claim, pod=pod_id, tolerations=asked.tolerations)
             caller = Caller(asked.user or self._cluster.namespace)
             await self._desk.intake.take_in(caller, _request(meta["name"], asked), arrival=arrival)
         except NotYetError as error:
@@ -166,8 +166,7 @@ class PlainPods:
             for uid, job_id in list(self._jobs.items()):
                 job, pod = self._desk.shell.kernel.job(job_id), self._pods.get(uid)
                 if pod is not None and job is not None and isinstance(job.phase, Queued):
-                    why = self._desk.view(EVERYBODY, job).reason
-                    await self._tell(pod, reason="Waiting", words=why)
+                    await self._tell(pod, reason="Waiting", words=self._desk.why(job))
 
     async def _tell(self, pod: Object, *, reason: str, words: str) -> None:
         uid, now = pod["metadata"]["uid"], asyncio.get_running_loop().time()

@@ -6,12 +6,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from rota.core.model import Job
 from rota.daemon.desk import Desk
-from rota.daemon.people import Caller
+from rota.daemon.outlook import Outlook, outlook
+from rota.daemon.views import own_reason
 from rota.store.cluster import ClusterStore
 from rota.store.training_jobs import Shown
-from rota.wire.jobs import JobView
 
 EVERY_S = 2.0
 REST_FACTOR = 20.0
@@ -20,7 +19,6 @@ AT_A_TIME = 100
 FINISH_S, FINISH_PART = 30.0, 0.1
 """Another expected end is told when it is so far from the one before, or by such a part of what is
 left."""
-EVERYBODY = Caller("rota", is_admin=True)
 
 
 async def keep_showing(desk: Desk, store: ClusterStore) -> None:
@@ -34,21 +32,23 @@ async def keep_showing(desk: Desk, store: ClusterStore) -> None:
 
 
 async def _show_all(desk: Desk, store: ClusterStore) -> None:
-    jobs: list[Job] = list(desk.shell.kernel.jobs.values())
-    for place, job in enumerate(jobs):
+    for place, job_id in enumerate(list(desk.shell.kernel.jobs)):
         if place % AT_A_TIME == 0:
             await asyncio.sleep(0)
-        view = desk.view(EVERYBODY, job)
-        store.show(job.id, shown_of(view, store.shown(job.id), now=desk.clock()))
+        job, now = desk.shell.kernel.job(job_id), desk.clock()
+        if job is not None:
+            ahead = outlook(job, now, expected=desk.foresight.expected.get(job_id))
+            reason = desk.why(job) or own_reason(job, now)
+            store.show(job_id, shown_of(reason, ahead, before=store.shown(job_id), now=now))
 
 
-def shown_of(view: JobView, before: Shown, *, now: float) -> Shown:
+def shown_of(reason: str, ahead: Outlook, *, before: Shown, now: float) -> Shown:
     """Only what is worth another write."""
     return replace(
         before,
-        reason=view.reason,
-        progress=None if view.progress is None else round(view.progress, 2),
-        finish_s=_finish(view.finish_s, before.finish_s, now=now),
+        reason=reason,
+        progress=None if ahead.progress is None else round(ahead.progress, 2),
+        finish_s=_finish(ahead.finish_s, before.finish_s, now=now),
     )
 
 

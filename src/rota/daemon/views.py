@@ -12,6 +12,7 @@ from rota.core.explain import Answers
 from rota.core.forecast import Expected
 from rota.core.growth import why_size
 from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
+from rota.core.taints import USUAL, tolerates
 from rota.daemon.outlook import outlook
 from rota.engines.local.gpus import Reading
 from rota.store.records import Attempt, Entry
@@ -33,7 +34,7 @@ def job_view(
         user=spec.user,
         project=spec.project,
         state=job.state.value,
-        reason=reason or _own_reason(job, now),
+        reason=reason or own_reason(job, now),
         priority=spec.priority,
         gpus=gpus_text(job),
         gpus_held=n_gpus(job.members),
@@ -52,7 +53,7 @@ def job_view(
     )
 
 
-def _own_reason(job: Job, now: float) -> str:
+def own_reason(job: Job, now: float) -> str:
     """Why it ended or ends, or does not start; of one that runs, why it has the size it has."""
     if isinstance(job.phase, Ended | Stopping):
         return job.phase.reason
@@ -144,7 +145,7 @@ def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading
     return NodeView(
         id=node.id,
         is_draining=node.is_draining,
-        is_cordoned=node.is_cordoned,
+        is_cordoned=node.is_cordoned or not tolerates(USUAL, node.taints),
         cpus=node.cpus,
         memory_bytes=node.memory_bytes,
         cpus_used=sum(job.spec.cpus for job, _ in here),

@@ -126,6 +126,10 @@ class ClusterStore:
         """Whether its object is ours to write."""
         return self._publisher.knows(job_id)
 
+    def has_made(self, job_id: JobId, name: str, *, accepted: str) -> bool:
+        """Whether this is what we made for a job, and its status says nothing yet."""
+        return self._publisher.has_made(job_id, name, accepted=accepted)
+
     async def let_go(self, job_id: JobId, name: str) -> None:
         await self._publisher.let_go(job_id, name)
 

@@ -141,6 +141,14 @@ class Publisher:
     def name_of(self, job_id: JobId) -> str:
         return self._entries[job_id].name if job_id in self._entries else ""
 
+    def has_made(self, job_id: JobId, name: str, *, accepted: str) -> bool:
+        entry = self._entries.get(job_id)
+        return (
+            entry is not None
+            and bool(accepted)
+            and (entry.name, entry.accepted) == (name, accepted)
+        )
+
     def knows(self, job_id: JobId) -> bool:
         return job_id in self._entries or job_id in self._jobs
 

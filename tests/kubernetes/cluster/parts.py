@@ -18,6 +18,9 @@ GPU_MEMORY_MIB = 40960
 NODE_GRACE = "30s"
 """How long a node may be silent before it counts as lost. The fake nodes speak every 10 s."""
 ETCD = "http://127.0.0.1:2379"
+FEW_SWEEPS = {"GOGC": "300", "GOMEMLIMIT": "2GiB"}
+"""All parts are Go's, and share a few cores: each looks for unused memory when it has four times of
+what it uses, instead of twice. That was an eighth of the API server's time."""
 
 Part = dict[str, Any]
 
@@ -53,7 +56,7 @@ def node(
 
 def command(program: Path, **flags: str | int | Path) -> Part:
     words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
-    return {"command": [str(program), *words]}
+    return {"command": [str(program), *words], "environment": FEW_SWEEPS}
 
 
 def etcd(place: Place, program: Path) -> Part:

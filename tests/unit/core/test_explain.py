@@ -1,5 +1,7 @@
 """Why a job waits, in words."""
 
+from dataclasses import replace
+
 from rota.core.events import JobHeld, JobSubmitted, NodeSeen, WorkersLost
 from rota.core.explain import Answers
 from rota.core.kernel import Kernel
@@ -87,3 +89,13 @@ def test_a_job_that_is_refused_again_and_again_says_why():
     view = kernel.view(now)
     reason = Answers(view, decide(view, Fifo())).why_it_waits(job(kernel, "a"))
     assert str(reason) == "waits before it is tried again: lost: no quota"
+
+
+def test_a_job_on_its_way_to_a_node_that_does_not_answer_says_so():
+    kernel, view, plan = one_round(gang("a", 1))
+    kernel.commit(plan, 10.0)
+    [node] = view.nodes.values()
+    kernel.apply(NodeSeen(replace(node, note="does not answer", is_cordoned=True)), 10.0)
+    view = kernel.view(10.0)
+    reason = Answers(view, decide(view, Fifo())).why_it_waits(job(kernel, "a"))
+    assert str(reason) == "waits for node n1, which does not answer"

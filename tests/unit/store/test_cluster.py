@@ -312,6 +312,22 @@ def test_what_was_accepted_cannot_be_forged() -> None:
     play(scenario)
 
 
+def test_what_we_made_is_known_by_its_name_and_every_word_of_it() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A, B)
+        told = site.objects.found[A]["metadata"]["annotations"]["rota.dev/accepted"]
+        assert site.store.has_made(A, A, accepted=told)
+        assert not site.store.has_made(A, "another", accepted=told)
+        assert not site.store.has_made(A, A, accepted=told.replace("1000", "0"))
+        assert not site.store.has_made(B, B, accepted=told)
+        assert not site.store.has_made(C, C, accepted="")
+        await site.run(A)
+        await site.tell_late()
+        assert not site.store.has_made(A, A, accepted=""), "its status says more"
+
+    play(scenario)
+
+
 def test_a_replica_whose_file_is_old_catches_up() -> None:
     async def scenario(site: Site) -> None:
         await site.submit(A, gpus=2)

@@ -62,7 +62,8 @@ noticed by then."""
 WATCH_SILENCE_S = WATCH_S + 10.0
 NOT_FOUND, GONE = 404, 410
 WHOLE = "application/json"
-BRIEF = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+BRIEF = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+BRIEF_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY, MERGE, JSON_PATCH = (
     "application/apply-patch+yaml",
     "application/merge-patch+json",
@@ -106,7 +107,7 @@ class Cluster:
     ) -> tuple[list[Object], str]:
         """All of them, and the version to watch from. In brief: only their metadata."""
         path, query = collection(kind, scope.namespace), scope.query | {"limit": str(PAGE)}
-        form = BRIEF if is_brief else WHOLE
+        form = BRIEF_LIST if is_brief else WHOLE
         found: list[Object] = []
         while True:
             page = await self._transport.ask(Ask("GET", path, query, accept=form))
@@ -163,12 +164,16 @@ class Cluster:
 
     # -- writing --------------------------------------------------------------------------------
 
-    async def create(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
-        """Where a body has a name and a subresource is meant, it is that of this object."""
+    async def create(
+        self, kind: Kind, body: Object, *, subresource: str = "", is_brief: bool = False
+    ) -> Object:
+        """Where a body has a name and a subresource is meant, it is that of this object. In brief:
+        only its metadata is answered."""
         path = collection(kind, self._namespace(kind, body))
         if subresource:
             path = self._place_of(kind, body, subresource=subresource)
-        ask = Ask("POST", path, BY_US, named(kind, body))
+        accept = BRIEF if is_brief else WHOLE
+        ask = Ask("POST", path, BY_US, named(kind, body), accept=accept)
         return await self._write(kind, ask)
 
     async def apply(
@@ -193,6 +198,11 @@ class Cluster:
         form = JSON_PATCH if isinstance(body, list) else MERGE
         path = self._place(kind, name, namespace=namespace, subresource=subresource)
         return await self._write(kind, Ask("PATCH", path, BY_US, body, form))
+
+    async def amend(self, kind: Kind, name: str, *, body: Object) -> None:
+        """A merge patch. What came of it is for watches to tell: the answer is in brief."""
+        path = self._place(kind, name, namespace="")
+        await self._write(kind, Ask("PATCH", path, BY_US, body, MERGE, accept=BRIEF))
 
     async def replace(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
         """With the resourceVersion that was read: Conflict if somebody was faster."""

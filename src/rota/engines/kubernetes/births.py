@@ -125,7 +125,7 @@ class Births:
 
     async def _patch(self, body: Body, patch: Object) -> None:
         if self._is_wanted(body.worker):
-            self._see(await self._cluster.patch(PODS, body.name, body=patch))
+            await self._cluster.amend(PODS, body.name, body=patch)
 
     async def _address_of(self, worker: WorkerId) -> str:
         """Empty if it will never have one."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rota.core.taints import USUAL
 from rota.engines.base import LogLimits, WorkerId
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.objects import Object, part, parts
+from rota.engines.kubernetes.taints import spelled
 from rota.engines.kubernetes.usage import Usage, usage_of
 
 KILL_GRACE_S = 1
@@ -57,12 +59,15 @@ class Body:
     """When, as the cluster writes it."""
     is_plain: bool = False
     """Somebody made it themselves: it is theirs to remove."""
+    tolerations: frozenset[str] = USUAL
+    """What such a one tolerates; for all others, the settings say it."""
 
 
 def body_of(pod: Object, worker: WorkerId) -> Body:
     meta, status = pod["metadata"], part(pod, "status")
     notes = part(meta, "annotations")
     is_deleted = "deletionTimestamp" in meta
+    is_plain = names.is_left_to_us(pod)
     return Body(
         worker=worker,
         name=meta["name"],
@@ -83,7 +88,8 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         is_astray=_is_astray(pod),
         container=_main(pod),
         made=meta.get("creationTimestamp") or "",
-        is_plain=names.is_left_to_us(pod),
+        is_plain=is_plain,
+        tolerations=spelled(parts(part(pod, "spec"), "tolerations")) if is_plain else USUAL,
     )
 
 

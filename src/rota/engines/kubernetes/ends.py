@@ -90,7 +90,7 @@ class Ends:
     async def _release(self, body: Body) -> None:
         meta = {"uid": body.uid, "finalizers": None}
         try:
-            await self._cluster.patch(PODS, body.name, body={"metadata": meta})
+            await self._cluster.amend(PODS, body.name, body={"metadata": meta})
         except ApiError as error:
             if error.status != NOT_FOUND and error.reason not in ("Conflict", "Invalid"):
                 raise

@@ -10,28 +10,16 @@ from dataclasses import dataclass, replace
 
 from rota.core.cards import Whole
 from rota.core.model import GIB, Gpu, Node, NodeId
+from rota.core.taints import tolerates
+from rota.engines.kubernetes import taints
 from rota.engines.kubernetes.bodies import MOST_GPUS, condition
-from rota.engines.kubernetes.objects import Object, part, parts
+from rota.engines.kubernetes.objects import Object, part
 from rota.engines.kubernetes.quantities import amount
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.usage import Usage, total
 
 MIB = 1024**2
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-CORDON = "node.kubernetes.io/unschedulable"
-OF_A_CONDITION = frozenset(
-    f"node.kubernetes.io/{name}"
-    for name in (
-        "not-ready",
-        "unreachable",
-        "memory-pressure",
-        "disk-pressure",
-        "pid-pressure",
-        "network-unavailable",
-    )
-)
-"""Taints that come and go with a node's health: nothing new goes there, what runs stays."""
-HARD = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +29,7 @@ class Held:
     gpus: tuple[int, ...]
     is_bound: bool
     usage: Usage
+    tolerations: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +46,12 @@ NO_PAST = Past()
 
 def is_lost(node: Object) -> bool:
     """Whether somebody vouches for it that nothing runs there any more."""
-    return any(taint.get("key") == OUT_OF_SERVICE for taint in _taints(node))
+    return any(taint.get("key") == OUT_OF_SERVICE for taint in taints.taints_of(node))
+
+
+def is_kept(node: Object) -> bool:
+    """For some, or from all."""
+    return bool(taints.taints_of(node))
 
 
 def node_of(
@@ -78,7 +72,7 @@ def node_of(
         memory_bytes=max(0.0, amount(allocatable.get("memory")) - taken.memory_bytes),
         max_workers=max(0.0, amount(allocatable.get("pods", "110")) - len(theirs)),
         labels=frozenset(part(node, "metadata", "labels").items()),
-        is_cordoned=_is_cordoned(node, settings),
+        is_cordoned=taints.is_cordoned(node),
     )
     whole = Whole(
         _cards(node, settings, indices=range(max(_n_all(node, settings, held=held), past.n_gpus))),
@@ -88,12 +82,28 @@ def node_of(
     )
     if note := _ill(node):
         return replace(_closed(seen, held, note=note), whole=whole, is_cordoned=True)
-    return replace(seen, whole=whole) if len(whole.gpus) > len(seen.gpus) else seen
+    if len(whole.gpus) > len(seen.gpus):
+        seen = replace(seen, whole=whole)
+    known = taints.known(node, tolerations=settings.tolerations)
+    if not known or seen.is_cordoned:
+        return seen
+    if not all(tolerates(each.tolerations, known) for each in held):
+        # Whoever is there goes on, and nobody new comes.
+        return replace(seen, is_cordoned=True)
+    seen = replace(seen, taints=known)
+    strange = taints.shown(node, known)
+    return _kept(seen, strange, whole=whole) if strange else seen
 
 
 def n_usable(node: Object, settings: KubernetesSettings) -> int:
     """How many GPUs its device plugin offers now."""
     return _count(part(node, "status", "allocatable").get(settings.gpu_resource))
+
+
+def _kept(node: Node, why: str, *, whole: Whole) -> Node:
+    """For few: the others do not count on its GPUs."""
+    gpus = tuple(replace(gpu, type=f"{gpu.type} ({why})") for gpu in node.gpus)
+    return replace(node, gpus=gpus, whole=whole)
 
 
 def _closed(node: Node, held: list[Held], *, note: str) -> Node:
@@ -117,30 +127,10 @@ def _ill(node: Object) -> str:
         return "is not ready; what runs there stays booked"
     ills = sorted(
         str(taint["key"]).rpartition("/")[2]
-        for taint in _taints(node)
-        if taint.get("key") in OF_A_CONDITION and taint.get("effect") in HARD
+        for taint in taints.taints_of(node)
+        if taint.get("key") in taints.OF_A_CONDITION and taint.get("effect") in taints.HARD
     )
     return f"has a problem: {', '.join(ills)}" if ills else ""
-
-
-def _is_cordoned(node: Object, settings: KubernetesSettings) -> bool:
-    if part(node, "spec").get("unschedulable"):
-        return True
-    return any(
-        taint.get("effect") in HARD
-        and taint.get("key") not in OF_A_CONDITION
-        and not any(_tolerates(each, taint) for each in settings.tolerations)
-        for taint in _taints(node)
-    )
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key") in (None, "", taint.get("key"))
-    is_same_key = toleration.get("key") == taint.get("key")
-    return is_same_key and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 def _gpus(
@@ -190,7 +180,3 @@ def _missing(before: Node | None, n_all: int) -> frozenset[int]:
     if before is None or before.note:
         return frozenset()
     return frozenset(range(n_all)) - {gpu.index for gpu in before.gpus}
-
-
-def _taints(node: Object) -> list[Object]:
-    return parts(part(node, "spec"), "taints")

@@ -16,6 +16,7 @@ from rota.engines.kubernetes.crew import Crew
 from rota.engines.kubernetes.endings import CANNOT_RUN, Ending
 from rota.engines.kubernetes.manifests import Seat
 from rota.engines.kubernetes.objects import part, parts
+from rota.engines.kubernetes.taints import spelled
 from rota.engines.kubernetes.usage import usage_of
 from rota.errors import UserError, shown
 
@@ -43,6 +44,7 @@ class Asked:
     node_labels: dict[str, str]
     command: list[str]
     claims: tuple[str, ...]
+    tolerations: frozenset[str]
 
 
 def asked_of(pod: Object, *, gpu_resource: str) -> Asked:
@@ -73,6 +75,7 @@ def asked_of(pod: Object, *, gpu_resource: str) -> Asked:
         node_labels=dict(part(spec, "nodeSelector")),
         command=[str(each) for each in words] or [f"pod/{pod['metadata']['name']}"],
         claims=tuple(str(each) for each in claims if each),
+        tolerations=spelled(parts(spec, "tolerations")),
     )
 
 

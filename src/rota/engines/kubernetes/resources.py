@@ -94,7 +94,7 @@ class Resources:
         name = body["metadata"]["name"]
         for n_before in range(TRIES):
             try:
-                self._remember(await self._cluster.create(TRAINING_JOBS, body))
+                self._remember(await self._cluster.create(TRAINING_JOBS, body, is_brief=True))
                 return True
             except ApiError as error:
                 if error.reason == "AlreadyExists":

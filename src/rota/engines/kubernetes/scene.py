@@ -208,6 +208,9 @@ class Scene:
             self.tasks.spawn(self._tell_end_with_output(worker, ending))
         else:
             self.tell_end(worker, ending)
+        if body := self.crew.bodies.get(worker):
+            self.stock.look_again(body.node or body.planned)
+            self.look_at_nodes()
         for place in self.cards.unused():
             self.tasks.spawn(self.cards.let_go(place))
 

@@ -133,7 +133,7 @@ class Cards:
         _, _, name = said.split(b"\n")[0].decode(errors="replace").partition(" ")
         card.uuid = name.strip()
         notes = {"metadata": {"annotations": {names.CARD: card.uuid}}}
-        await self._cluster.patch(PODS, card.name, body=notes)
+        await self._cluster.amend(PODS, card.name, body=notes)
 
     def _sharers(self, place: Place) -> list[Body]:
         node, index = place

@@ -85,6 +85,11 @@ class Stock:
         self._foreign[node][key] = usage_of(pod, self._settings.gpu_resource)
         self._dirty.add(node)
 
+    def look_again(self, node: str) -> None:
+        """Somebody has left it, for whose sake it may have been closed."""
+        if node in self._objects and inventory.is_kept(self._objects[node]):
+            self._dirty.add(node)
+
     def look_at_the_clock(self) -> None:
         """What nodes had is forgotten after a while."""
         now = self._clock()
@@ -110,7 +115,7 @@ class Stock:
 
     def _look(self, name: str, before: Node | None) -> Node:
         ours = [
-            Held(body.gpus, is_bound=bool(body.node), usage=body.usage)
+            Held(body.gpus, bool(body.node), body.usage, body.tolerations)
             for body in self._crew.alive_on(name)
         ]
         foreign = self._foreign.get(name, {}).values()

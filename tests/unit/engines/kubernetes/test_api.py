@@ -71,6 +71,23 @@ def test_a_create_that_may_have_worked_is_not_repeated() -> None:
     assert len(served(answers, play)) == 2
 
 
+def test_of_what_a_watch_tells_anyway_only_the_metadata_is_answered() -> None:
+    accepted: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        accepted.append(request.headers["Accept"])
+        return web.json_response({"metadata": {"uid": "u1"}})
+
+    async def play(cluster: Cluster) -> None:
+        await cluster.amend(PODS, "a", body={"metadata": {}})
+        await cluster.create(PODS, {"metadata": {"name": "a"}}, is_brief=True)
+        await cluster.create(PODS, {"metadata": {"name": "a"}})
+
+    asyncio.run(with_server(answer, play))
+    brief = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    assert accepted == [brief, brief, "application/json"]
+
+
 def test_who_may_not_command_sends_nothing_but_may_ask_for_the_lease() -> None:
     def closed() -> None:
         raise RotaError("the lease is lost")

@@ -1,12 +1,16 @@
 """Nodes as we may use them: minus what others hold, and not where nothing should go."""
 
+import pytest
+
 from rota.core.events import NodeLost, NodeSeen
 from rota.core.misfit import at_best
 from rota.core.model import Node, NodeId
+from rota.core.taints import USUAL, tolerates
 from rota.engines.kubernetes.crew import Crew
 from rota.engines.kubernetes.objects import Change
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.stock import REMEMBERED_S, Stock
+from rota.engines.kubernetes.taints import spelled
 from rota.engines.kubernetes.usage import usage_of
 from tests.unit.engines.kubernetes.objects import WORKER, Object, foreign, node, pod
 
@@ -31,9 +35,9 @@ class Lab:
         self.stock.see_foreign(Change("DELETED" if change == "DELETED" else "MODIFIED", theirs))
         return self.stock.news()
 
-    def holds(self, *gpus: int, is_bound: bool = True) -> None:
+    def holds(self, *gpus: int, is_bound: bool = True, **more: object) -> None:
         notes = {"rota.dev/node": "n1", "rota.dev/gpus": ",".join(map(str, gpus))}
-        spec = {"nodeName": "n1"} if is_bound else {}
+        spec = {"nodeName": "n1", **more} if is_bound else {**more}
         resources = {"requests": {"cpu": "2", "memory": "1Gi"}}
         containers = [{"name": "worker", "resources": resources}]
         self.crew.see(
@@ -131,21 +135,83 @@ def test_a_cordoned_node_is_closed_and_opens_again() -> None:
     assert not lab.node.is_closed
 
 
-def test_a_taint_closes_a_node_unless_it_is_tolerated() -> None:
+def admits(lab: Lab, *tolerations: Object) -> bool:
+    """Whether a pod with these, or else one of ours, may go to its node."""
+    words = spelled(tolerations) if tolerations else USUAL
+    return tolerates(words, lab.node.taints) and not lab.node.is_closed
+
+
+EQUAL = {"key": "lab/reserved", "value": "vision", "effect": "NoSchedule"}
+
+
+def test_a_taint_keeps_a_node_for_those_who_tolerate_it() -> None:
     lab = Lab()
     lab.sees(node(taints=(TAINT,)))
-    assert lab.node.is_closed
+    assert not admits(lab)
+    assert {gpu.type for gpu in lab.node.gpus} == {"A100 (lab/reserved=vision)"}
+    assert {gpu.type for gpu in at_best(lab.node).gpus} == {"A100"}
     lab.sees(node(taints=(TAINT | {"effect": "PreferNoSchedule"},)))
-    assert not lab.node.is_closed
-    equal = {"key": "lab/reserved", "value": "vision", "effect": "NoSchedule"}
-    any_value = {"key": "lab/reserved", "operator": "Exists"}
-    for toleration in (equal, any_value):
-        kind = Lab(KubernetesSettings(tolerations=(toleration,)))
-        kind.sees(node(taints=(TAINT,)))
-        assert not kind.node.is_closed
-    other = Lab(KubernetesSettings(tolerations=(equal | {"value": "language"},)))
-    other.sees(node(taints=(TAINT,)))
-    assert other.node.is_closed
+    assert admits(lab)
+    assert {gpu.type for gpu in lab.node.gpus} == {"A100"}
+
+
+@pytest.mark.parametrize(
+    ("toleration", "is_enough"),
+    [
+        (EQUAL, True),
+        ({"key": "lab/reserved", "operator": "Exists"}, True),
+        ({"key": "lab/reserved", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoSchedule"}, True),
+        (EQUAL | {"operator": "Equal", "effect": ""}, True),
+        (EQUAL | {"value": "language"}, False),
+        ({"key": "lab/reserved"}, False),
+        (EQUAL | {"operator": "Gt"}, False),
+    ],
+)
+def test_what_tolerates_a_taint(toleration: Object, is_enough: bool) -> None:
+    """For a pod of somebody's as for all of ours."""
+    lab = Lab()
+    lab.sees(node(taints=(TAINT,)))
+    assert admits(lab, toleration) == is_enough
+    for_all = Lab(KubernetesSettings(tolerations=(toleration,)))
+    for_all.sees(node(taints=(TAINT,)))
+    assert admits(for_all) == is_enough
+    assert not admits(for_all, {"key": "other"}), "what ours tolerate, others need not"
+
+
+def test_every_taint_is_to_be_tolerated() -> None:
+    lab = Lab()
+    lab.sees(node(taints=(TAINT, {"key": "slow", "effect": "NoExecute"})))
+    assert not admits(lab, EQUAL)
+    assert admits(lab, EQUAL, {"key": "slow", "operator": "Exists"})
+
+
+def test_a_tainted_node_is_closed_to_all_while_others_run_there() -> None:
+    lab = Lab()
+    lab.holds(1)
+    lab.sees(node(taints=(TAINT,)))
+    assert lab.node.is_cordoned
+    assert {gpu.type for gpu in lab.node.gpus} == {"A100"}, "what they were planned on"
+    lab.crew.vanish(WORKER, "uid-rota-job-a1-g0-w0")
+    lab.stock.look_again("n1")
+    assert lab.stock.news() == [NodeSeen(lab.node)]
+    assert admits(lab, EQUAL)
+
+
+def test_a_tainted_node_stays_open_for_its_like_while_one_that_tolerates_it_runs_there() -> None:
+    lab = Lab()
+    lab.holds(1, schedulerName="rota", tolerations=[EQUAL])
+    lab.sees(node(taints=(TAINT,)))
+    assert admits(lab, EQUAL)
+
+
+def test_a_cordon_is_told_by_its_taint_as_well() -> None:
+    lab = Lab()
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    lab.sees(node(taints=(TAINT, cordon)))
+    assert lab.node.is_cordoned
+    assert {gpu.type for gpu in lab.node.gpus} == {"A100"}
 
 
 def test_a_silent_node_keeps_what_runs_there_and_takes_nothing_new() -> None:

@@ -31,6 +31,7 @@ def test_what_is_understood() -> None:
     found = pod(
         {"user": "ada", "priority": "-3"},
         nodeSelector={"zone": "a"},
+        tolerations=[{"key": "team", "value": "vision", "effect": "NoSchedule"}],
         volumes=[{"name": "home", "persistentVolumeClaim": {"claimName": "home-ada"}}],
     )
     assert asked_of(found, gpu_resource=GPU) == Asked(
@@ -42,6 +43,7 @@ def test_what_is_understood() -> None:
         node_labels={"zone": "a"},
         command=["python", "a.py"],
         claims=("home-ada",),
+        tolerations=frozenset({"team=vision:NoSchedule"}),
     )
 
 

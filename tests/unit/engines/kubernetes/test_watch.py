@@ -96,5 +96,6 @@ def test_a_server_that_ends_each_watch_at_once_is_asked_less_and_less(
             await Reflector(cluster, PODS, scope=Scope("lab"), listener=lambda _: None).run()
 
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}
-    served([LIST, *[(200, [bookmark])] * 4], play)
+    asked = served([LIST, *[(200, [bookmark])] * 99], play)
     assert waits == [1, 2, 3, 4]
+    assert len(asked) == len([LIST, *waits])
