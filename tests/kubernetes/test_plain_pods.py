@@ -164,21 +164,28 @@ def test_a_pod_is_placed_once_whoever_leads(
     assert node_of(lab, "two") == ""
 
 
-def test_a_tainted_node_is_for_those_who_tolerate_that(lab: Lab, node: str) -> None:
+def test_a_tainted_node_is_for_those_who_tolerate_that(
+    lab: Lab, daemon: Daemon, leaders: list[Daemon], node: str
+) -> None:
     """Be it a pod of somebody's, or all of ours by the settings."""
     taint = {"key": "team", "value": "vision", "effect": "NoSchedule"}
     lab.cluster.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}})
-    first = lab.daemon().leads()
+    until(lambda: is_closed(daemon, node), "the taint to be known", limit_s=PATIENCE_S)
     make(lab, "stranger", node=node, gpus=1, tolerations=[])
     make(lab, "member", node=node, gpus=1, tolerations=[taint])
     place = {"kubernetes.io/hostname": node}
-    job = first.submit(gpus="1", node_labels=place, hold=False)
+    job = daemon.submit(gpus="1", node_labels=place, hold=False)
     until(lambda: node_of(lab, "member") == node, "the pod bound", limit_s=PATIENCE_S)
     said = until(lambda: events_of(lab, "stranger"), "a reason", limit_s=PATIENCE_S)
     assert "drained or cordoned node" in said
-    assert (node_of(lab, "stranger"), first.jobs()[job]) == ("", "queued")
-    first.end()
-    second = lab.daemon(tolerations=["team=vision"]).leads()
+    assert (node_of(lab, "stranger"), daemon.jobs()[job]) == ("", "queued")
+    daemon.end()
+    leaders.append(second := lab.daemon(tolerations=["team=vision"]).leads())
     until(lambda: second.jobs()[job] == "running", "the job to run", limit_s=PATIENCE_S)
     [ours] = lab.cluster.api.items(f"{pods(lab)}?labelSelector=rota.dev/job={job}")
     assert (ours["spec"]["nodeName"], node_of(lab, "member")) == (node, node)
+    second.ask("POST", f"/v1/jobs/{job}/cancel")
+
+
+def is_closed(daemon: Daemon, node: str) -> bool:
+    return any(each["is_cordoned"] for each in daemon.ask("GET", "/v1/nodes") if each["id"] == node)
