@@ -15,7 +15,7 @@ settings.register_profile("long", max_examples=count(500), print_blob=True, dead
 settings.load_profile("long" if IS_LONG else "ci")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # Before the groups are read that tests are dealt out by.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs a cluster is one process's work, and comes after the rest of it; of several
     processes, one begins with it, because it is the longest work that cannot be divided."""

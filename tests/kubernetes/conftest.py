@@ -19,13 +19,10 @@ from tests.kubernetes.cluster.locks import locked
 from tests.kubernetes.cluster.places import Place
 
 SKIPPED = "no Kubernetes cluster: "
-HERE = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == HERE:
-            item.add_marker(pytest.mark.cluster)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.cluster)
 
 
 @pytest.fixture(scope="session")
