@@ -15,11 +15,6 @@ settings.register_profile("long", max_examples=count(500), print_blob=True, dead
 settings.load_profile("long" if IS_LONG else "ci")
 
 
-@pytest.hookimpl(tryfirst=True)  # Before the groups are read that tests are dealt out by.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a cluster is one process's work, and comes after the rest of it; of several
-    processes, one begins with it, because it is the longest work that cannot be divided."""
-    for item in items:
-        if item.get_closest_marker("cluster") is not None:
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+    """What needs a cluster comes last: the first time, its programs are built meanwhile."""
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
