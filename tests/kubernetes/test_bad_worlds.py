@@ -1,5 +1,6 @@
 """Clocks, credentials and definitions that are not as they should be."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,9 @@ def test_credentials_that_have_ended(outpost: Outpost) -> None:
     outpost.launch()
     wait_until(lambda: "Unauthorized" in outpost.standby_says(), "the reason")
     outpost.kill()
-    assert outpost.log()[told:].count("Unauthorized") == 1
+    lines = [each for each in outpost.log()[told:].splitlines() if "Unauthorized" in each]
+    said = [(each["event"], each.get("what")) for each in map(json.loads, lines)]
+    assert len(said) == len(set(said)), "once of each thing that is waited for"
     outpost.use(credentials(outpost, "second"))
     outpost.up()
     outpost.allow("on")
