@@ -32,7 +32,9 @@ node has; one that has to wait asks for ten whole nodes, and the time is until i
 read. KAI's figures are its own, on 500 nodes of KWOK
 and a machine that we do not know; that for the fill is worked out from the rate that it gives. Its
 gang is one that could not be placed: ours that can never run is refused by a check at the submit,
-which is less work, so that these two do not compare.
+which is less work, so that these two do not compare. The standby has
+a disk of its own, with nothing on it; it is asked to let go of a job that was held, for which
+another one has to give way.
 Made by `python -m benchmarks.kubernetes` on a machine with {machine}."""
 CPU = """\
 ## Where the time goes
@@ -68,6 +70,9 @@ async def _measure(made: Ground, size: Size) -> Found:
             await stand.answers(running, found)
             memory(running, found)
             _tell(found, (What.IMPOSSIBLE, What.CROWDED, What.MEMORY))
+            with daemon(made, is_standby=True) as standby:
+                await stand.handover(running, found, standby=standby)
+            _tell(found, (What.HANDOVER,))
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Collection
 from typing import Any
 
 from rota.core.model import JobId
-from rota.errors import UnavailableError
+from rota.errors import NotKeptError, UnavailableError
 from rota.store.training_jobs import FINALIZER, JOB
 
 Object = dict[str, Any]
 
 
 class Objects:
-    """Satisfies `rota.store.publishing.Resources`. After `writes_left` it is out of reach."""
+    """Satisfies `rota.store.publishing.Resources`. After `writes_left` it is out of reach. What
+    it `refuses` by name it never keeps."""
 
-    def __init__(self, *, writes_left: int | None = None) -> None:
+    def __init__(
+        self, *, writes_left: int | None = None, refuses: Collection[str] = frozenset()
+    ) -> None:
+        self.refuses = refuses
         self.found: dict[str, Object] = {}
         self.kept: dict[str, str] = {}
         self.writes_left = writes_left
@@ -32,6 +37,8 @@ class Objects:
             return (
                 self.found[name]["metadata"].get("annotations") == body["metadata"]["annotations"]
             )
+        if name in self.refuses:
+            raise NotKeptError("the cluster does not keep it: exceeded quota")
         self.found[name] = copy.deepcopy(body)
         return True
 
@@ -46,7 +53,7 @@ class Objects:
     async def update(self, name: str, status: Object) -> bool:
         await self._write(f"update {name}")
         if name in self.found:
-            self.found[name].setdefault("status", {}).update(copy.deepcopy(status))
+            self.found[name]["status"] = copy.deepcopy(status)
         return name in self.found
 
     async def lull(self) -> None:

@@ -35,10 +35,17 @@ class Daemon:
         fields = Path(f"/proc/{self.process.pid}/statm").read_text().split()
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
+    def kill(self) -> None:
+        """-9, without a word to anybody."""
+        self.process.kill()
+        self.process.wait()
+
 
 @contextmanager
-def daemon(ground: Ground) -> Iterator[Daemon]:
+def daemon(ground: Ground, *, is_standby: bool = False) -> Iterator[Daemon]:
+    """Returns when it commands; one that stands by, when it does that."""
     listen = f"127.0.0.1:{free_port()}"
+    expected = httpx2.codes.SERVICE_UNAVAILABLE if is_standby else httpx2.codes.OK
     with stage("kubernetes") as made:
         home = made.folder / "state"
         made.environment |= {
@@ -47,13 +54,19 @@ def daemon(ground: Ground) -> Iterator[Daemon]:
         }
         where = ("--kubeconfig", ground.kubeconfig, "--namespace", NAMESPACE, "--listen", listen)
         process = made.daemon(
-            *ROTA, "up", "--engine", "kubernetes", *where, is_ready=lambda: _is_ready(listen)
+            *ROTA,
+            "up",
+            "--engine",
+            "kubernetes",
+            *where,
+            is_ready=lambda: _readiness(listen) == expected,
         )
         yield Daemon(Client(f"unix://{home / SOCKET_NAME}", answer_s=ANSWER_S), process)
 
 
-def _is_ready(listen: str) -> bool:
+def _readiness(listen: str) -> int:
+    """The status of the answer to whoever asks whether it takes work; 0 if nobody answers."""
     try:
-        return httpx2.get(f"http://{listen}/readyz", timeout=5.0).status_code == httpx2.codes.OK
+        return httpx2.get(f"http://{listen}/readyz", timeout=5.0).status_code
     except httpx2.TransportError:
-        return False
+        return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from benchmarks.scale.daemon import Daemon
 from benchmarks.scale.ground import Ground
 from benchmarks.scale.sight import Sight, plain_pod
 from rota.client import JobRequest
+from rota.client.find import NoDaemonError
 from rota.core.reasons import WaitsForARound
 from rota.engines.kubernetes.api import PODS, Cluster
-from rota.errors import UserError
+from rota.errors import UnavailableError, UserError
 from tests.kubernetes.cluster.api import until
 
 N_IN_BATCH = 1000
@@ -27,6 +29,9 @@ POLL_S = 0.005
 CLEAR_S = 600.0
 FILL_S = 1200.0
 ANSWER_S = 60.0
+HANDOVER_S = 120.0
+IDLE_S, LOOK_S = 0.1, 1.0
+"""A daemon that uses less than the one in the other has come to know all that there is."""
 COMMAND = ["sleep", "infinity"]
 
 
@@ -38,6 +43,7 @@ class What(Enum):
     TAKEOVER = "one GPU for a higher priority, all busy", "2 s", "13.9 s"
     IMPOSSIBLE = "say that a gang of 80 GPUs can never run", "1 s", "249 s"
     CROWDED = "say why a gang of 80 GPUs has to wait, all busy", "1 s", ""
+    HANDOVER = "kill -9 of the leader to its standby's first start, all busy", "15 s", ""
     GANG = "a gang, submit to all running", "", ""
     MEMORY = "memory of the daemon, all busy", "500 MiB", ""
     LOAD = "load of the machine before", "", ""
@@ -126,6 +132,17 @@ class Stand:
         times = [await asyncio.to_thread(_explained_s, daemon, crowded) for _ in range(N_ANSWERS)]
         found.figures[What.CROWDED] = Figure(max(times), "s", f"worst of {len(times)}")
 
+    async def handover(self, leader: Daemon, found: Found, *, standby: Daemon) -> None:
+        """A job that was held is let go, by whoever answers."""
+        await _until_idle(standby)
+        held = request(gpus="1", priority=N_TAKEOVERS + 1, hold=True)
+        [job] = await submitted(leader, [held])
+        leader.kill()
+        began_s = perf_counter()
+        await asyncio.to_thread(_release, standby, job)
+        await self.sight.until(_has_pod_of(job), what="a handover", within_s=ANSWER_S)
+        found.figures[What.HANDOVER] = Figure(perf_counter() - began_s, "s")
+
     async def _until_running(self, n: int, *, within_s: float) -> None:
         await self.sight.until(
             lambda running: len(running) >= n, what=f"{n:,} running pods", within_s=within_s
@@ -142,8 +159,10 @@ def memory(daemon: Daemon, found: Found) -> None:
     found.figures[What.MEMORY] = Figure(daemon.resident_bytes() / MIB, "MiB")
 
 
-def request(*, gpus: str, per_worker: int = 0, priority: int = 0) -> JobRequest:
-    return JobRequest(command=COMMAND, gpus=gpus, gpus_per_worker=per_worker, priority=priority)
+def request(*, gpus: str, per_worker: int = 0, priority: int = 0, hold: bool = False) -> JobRequest:
+    return JobRequest(
+        command=COMMAND, gpus=gpus, gpus_per_worker=per_worker, priority=priority, hold=hold
+    )
 
 
 async def submitted(daemon: Daemon, requests: Sequence[JobRequest]) -> list[str]:
@@ -152,6 +171,29 @@ async def submitted(daemon: Daemon, requests: Sequence[JobRequest]) -> list[str]
 
 def used(before: Mapping[str, float], after: Mapping[str, float]) -> Mapping[str, float]:
     return {name: after[name] - before[name] for name in after}
+
+
+async def _until_idle(daemon: Daemon) -> None:
+    """A standby is warm when it matters: it has had all the time before."""
+    async with asyncio.timeout(ANSWER_S):
+        used_s, before_s = math.inf, daemon.cpu_s()
+        while used_s > IDLE_S:
+            await asyncio.sleep(LOOK_S)
+            now_s = daemon.cpu_s()
+            used_s, before_s = now_s - before_s, now_s
+
+
+def _release(daemon: Daemon, job: str) -> None:
+    """As soon as it commands."""
+
+    def is_done() -> bool:
+        try:
+            daemon.client.release(job)
+        except (NoDaemonError, UnavailableError):
+            return False
+        return True
+
+    wait_until(is_done, what="a handover", every_s=POLL_S, within_s=HANDOVER_S)
 
 
 def _refused_s(daemon: Daemon, impossible: JobRequest) -> float:

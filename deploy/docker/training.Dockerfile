@@ -16,9 +16,10 @@ RUN python -m venv /opt/training \
 
 FROM ${PYTHON}
 COPY --from=build /opt/training /opt/training
-RUN useradd --uid 10001 --user-group --create-home --home-dir /home/train train \
-    && install --directory --owner 10001 --group 10001 /workspace
+# Not the daemon's number, which owns the daemon's files.
+RUN useradd --uid 10002 --user-group --create-home --home-dir /home/train train \
+    && install --directory --owner 10002 --group 10002 /workspace
 ENV PATH=/opt/training/bin:/usr/local/bin:/usr/bin:/bin
-USER 10001:10001
+USER 10002:10002
 WORKDIR /workspace
 CMD ["python"]

@@ -3,6 +3,7 @@
 RotaError
 ├── UserError          what was asked cannot be done as asked; exit code 2
 │   ├── InputError     a file, a row or a field of it is wrong
+│   ├── NotKeptError   whoever would have to keep it refuses it
 │   └── PolicyError    no such policy, or no such parameter
 └── UnavailableError   nothing is wrong with what was asked, it cannot be done now; exit code 1
     └── StoreError     the file that rota keeps its state in cannot be read or written
@@ -80,6 +81,13 @@ class RotaError(Exception):
 class UserError(RotaError):
     code = "bad_request"
     exit_code = 2
+
+
+class NotKeptError(UserError):
+    """Jobs that were submitted and that whoever would have to keep them refuses: an answer to that
+    submit alone. Nothing of it is there."""
+
+    code = "refused"
 
 
 class UnavailableError(RotaError):

@@ -7,15 +7,16 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Protocol
 
 import pytest
 
 from rota.core.commands import ChangeMembership, Command, StartWorkers, StopWorkers
-from rota.core.events import Event, WorkersExited, WorkersLost, WorkersStarted
+from rota.core.events import Event, NodeLost, NodeSeen, WorkersExited, WorkersLost, WorkersStarted
 from rota.core.model import GIB, JobId, NodeId
 from rota.engines import fake
-from rota.engines.base import Program
+from rota.engines.base import Engine, Program, WorkerId
 from rota.engines.kubernetes.api import connect
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.local.engine import LocalEngine
@@ -31,6 +32,8 @@ class Work:
     """What each worker of a job does: end at once, or only when it is asked to."""
 
     ends_at_once: bool = True
+    writes: str = ""
+    """First of all, as its output."""
 
 
 class Stage(Protocol):
@@ -39,6 +42,18 @@ class Stage(Protocol):
     async def next_fact(self) -> Event:
         """The next thing that the engine reports."""
         ...
+
+    async def anew(self) -> set[WorkerId]:
+        """The engine is made again, where it was; the workers that it finds."""
+        ...
+
+
+class RealStage(Stage, Protocol):
+    """With an engine that has more than virtual time."""
+
+    engine: Engine
+
+    def program(self, work: Work) -> Program: ...
 
 
 class FakeStage(AbstractAsyncContextManager["FakeStage"]):
@@ -66,6 +81,10 @@ class FakeStage(AbstractAsyncContextManager["FakeStage"]):
             self._facts = [fact for fact in due if isinstance(fact, kinds)]
         return self._facts.pop(0)
 
+    async def anew(self) -> set[WorkerId]:
+        self._facts += (found := self._engine.found())
+        return {WorkerId(f.job_id, f.attempt, each) for f in found for each in f.workers}
+
     def _work_of(self, job_id: JobId) -> fake.Work:
         run_s = 1.0 if self._works[job_id].ends_at_once else 1e9
         return fake.Work(epochs=1.0, run_s=lambda _: run_s)
@@ -74,26 +93,39 @@ class FakeStage(AbstractAsyncContextManager["FakeStage"]):
 class LocalStage(AbstractAsyncContextManager["LocalStage"]):
     def __init__(self, folder: Path) -> None:
         self._facts: asyncio.Queue[Event] = asyncio.Queue()
-        self._engine = LocalEngine(folder, VirtualGpus(4, 16 * GIB))
+        self._folder = folder
+        self.engine = self._made()
+
+    def _made(self) -> LocalEngine:
+        return LocalEngine(self._folder, VirtualGpus(4, 16 * GIB))
 
     async def __aenter__(self) -> "LocalStage":
-        await self._engine.start(self._facts.put_nowait)
+        await self.engine.start(self._facts.put_nowait)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for worker in await self._engine.adopt():
+        for worker in await self.engine.adopt():
             stop = StopWorkers(worker.job_id, worker.attempt, (worker.worker,), 0.0)
-            await self._engine.apply(stop)
-        while await self._engine.adopt():
+            await self.engine.apply(stop)
+        while await self.engine.adopt():
             await self.next_fact()
-        await self._engine.close()
+        await self.engine.close()
+
+    def program(self, work: Work) -> Program:
+        script = f"printf %s {quote(work.writes)}; {'' if work.ends_at_once else 'exec sleep 1000'}"
+        return Program(("/bin/sh", "-c", script))
 
     async def order(self, command: Command, work: Work) -> None:
-        argv = ("true",) if work.ends_at_once else ("sleep", "1000")
-        await self._engine.apply(command, Program(argv))
+        await self.engine.apply(command, self.program(work))
 
     async def next_fact(self) -> Event:
         return await asyncio.wait_for(self._facts.get(), PATIENCE_S)
+
+    async def anew(self) -> set[WorkerId]:
+        await self.engine.close()
+        self.engine = self._made()
+        await self.engine.start(self._facts.put_nowait)
+        return set(await self.engine.adopt())
 
 
 class KubernetesStage(AbstractAsyncContextManager["KubernetesStage"]):
@@ -102,27 +134,45 @@ class KubernetesStage(AbstractAsyncContextManager["KubernetesStage"]):
     def __init__(self, folder: Path, kubeconfig: Path, *, namespace: str) -> None:
         self._facts: asyncio.Queue[Event] = asyncio.Queue()
         self._cluster = connect(kubeconfig, namespace=namespace)
-        self._engine = KubernetesEngine(self._cluster, pods.SETTINGS, root=folder)
+        self._folder = folder
+        self.engine = self._made()
+
+    def _made(self) -> KubernetesEngine:
+        return KubernetesEngine(self._cluster, pods.SETTINGS, root=self._folder)
 
     async def __aenter__(self) -> "KubernetesStage":
-        await self._engine.start(self._facts.put_nowait)
+        await self.engine.start(self._facts.put_nowait)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._engine.close()
+        await self.engine.close()
         await self._cluster.close()
 
+    def program(self, work: Work) -> Program:
+        waits = "" if work.ends_at_once else "import time; time.sleep(1000)"
+        return pods.program(f"print({work.writes!r}, end='', flush=True); {waits}")
+
     async def order(self, command: Command, work: Work) -> None:
-        code = "" if work.ends_at_once else "import time; time.sleep(1000)"
         if isinstance(command, StartWorkers | ChangeMembership):
             slots = tuple(replace(slot, node=NodeId(NODE)) for slot in command.allocation)
             command = replace(command, allocation=slots)
-        await self._engine.apply(command, pods.program(code))
+        await self.engine.apply(command, self.program(work))
 
     async def next_fact(self) -> Event:
-        return await asyncio.wait_for(self._facts.get(), PATIENCE_S)
+        """Of a worker: once it has adopted, an engine tells of nodes as well."""
+        while True:
+            fact = await asyncio.wait_for(self._facts.get(), PATIENCE_S)
+            if not isinstance(fact, NodeSeen | NodeLost):
+                return fact
+
+    async def anew(self) -> set[WorkerId]:
+        await self.engine.close()
+        self.engine = self._made()
+        await self.engine.start(self._facts.put_nowait)
+        return set(await self.engine.adopt())
 
 
 STAGES = {"fake": FakeStage, "local": LocalStage}
 """Those that need nothing but a folder."""
-ENGINES = (*STAGES, pytest.param("kubernetes", marks=pytest.mark.cluster))
+REAL_ENGINES = ("local", pytest.param("kubernetes", marks=pytest.mark.cluster))
+ENGINES = ("fake", *REAL_ENGINES)

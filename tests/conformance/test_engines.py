@@ -13,13 +13,16 @@ from rota.core.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.events import WorkersExited, WorkersLost, WorkersStarted
+from rota.core.events import WorkersExited, WorkersFound, WorkersLost, WorkersStarted
 from rota.core.model import JobId, NodeId, Slot
-from tests.conformance.stages import ENGINES, Stage, Work
+from rota.engines.base import LogQuery, WorkerId
+from rota.errors import UserError
+from tests.conformance.stages import ENGINES, REAL_ENGINES, RealStage, Stage, Work
 
 JOB = JobId("job")
 AT_ONCE, WHEN_ASKED = Work(), Work(ends_at_once=False)
 Scenario = Callable[[Stage], Awaitable[None]]
+RealScenario = Callable[[RealStage], Awaitable[None]]
 
 
 def start(attempt: int = 1, workers: int = 2) -> StartWorkers:
@@ -186,6 +189,22 @@ async def lets_nobody_join_what_is_over(stage: Stage) -> None:
     assert await all_ended(stage, workers=3) == {0}
 
 
+async def finds_what_runs_when_it_is_made_anew(stage: Stage) -> None:
+    await stage.order(start(), WHEN_ASKED)
+    await all_started(stage)
+    assert await stage.anew() == {WorkerId(JOB, 1, 0), WorkerId(JOB, 1, 1)}
+    found: frozenset[int] = frozenset()
+    while found != {0, 1}:
+        fact = await stage.next_fact()
+        assert isinstance(fact, WorkersFound)
+        found |= fact.workers
+    await stage.order(start(), WHEN_ASKED)
+    await all_started(stage)
+    await stage.order(stop(), WHEN_ASKED)
+    assert await all_ended(stage) == {143}
+    assert await stage.anew() == set()
+
+
 SCENARIOS: list[Scenario] = [
     finishes,
     starts_and_stops,
@@ -200,12 +219,88 @@ SCENARIOS: list[Scenario] = [
     never_starts_what_was_killed_before,
     goes_on_with_others_after_a_death,
     lets_nobody_join_what_is_over,
+    finds_what_runs_when_it_is_made_anew,
 ]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engine(stage: AbstractAsyncContextManager[Stage], scenario: Scenario) -> None:
+    async def play() -> None:
+        async with stage as ready:
+            await scenario(ready)
+
+    asyncio.run(play())
+
+
+async def output(stage: RealStage, worker: int, *, follow: bool = False) -> bytes:
+    chunks = stage.engine.logs(WorkerId(JOB, 1, worker), LogQuery(follow=follow))
+    return b"".join([chunk.output async for chunk in chunks])
+
+
+async def keeps_what_workers_wrote(stage: RealStage) -> None:
+    await stage.order(start(), Work(writes="one\ntwo"))
+    assert await all_ended(stage) == {0}
+    for worker in (0, 1):
+        assert await output(stage, worker, follow=True) == b"one\ntwo"
+    await stage.anew()
+    assert await output(stage, 0) == b"one\ntwo"
+    with pytest.raises(UserError):
+        await output(stage, 2)
+
+
+async def tells_what_is_written_until_the_end(stage: RealStage) -> None:
+    await stage.order(start(workers=1), Work(ends_at_once=False, writes="begun\n"))
+    await all_started(stage, workers=1)
+    reading = asyncio.create_task(output(stage, 0, follow=True))
+    await stage.order(stop(workers=1), WHEN_ASKED)
+    assert await all_ended(stage, workers=1) == {143}
+    assert await reading == b"begun\n"
+
+
+async def has_the_same_gpus_whatever_runs_on_them(stage: RealStage) -> None:
+    """What its own workers hold is for others to count."""
+    before = gpus(stage)
+    [indices] = before.values()
+    assert len(indices) == len(set(indices)) == 4
+    await stage.order(start(), WHEN_ASKED)
+    await all_started(stage)
+    assert gpus(stage) == before
+    await stage.order(stop(), WHEN_ASKED)
+    await all_ended(stage)
+    assert gpus(stage) == before
+
+
+def gpus(stage: RealStage) -> dict[NodeId, list[int]]:
+    """By node. Each is of some type, and has memory."""
+    nodes = [node for node in stage.engine.inventory() if node.gpus]
+    assert all(gpu.type and gpu.memory_bytes > 0 for node in nodes for gpu in node.gpus)
+    return {node.id: [gpu.index for gpu in node.gpus] for node in nodes}
+
+
+async def says_what_it_would_do_without_doing_it(stage: RealStage) -> None:
+    order, program = start(), stage.program(AT_ONCE)
+    rendered = stage.engine.render(order, program)
+    assert rendered == stage.engine.render(order, program)
+    assert isinstance(rendered, dict)
+    assert len(rendered) == 2
+    assert rendered != stage.engine.render(start(attempt=2), program)
+    await has_lost_what_it_never_knew(stage)
+
+
+REAL_SCENARIOS: list[RealScenario] = [
+    keeps_what_workers_wrote,
+    tells_what_is_written_until_the_end,
+    has_the_same_gpus_whatever_runs_on_them,
+    says_what_it_would_do_without_doing_it,
+]
+
+
+@pytest.mark.parametrize("scenario", REAL_SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("engine", REAL_ENGINES)
+def test_engine_that_is_real(
+    stage: AbstractAsyncContextManager[RealStage], scenario: RealScenario
+) -> None:
     async def play() -> None:
         async with stage as ready:
             await scenario(ready)

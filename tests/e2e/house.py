@@ -257,7 +257,7 @@ class House:
         with suppress(FileNotFoundError):
             for fence in self.folders.live():
                 self._end(fence)
-            name = f"rota-{(self.state / 'engine').stat().st_ino}"
+            name = hierarchies.name_for(self.state / "engine")
             hierarchies.remove(hierarchies.find(name))
         while found := self.left():
             for pid, start_ticks in found.items():

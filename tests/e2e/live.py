@@ -1,4 +1,4 @@
-"""A live training under a daemon, in steps that take a while unless they are told to hurry."""
+"""A live training under a daemon, in steps that take a while."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.e2e.house import House, wait_until
 from tests.tidy.tree import ROOT
 
 EPOCHS = 400
+"""More than it is ever left time for."""
 SAMPLES, STEPS = 64, 4
 """Of an epoch."""
 PROGRAM = f"""
@@ -61,10 +62,12 @@ for epoch in live.epochs({EPOCHS}):
             optimizer.step()
         if live.global_step > step:
             print("did", generation, step, file=notes)
-        if not (here / "hurry").exists():
-            time.sleep(0.6 / live.size)  # Who grows is to be faster for it.
+        time.sleep(0.6 / live.size)  # Who grows is to be faster for it.
 say("ends", live.global_step)
 """
+
+RESIZES = ("Plan", "WorkersExited", "WorkersLost", "MembershipChanged")
+"""After which the members of a running job are others, or will be: the first is an intention."""
 
 
 class Joined(NamedTuple):
@@ -145,7 +148,13 @@ class LiveJob:
     def is_settled(self) -> bool:
         """The scheduler has heard that the newest generation stands."""
         held = self.house.client.show(self.id).job.gpus_held
-        return held == len(self.members(attempt=self.attempt()))
+        resizes = [
+            each.cause
+            for each in self.house.client.story(self.id)
+            if each.before == each.after == "running" and each.cause in RESIZES
+        ]
+        is_under_way = resizes[-1:] == [RESIZES[0]]
+        return not is_under_way and held == len(self.members(attempt=self.attempt()))
 
     def _notes(self, kind: str, *, attempt: int = 1) -> Iterator[list[int]]:
         """What its workers wrote down about steps. Somebody may be writing the last line."""
@@ -190,20 +199,13 @@ class LiveJob:
         return f"story {self.reasons()}; log {log[-1500:]}; daemon {self.house.log()[-1500:]}"
 
     def finishes(self) -> None:
-        """All epochs, well."""
-        self.house.allow("hurry")
-        self._ends_after(EPOCHS)
-
-    def finishes_early(self) -> None:
-        """Well, in a few epochs, which all know of before they come to the last."""
-        n_epochs = 3 + max(epoch for _, _, epoch, *_ in self._notes("takes"))
+        """Well, in a few epochs, which all know of before they come to the last: at the same step
+        in all that were left, and with each sample once in each epoch unless it was stopped on the
+        way."""
+        notes = self._notes("takes", attempt=self.attempt())
+        n_epochs = 3 + max(epoch for _, _, epoch, *_ in notes)
         (self.house.place / "next").write_text(str(n_epochs))
         (self.house.place / "next").rename(self.house.place / "last")
-        self._ends_after(n_epochs)
-
-    def _ends_after(self, n_epochs: int) -> None:
-        """At the same step in all that were left, and with each sample once in each epoch unless
-        it was stopped on the way."""
         ended = self.house.ends(self.id)
         assert ended.state == "succeeded", self.words()
         said = [line.words.split() for line in self.house.heard(self.id)]

@@ -258,7 +258,8 @@ def test_show_as_json(rota: Rota):
           "share_bytes": 0,
           "started_s": 1789993000.0,
           "exit_code": 143,
-          "ended_s": 1789994000.0
+          "ended_s": 1789994000.0,
+          "cards": []
         },
         {
           "worker": 1,
@@ -269,7 +270,8 @@ def test_show_as_json(rota: Rota):
           "share_bytes": 0,
           "started_s": 1789993500.0,
           "exit_code": 0,
-          "ended_s": 1789993999.0
+          "ended_s": 1789993999.0,
+          "cards": []
         }
       ]
     },
@@ -290,7 +292,8 @@ def test_show_as_json(rota: Rota):
           "share_bytes": 0,
           "started_s": 1789997275.0,
           "exit_code": null,
-          "ended_s": null
+          "ended_s": null,
+          "cards": []
         }
       ]
     }

@@ -38,9 +38,18 @@ class ClusterDay(Day):
             self._overbooked += self.outpost.overbooked()
             self.house.kill()
             self._overbooked += self.outpost.overbooked()
-            self.house.up()
+            self._begin_anew(number)
             submits.join()
         wait_until(self._all_ended, "all jobs to end")
+
+    def _begin_anew(self, number: int) -> None:
+        """Now and then somewhere else, with nothing but what the cluster knows; now and then only
+        when the lease is stale."""
+        if number % 2:
+            self.outpost.lose_disk()
+        if number % 5 != 1:
+            self.outpost.give_up_lease()
+        self.house.up()
 
     def complaints(self) -> list[str]:
         return [*self._lost(), *self._twice(), *self._overbooked, *self._held()]

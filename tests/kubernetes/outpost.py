@@ -6,6 +6,7 @@ It is a house as any other: jobs speak through the same folder, which their pods
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -34,6 +35,7 @@ SETTINGS = {
     "ROTA_STUCK_AFTER": "2s",
     "ROTA_BIND_PATIENCE": "5s",
 }
+SETTINGS_FILE = "config.toml"
 OVER = ("Succeeded", "Failed")
 LEASE_LOST = "lease rota is no longer ours"
 
@@ -59,7 +61,7 @@ class Outpost(House, Witness):
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         lines += [f'checkpoints = "{self.home}/saved/{{job}}"', "[defaults]"]
         lines += [f"mounts = {json.dumps(mounts)}"]
-        (self.state / "config.toml").write_text("\n".join(lines) + "\n")
+        (self.state / SETTINGS_FILE).write_text("\n".join(lines) + "\n")
 
     def run_under(self, *runner: str) -> None:
         self._command = [*runner, *self._command]
@@ -67,6 +69,14 @@ class Outpost(House, Witness):
     def use(self, kubeconfig: Path) -> None:
         """For the daemons that start from now on."""
         self._command += ["--kubeconfig", str(kubeconfig)]
+
+    def lose_disk(self) -> None:
+        """All that its daemons wrote down is gone; what they are told at the start is not."""
+        for path in self.state.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != SETTINGS_FILE:
+                path.unlink()
 
     def standby_says(self) -> str:
         """To whoever asks a daemon that does not command whether it takes work."""
@@ -159,6 +169,21 @@ def an_outpost(cluster: Cluster, namespace: str, **settings: str) -> Generator[O
     finally:
         outpost.raze()
         _let_go_of_all(outpost)
+
+
+@contextmanager
+def a_standby(leader: Outpost) -> Generator[Outpost]:
+    """Another daemon for the same jobs, which waits, on a disk of its own with nothing on it."""
+    home = Path(tempfile.mkdtemp(prefix="rota-"))
+    standby = Outpost(home, leader.cluster, leader.namespace)
+    standby.place = leader.place
+    shutil.copy(leader.state / SETTINGS_FILE, standby.state)
+    try:
+        standby.launch()
+        until(standby.standby_says, "a daemon that stands by", limit_s=PATIENCE_S)
+        yield standby
+    finally:
+        standby.raze()
 
 
 def _let_go_of_all(outpost: Outpost) -> None:

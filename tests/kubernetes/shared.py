@@ -17,8 +17,8 @@ def a_namespace(cluster: Cluster) -> Iterator[str]:
 
 
 @contextmanager
-def a_shared_outpost(cluster: Cluster) -> Iterator[Outpost]:
-    with a_namespace(cluster) as namespace, an_outpost(cluster, namespace) as made:
+def a_shared_outpost(cluster: Cluster, **settings: str) -> Iterator[Outpost]:
+    with a_namespace(cluster) as namespace, an_outpost(cluster, namespace, **settings) as made:
         yield made
 
 

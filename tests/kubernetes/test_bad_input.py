@@ -98,8 +98,35 @@ def test_pods_that_the_cluster_does_not_admit(outpost: Outpost) -> None:
         outpost.cluster.api.patch(path, {"metadata": {"labels": {label: None}}})
 
 
+def test_a_webhook_that_is_down(outpost: Outpost) -> None:
+    """Its words are told at once, the GPU is free again, and the job runs when it is mended."""
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"]}
+    selected = {"matchLabels": {"kubernetes.io/metadata.name": outpost.namespace}}
+    webhook = {
+        "name": "down.rota.test",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule | {"resources": ["pods"]}],
+        "namespaceSelector": selected,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    name, words = f"down-{outpost.namespace}", "failed calling webhook"
+    outpost.cluster.api.create(path, {"metadata": {"name": name}, "webhooks": [webhook]})
+    try:
+        job = outpost.submit("say came", gpus="1")
+        until(lambda: words in outpost.why(job), "the reason", limit_s=PATIENCE_S)
+        until(lambda: len(outpost.starts(job)) > 1, "another try", limit_s=PATIENCE_S)
+        story = [(each.before, each.after) for each in outpost.client.story(job)]
+        assert ("starting", "queued") in story
+    finally:
+        outpost.cluster.api.delete(f"{path}/{name}")
+    assert outpost.ends(job).state == "succeeded"
+
+
 def test_a_pod_that_somebody_deletes_runs_again(outpost: Outpost) -> None:
-    job = outpost.submit("say came; await on", gpus="1", retries=1)
+    """Also that of a program which takes it well."""
+    job = outpost.submit("trap 'exit 0' TERM; say came; await on", gpus="1", retries=1)
     outpost.kubectl("delete", "pod", outpost.pod_runs(job), "--timeout=60s")
     outpost.says(job, "came", attempt=2)
     assert "somebody deleted its pod" in outpost.rota("story", job).stdout
@@ -112,6 +139,7 @@ def test_a_pod_that_somebody_edits_is_still_the_jobs(outpost: Outpost) -> None:
     job = outpost.submit("say came; await on", gpus="1")
     pod = outpost.pod_runs(job)
     labels = ["rota.dev/job-", "rota.dev/attempt=7", "rota.dev/worker-", "rota.dev/user=eve"]
+    labels += ["rota.dev/role=placeholder"]
     outpost.kubectl("label", "--overwrite", "pod", pod, *labels)
     outpost.kubectl("annotate", "--overwrite", "pod", pod, "rota.dev/job=other", "rota.dev/gpus-")
     finalizers = '{"metadata":{"finalizers":null}}'

@@ -44,7 +44,7 @@ def test_a_live_job_grows_and_shrinks_and_outlives_its_pods(outpost: Outpost) ->
     kill(outpost, job.id, first, pid=job.came()[first].pid)
     job.trains_with(2, without=[0, first])
     assert second in job.members()
-    job.finishes_early()
+    job.finishes()
     assert job.attempt() == 1
 
 

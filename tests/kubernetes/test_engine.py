@@ -24,7 +24,9 @@ from rota.engines.kubernetes.api import NODES, PODS, ApiError, Object, Scope
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.names import ATTEMPT, ROLE
 from rota.engines.kubernetes.settings import KubernetesSettings
+from tests.counts import only_long
 from tests.kubernetes import pods
+from tests.kubernetes.cluster.api import until as until_so
 from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
 
@@ -116,6 +118,10 @@ async def until(is_so: Callable[[], Awaitable[object]]) -> None:
 
 async def is_empty(found: Awaitable[list[Object]]) -> bool:
     return not await found
+
+
+async def is_one(found: Awaitable[list[str]]) -> bool:
+    return len(await found) == 1
 
 
 async def has_counted(quota: Awaitable[Object]) -> bool:
@@ -296,6 +302,27 @@ def test_what_has_ended_is_let_go(play: Stage) -> None:
     play(scenario, keep_finished_s=0.5)
 
 
+def test_who_else_holds_the_object_of_a_pod_goes_on_to(play: Stage) -> None:
+    async def held_by(lab: Lab) -> list[str]:
+        [pod] = await lab.pods()
+        return pod["metadata"].get("finalizers", [])
+
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program(WAITS), card())
+        await lab.started()
+        [name] = [pod["metadata"]["name"] for pod in await lab.pods()]
+        both = {"metadata": {"finalizers": [*await held_by(lab), "lab.example/theirs"]}}
+        await lab.cluster.patch(PODS, name, body=both)
+        await lab.cluster.delete(PODS, name)
+        await lab.told(WorkersExited)
+        await until(lambda: is_one(held_by(lab)))
+        assert await held_by(lab) == ["lab.example/theirs"]
+        await lab.cluster.patch(PODS, name, body={"metadata": {"finalizers": None}})
+        await until(lambda: is_empty(lab.pods()))
+
+    play(scenario)
+
+
 def test_sharers_of_a_card_are_told_which_and_it_is_held_for_them(play: Stage) -> None:
     says = "import os; print(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True)"
     other = JobId("other")
@@ -308,6 +335,7 @@ def test_sharers_of_a_card_are_told_which_and_it_is_held_for_them(play: Stage) -
         assert (await lab.told(WorkersExited, job=other)).codes == {0: 0}
         name = await lab.output(job=other)
         assert name.startswith(b"GPU-")
+        assert lab.engine.cards(WorkerId(JOB, 1, 0)) == (name.decode().strip(),)
         [holder] = await lab.placeholders()
         assert holder["metadata"]["annotations"]["rota.dev/card"].encode() == name.strip()
         assert holder["spec"]["nodeName"] == NODE
@@ -339,5 +367,45 @@ def test_a_cordon_is_told_at_once(play_alone: Stage) -> None:
         while (seen := await lab.told(NodeSeen)).node.is_closed:
             pass
         assert len(seen.node.gpus) == CARDS_PER_NODE
+
+    play_alone(scenario)
+
+
+@only_long
+def test_what_happened_in_a_gap_that_cannot_be_made_good_is_told_once(
+    play_alone: Stage, whole_cluster: Cluster, namespace: str
+) -> None:
+    there, path = whole_cluster.api, f"/api/v1/namespaces/{namespace}/pods"
+    stays, ended, vanished = jobs = [JobId(name) for name in ("stays", "ended", "vanished")]
+
+    def name_of(job: JobId) -> str:
+        [name] = [n for n in (each["metadata"]["name"] for each in there.items(path)) if job in n]
+        return f"{path}/{name}"
+
+    def happen() -> None:
+        """Nobody in this process hears of it meanwhile."""
+        whole_cluster.control.cut_connections()
+        there.delete(name_of(ended), grace_s=1)
+        there.patch(name_of(vanished), {"metadata": {"finalizers": None}})
+        there.delete(name_of(vanished), grace_s=0)
+        until_so(lambda: there.get(name_of(ended))["status"]["phase"] == "Failed", "its end")
+        whole_cluster.control.forget_history()
+        until_so(lambda: there.text("/readyz") == "ok", "the API server")
+
+    async def scenario(lab: Lab) -> None:
+        for index, job in enumerate(jobs):
+            await lab.start(pods.program(WAITS), card(index), job=job)
+            await lab.started(job=job)
+        _, version = await lab.cluster.list(PODS, Scope(namespace))
+        happen()
+        with pytest.raises(ApiError) as refused:
+            await anext(lab.cluster.watch(PODS, Scope(namespace), version=version))
+        assert refused.value.status == 410
+        async with asyncio.timeout(PATIENCE_S):
+            told = [await lab.facts.get() for _ in range(2)]
+            assert [each.job_id for each in told if isinstance(each, WorkersExited)] == [ended]
+            assert [each.job_id for each in told if isinstance(each, WorkersLost)] == [vanished]
+            await lab.engine.apply(KillWorkers(stays, 1, (0,)))
+            assert await lab.facts.get() == WorkersExited(stays, 1, {0: 137})
 
     play_alone(scenario)

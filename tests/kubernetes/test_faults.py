@@ -14,11 +14,10 @@ from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
 from tests.kubernetes.kills import ClusterDay
 from tests.kubernetes.outpost import Outpost, an_outpost
 
-pytestmark = only_long
-
 LOST_LIMIT_S = 120.0
 PAUSE_S = 10.0
-"""Longer than a daemon commands without a word from the API server."""
+"""Longer than a daemon commands without a word from the API server. Not to wait for anything: so
+long it lasts."""
 
 
 @pytest.fixture
@@ -27,6 +26,7 @@ def outpost(whole_cluster: Cluster, namespace: str) -> Iterator[Outpost]:
         yield made
 
 
+@only_long
 def test_a_node_that_is_drained_is_left_and_found_again(outpost: Outpost) -> None:
     outpost.up()
     job = outpost.submit("say came; await on", gpus="1")
@@ -46,6 +46,7 @@ def test_a_node_that_is_drained_is_left_and_found_again(outpost: Outpost) -> Non
     assert outpost.ends(job).state == "succeeded"
 
 
+@only_long
 def test_a_job_waits_for_what_others_hold(outpost: Outpost) -> None:
     """Although it could not run now even if all of ours were gone."""
     outpost.up()
@@ -58,6 +59,7 @@ def test_a_job_waits_for_what_others_hold(outpost: Outpost) -> None:
     outpost.says(job, "came")
 
 
+@only_long
 def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     outpost.up()
     api, job = outpost.cluster.api, outpost.submit("say came; await on", gpus="1")
@@ -65,7 +67,6 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     with outpost.cluster.control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
         [node] = wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
-        late = outpost.submit("say came", gpus="1")
         assert "does not answer" in node.note
         late = outpost.submit("say came", gpus="1")
         wait_until(lambda: "not well" in outpost.why(late), "why it waits")
@@ -79,8 +80,7 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     assert len(outpost.starts(job)) == 1, outpost.rota("story", job).stdout
 
 
-def test_jobs_live_through_the_troubles_of_the_api_server(outpost: Outpost) -> None:
-    """A daemon that hears nothing for too long ends, and whoever keeps it starts it again."""
+def test_jobs_live_through_cut_watches_and_an_api_server_that_begins_anew(outpost: Outpost) -> None:
     outpost.up()
     control = outpost.cluster.control
     running = outpost.submit("say came; await on", gpus="1")
@@ -88,18 +88,43 @@ def test_jobs_live_through_the_troubles_of_the_api_server(outpost: Outpost) -> N
     control.cut_connections()
     first = outpost.submit("say came", gpus="1")
     assert outpost.ends(first).state == "succeeded"
+    control.kill("apiserver")
+    control.start("apiserver")
+    second = submits(outpost, "second")
+    outpost.allow("on")
+    assert outpost.kept(lambda: outpost.ends(second)).state == "succeeded"
+    assert outpost.kept(lambda: outpost.ends(running)).state == "succeeded"
+    assert_once_each(outpost, running, first, second)
+
+
+@only_long
+def test_jobs_live_through_what_takes_longer_than_a_lease(outpost: Outpost) -> None:
+    """A daemon that hears nothing for too long ends, and whoever keeps it starts it again."""
+    outpost.up()
+    control = outpost.cluster.control
+    running = outpost.submit("say came; await on", gpus="1")
+    outpost.says(running, "came")
     with control.stopped("apiserver"):
-        pass
-    request = outpost.request("say came", gpus="1")
-    second = outpost.kept(lambda: outpost.client.submit(request, key="second"))
+        time.sleep(PAUSE_S)
+    second = submits(outpost, "second")
     assert outpost.kept(lambda: outpost.ends(second)).state == "succeeded"
     with control.paused("etcd"):
-        # Not to wait for anything: so long it lasts.
         time.sleep(PAUSE_S)
+    late = submits(outpost, "late")
     outpost.allow("on")
-    assert outpost.kept(lambda: outpost.ends(running)).state == "succeeded"
-    starts = [line for line in outpost.heard() if line.words == "came"]
-    assert sorted(line.job_id for line in starts) == sorted([running, first, second])
+    for job in (running, late):
+        assert outpost.kept(lambda job=job: outpost.ends(job)).state == "succeeded"
+    assert_once_each(outpost, running, second, late)
+
+
+def submits(outpost: Outpost, key: str) -> str:
+    """To whichever daemon commands when it is answered."""
+    request = outpost.request("say came", gpus="1")
+    return outpost.kept(lambda: outpost.client.submit(request, key=key))
+
+
+def assert_once_each(outpost: Outpost, *jobs: str) -> None:
+    assert sorted(line.job_id for line in outpost.heard()) == sorted(jobs)
     until(lambda: outpost.kept(outpost.has_room), "all GPUs to be free", limit_s=PATIENCE_S)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rota.client import Client
 from rota.client.http import AnswerError
+from rota.engines.words import OUT_OF_MEMORY
 from tests.e2e.house import wait_until
 from tests.e2e.test_training import reports, said, train
 from tests.kubernetes.claims import a_claim
@@ -23,7 +24,7 @@ from tests.kubernetes.workers import resize
 
 MIB = 2**20
 SETTINGS = {
-    "ROTA_CHECKPOINTS": "pvc:work/{user}/{job}",
+    "ROTA_CHECKPOINTS": "pvc:saved/{user}/{job}",
     "ROTA_ACCOUNTS": "root=4711:4712:4713+4714,*=4720:4721",
     "ROTA_SERVICE_ACCOUNT": "trainer",
     "ROTA_PULL_SECRETS": "first,second",
@@ -48,7 +49,10 @@ def shared(running_cluster: Cluster) -> Iterator[Outpost]:
         settings = {**SETTINGS, "ROTA_PRIORITY_CLASS": low}
         with an_outpost(running_cluster, namespace, **settings) as made:
             made.place.chmod(0o777)
-            with a_claim(running_cluster, namespace, "work", folder=made.home / "volume"):
+            with (
+                a_claim(running_cluster, namespace, "work", folder=made.home / "volume"),
+                a_claim(running_cluster, namespace, "saved", folder=made.home / "saved"),
+            ):
                 yield made
 
 
@@ -156,7 +160,7 @@ def test_a_job_restarts_at_another_size_from_its_checkpoint_on_a_claim(outpost: 
     assert outpost.ends(job).state == "succeeded", outpost.output(job)
     assert len(outpost.starts(job)) == 3
     assert said(outpost, job)[-1] == (3, "end 0 1 2 3 4 5")
-    assert (outpost.home / "volume" / "root" / job).is_dir()
+    assert (outpost.home / "saved" / "root" / job).is_dir()
 
 
 def test_a_folder_of_the_node_is_mounted_only_where_that_is_allowed(outpost: Outpost) -> None:
@@ -169,6 +173,14 @@ def test_a_folder_of_the_node_is_mounted_only_where_that_is_allowed(outpost: Out
     job = outpost.submit("cat /ours/set", gpus="0", mounts=mounts)
     assert outpost.ends(job).state == "succeeded"
     assert outpost.output(job) == b"here"
+
+
+def test_a_link_in_a_folder_of_the_node_leads_nobody_out_of_it(outpost: Outpost) -> None:
+    (outpost.home / "way-out").symlink_to("/etc")
+    job = outpost.submit("ls /theirs", gpus="0", mounts=[f"{outpost.home}/way-out:/theirs"])
+    assert outpost.ends(job).state == "failed"
+    assert "subPath" in outpost.why(job)
+    assert outpost.output(job) == b""
 
 
 def test_a_port_is_reached_by_address_and_through_the_daemon(outpost: Outpost) -> None:
@@ -189,3 +201,21 @@ def test_a_port_is_reached_by_address_and_through_the_daemon(outpost: Outpost) -
         there = fetch.replace(page, f"http://127.0.0.1:{port}/page")
         done = subprocess.run([sys.executable, "-c", there], capture_output=True, check=True)
         assert done.stdout == b"hello\n\n"
+
+
+def test_a_worker_that_uses_more_memory_than_it_asked_for(outpost: Outpost) -> None:
+    hungry = f"exec {sys.executable} -c 'bytearray(256 << 20)'"
+    job = outpost.submit(hungry, gpus="0", memory="64MiB")
+    assert outpost.ends(job).state == "failed"
+    assert f"{OUT_OF_MEMORY}: the limit is {64 * MIB}" in outpost.why(job)
+    assert "--memory" in outpost.rota("show", job).stdout
+
+
+def test_a_container_that_cannot_be_made_as_described(outpost: Outpost) -> None:
+    (outpost.home / "volume" / "file").touch()
+    job = outpost.submit("true", gpus="1", mounts=["pvc:work/file/folder:/data"])
+    assert outpost.ends(job).state == "failed"
+    why = outpost.why(job)
+    assert "its container cannot be made as described" in why
+    assert "is not there as it says" in why
+    assert not outpost.client.status().gpus_held

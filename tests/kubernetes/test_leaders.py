@@ -2,18 +2,24 @@
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.counts import only_long
+from tests.e2e.house import wait_until
 from tests.kubernetes.cluster.api import RefusedError, until
-from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.places import NODE
 from tests.kubernetes.daemons import HELD, PATIENCE_S, Lab, open_lab
+from tests.kubernetes.outpost import Outpost, a_standby, an_outpost
+from tests.kubernetes.witness import Witness
+
+TOLD = ("state", "fence")
 
 
 @pytest.fixture
@@ -27,6 +33,20 @@ def lone_lab(whole_cluster: Cluster, namespace: str) -> Iterator[Lab]:
     """Where nobody else's jobs can be sent to nodes that only pretend."""
     with open_lab(whole_cluster, namespace) as opened:
         yield opened
+
+
+@pytest.fixture
+def leader(cards: Cluster, namespace: str) -> Iterator[Outpost]:
+    with an_outpost(cards, namespace) as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture
+def standby(leader: Outpost) -> Iterator[Outpost]:
+    """With nothing on its disk."""
+    with a_standby(leader) as made:
+        yield made
 
 
 def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
@@ -136,44 +156,134 @@ def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
     lab.reaches(job, "cancelled")
 
 
-def test_a_leader_that_slept_past_its_lease_changes_nothing(lab: Lab) -> None:
-    old, standby = lab.daemon().leads(), lab.daemon().waits()
-    job_id = old.submit()
-    token = old.ask("POST", "/v1/tokens", json={"user": "daemon", "scope": "user"})["secret"]
-    old.process.send_signal(signal.SIGSTOP)
-    answers: list[Any] = []
-    late = threading.Thread(target=_ask_late, args=(old.port, answers, token))
-    late.start()
-    standby.leads()
-    made = standby.submit()
-    for each in (job_id, made):
-        lab.reaches(each, "held")
-    told = told_by(lab)
-    old.process.send_signal(signal.SIGCONT)
-    assert old.process.wait(60) != 0, "it has to begin anew, as a standby"
-    late.join(60)
-    assert answers[0] is None or answers[0] >= 400
-    assert set(standby.jobs()) == {job_id, made}
-    assert told_by(lab) == told
+@only_long
+def test_a_leader_that_is_killed_leaves_everything_to_its_standby(
+    leader: Outpost, standby: Outpost
+) -> None:
+    over = leader.submit("say came", gpus="1")
+    assert leader.ends(over).state == "succeeded"
+    runs = leader.submit("say came; await runs", gpus="1", priority=2)
+    gang = leader.submit("say came; await gang", gpus="2", gpus_per_worker=1, priority=2)
+    ends = leader.submit("say came; await ends", gpus="1", priority=2)
+    wait_until(lambda: len(leader.heard()) == 5, "all of them to run")
+    wanted = leader.request("say came", gpus="4")
+    second = leader.client.submit(wanted, key="second")
+    first = leader.submit("say came", gpus="4", priority=1)
+    wait_until(lambda: leader.why(first), "why it waits")
+    made = uids(leader)
+    leader.kill()
+    leader.allow("ends")
+    standby.ready()
+    assert standby.client.submit(wanted, key="second") == second
+    assert standby.ends(ends).state == "succeeded"
+    for job in (runs, gang):
+        standby.reaches(job, "running")
+    assert {standby.state_of(each) for each in (first, second)} == {"queued"}
+    assert uids(standby) == {name: uid for name, uid in made.items() if ends not in name}
+    for job in (runs, gang):
+        assert standby.status_of(job)["fence"] == {"attempt": 1, "generation": 0}
+    assert standby.overbooked() == []
+    for name in ("runs", "gang"):
+        leader.allow(name)
+    for each in (over, runs, gang, first, second):
+        assert standby.ends(each).state == "succeeded"
+    said = [line.job_id for line in leader.heard() if line.attempt == 1]
+    assert sorted(said) == sorted([over, runs, gang, gang, ends, first, second])
+    assert said[-2:] == [first, second]
+    until(standby.has_room, "all GPUs to be free", limit_s=PATIENCE_S)
 
 
-def _ask_late(port: int, answers: list[Any], token: str) -> None:
-    """A submit that waits at the door of one who sleeps."""
+def test_a_leader_that_wakes_with_much_to_do_does_nothing_of_it(
+    leader: Outpost, standby: Outpost
+) -> None:
+    """When it fell asleep, a start, a stop and a cancel were on their way; a pod to be bound, a
+    job's end and a submit came while it slept. Somebody else has done all of it."""
+    assert leader.daemon is not None
+    token = leader.client.create_token(user="daemon").secret
+    first = leader.submit("say came; await first", gpus="1")
+    leader.says(first, "came")
+    runs = leader.submit("say came; await runs", gpus="1")
+    leaves = leader.submit("trap '' TERM; say came; await leaves", gpus="1", grace="100s")
+    waits = leader.submit("say came", gpus="4")
+    for job in (runs, leaves):
+        leader.says(job, "came")
+    leader.client.cancel(leaves)
+    leader.reaches(leaves, "stopping")
+    leader.allow("first")
+    assert leader.ends(first).state == "succeeded"
+    starts = leader.submit("say came; await starts", gpus="1")
+    leader.client.cancel(waits)
+    leader.daemon.send_signal(signal.SIGSTOP)
+    assert leader.heard(starts) == []
+    at_its_door = ThreadPoolExecutor(1).submit(_ask_late, leader.listen, token)
+    plain = python_pod("plain", "import time; time.sleep(999)", gpus=1)
+    plain["spec"]["schedulerName"] = "rota"
+    leader.cluster.api.create(leader.pods_path, plain)
+    standby.ready()
+    leader.says(starts, "came")
+    leader.allow("leaves")
+    for job in (leaves, waits):
+        assert standby.ends(job).state == "cancelled"
+    late = standby.submit("say came; await late", gpus="1")
+    leader.says(late, "came")
+    wait_until(lambda: has_told_all(standby), "everything to be as it will stay")
+    before = all_that_it_could_change(standby)
+    leader.daemon.send_signal(signal.SIGCONT)
+    assert leader.daemon.wait(PATIENCE_S) != 0, "it has to begin anew, as a standby"
+    assert at_its_door.result() == 0 or at_its_door.result() >= 400
+    assert all_that_it_could_change(standby) == before
+    assert standby.overbooked() == []
+    for name in ("runs", "starts", "late"):
+        leader.allow(name)
+    for job in (runs, starts, late):
+        assert standby.ends(job).state == "succeeded"
+    came = [(line.job_id, line.attempt) for line in leader.heard()]
+    assert sorted(came) == sorted((job, 1) for job in (first, runs, leaves, starts, late))
+
+
+def _ask_late(listen: str, token: str) -> int:
+    """A submit that waits at the door of one who sleeps. 0: nobody answered."""
     headers = {"Authorization": f"Bearer {token}"}
     try:
-        answer = httpx2.post(
-            f"http://127.0.0.1:{port}/v1/jobs", json=HELD, headers=headers, timeout=60
-        )
-        answers.append(answer.status_code)
+        url = f"http://{listen}/v1/jobs"
+        return httpx2.post(url, json=HELD, headers=headers, timeout=PATIENCE_S).status_code
     except httpx2.TransportError:
-        answers.append(None)
+        return 0
 
 
-def told_by(lab: Lab) -> dict[str, Any]:
+def live_pods(outpost: Outpost) -> list[dict[str, Any]]:
+    found = outpost.cluster.api.items(outpost.pods_path)
+    return [each for each in found if each["status"]["phase"] not in ("Succeeded", "Failed")]
+
+
+def has_told_all(outpost: Outpost) -> bool:
+    """Nothing is on its way any more, and all objects say so."""
+    states = {each.id: each.state for each in outpost.client.jobs(limit=100).jobs}
+    told = {name: state for name, (_, state, _) in told_by(outpost).items()}
+    return states == told and "starting" not in told.values()
+
+
+def uids(outpost: Outpost) -> dict[str, str]:
+    """Of pods that are not over, by name."""
+    metas = [each["metadata"] for each in live_pods(outpost)]
+    return {each["name"]: each["uid"] for each in metas}
+
+
+def all_that_it_could_change(outpost: Outpost) -> tuple[object, ...]:
+    """Pods as they were asked for, objects, and what the jobs said."""
+    pods = [
+        (each["metadata"]["uid"], each["metadata"].get("deletionTimestamp"), each["spec"])
+        for each in outpost.cluster.api.items(outpost.pods_path)
+    ]
+    return sorted(pods, key=lambda pod: pod[0]), told_by(outpost), outpost.heard()
+
+
+def told_by(witness: Witness) -> dict[str, Any]:
     """What the objects say of their jobs. Whoever leads may write more about them at any time."""
+    path = f"/apis/rota.dev/v1alpha1/namespaces/{witness.namespace}/trainingjobs"
     return {
-        each["metadata"]["name"]: (each["spec"], each["status"]["state"], each["status"]["fence"])
-        for each in lab.cluster.api.items(lab.objects)
+        each["metadata"]["name"]: (each["spec"], *map((each.get("status") or {}).get, TOLD))
+        for each in witness.cluster.api.items(path)
     }
 
 

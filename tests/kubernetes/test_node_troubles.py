@@ -1,6 +1,7 @@
 """Nodes whose parts come and go while a job is on its way to them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,15 +13,15 @@ from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.nodes import has_cards
 from tests.kubernetes.cluster.parts import command
-from tests.kubernetes.cluster.places import CARDS_PER_NODE, FIRST, NODE
+from tests.kubernetes.cluster.places import CARDS_PER_NODE, FIRST, GPU_RESOURCE, NODE
 from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.silence import falls_silent
 from tests.kubernetes.workers import nodes_of
 
 pytestmark = only_long
 
 LIMIT_S = 60.0
 SLICE = "nvidia.com/mig-1g.5gb"
-SILENT = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "gone"}
 
 
 @pytest.fixture
@@ -49,11 +50,11 @@ def test_a_job_waits_for_cards_that_are_not_back_yet(outpost: Outpost) -> None:
     outpost.up()
     api, control = outpost.cluster.api, outpost.cluster.control
     with control.stopped("cards"):
-        until(lambda: amounts(api, "nvidia.com/gpu") == ("4", "0"), "no card", limit_s=LIMIT_S)
+        until(lambda: amounts(api, GPU_RESOURCE) == ("4", "0"), "no card", limit_s=LIMIT_S)
         first = waits_for_the_node(outpost)
         with control.stopped("kubelet"):
             pass
-        until(lambda: amounts(api, "nvidia.com/gpu") == ("0", "0"), "no card", limit_s=LIMIT_S)
+        until(lambda: amounts(api, GPU_RESOURCE) == ("0", "0"), "no card", limit_s=LIMIT_S)
         second = waits_for_the_node(outpost)
     for job in (first, second):
         assert outpost.ends(job).state == "succeeded"
@@ -94,7 +95,7 @@ def test_a_job_that_was_sent_to_a_node_that_fell_silent_is_queued_again(outpost:
         with control.stopped("scheduler"):
             job = outpost.submit("say came", gpus="1")
             until(lambda: is_open(outpost, job), "its pod to be let go", limit_s=LIMIT_S)
-            falls_silent(api)
+            falls_silent(api, NODE)
         outpost.reaches(job, "queued", attempt=1)
         lost = [each.reason for each in outpost.client.story(job) if each.before == "starting"]
         assert "the cluster's scheduler could not place it" in lost[0]
@@ -113,7 +114,7 @@ def test_a_job_that_is_on_a_node_that_fell_silent_waits_for_it(outpost: Outpost)
     with outpost.cluster.control.stopped("kubelet"):
         job = outpost.submit("say came", gpus="1")
         until(lambda: nodes_of(outpost, job) == [NODE], "its pod to be bound", limit_s=LIMIT_S)
-        falls_silent(api)
+        falls_silent(api, NODE)
         words = f"waits for node {NODE}, which does not answer"
         wait_until(lambda: words in outpost.why(job), "why it waits")
         assert (outpost.state_of(job), outpost.client.status().gpus_held) == ("starting", 1)
@@ -124,14 +125,64 @@ def test_a_job_that_is_on_a_node_that_fell_silent_waits_for_it(outpost: Outpost)
     assert all("its node refused it" in each for each in lost), lost
 
 
-def falls_silent(api: Api) -> None:
-    """The kubelet is stopped; so the controllers would say it, after a while."""
-    path = f"{NODES}/{NODE}"
-    conditions = api.get(path)["status"]["conditions"]
-    others = [each for each in conditions if each["type"] != "Ready"]
-    api.patch(f"{path}/status", {"status": {"conditions": [*others, SILENT]}})
-    until(lambda: api.get(path)["spec"].get("taints"), "the taint", limit_s=LIMIT_S)
-
-
 def is_open(outpost: Outpost, job: str) -> bool:
     return any(not pod["spec"].get("schedulingGates") for pod in outpost.pods(job))
+
+
+def test_a_taint_that_takes_pods_off_costs_their_job_nothing(outpost: Outpost) -> None:
+    outpost.up()
+    job = outpost.submit("say came; await on", gpus="1")
+    outpost.says(job, "came")
+    try:
+        outpost.kubectl("taint", "node", NODE, "team=vision:NoExecute")
+        wait_until(lambda: outpost.state_of(job) == "queued", "its end there")
+        assert "its node was tainted" in outpost.rota("story", job).stdout
+        assert not outpost.client.status().gpus_held
+        wait_until(lambda: "cordoned node" in outpost.why(job), "why it waits")
+    finally:
+        outpost.kubectl("taint", "node", NODE, "team-")
+    outpost.says(job, "came", attempt=2)
+    outpost.allow("on")
+    assert outpost.ends(job).state == "succeeded"
+    assert outpost.client.show(job).failures == 0
+
+
+@contextmanager
+def other_cards(outpost: Outpost) -> Iterator[Callable[[int], None]]:
+    """So many are in the node from now on; at the end, as many as before."""
+    file = outpost.cluster.place.of("cards") / "uuids"
+    before = file.read_text()
+    more = [f"GPU-{number:08}-0000-0000-0000-000000000000" for number in range(1, 9)]
+    uuids = list(dict.fromkeys([*before.split(), *more]))
+
+    def put(n_cards: int) -> None:
+        file.write_text("".join(f"{each}\n" for each in uuids[:n_cards]))
+        expected = f"{n_cards}"
+        api = outpost.cluster.api
+        until(
+            lambda: amounts(api, GPU_RESOURCE)[1] == expected, f"{expected} cards", limit_s=LIMIT_S
+        )
+
+    try:
+        yield put
+    finally:
+        file.write_text(before)
+
+
+def test_a_node_that_grows_and_shrinks(outpost: Outpost) -> None:
+    outpost.up()
+    with other_cards(outpost) as put:
+        put(6)
+        wait_until(lambda: outpost.client.status().gpus == 6, "all six to be known")
+        large = outpost.submit("say came; await large", gpus="5")
+        outpost.says(large, "came")
+        put(2)
+        wait_until(lambda: outpost.client.status().gpus == 5, "none but those in use to be known")
+        late = outpost.submit("say came", gpus="1")
+        wait_until(lambda: outpost.why(late), "why it waits")
+        assert (outpost.state_of(large), outpost.client.status().gpus_held) == ("running", 5)
+        outpost.allow("large")
+        for job in (large, late):
+            assert outpost.ends(job).state == "succeeded"
+            assert len(outpost.starts(job)) == 1, outpost.rota("story", job).stdout
+        wait_until(lambda: outpost.client.status().gpus == 2, "only two to be left")

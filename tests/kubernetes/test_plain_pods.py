@@ -1,11 +1,12 @@
 """Pods that name rota as their scheduler, on nodes that pretend to run them."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.fakes import fake_nodes
 from tests.kubernetes.cluster.handle import Cluster, remove_pods
 from tests.kubernetes.cluster.locks import locked
@@ -13,6 +14,9 @@ from tests.kubernetes.conftest import use_of
 from tests.kubernetes.daemons import PATIENCE_S, Daemon, Lab, open_lab
 
 GPU = "nvidia.com/gpu"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
+BINDINGS = f"{ADMISSION}/validatingadmissionpolicybindings"
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,42 @@ def node(lab: Lab) -> Iterator[str]:
         remove_pods(lab.cluster.api, pods(lab))
 
 
+@contextmanager
+def no_more_jobs(lab: Lab, words: str) -> Iterator[None]:
+    """The cluster admits no further TrainingJob to this namespace."""
+    rule = {
+        "apiGroups": ["rota.dev"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE"],
+        "resources": ["trainingjobs"],
+    }
+    ours = {"matchLabels": {"kubernetes.io/metadata.name": lab.namespace}}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": ours},
+        "validations": [{"expression": "false", "message": words}],
+    }
+    binding = {"policyName": lab.namespace, "validationActions": ["Deny"]}
+    api, meta = lab.cluster.api, {"metadata": {"name": lab.namespace}}
+    api.create(POLICIES, meta | {"spec": spec})
+    api.create(BINDINGS, meta | {"spec": binding})
+    trial: dict[str, Any] = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob"}
+    trial |= {"metadata": {"name": "trial"}, "spec": {"command": ["p"]}}
+    try:
+        until(lambda: words in _refusal(lab, trial), "the policy to hold", limit_s=PATIENCE_S)
+        yield
+    finally:
+        api.delete(f"{BINDINGS}/{lab.namespace}")
+        api.delete(f"{POLICIES}/{lab.namespace}")
+
+
+def _refusal(lab: Lab, body: dict[str, Any]) -> str:
+    try:
+        lab.cluster.api.create(f"{lab.objects}?dryRun=All", body)
+    except RefusedError as error:
+        return str(error)
+    return ""
+
+
 def make(lab: Lab, name: str, *, node: str, **more: Any) -> None:
     labels = {"user": "ada", "priority": str(more.pop("priority", 0))}
     main = {
@@ -74,6 +114,10 @@ def node_of(lab: Lab, name: str) -> str:
     return lab.cluster.api.get(f"{pods(lab)}/{name}")["spec"].get("nodeName", "")
 
 
+def names_of(lab: Lab) -> list[str]:
+    return [each["metadata"]["name"] for each in lab.cluster.api.items(pods(lab))]
+
+
 def events_of(lab: Lab, name: str) -> str:
     about = f"involvedObject.name={name}"
     return lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
@@ -93,6 +137,28 @@ def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab, daemon: Daemon, 
     assert daemon.job(jobs["first"]["id"])["state"] == "cancelled"
 
 
+@pytest.mark.usefixtures("daemon")
+def test_a_higher_priority_gets_the_node_that_it_names_although_others_are_free(lab: Lab) -> None:
+    with lab.cluster.kwok_nodes(2, gpus=2) as [wanted, _]:
+        make(lab, "low", node=wanted)
+        until(lambda: node_of(lab, "low") == wanted, "the pod bound", limit_s=PATIENCE_S)
+        make(lab, "high", node=wanted, priority=7)
+        until(lambda: node_of(lab, "high") == wanted, "the node for it", limit_s=PATIENCE_S)
+        assert "gives way" in events_of(lab, "low")
+        remove_pods(lab.cluster.api, pods(lab))
+
+
+def test_one_that_rota_stops_is_told_why(lab: Lab, daemon: Daemon, node: str) -> None:
+    make(lab, "moved", node=node)
+    until(lambda: node_of(lab, "moved") == node, "the pod bound", limit_s=PATIENCE_S)
+    daemon.ask("POST", f"/v1/nodes/{node}/drain")
+    until(lambda: "Stopped" in events_of(lab, "moved"), "a reason", limit_s=PATIENCE_S)
+    assert "gives way: its pod is deleted" in events_of(lab, "moved")
+    [job] = [each for each in daemon.ask("GET", "/v1/jobs")["jobs"] if each["name"] == "moved"]
+    assert "gives way" in job["reason"]
+    until(lambda: daemon.job(job["id"])["state"] == "cancelled", "its end", limit_s=PATIENCE_S)
+
+
 def test_what_is_not_understood_is_refused_by_name(lab: Lab, daemon: Daemon, node: str) -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     make(lab, "spread", node=node, topologySpreadConstraints=[spread])
@@ -107,6 +173,27 @@ def test_what_is_not_understood_is_refused_by_name(lab: Lab, daemon: Daemon, nod
 
 
 @pytest.mark.usefixtures("daemon")
+def test_a_copy_of_a_pod_is_a_job_of_its_own(lab: Lab, daemon: Daemon, node: str) -> None:
+    """With all that the first was marked with, as `kubectl get -o yaml` shows it."""
+    make(lab, "original", node=node, gpus=1)
+    until(lambda: node_of(lab, "original"), "a place")
+    found = lab.cluster.api.get(f"{pods(lab)}/original")
+    meta = {"name": "copy", **{key: found["metadata"][key] for key in ("labels", "annotations")}}
+    spec = {**found["spec"], "nodeName": None}
+    lab.cluster.api.create(pods(lab), {"metadata": meta, "spec": spec})
+    until(lambda: node_of(lab, "copy") == node, "a place for the copy")
+
+    def run() -> bool:
+        told = daemon.ask("GET", "/v1/jobs", params={"limit": 1000})["jobs"]
+        states = {each["name"]: each["state"] for each in told}
+        return (states["original"], states["copy"]) == ("running", "running")
+
+    until(run, "both to run")
+    lab.cluster.api.delete(f"{pods(lab)}/copy")
+    until(lambda: "copy" not in names_of(lab), "the copy to go")
+    assert "original" in names_of(lab)
+
+
 def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
     """As when both are in one file."""
     size = {"storage": "1Gi"}
@@ -137,6 +224,20 @@ def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
         until(lambda: node_of(lab, "claims") == node, "the pod bound", limit_s=PATIENCE_S)
     finally:
         lab.cluster.api.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+
+
+def test_what_the_cluster_keeps_no_job_of_waits_and_nobody_else_is_hindered(
+    lab: Lab, daemon: Daemon, node: str
+) -> None:
+    own = daemon.submit()
+    with no_more_jobs(lab, "the lab is closed"):
+        make(lab, "many", node=node)
+        until(lambda: "the lab is closed" in events_of(lab, "many"), "a reason", limit_s=PATIENCE_S)
+        with pytest.raises(AssertionError, match="the lab is closed"):
+            daemon.submit()
+        assert "disk failed" not in daemon.log()
+    until(lambda: node_of(lab, "many") == node, "the pod bound", limit_s=PATIENCE_S)
+    daemon.ask("POST", f"/v1/jobs/{own}/cancel")
 
 
 @pytest.mark.usefixtures("daemon")

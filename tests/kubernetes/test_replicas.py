@@ -46,7 +46,9 @@ def test_a_daemon_that_waits_takes_over_and_the_service_follows(
     pods = f"/api/v1/namespaces/{namespace}/pods"
     endpoints = f"/api/v1/namespaces/{namespace}/endpoints/rota"
     objects = list(yaml.safe_load_all(rendered(cluster, "base", namespace)))
-    with_our_python(next(each for each in objects if each["kind"] == "Deployment"))
+    deployment = next(each for each in objects if each["kind"] == "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    with_our_python(deployment)
 
     def leaders() -> list[str]:
         found = cluster.api.items(pods)
@@ -69,10 +71,20 @@ def test_a_daemon_that_waits_takes_over_and_the_service_follows(
         )
         [first] = leaders()
         until(lambda: served_by() == [first], "the service to lead to it")
+        # As one that led, and went with its node, before it.
+        lost = {**python_pod("lost", ""), "apiVersion": "v1", "kind": "Pod"}
+        lost["metadata"]["labels"] = {**labels, LABEL: "true"}
+        lost["spec"]["schedulerName"] = "nobody"
+        cluster.api.create(pods, lost)
         cluster.api.delete(f"{pods}/{first}", grace_s=0)
         until(
             lambda: len(served_by()) == 1 and first not in served_by(),
             "the other to take over",
             limit_s=TAKEOVER_LIMIT_S,
         )
-        assert served_by() == [each for each in leaders() if each != first]
+        until(lambda: "lost" not in leaders(), "the label to go that nobody else takes off")
+        until(
+            lambda: served_by() == [each for each in leaders() if each != first],
+            "the service to lead to who has it",
+            limit_s=TAKEOVER_LIMIT_S,
+        )

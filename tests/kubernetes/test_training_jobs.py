@@ -1,15 +1,19 @@
 """TrainingJobs on a real API server: what kubectl asks for is done, and what is done is told."""
 
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.kubernetes.cluster.api import until
+from tests.kubernetes.cluster.fakes import NODES
 from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.places import GPU_RESOURCE
 from tests.kubernetes.daemons import HELD, PATIENCE_S, Daemon, Lab, open_lab
 from tests.kubernetes.shared import a_namespace
 
+COUNT = "count/trainingjobs.rota.dev"
 ELASTIC = {**HELD, "gpus": "0", "mode": "restart"}
 
 
@@ -73,6 +77,27 @@ def test_deleting_an_object_cancels_its_job(lab: Lab, daemon: Daemon) -> None:
     assert "JobCancelled: cancelled by kubectl" in daemon.story(job_id)
 
 
+def test_an_object_that_is_too_large_for_a_status_hinders_nobody(lab: Lab, daemon: Daemon) -> None:
+    """New or grown. The cluster bounds what labels and annotations hold, and not this."""
+    much = [f"example.com/{'x' * 50}{n:05}" for n in range(21_400)]
+    body = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob", "spec": HELD}
+    lab.make("grown", **HELD)
+    job_id = lab.reaches("grown", "held")["id"]
+    try:
+        meta = {"name": "fat", "finalizers": much}
+        lab.cluster.api.create(lab.objects, {**body, "metadata": meta})
+        lab.cluster.api.patch(f"{lab.objects}/grown", {"metadata": {"finalizers": much}})
+        for name in ("fat", "grown"):
+            assert "too large" in until(lambda name=name: events_of(lab, name), "an event")
+        assert daemon.jobs()[job_id] == "cancelled"
+        other = daemon.submit()
+        assert daemon.jobs()[other] == "held"
+    finally:
+        for name in ("fat", "grown"):
+            lab.cluster.api.delete(f"{lab.objects}/{name}")
+            lab.cluster.api.patch(f"{lab.objects}/{name}", {"metadata": {"finalizers": None}})
+
+
 def test_an_object_that_is_taken_away_by_force_cancels_its_job(lab: Lab, daemon: Daemon) -> None:
     job_id = daemon.submit()
     lab.kubectl("delete", "tj", job_id, "--wait=false")
@@ -82,10 +107,10 @@ def test_an_object_that_is_taken_away_by_force_cancels_its_job(lab: Lab, daemon:
 
 
 def test_scale_resizes_within_what_the_job_can_have(lab: Lab, daemon: Daemon) -> None:
+    if n_cards(lab.cluster) < 4:
+        pytest.skip("this cluster has no four GPUs")
     lab.make("elastic", **{**HELD, "gpus": "1..4", "mode": "restart"})
-    status = lab.reaches("elastic", "held" if has_gpus(daemon) else "refused")
-    if not has_gpus(daemon):
-        return
+    status = lab.reaches("elastic", "held")
     lab.kubectl("scale", "tj", "elastic", "--replicas=2")
     until(
         lambda: "JobResized: resized to 2 by kubectl" in daemon.story(status["id"]), "the new size"
@@ -148,6 +173,17 @@ def test_edits_are_heeded_or_answered(lab: Lab, daemon: Daemon) -> None:
     assert lab.status("edited")["observedGeneration"] == generation
 
 
+def test_two_edits_that_are_refused_are_answered_together(lab: Lab, daemon: Daemon) -> None:
+    lab.make("twice", **HELD)
+    job_id = lab.reaches("twice", "held")["id"]
+    lab.make("twice", **{**HELD, "image": "another", "workers": 5})
+    message = lab.condition("twice", "SpecApplied")["message"]
+    assert "image cannot be changed" in message
+    assert "cannot change its size" in message
+    daemon.ask("POST", f"/v1/jobs/{job_id}/cancel")
+    lab.reaches("twice", "cancelled")
+
+
 def test_a_submit_is_an_object_before_it_is_acknowledged(lab: Lab, daemon: Daemon) -> None:
     ids = [daemon.submit(name=f"job-{n}") for n in range(3)]
     for job_id in ids:
@@ -169,10 +205,86 @@ def test_what_was_accepted_is_not_to_be_copied(lab: Lab, daemon: Daemon) -> None
     assert daemon.job(copied)["user"] == lab.namespace
 
 
+def put_back(lab: Lab, made: dict[str, Any]) -> None:
+    """As somebody would who kept a copy of it, with our seal and without its status."""
+    meta = {each: made["metadata"][each] for each in ("name", "labels", "annotations")}
+    lab.cluster.api.create(lab.objects, {**made, "metadata": meta, "status": {}})
+
+
+def test_what_is_over_does_not_run_again_when_its_object_is_put_back(own_lab: Lab) -> None:
+    """Neither under the daemon that saw it end nor under one that knows nothing."""
+    lab = own_lab
+    first = lab.daemon().leads()
+    ids = [first.submit(name=f"job-{n}") for n in range(2)]
+    made: list[dict[str, Any]] = [lab.found(each) or {} for each in ids]
+    for each in ids:
+        first.ask("POST", f"/v1/jobs/{each}/cancel")
+        lab.reaches(each, "cancelled")
+        lab.kubectl("delete", "tj", each, "--timeout=60s")
+    put_back(lab, made[0])
+    assert f"job {ids[0]} has cancelled" in lab.reaches(ids[0], "refused")["reason"]
+    assert set(first.jobs().values()) == {"cancelled"}
+    until(lambda: settled(lab) >= ids[1], "every replica to know that these have had a status")
+    first.kill()
+    put_back(lab, made[1])
+    lab.give_up_lease()
+    second = lab.daemon().leads()
+    assert f"nobody knows job {ids[1]}" in lab.reaches(ids[1], "refused")["reason"]
+    assert second.jobs() == {}
+    lab.kubectl("delete", "tj", *ids, "--timeout=60s")
+
+
+def settled(lab: Lab) -> str:
+    path = f"/api/v1/namespaces/{lab.namespace}/secrets/rota-state"
+    return b64decode(lab.cluster.api.get(path)["data"].get("settled", "")).decode()
+
+
+def test_a_quota_of_jobs_refuses_a_submit_as_a_whole_and_nobody_else(own_lab: Lab) -> None:
+    lab = own_lab
+    daemon = lab.daemon().leads()
+    lab.kubectl("create", "quota", "few", f"--hard={COUNT}=3")
+    count(lab, used=0)
+    kept = daemon.submit()
+    with daemon.client() as client:
+        refused = client.post("/v1/jobs", json={**HELD, "array": "0-4"})
+    assert refused.status_code == 422
+    assert "exceeded quota: few" in refused.json()["message"]
+    assert (daemon.probe("readyz"), daemon.jobs()) == (200, {kept: "held"})
+    until(lambda: len(lab.cluster.api.items(lab.objects)) == 1, "nothing of it to stay")
+    count(lab, used=1)
+    again = daemon.submit()
+    assert set(daemon.jobs()) == {kept, again}
+
+
+def count(lab: Lab, *, used: int) -> None:
+    """A cluster of tests may not count objects of kinds that are new to it."""
+    status = {"hard": {COUNT: "3"}, "used": {COUNT: str(used)}}
+    path = f"/api/v1/namespaces/{lab.namespace}/resourcequotas/few/status"
+    lab.cluster.api.patch(path, {"status": status})
+
+
+def test_one_that_cannot_be_read_keeps_nobody_else_waiting(own_lab: Lab) -> None:
+    lab = own_lab
+    first = lab.daemon().leads()
+    strange, plain = first.submit(), first.submit()
+    for each in (strange, plain):
+        lab.reaches(each, "held")
+    first.kill()
+    broken = {"status": {"record": '{"of": "a later version"}'}}
+    lab.cluster.api.patch(f"{lab.objects}/{strange}/status", broken)
+    lab.give_up_lease()
+    second = lab.daemon().leads()
+    assert second.jobs() == {plain: "held"}
+    reason = f"what the cluster keeps of TrainingJob {strange} cannot be read"
+    until(lambda: reason in lab.status(strange)["reason"], "the reason")
+    assert lab.status(strange)["record"] == broken["status"]["record"]
+
+
 def events_of(lab: Lab, name: str) -> str:
     about = f"involvedObject.name={name}"
     return lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
 
 
-def has_gpus(daemon: Daemon) -> bool:
-    return daemon.ask("GET", "/v1/status")["gpus"] >= 4
+def n_cards(cluster: Cluster) -> int:
+    nodes = cluster.api.items(NODES)
+    return sum(int(each["status"]["capacity"].get(GPU_RESOURCE, 0)) for each in nodes)

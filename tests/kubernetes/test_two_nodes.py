@@ -1,6 +1,6 @@
 """Two real nodes: one is drained, cordoned, emptied or lost, and jobs go on at the other."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -8,17 +8,16 @@ from tests.counts import only_long
 from tests.e2e.house import PATIENCE_S, wait_until
 from tests.e2e.live import LiveJob
 from tests.kubernetes.cluster.api import until
-from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.nodes import has_cards
 from tests.kubernetes.cluster.places import FIRST, SECOND
 from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.silence import falls_silent
 from tests.kubernetes.workers import nodes_of
-
-pytestmark = only_long
 
 LOST_LIMIT_S = 120.0
 DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"]
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 OTHER = {FIRST.node: SECOND.node, SECOND.node: FIRST.node}
 
 
@@ -55,10 +54,11 @@ def test_a_live_job_moves_off_a_drained_node_without_a_stop(outpost: Outpost) ->
     assert outpost.rota("nodes", "resume", here).returncode == 0
     late = holds(outpost, here, 4, "late")
     assert nodes_of(outpost, late) == [here]
-    job.finishes_early()
+    job.finishes()
     assert job.attempt() == 1
 
 
+@only_long
 def test_what_runs_on_a_cordoned_node_goes_on_and_nothing_new_comes(outpost: Outpost) -> None:
     running = holds(outpost, SECOND.node, 1, "running")
     outpost.kubectl("cordon", SECOND.node)
@@ -82,6 +82,7 @@ def test_what_runs_on_a_cordoned_node_goes_on_and_nothing_new_comes(outpost: Out
         assert len(outpost.starts(each)) == 1, outpost.rota("story", each).stdout
 
 
+@only_long
 def test_a_node_is_emptied_by_kubectl_and_nobody_pays_for_it(outpost: Outpost) -> None:
     first = holds(outpost, FIRST.node, 3, "first")
     second = holds(outpost, SECOND.node, 3, "second")
@@ -97,7 +98,7 @@ def test_a_node_is_emptied_by_kubectl_and_nobody_pays_for_it(outpost: Outpost) -
     outpost.kubectl("uncordon", SECOND.node)
     outpost.says(second, "came", attempt=2)
     outpost.allow("second")
-    job.finishes_early()
+    job.finishes()
     assert job.attempt() == 1
     assert outpost.ends(second).state == "succeeded"
     assert outpost.client.show(second).job.attempt == 2
@@ -111,28 +112,48 @@ def _there(outpost: Outpost, job: LiveJob, members: list[int]) -> list[int]:
     return [each for each in members if each in gone]
 
 
-def test_what_a_lost_node_held_stays_booked_until_it_is_called_lost(outpost: Outpost) -> None:
+def called_lost(outpost: Outpost) -> None:
+    done = outpost.rota("nodes", "lost", SECOND.node)
+    assert done.returncode == 0, done.stderr
+
+
+def deleted(outpost: Outpost) -> None:
+    outpost.kubectl("delete", "node", SECOND.node)
+
+
+def out_of_service(outpost: Outpost) -> None:
+    outpost.kubectl("taint", "node", SECOND.node, f"{OUT_OF_SERVICE}=shutdown:NoExecute")
+
+
+@only_long
+@pytest.mark.parametrize("given_up", [called_lost, deleted, out_of_service])
+def test_what_a_silent_node_held_stays_booked_until_it_is_given_up(
+    outpost: Outpost, given_up: Callable[[Outpost], None]
+) -> None:
+    """Also what was to end there: nobody knows whether it has."""
     api = outpost.cluster.api
     blocker = holds(outpost, FIRST.node, 4, "blocker")
     job = outpost.submit("say came; await job", gpus="1")
-    outpost.reaches(job, "running")
-    assert nodes_of(outpost, job) == [SECOND.node]
+    unwanted = outpost.submit("say came; await unwanted", gpus="1")
+    for each in (job, unwanted):
+        outpost.reaches(each, "running")
+        assert nodes_of(outpost, each) == [SECOND.node]
     with outpost.cluster.control.stopped(SECOND.part("kubelet")):
-        until(
-            lambda: not is_ready(api.get(f"{NODES}/{SECOND.node}")),
-            "NotReady",
-            limit_s=LOST_LIMIT_S,
-        )
+        falls_silent(api, SECOND.node)
         wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
+        outpost.client.cancel(unwanted)
         outpost.allow("blocker")
         assert outpost.ends(blocker).state == "succeeded"
         here = holds(outpost, FIRST.node, 1, "here")
-        assert (outpost.state_of(job), outpost.client.status().gpus_held) == ("running", 2)
-        done = outpost.rota("nodes", "lost", SECOND.node)
-        assert done.returncode == 0, done.stderr
+        states = [outpost.state_of(each) for each in (job, unwanted)]
+        assert (states, outpost.client.status().gpus_held) == (["running", "stopping"], 3)
+        given_up(outpost)
         outpost.says(job, "came", attempt=2)
+        assert outpost.ends(unwanted).state == "cancelled"
         until(lambda: nodes_of(outpost, job) == [FIRST.node], "its old pod to be gone")
+        assert outpost.client.status().gpus_held == 2
         assert len(outpost.starts(here)) == 1
+    outpost.ask_kubectl("taint", "node", SECOND.node, f"{OUT_OF_SERVICE}-")
     until(lambda: has_cards(api, SECOND), "the node", limit_s=LOST_LIMIT_S)
     for name in ("here", "job"):
         outpost.allow(name)
@@ -140,3 +161,4 @@ def test_what_a_lost_node_held_stays_booked_until_it_is_called_lost(outpost: Out
     until(outpost.has_room, "all GPUs to be free", limit_s=PATIENCE_S)
     last = holds(outpost, SECOND.node, 4, "last")
     assert nodes_of(outpost, last) == [SECOND.node]
+    assert outpost.overbooked() == []

@@ -1,5 +1,5 @@
-"""Whatever happens to jobs, a replica without anything knows of them what counts: from their
-objects, and from the pods of those that have no status yet."""
+"""Whatever happens to jobs, a replica without anything knows of them what counts from their
+objects alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.commands import StartWorkers
-from rota.core.model import Job, JobId, Slot
+from rota.core.model import Job, JobId
 from rota.errors import StoreError
 from rota.store.base import Batch
 from rota.store.cluster import ClusterStore
@@ -26,24 +25,12 @@ numbers = st.integers(0, 99)
 steps = st.lists(st.tuples(st.integers(0, 9), numbers, numbers), max_size=20)
 
 
-Pods = dict[JobId, tuple[Slot, float]]
+def opened(objects: Objects, local: MemoryStore | None = None) -> ClusterStore:
+    return ClusterStore(local or MemoryStore(), objects, key=KEY, nodes=tuple)
 
 
-def opened(objects: Objects, local: MemoryStore | None = None, *, pods: Pods) -> ClusterStore:
-    return ClusterStore(
-        local or MemoryStore(), objects, key=KEY, nodes=tuple, first_workers=lambda: pods
-    )
-
-
-def send_off(batch: Batch, pods: Pods) -> None:
-    """What an engine does with the orders of a batch that counts, as far as a replica looks."""
-    for each in batch.effects.commands:
-        if isinstance(each, StartWorkers) and each.attempt == 1:
-            pods[each.job_id] = each.allocation[0], batch.effects.now
-
-
-async def rebuilt(objects: Objects, local: MemoryStore | None = None, *, pods: Pods) -> Saved:
-    replica = opened(objects, local, pods=pods)
+async def rebuilt(objects: Objects, local: MemoryStore | None = None) -> Saved:
+    replica = opened(objects, local)
     saved = await asyncio.to_thread(replica.load)
     await asyncio.to_thread(replica.close)
     return saved
@@ -57,17 +44,15 @@ def essences(jobs: dict[JobId, Job]) -> dict[JobId, object]:
 @given(drawn=steps)
 def test_a_replica_rebuilds_queue_attempts_and_bookings(drawn: list[Step]) -> None:
     async def scenario() -> None:
-        life, objects, local, pods = Life(), Objects(), MemoryStore(), Pods()
-        store = opened(objects, local, pods=pods)
+        life, objects, local = Life(), Objects(), MemoryStore()
+        store = opened(objects, local)
         for step in (*OPENING, *drawn):
-            batch = step_of(life, step)
-            await asyncio.wrap_future(store.write(batch))
-            send_off(batch, pods)
-        saved = await rebuilt(objects, pods=pods)
+            await asyncio.wrap_future(store.write(step_of(life, step)))
+        saved = await rebuilt(objects)
         assert essences({job.id: job for job in saved.jobs}) == essences(dict(life.kernel.jobs))
         # The file of who wrote all this has nothing to learn.
         n_entries = local.newest_entry()
-        again = await rebuilt(objects, local, pods=pods)
+        again = await rebuilt(objects, local)
         assert local.newest_entry() == n_entries
         assert again.outcomes == saved.outcomes
         await asyncio.to_thread(store.close)
@@ -81,8 +66,8 @@ def test_what_was_acknowledged_before_a_crash_is_known_after_it(
     drawn: list[Step], n_writes: int
 ) -> None:
     async def scenario() -> None:
-        life, objects, pods = Life(), Objects(writes_left=n_writes), Pods()
-        store = opened(objects, pods=pods)
+        life, objects = Life(), Objects(writes_left=n_writes)
+        store = opened(objects)
         known: dict[JobId, object] = {}
         submitted: set[JobId] = set()
         batch = Batch()
@@ -92,9 +77,8 @@ def test_what_was_acknowledged_before_a_crash_is_known_after_it(
             if not await _is_acknowledged(store, batch):
                 break
             known = essences(dict(life.kernel.jobs))
-            send_off(batch, pods)
         objects.writes_left = None
-        found = essences({job.id: job for job in (await rebuilt(objects, pods=pods)).jobs})
+        found = essences({job.id: job for job in (await rebuilt(objects)).jobs})
         # Of the batch that failed, nobody was told anything: any part of it may have arrived.
         sure = known.keys() - batch.effects.jobs.keys()
         assert {each: found.get(each) for each in sure} == {each: known[each] for each in sure}

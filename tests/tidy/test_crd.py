@@ -5,10 +5,10 @@ from typing import Any
 import yaml
 
 from rota.core.states import State
-from rota.daemon import petitions
+from rota.daemon import verdicts
 from rota.engines.kubernetes import objects, resources
 from rota.store import training_jobs
-from rota.store.training_jobs import status_of
+from rota.store.training_jobs import Shown, status_of
 from tests.builders import Lab, cluster, job
 from tests.tidy.crd import FILE, spec_schema
 
@@ -51,9 +51,10 @@ def test_the_status_has_room_for_all_that_is_written() -> None:
     lab.submit(job("a"))
     [queued] = lab.kernel.jobs.values()
     known = schema()["status"]["properties"]
-    assert set(status_of(queued)) | {"accepted", "term"} == set(known)
+    shown = Shown(progress=0.5, finish_s=1.0)
+    assert set(status_of(queued, shown, accepted="{}")) | {"term"} == set(known)
     states = known["state"][WORDS]
-    assert [each for each in (*State, petitions.REFUSED) if each not in states] == []
+    assert [each for each in (*State, verdicts.REFUSED) if each not in states] == []
 
 
 def test_it_is_called_what_the_engine_asks_for() -> None:

@@ -27,8 +27,11 @@ class Chosen:
     policy: str
 
 
-@router.get("/healthz", response_model=Health, summary="Whether the daemon answers")
-async def healthz() -> Response:
+@router.get("/healthz", response_model=Health, summary="Whether the daemon has not broken down")
+async def healthz(house: Reaches) -> Response:
+    shell = house.desk.shell
+    if shell.broken.is_set():
+        return answer(Health("broken", shell.trouble), status=503)
     return answer(Health("ok"))
 
 

@@ -4,8 +4,10 @@ that the job's owner gave for this."""
 from __future__ import annotations
 
 from rota.client import Client
+from rota.client.find import Door
 from rota.client.moving import hand_over, let_go, take_back
 from rota.daemon.move_files import Target
+from rota.daemon.move_plans import is_link_local
 from rota.wire.moves import Parcel
 
 
@@ -26,4 +28,4 @@ class HttpCarrier:
 
 
 def _client(target: Target) -> Client:
-    return Client(target.url, token=target.token)
+    return Client(Door(url=target.url, refuses=is_link_local), token=target.token)

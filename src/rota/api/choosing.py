@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.api.places import Opens, this_machine
 from rota.config.load import Found, blamed
@@ -19,7 +20,21 @@ from rota.engines.base import Account
 from rota.engines.local.gpus import find, parse_virtual
 from rota.errors import UserError, meant, shown
 
+if TYPE_CHECKING:
+    from rota.engines.kubernetes.settings import KubernetesSettings
+
 EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+
+FLAGS_OF_OTHERS = {
+    "local": {
+        "kubeconfig": "--kubeconfig",
+        "kube_context": "--context",
+        "namespace": "--namespace",
+    },
+    "kubernetes": {"virtual_gpus": "--virtual-gpus"},
+}
+"""Settings that an engine does not look at. In a file they may stand beside each other; who gives
+them as flags means another engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +60,10 @@ def place_of(
         if name not in engines:
             hint = meant(name, engines) or f"use {' or '.join(engines)}"
             raise UserError(f"there is no engine '{shown(name)}'", hint)
+    for key, flag in FLAGS_OF_OTHERS[name].items():
+        if found.get(key).origin.startswith("--"):
+            other = next(each for each in engines if each != name)
+            raise UserError(f"{flag} is for --engine {other}, and this is {name}")
     return engines[name](Wanted(found, folder, listen, defaults))
 
 
@@ -63,7 +82,6 @@ def _kubernetes(wanted: Wanted) -> Opens:
     # Only who has a cluster pays for the libraries that speak to one.
     from rota.api.cluster_place import Choice, cluster_place  # noqa: PLC0415
     from rota.daemon.ended_objects import Keep  # noqa: PLC0415
-    from rota.engines.kubernetes.settings import KubernetesSettings  # noqa: PLC0415
 
     chosen = wanted.found.daemon()
     volume = chosen.checkpoints if chosen.checkpoints.startswith(VOLUMES) else ""
@@ -71,23 +89,10 @@ def _kubernetes(wanted: Wanted) -> Opens:
     with blamed(wanted.found.get("checkpoints")):
         if chosen.checkpoints and not volume:
             folders = parse_place(chosen.checkpoints, folder=wanted.folder)
-    workers = KubernetesSettings(
-        namespace=chosen.namespace,
-        gpu_resource=chosen.gpu_resource,
-        image=chosen.pod_image,
-        pull_secrets=chosen.pull_secrets,
-        service_account=chosen.service_account,
-        priority_class=chosen.priority_class,
-        tolerations=_tolerations(wanted.found),
-        host_paths=chosen.host_paths,
-        bind_patience_s=chosen.bind_patience_s,
-        stuck_after_s=chosen.stuck_after_s,
-        advertise=chosen.advertise,
-    )
     choice = Choice(
         Path(chosen.kubeconfig).expanduser() if chosen.kubeconfig else None,
         chosen.kube_context,
-        workers,
+        _of_pods(wanted.found),
         folders,
         volume,
         wanted.listen,
@@ -97,6 +102,26 @@ def _kubernetes(wanted: Wanted) -> Opens:
         _accounts(wanted.found),
     )
     return partial(cluster_place, choice=choice)
+
+
+def _of_pods(found: Found) -> KubernetesSettings:
+    from rota.engines.kubernetes.settings import KubernetesSettings  # noqa: PLC0415
+
+    chosen = found.daemon()
+    return KubernetesSettings(
+        namespace=chosen.namespace,
+        gpu_resource=chosen.gpu_resource,
+        image=chosen.pod_image,
+        placeholder_image=chosen.placeholder_image,
+        pull_secrets=chosen.pull_secrets,
+        service_account=chosen.service_account,
+        priority_class=chosen.priority_class,
+        tolerations=_tolerations(found),
+        host_paths=chosen.host_paths,
+        bind_patience_s=chosen.bind_patience_s,
+        stuck_after_s=chosen.stuck_after_s,
+        advertise=chosen.advertise,
+    )
 
 
 def _accounts(found: Found) -> Mapping[str, Account]:

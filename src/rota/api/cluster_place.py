@@ -17,14 +17,16 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from rota.api.leading import show_who_leads
+from rota.api.leading import own_claims, show_who_leads
 from rota.api.places import Chore, Ground, Place
 from rota.api.standby import standing_by
 from rota.api.strangers import ClusterPeople
+from rota.api.turn import Turn
 from rota.daemon.admission import Defaults
 from rota.daemon.checkpoints import Checkpoints
 from rota.daemon.desk import Desk
 from rota.daemon.ended_objects import EndedObjects, Keep
+from rota.daemon.fields import claim_of
 from rota.daemon.move_secret import SECRET as MOVES
 from rota.daemon.move_secret import MoveSecret
 from rota.daemon.petitions import Ground as PetitionGround
@@ -38,6 +40,7 @@ from rota.engines.kubernetes.aside import Aside
 from rota.engines.kubernetes.drawer import Drawer
 from rota.engines.kubernetes.engine import KubernetesEngine
 from rota.engines.kubernetes.lease import Lease
+from rota.engines.kubernetes.placeholders import can_be_shared
 from rota.engines.kubernetes.resources import Resources
 from rota.engines.kubernetes.reviews import TokenReviews
 from rota.engines.kubernetes.settings import KubernetesSettings
@@ -78,19 +81,24 @@ async def cluster_place(ground: Ground, *, choice: Choice) -> AsyncGenerator[Pla
     cluster.gate = lease.require
     engine = KubernetesEngine(cluster, choice.workers, root=ground.folder / "engine-kubernetes")
     work: list[asyncio.Future[None]] = []
+    resources, turn = Resources(cluster, term=lambda: lease.term), Turn(lease, aside)
     try:
         await aside.run(show_who_leads(lease_cluster, leads=False))
-        async with standing_by(choice.listen, why=lambda: _why_it_waits(lease)):
+        async with standing_by(choice.listen, why=turn.why):
             # Whoever waits is in the picture when it is its turn.
             watching = asyncio.ensure_future(insist(engine.watch, what="a look at the cluster"))
-            work.append(watching)
-            await aside.run(lease.acquire())
+            broken = asyncio.ensure_future(engine.broken())
+            acquiring = asyncio.ensure_future(turn.wait(resources))
+            work += [watching, broken, acquiring]
+            await _first_of(acquiring, broken)
         holding = asyncio.ensure_future(aside.run(lease.hold()))
-        work.append(holding)
+        lost = asyncio.ensure_future(_first_of(holding, broken))
+        work += [holding, lost]
+        lease_cluster.gate = lease.require
         await aside.run(show_who_leads(lease_cluster, leads=True))
         await watching
-        async with _led(ground, engine, choice=choice, lease=lease) as made:
-            yield made(holding)
+        async with _led(ground, engine, choice=choice, resources=resources) as made:
+            yield made(lost)
     finally:
         for each in work:
             each.cancel()
@@ -102,22 +110,22 @@ async def cluster_place(ground: Ground, *, choice: Choice) -> AsyncGenerator[Pla
         await cluster.close()
 
 
+async def _first_of(*futures: asyncio.Future[None]) -> None:
+    """Ends, or fails, as the first of them does."""
+    done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+    for each in done:
+        each.result()
+
+
 @asynccontextmanager
 async def _led(
-    ground: Ground, engine: KubernetesEngine, *, choice: Choice, lease: Lease
+    ground: Ground, engine: KubernetesEngine, *, choice: Choice, resources: Resources
 ) -> AsyncGenerator[Callable[[asyncio.Future[None]], Place]]:
     cluster = engine.cluster
-    resources = Resources(cluster, term=lambda: lease.term)
-    await resources.check()
     key = await resources.key()
+    claims = await own_claims(cluster)
     local = await asyncio.to_thread(SqliteStore, ground.store_file)
-    store = ClusterStore(
-        local,
-        resources,
-        key=key,
-        nodes=engine.inventory,
-        first_workers=engine.first_workers,
-    )
+    store = ClusterStore(local, resources, key=key, nodes=engine.inventory, spare=engine.spare)
     truth = Truth(cluster, resources, store, key)
     url = url_of(choice.workers.advertise, ground.tcp)
     if not can_be_reached(url):
@@ -128,12 +136,13 @@ async def _led(
             name="kubernetes",
             store=store,
             engine=engine,
-            premises=_premises(ground, choice, truth=truth),
+            premises=_premises(ground, choice, truth=truth, url=url, claims=claims),
             key=key,
             url=url,
-            readings=lambda: (),
             lost=lost,
+            has_stand_ins=True,
             chores=partial(_chores, truth=truth, choice=choice),
+            cards=engine.cards,
             moves=MoveSecret(Drawer(cluster, MOVES)),
             strangers=ClusterPeople(TokenReviews(cluster), *choice.groups),
         )
@@ -155,15 +164,20 @@ class Truth:
     key: bytes
 
 
-def _premises(ground: Ground, choice: Choice, *, truth: Truth) -> Nodes:
+def _premises(
+    ground: Ground, choice: Choice, *, truth: Truth, url: str, claims: frozenset[str]
+) -> Nodes:
+    gpu_resource = choice.workers.gpu_resource
     return Nodes(
         ground.snapshots,
         choice.checkpoints,
         choice.volume,
         choice.workers.host_paths,
-        ground.folder,
+        is_reached=can_be_reached(url),
         owner=lambda job_id: truth.resources.owner(truth.store.object_of(job_id)),
         accounts=choice.accounts,
+        kept_claims=claims | {claim_of(choice.volume)} - {""},
+        unshared="" if can_be_shared(gpu_resource) else gpu_resource,
     )
 
 
@@ -207,10 +221,6 @@ def can_be_reached(url: str) -> bool:
     except ValueError:
         return host != "localhost"
     return not (address.is_loopback or address.is_unspecified)
-
-
-def _why_it_waits(lease: Lease) -> str:
-    return lease.trouble or f"{lease.holder or 'another'} commands: ask that one"
 
 
 def _connect(choice: Choice) -> Cluster:

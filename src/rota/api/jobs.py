@@ -124,6 +124,15 @@ async def show(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(house.desk.details(caller, word))
 
 
+@router.get(
+    "/{word}/request",
+    response_model=JobRequest,
+    summary="What makes the same job once more, here or elsewhere",
+)
+async def again(word: Word, *, house: Reaches, caller: Asks) -> Response:
+    return answer(house.desk.again(caller, word))
+
+
 @router.get("/{word}/profile", response_model=JobProfile, summary="What a job measured")
 async def profile(word: Word, *, house: Reaches, caller: Asks) -> Response:
     return answer(house.desk.profile(caller, word))

@@ -56,14 +56,18 @@ class Place:
     """With which the tokens of jobs are made."""
     url: str
     """Where workers reach us."""
-    readings: Callable[[], Sequence[Reading]]
-    """Of the GPUs of this machine."""
     lost: asyncio.Future[None]
-    """Fails when this daemon may no longer command."""
+    """Fails when this daemon may no longer command, or no longer sees what it commands."""
+    has_stand_ins: bool
+    """Whether others take over from one that ends: then one that has broken down does."""
     chores: Callable[[Desk], Sequence[Chore]]
     """What else is to be done, once there is a desk."""
+    readings: Callable[[], Sequence[Reading]] = tuple
+    """Of the GPUs of this machine."""
     held_on_cards: Callable[[], Mapping[WorkerId, int]] = dict
     """Which worker holds how much of the memory of GPUs, where the driver can be asked."""
+    cards: Callable[[WorkerId], Sequence[str]] = lambda _: ()
+    """Which GPUs a worker was given, where its node picks them."""
     moves: MoveKeeper | None = None
     """What remembers planned moves, if not files in our folder."""
     strangers: Strangers | None = None
@@ -91,6 +95,7 @@ async def this_machine(
             url=f"http://{ground.tcp}" if ground.tcp else f"unix://{door / SOCKET_NAME}",
             readings=gpus.read,
             lost=asyncio.get_running_loop().create_future(),
+            has_stand_ins=False,
             chores=lambda _: (),
             held_on_cards=engine.held_on_cards,
         )

@@ -43,7 +43,7 @@ from rota.daemon.snapshots import Snapshots
 from rota.daemon.tokens import Tokens
 from rota.daemon.training import Training
 from rota.daemon.visits import Visits
-from rota.errors import RotaError
+from rota.errors import RotaError, UnavailableError
 from rota.policies.registry import parse
 
 log = structlog.get_logger()
@@ -122,18 +122,23 @@ async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
         _set_aside_what_stays()
         ready()
         log.info("ready", folder=str(settings.folder), pid=os.getpid())
-        await _end_of(house.machine.stopping, place.lost)
+        shell = house.desk.shell
+        broken = shell.broken if place.has_stand_ins else asyncio.Event()
+        await _end_of(house.machine.stopping, broken, lost=place.lost)
         log.info("stopping")
         house.training.hush()
         house.rendezvous.hush()
     if place.lost.done() and not place.lost.cancelled():
         place.lost.result()
+    if broken.is_set():
+        raise UnavailableError(shell.trouble)
 
 
-async def _end_of(stopping: asyncio.Event, lost: asyncio.Future[None]) -> None:
-    told = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait({told, lost}, return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+async def _end_of(*events: asyncio.Event, lost: asyncio.Future[None]) -> None:
+    told = [asyncio.ensure_future(each.wait()) for each in events]
+    await asyncio.wait({*told, lost}, return_when=asyncio.FIRST_COMPLETED)
+    for each in told:
+        each.cancel()
 
 
 def _set_aside_what_stays() -> None:
@@ -181,7 +186,7 @@ async def _house(
     carrier, keeper = HttpCarrier(), place.moves or MoveFiles(settings.folder / "moves")
     origin = settings.tcp or socket.gethostname()
     moves = Moves(desk, keeper, carrier=carrier, limits=settings.moving, origin=origin)
-    desk.travels = moves.word
+    desk.travels, desk.cards = moves.word, place.cards
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
     work = [pruning, training.run(), training.cards.run(), membership.run(), rendezvous.run()]
     chores = [asyncio.ensure_future(each) for each in work]

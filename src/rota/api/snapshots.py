@@ -114,6 +114,17 @@ async def blob(sha256: Hash, *, house: Reaches, caller: Asks) -> Response:
     return StreamingResponse(_pieces(file), media_type="application/octet-stream")
 
 
+@router.get(
+    "/code",
+    response_class=StreamingResponse,
+    summary="What was shipped with a job, as a tar archive",
+)
+async def code(*, house: Reaches, caller: Asks) -> Response:
+    """With the token of the job's attempt only."""
+    found = await asyncio.to_thread(house.desk.shipment, caller)
+    return StreamingResponse(found, media_type="application/x-tar")
+
+
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
     with file:
         while piece := file.read(PIECE_BYTES):

@@ -21,6 +21,9 @@ Shared = Callable[..., None]
 
 WORDS = (str, bool, list[str])
 """What a command line gives as it is."""
+LOOKS = ("list", "show")
+"""Verbs that change nothing and need nothing to be said; the first that a noun has."""
+HELPS = ("-h", "--help")
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 NUMBER = re.compile(r"[+-]?[0-9a-z.]{1,40}(?:e[+-]?[0-9]{1,3})?", re.ASCII)
 """Less than Python takes for a number: no spaces, no underscores, no thousand digits."""
@@ -71,6 +74,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name in self._nouns:
             command: Any = get_command(_plainly(_found(self._nouns[name])))
+            _say_what_there_is(command, name)
         else:
             command = get_command(_only(_found(self._verbs[name]), name))
         command.name = name
@@ -112,6 +116,22 @@ def _plainly(group: typer.Typer) -> typer.Typer:
     outer.registered_callback = group.registered_callback
     outer.info = group.info
     return outer
+
+
+def _say_what_there_is(group: Any, name: str) -> None:
+    """What a noun does that is called without a verb, where it has one that only looks."""
+    verb = next((each for each in LOOKS if each in group.commands), "")
+    if not verb:
+        return
+    original = group.parse_args
+
+    def parse_args(context: Any, arguments: list[str]) -> list[str]:
+        has_verb = any(not each.startswith("-") or each in HELPS for each in arguments[:1])
+        is_completed = context.resilient_parsing
+        return original(context, arguments if has_verb or is_completed else [verb, *arguments])
+
+    group.parse_args = parse_args
+    group.epilog = f"'rota {name}' alone is 'rota {name} {verb}'."
 
 
 def _adapt(command: Any) -> None:

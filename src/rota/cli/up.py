@@ -155,7 +155,8 @@ def _defaults(found: Found, project: str) -> Defaults:
 
     daemon, job = found.daemon(), found.defaults(project)
     return Defaults(
-        image=job.image or (daemon.pod_image if daemon.engine == KUBERNETES else ""),
+        are_contained=daemon.engine == KUBERNETES,
+        image=job.image,
         env=job.env,
         mounts=job.mounts,
         grace_s=daemon.grace_s,
@@ -205,7 +206,8 @@ def _detach(settings: Settings) -> int:
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
             if not select.select([pipe], [], [], PATIENCE_S)[0]:
-                complain(f"it is not ready yet; {settings.folder / LOG_NAME} says why")
+                log = settings.folder / LOG_NAME
+                complain(f"it is not ready yet; {log} says why, and it goes on after Ctrl-C")
             word = pipe.read()
         if word != READY:
             raise UnavailableError(
@@ -218,25 +220,28 @@ def _detach(settings: Settings) -> int:
     _become_background(settings.folder / LOG_NAME)
     code = 0
     try:
-        _run(settings, lambda: (os.write(writing, READY), os.close(writing)))
+        _run(settings, partial(pass_on, writing, READY))
     except RotaError as error:
         complain(str(error))
-        _pass_on(writing, str(error))
+        pass_on(writing, str(error).encode())
         code = error.exit_code
     except BaseException as error:  # noqa: BLE001 - the parent waits for a word
         import traceback
 
         traceback.print_exc()
-        _pass_on(writing, f"{type(error).__name__}: {error}")
+        pass_on(writing, f"{type(error).__name__}: {error}".encode())
         code = 1
     sys.stderr.flush()
     os._exit(code)
 
 
-def _pass_on(writing: int, words: str) -> None:
-    """To who waits for it to be ready, if it was not yet."""
+def pass_on(writing: int, words: bytes) -> None:
+    """To who waits for it to be ready, if it was not yet. A standby may have to wait for days, and
+    whoever started it went away; that is no reason for it to end."""
     with suppress(OSError):
-        os.write(writing, words.encode())
+        os.write(writing, words)
+    with suppress(OSError):
+        os.close(writing)
 
 
 def _become_background(log: Path) -> None:

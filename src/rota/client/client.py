@@ -56,13 +56,14 @@ class Client:
 
     def __init__(
         self,
-        url: str = "",
+        url: str | Door = "",
         *,
         token: str | None = None,
         context: str = "",
         answer_s: float = ANSWER_S,
     ) -> None:
-        self.door: Door = parse(url) if url else door_of(context) if context else find()
+        named = url if isinstance(url, Door) else parse(url) if url else None
+        self.door: Door = named or (door_of(context) if context else find())
         self._http = Http(self.door, token, answer_s=answer_s)
         self.token = self._http.token
 
@@ -149,6 +150,10 @@ class Client:
     def show(self, job: str) -> JobDetails:
         """All about a job, by its id, the beginning or end of it, or its name."""
         return load(JobDetails, self._http.ask("GET", f"/jobs/{_quoted(job)}"))
+
+    def again(self, job: str) -> JobRequest:
+        """What makes the same job once more, here or elsewhere. For its owner."""
+        return load(JobRequest, self._http.ask("GET", f"/jobs/{_quoted(job)}/request"))
 
     def story(self, job: str) -> list[StoryEntry]:
         """What happened to a job, the first first."""

@@ -7,6 +7,7 @@ these counts. A variable `ROTA_HOME` names the daemon of that folder, before wha
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,11 +30,13 @@ asked_for: ContextVar[str] = ContextVar("asked_for", default="")
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A Unix socket, or a URL; and what to show there."""
+    """A Unix socket, or a URL; and what to show there. `refuses` tells which addresses are not to
+    be spoken to, whatever name led there."""
 
     socket: str = ""
     url: str = ""
     token: str = field(default="", repr=False)
+    refuses: Callable[[str], bool] | None = None
 
     def __str__(self) -> str:
         return self.socket or self.url

@@ -16,7 +16,7 @@ from rota.client.client import Client
 from rota.client.shipping import deliver
 from rota.client.uploads import Uploads
 from rota.errors import RotaError, UserError
-from rota.wire.jobs import FINAL_STATES, JobDetails, JobRequest
+from rota.wire.jobs import FINAL_STATES, JobDetails
 from rota.wire.manifest import File, Manifest
 from rota.wire.moves import MOVED, Code, Parcel, key_of, moved
 
@@ -90,7 +90,7 @@ def _end(source: Client, found: JobDetails, *, reason: str) -> None:
 def _parcel(source: Client, found: JobDetails) -> Parcel:
     job = found.job
     is_new = job.state in FINAL_STATES and not job.reason.startswith(MOVED)
-    request = _request(found)
+    request = source.again(job.id)
     return Parcel(
         request=request,
         # Of a job that is over, every copy is a job of its own.
@@ -98,12 +98,6 @@ def _parcel(source: Client, found: JobDetails) -> Parcel:
         origin=f"job {job.id} at {source.door}"[:200],
         code=_code(source.shipping(), request.snapshot) if request.snapshot else None,
     )
-
-
-def _request(found: JobDetails) -> JobRequest:
-    index = found.array_index
-    array = "" if index is None else f"{index}-{index}"
-    return replace(found.request, array=array)
 
 
 def _code(uploads: Uploads, snapshot_id: str) -> Code:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from http.client import HTTPConnection, HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection, InvalidURL
 from urllib.parse import urlsplit
 
 from rota.client.find import Door, NoDaemonError
@@ -21,10 +21,14 @@ def connect(door: Door, *, answer_s: float | None) -> HTTPConnection:
     except ssl.SSLError as error:
         wire.close()
         raise UnavailableError(f"{door} cannot be trusted: {error.reason or error}") from None
-    except OSError:
+    except (OSError, UnicodeError):  # A name may be one that nobody could look up.
         wire.close()
         hint = "start one with 'rota up --detach'" if door.socket else "is that its address?"
         raise NoDaemonError(f"no daemon answers at {door}", hint) from None
+    # Of a name nobody knows where it leads, nor for how long, before one is there.
+    if door.refuses and door.refuses(address := str(wire.sock.getpeername()[0])):
+        wire.close()
+        raise UserError(f"{door} is at {address}, which is not to be spoken to")
     wire.sock.settimeout(answer_s)
     return wire
 
@@ -47,12 +51,16 @@ def check(door: Door) -> None:
 
 
 def _tcp(url: str) -> HTTPConnection:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
-    except ValueError:
-        host, port = "", None
-    if not host or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
-        raise UserError(f"'{shown(url)}' is no address of a daemon", "write http://HOST:PORT")
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(host, port, timeout=CONNECT_S)
+        if not host or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
+            raise _no_address(url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        return kind(host, port, timeout=CONNECT_S)
+    except (ValueError, InvalidURL):
+        raise _no_address(url) from None
+
+
+def _no_address(url: str) -> UserError:
+    return UserError(f"'{shown(url)}' is no address of a daemon", "write http://HOST:PORT")

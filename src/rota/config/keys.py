@@ -116,8 +116,8 @@ class Daemon:
         Key(
             texts,
             "NAME=UID:GID[:GROUP+GROUP]",
-            "On Kubernetes: as whom people's jobs run; `*` is everybody else. Else as the submitter"
-            " on this machine, or as the image says.",
+            "On Kubernetes: as whom people's jobs run. Else as the submitter on this machine; who"
+            " is nobody here, as `*` says, or as the image does.",
         ),
     ] = ()
     move_to: Annotated[
@@ -169,6 +169,10 @@ class Daemon:
     pod_image: Annotated[str, Key(text, "IMAGE", "On a cluster, for jobs that name no image.")] = (
         "python:3.12-slim"
     )
+    placeholder_image: Annotated[
+        str,
+        Key(text, "IMAGE", "Of the pods that hold shared GPUs: one with `sh`; else `pod_image`."),
+    ] = ""
     pull_secrets: Annotated[
         tuple[str, ...], Key(texts, "NAMES", "With which a cluster's nodes pull images.")
     ] = ()

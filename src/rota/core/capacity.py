@@ -9,7 +9,7 @@ at every node.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from rota.core.demand import Demand
 from rota.core.model import Allocation, Node, NodeId, Slot
@@ -31,6 +31,7 @@ class Capacity:
         "_rooms",
         "card_bytes",
         "gpus",
+        "leaving",
         "memory_bytes",
     )
 
@@ -46,6 +47,8 @@ class Capacity:
         self.gpus: dict[str, int] = {}
         self.card_bytes: dict[str, int] = {}
         self.memory_bytes: dict[str, int] = {}
+        self.leaving: Mapping[NodeId, Collection[int]] = {}
+        """GPUs that are free by the plan, and still held by somebody who is on the way out."""
         for room in self._rooms:
             self._enter(room)
 
@@ -70,7 +73,7 @@ class Capacity:
         }
         twin._cards = {gpu_type: cards.copy() for gpu_type, cards in self._cards.items()}
         twin.gpus, twin.card_bytes = self.gpus, self.card_bytes
-        twin.memory_bytes = self.memory_bytes
+        twin.memory_bytes, twin.leaving = self.memory_bytes, self.leaving
         self._owned, twin._owned = set[int](), set[int]()
         return twin
 
@@ -140,9 +143,20 @@ class Capacity:
                 self._refile(room, demand.gpu_type, before=before)
 
     def by_fit(self, demand: Demand, workers: int = 1) -> Iterator[Room]:
-        """Rooms that may hold so many workers, the tightest first, then in the nodes' order."""
+        """Rooms that may hold so many workers, the tightest first, then in the nodes' order; last
+        those where they would have to wait for somebody to leave."""
+        late: list[Room] = []
         for level in self._candidate_levels(demand, workers):
-            yield from self._open_rooms(level)
+            for room in self._open_rooms(level):
+                if self.leaving and self._has_to_wait(room, demand, workers=workers):
+                    late.append(room)
+                else:
+                    yield room
+        yield from late
+
+    def choose(self, node_id: NodeId, demand: Demand) -> Slot:
+        """The slot that the next worker gets on a node that has one."""
+        return self[node_id].choose(demand, self.leaving.get(node_id, ()))
 
     def by_size(self, demand: Demand) -> Iterator[Room]:
         """The same rooms, the emptiest first."""
@@ -161,6 +175,14 @@ class Capacity:
                 yield room
         for level in self._levels.get(demand.gpu_type, [])[1:]:
             yield from self._open_rooms(level)
+
+    def _has_to_wait(self, room: Room, demand: Demand, *, workers: int) -> bool:
+        leaving = self.leaving.get(room.node.id)
+        if not leaving or not demand.gpus:
+            return False
+        free = room.free.get(demand.gpu_type, ())
+        n_left = sum(index not in leaving for index in free)
+        return n_left < demand.gpus * workers
 
     def _candidate_levels(self, demand: Demand, workers: int) -> list[list[int]]:
         if not demand.gpu_type:

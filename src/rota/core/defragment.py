@@ -3,7 +3,9 @@
 Called by the round, at most once, after the guard, for the first job in line that found no place
 although enough is free in number. Jobs that run on one node, long enough not to be protected and
 at no higher priority may be moved to other nodes: as few and as cheap ones as open a hole on some
-node; if no node can be opened like that, and the jobs are few, all are packed anew.
+node; if no node can be opened like that, and the jobs are few, all are packed anew. Jobs of a lower
+priority are moved however long they have run and whatever that costs, and one that could go
+nowhere else gives way.
 
 A move pays if the GPU-seconds that are lost by those who move (see `cost.loss_gpu_s`) are fewer
 than those that the waiting job gains: its GPUs times how long it would have had to wait, which is
@@ -48,7 +50,7 @@ def defragment(view: View, guarded: Guarded, *, short: Mapping[JobId, int]) -> G
     placed = search.with_holes() or search.packed_anew()
     if is_starving(wish.job, view):
         placed = placed or search.before_all_others()
-    elif placed and not (view.rules.is_guarded and search.pays(placed)):
+    elif placed and not (view.rules.is_guarded and search.is_worth_it(placed)):
         placed = None
     if placed is None:
         return None
@@ -85,6 +87,7 @@ class _Opened:
     loss_gpu_s: float
     capacity: Capacity
     moves: dict[JobId, Allocation]
+    """Where those go who make room; nowhere, if they give way."""
 
 
 class _Search:
@@ -104,12 +107,15 @@ class _Search:
         n_missing = wish.workers - n_fitting(capacity, demand)
         for _ in range(n_missing):
             opened = self._cheapest(capacity, movable)
+            if opened is None and any(map(self._outranks, movable.values())):
+                opened = self._cheapest(capacity, movable, is_forced=True)
             if opened is None:
                 return None
             capacity = opened.capacity
-            allocations.update(opened.moves)
-            for job_id in opened.moves:
+            for job_id, where in opened.moves.items():
+                allocations[job_id] = where
                 del movable[job_id]
+        allocations = {job_id: held for job_id, held in allocations.items() if held}
         chunks = spread(capacity, demand, workers=wish.workers)
         if chunks is None:
             return None
@@ -138,13 +144,21 @@ class _Search:
         placed = place(self._view, wishes, movable=self._movable, in_order=True)
         return placed if self._wish.job.id in placed.allocations else None
 
-    def pays(self, placed: Placed) -> bool:
-        before, after = self._guarded.allocations, placed.allocations
-        lost = sum(
-            loss_gpu_s(self._jobs[job_id], self._view)
-            for job_id, held in before.items()
-            if after[job_id] is not held and after[job_id] != held
-        )
+    def is_worth_it(self, placed: Placed) -> bool:
+        after = placed.allocations
+        changed = [
+            self._jobs[job_id]
+            for job_id, held in self._guarded.allocations.items()
+            if after.get(job_id) is not held and after.get(job_id) != held
+        ]
+        return all(map(self._outranks, changed)) or self._pays(placed, changed)
+
+    def _outranks(self, job: Job) -> bool:
+        return job.spec.priority < self._wish.job.spec.priority
+
+    def _pays(self, placed: Placed, changed: Iterable[Job]) -> bool:
+        after = placed.allocations
+        lost = sum(loss_gpu_s(job, self._view) for job in changed)
         own_s = remaining_s(self._wish.job, self._view.now, workers=self._wish.workers)
         return lost == 0 or lost < n_gpus(after[self._wish.job.id]) * min(
             own_s, self._waits_s(at_most=own_s)
@@ -161,12 +175,14 @@ class _Search:
                 and held is view.planned.get(job_id)
                 and n_nodes(held) == 1
                 and not view.nodes[held[0].node].is_closed
-                and protected_until_s(job, view) <= view.now
                 and job.spec.priority <= self._wish.job.spec.priority
+                and (protected_until_s(job, view) <= view.now or self._outranks(job))
             ):
                 yield job
 
-    def _cheapest(self, capacity: Capacity, movable: Mapping[JobId, Job]) -> _Opened | None:
+    def _cheapest(
+        self, capacity: Capacity, movable: Mapping[JobId, Job], *, is_forced: bool = False
+    ) -> _Opened | None:
         occupants: dict[NodeId, list[Job]] = defaultdict(list)
         for job in movable.values():
             occupants[job.allocation[0].node].append(job)
@@ -176,7 +192,7 @@ class _Search:
             if room.node.id not in occupants or not self._demand.labels <= room.node.labels:
                 continue
             for order in self._orders(occupants[room.node.id]):
-                opened = self._opened(capacity, room, occupants=order)
+                opened = self._opened(capacity, room, occupants=order, is_forced=is_forced)
                 if opened and (best is None or opened.loss_gpu_s < best.loss_gpu_s):
                     best = opened
             n_tried += 1
@@ -188,37 +204,41 @@ class _Search:
         """The cheapest first; and the largest, because small ones may take the only room that
         would hold it."""
         loss = {job.id: loss_gpu_s(job, self._view) for job in occupants}
-        cheapest_first = sorted(occupants, key=lambda job: (loss[job.id], job.id))
+        cheapest_first = sorted(
+            occupants, key=lambda job: (job.spec.priority, loss[job.id], job.id)
+        )
         largest_first = sorted(cheapest_first, key=lambda job: -n_gpus(job.allocation))
         yield cheapest_first
         if largest_first != cheapest_first:
             yield largest_first
 
-    def _opened(self, capacity: Capacity, room: Room, *, occupants: list[Job]) -> _Opened | None:
-        """Move one after the other away until one worker more fits."""
+    def _opened(
+        self, capacity: Capacity, room: Room, *, occupants: list[Job], is_forced: bool
+    ) -> _Opened | None:
+        """Move one after the other away until one worker more fits. By force: also those who can
+        go nowhere, if they have to give way."""
         node_id, enough = room.node.id, room.fits(self._demand) + 1
         trial = capacity.copy()
         moves: dict[JobId, Allocation] = {}
         lost = 0.0
         for job in occupants:
             moved = self._move_away(trial, job)
-            if moved is None:
+            if moved is None and not (is_forced and self._outranks(job)):
                 continue
-            moves[job.id] = moved
+            trial.give(self._guarded.allocations[job.id], self._demand_of(job.id))
+            moves[job.id] = moved or ()
             lost += loss_gpu_s(job, self._view)
             if trial[node_id].fits(self._demand) >= enough:
                 return _Opened(lost, trial, moves)
         return None
 
     def _move_away(self, capacity: Capacity, job: Job) -> Allocation | None:
-        """To another node that holds the whole job, or not at all."""
+        """To another node that holds the whole job, or not at all. What it held is still held."""
         held, demand = self._guarded.allocations[job.id], self._demand_of(job.id)
         chunks = spread(capacity, demand, workers=len(held), avoid=[held[0].node])
         if chunks is None or len(chunks) > 1:
             return None
-        moved = seat(capacity, Party(job.id, demand), chunks=chunks)
-        capacity.give(held, demand)
-        return moved
+        return seat(capacity, Party(job.id, demand), chunks=chunks)
 
     def _demand_of(self, job_id: JobId) -> Demand:
         return demand_of(self._jobs[job_id], self._view.gpu_types[job_id])

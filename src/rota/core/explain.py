@@ -6,6 +6,7 @@ from bisect import bisect_left
 from functools import cached_property
 
 from rota.core.divide import wish
+from rota.core.misfit import Misfits, at_best
 from rota.core.model import Held, Job, JobId, Queued, Starting
 from rota.core.plan import Plan
 from rota.core.reasons import (
@@ -57,14 +58,18 @@ class Answers:
 
     def _for_now(self, job: Job, reason: Reason) -> Reason:
         """What cannot be on the nodes as they are may be when they are back."""
-        nodes = self._view.nodes.values()
-        if not isinstance(reason, Impossible):
+        if not isinstance(reason, Impossible) or self._at_best.of(job.spec) is not None:
             return reason
+        nodes = self._view.nodes.values()
         closed = [node for node in nodes if node.is_closed and not node.note]
         words = job.spec.tolerations
         if closed or any(not tolerates(words, node.taints) for node in nodes):
             return Drained()
         return Occupied() if any(node.whole for node in nodes) else reason
+
+    @cached_property
+    def _at_best(self) -> Misfits:
+        return Misfits([at_best(node) for node in self._view.nodes.values()])
 
     @cached_property
     def _seen(self) -> frozenset[JobId]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rota.core.capacity import Capacity
@@ -94,6 +95,17 @@ class Intent:
             is_enough = len(wanted) >= job.spec.min_workers
             if is_enough and self._try_set(job, wanted, gpu_types=gpu_types):
                 return
+
+    def leaving(self, jobs: Iterable[Job]) -> dict[NodeId, set[int]]:
+        """The GPUs that somebody still holds who is to be elsewhere, or nowhere."""
+        found: dict[NodeId, set[int]] = defaultdict(set)
+        for job in jobs:
+            held, planned = job.members, self.allocations.get(job.id, ())
+            if held and held is not planned:
+                for slot in held:
+                    if slot.gpus and slot not in planned:
+                        found[slot.node].update(slot.gpus)
+        return dict(found)
 
     def move(self, job: Job, slot: Slot) -> bool:
         """Plan another slot for the worker in this one: on a node that the job is on, if it can

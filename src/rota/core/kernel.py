@@ -127,13 +127,15 @@ class Kernel:
         """A snapshot for `decide`; later facts do not touch it."""
         roster = self._roster
         roster.wants_round = False
+        free = roster.intent.free.copy()
+        free.leaving = roster.intent.leaving(roster.jobs.values())
         return View(
             now=now,
             jobs=tuple(job for job in roster.jobs.values() if roster.may_run(job, now)),
             nodes=roster.nodes.copy(),
             planned=roster.intent.allocations.copy(),
             gpu_types=roster.intent.gpu_types.copy(),
-            free=roster.intent.free.copy(),
+            free=free,
             empty=roster.intent.empty,
             rules=self.rules,
         )

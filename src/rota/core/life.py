@@ -166,16 +166,16 @@ def _remarked(
     job: Job, event: WorkersHindered | WorkersSilent | WorkerSlow | JobRemarked
 ) -> Reaction:
     """What is worth a word in the story, and leads to no other state."""
-    match event, job.phase:
-        case WorkersSilent() | WorkerSlow(), _:
-            return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
-        case WorkersHindered(reason=reason), Starting(hindrance=known) if reason == known:
+    if isinstance(event, WorkersSilent | WorkerSlow):
+        return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
+    if isinstance(event, JobRemarked):
+        return Reaction(job, None, event.reason)
+    reason = f"cannot start: {event.reason}"
+    if isinstance(job.phase, Starting):
+        if job.phase.hindrance == reason:
             return Reaction(job, None)  # Told once, however many workers it keeps from starting.
-        case WorkersHindered(reason=reason), Starting() as phase:
-            job = replace(job, phase=replace(phase, hindrance=reason))
-            return Reaction(job, None, reason)
-        case _:
-            return Reaction(job, None, event.reason)
+        job = replace(job, phase=replace(job.phase, hindrance=reason))
+    return Reaction(job, None, reason)
 
 
 def _switched(job: Job, event: MembershipChanged) -> Reaction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rota.core.demand import Demand
 from rota.core.model import Gpu, Node, Slot
@@ -75,9 +75,10 @@ class Room:
             count = min(count, sum(self._shares_by_card(demand)))
         return int(count)
 
-    def choose(self, demand: Demand) -> Slot:
+    def choose(self, demand: Demand, leaving: Collection[int] = ()) -> Slot:
         """The slot that the next worker gets: the lowest free GPUs, or a share of the fullest
-        card that still has room. The caller has asked `fits`."""
+        card that still has room. Those that somebody is `leaving` come last: there one would have
+        to wait. The caller has asked `fits`."""
         if demand.share:
             index = self._card_for(demand)
             card_bytes = self.gpus[index].memory_bytes
@@ -85,7 +86,10 @@ class Room:
             return Slot(self.node.id, (index,), need, need / card_bytes)
         if not demand.gpus:
             return Slot(self.node.id)
-        return Slot(self.node.id, tuple(self.free[demand.gpu_type][: demand.gpus]))
+        free = self.free[demand.gpu_type]
+        if leaving:
+            free = sorted(free, key=lambda index: (index in leaving, index))
+        return Slot(self.node.id, tuple(sorted(free[: demand.gpus])))
 
     def has_free(self, slot: Slot) -> bool:
         """Whether exactly these GPUs (or this share) can be taken now."""

@@ -85,7 +85,7 @@ class _Table:
         return tuple(self._slots[worker] for worker in range(self._workers))
 
     def _next_on(self, node_id: NodeId) -> Slot:
-        return self._capacity[node_id].choose(self._demand)
+        return self._capacity.choose(node_id, self._demand)
 
     def _sit(self, worker: int, slot: Slot) -> None:
         self._capacity.take(slot, self._demand)

@@ -42,7 +42,8 @@ class SpeedModel:
     """`one_s` seconds an epoch on one worker; `speedups[n]` times faster on n.
 
     `error` is the relative error to show with any figure made from this model; `assumed` are
-    the speed-ups from before the first measurement.
+    the speed-ups from before the first measurement, and empty where those are the prior's: written
+    out they would make each job ten times as long.
     """
 
     one_s: float
@@ -84,8 +85,12 @@ def learn(model: SpeedModel, size: Size, *, epoch_s: float, max_workers: int) ->
     before = model.measured.get(size)
     sample = before.with_time(epoch_s) if before else first(epoch_s)
     measured = {**model.measured, size: sample}
-    assumed = model.assumed or model.speedups
+    assumed = model.assumed if model.measured else _told(model.speedups)
     return _refit(replace(model, measured=measured, assumed=assumed), max_workers)
+
+
+def _told(speedups: tuple[float, ...]) -> tuple[float, ...]:
+    return () if speedups == PRIOR.speedups else speedups
 
 
 def sized_for(model: SpeedModel, max_workers: int) -> SpeedModel:
@@ -135,7 +140,7 @@ def _scaled(model: SpeedModel, n_sizes: int, *, workers: int, mean_s: float) -> 
 
 def _fitted(model: SpeedModel, n_sizes: int, *, means: Mapping[int, float]) -> list[float]:
     measured = model.measured
-    guesses = _assumed_times(model.assumed, means, n_sizes=n_sizes)
+    guesses = _assumed_times(model.assumed or PRIOR.speedups, means, n_sizes=n_sizes)
     rows = [_terms(size.workers, crosses=size.crosses) for size in measured]
     rows += [_terms(workers, crosses=False) for workers in guesses]
     weights = np.sqrt(

@@ -40,13 +40,21 @@ HOURS = (1e-6, MAX_SECONDS / 3600)
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a site or a project adds to every job. `{user}` in a mount is the submitter."""
+    """What a site or a project adds to every job. `{user}` in a mount is the submitter.
 
+    Where all are contained, the engine has an image for jobs that name none. It is no part of the
+    request: such a job may be moved to where it needs none.
+    """
+
+    are_contained: bool = False
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     mounts: tuple[str, ...] = ()
     grace_s: float = GRACE_S
     log: LogLimits = field(default_factory=LogLimits)
+
+    def mounts_of(self, user: str) -> list[str]:
+        return [each.replace("{user}", user) for each in self.mounts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ def admit(
     array."""
     name = request.category or request.name
     request = with_defaults(request, user=user, defaults=defaults)
-    fields.check(request)
+    fields.check(request, is_contained=defaults.are_contained or bool(request.image))
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     spec = replace(spec, category=category_of(request, spec, name=name))
     found = misfits.of(spec)
@@ -97,14 +105,22 @@ def with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobR
         added["image"] = image
     if defaults.env:
         added["env"] = {**defaults.env, **request.env}
-    if image and defaults.mounts:
-        mounts = [each.replace("{user}", user) for each in defaults.mounts]
-        # What is submitted again has them already.
-        added["mounts"] = [
-            *(each for each in mounts if each not in request.mounts),
-            *request.mounts,
-        ]
+    if defaults.mounts and (image or defaults.are_contained):
+        # An object that stands for a job has them already.
+        ours = [each for each in defaults.mounts_of(user) if each not in request.mounts]
+        added["mounts"] = [*ours, *request.mounts]
     return replace(request, **added) if added else request
+
+
+def without_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
+    """To be submitted again, here or elsewhere: without what belongs to this place and not to the
+    job. Its image does, whoever chose it."""
+    ours = defaults.mounts_of(user)
+    return replace(
+        request,
+        env={name: value for name, value in request.env.items() if defaults.env.get(name) != value},
+        mounts=[each for each in request.mounts if each not in ours],
+    )
 
 
 def _name_of(command: Sequence[str]) -> str:

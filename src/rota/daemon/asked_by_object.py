@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from rota.core.model import Job
+from rota.core.events import JobEvent, JobHeld, JobPrioritised, JobReleased
+from rota.core.model import Held, Job
 from rota.daemon.admission import HIGHEST_PRIORITY
 from rota.daemon.fields import RefusedError
 from rota.errors import meant, shown
@@ -82,6 +83,19 @@ def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise RefusedError("spec", "there is none", "give it the fields of a job file")
     return cast("dict[str, Any]", value)
+
+
+def wishes_of(edits: Edits, job: Job, *, actor: str) -> list[JobEvent]:
+    """What an edit asks for besides another size."""
+    found: list[JobEvent] = []
+    if edits.priority is not None:
+        found.append(JobPrioritised(job.id, edits.priority, actor))
+    is_held = isinstance(job.phase, Held)
+    if edits.hold is True and not is_held:
+        found.append(JobHeld(job.id, actor))
+    if edits.hold is False and is_held:
+        found.append(JobReleased(job.id, actor))
+    return found
 
 
 def _priority(value: object) -> int:

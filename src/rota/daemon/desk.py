@@ -5,14 +5,17 @@ Rights are checked here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rota.core.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobSubmitted
 from rota.core.life import submitted
 from rota.core.model import Ended, Job, JobId, n_gpus
 from rota.core.progress import service_at
 from rota.daemon import keys
+from rota.daemon.admission import without_defaults
+from rota.daemon.archives import archive
 from rota.daemon.diagnosis import hint_for
 from rota.daemon.foresight import Foresight
 from rota.daemon.intake import Intake
@@ -29,9 +32,11 @@ from rota.daemon.people import (
 )
 from rota.daemon.programs import Saved, unpack
 from rota.daemon.shell import Shell
+from rota.daemon.snapshots import Shipper, shipper, shipper_of
 from rota.daemon.training import Training
-from rota.daemon.views import attempt_view, for_others, job_view, story_entry, why
+from rota.daemon.views import attempt_view, by_now, for_others, job_view, story_entry, why
 from rota.daemon.words import NotFoundError, find_job, standing
+from rota.engines.base import WorkerId
 from rota.errors import UserError, printable
 from rota.store.base import Store
 from rota.store.records import JobFilter
@@ -63,9 +68,12 @@ class Desk:
         self.snapshots = site.snapshots
         self.intake = Intake(shell, store, site=site)
         self._premises = site.premises
+        self._defaults = site.defaults
         self.foresight = Foresight(shell, site.clock)
         self.travels: Callable[[Job], str] = lambda _: ""
         """Where a job that waits will go, in words."""
+        self.cards: Callable[[WorkerId], Sequence[str]] = lambda _: ()
+        """Which GPUs a worker was given, where its node picks them."""
 
     # -- submits --------------------------------------------------------------------------------
 
@@ -89,10 +97,22 @@ class Desk:
             for each in admitted
         ]
 
-    def shipper(self, caller: Caller) -> int:
+    def shipper(self, caller: Caller) -> Shipper:
         """Whose shelf this caller may put files on."""
         require_write(caller)
-        return self._premises.uid(caller)
+        return shipper(caller.user, self._premises.uid(caller))
+
+    def shipment(self, caller: Caller) -> Iterator[bytes]:
+        """What was shipped with the job that asks."""
+        submission = None if caller.job_id is None else self.store.submission(caller.job_id)
+        if caller.reach is not Reach.JOB or submission is None:
+            what = "only a job fetches what was shipped with it, with the token of its attempt"
+            raise ForbiddenError(what, "'rota show --json' names the snapshot: ask for that")
+        snapshot_id, owner = unpack(submission.program).request.snapshot, shipper_of(submission)
+        if not snapshot_id:
+            raise NotFoundError(f"nothing was shipped with job {submission.job_id}")
+        manifest = self.snapshots.manifest(snapshot_id, owner=owner)
+        return archive(manifest, partial(self.snapshots.open, owner=owner), now_s=self.clock())
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -108,13 +128,15 @@ class Desk:
 
     def view(self, caller: Caller, job: Job) -> JobView:
         """As it is by now, which may be ahead of the disk by a moment."""
-        job = self.shell.kernel.job(job.id) or job
+        kernel = self.shell.kernel
+        job = kernel.job(job.id) or job
         view = job_view(
             job,
             now=self.clock(),
             reason=self.why(job),
             expected=self.foresight.expected.get(job.id),
         )
+        view = by_now(view, kernel)
         return view if may_see(caller, job) else replace(view, reason=for_others(view.reason))
 
     def why(self, job: Job) -> str:
@@ -126,7 +148,7 @@ class Desk:
         job = self.find(word, caller)
         saved = self._saved(job.id)
         request = saved.request
-        attempts = [attempt_view(each) for each in self.store.attempts(job.id)]
+        attempts = [attempt_view(each, cards=self.cards) for each in self.store.attempts(job.id)]
         live = live_of(self.training, job.id)
         service = service_at(job, self.clock())
         if not may_see(caller, job):
@@ -210,7 +232,9 @@ class Desk:
             )
         saved = self._saved(job.id)
         array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
-        return replace(saved.request, after=[], hold=False, array=array)
+        request = replace(saved.request, after=[], hold=False, array=array)
+        defaults = self._defaults(job.spec.project)
+        return without_defaults(request, user=caller.user, defaults=defaults)
 
     def reach(self, caller: Caller, word: str) -> Job:
         """A job whose processes this caller may reach into: with all the rights that they have,

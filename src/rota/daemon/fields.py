@@ -39,7 +39,7 @@ _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _OURS = re.compile(
     r"ROTA_(?!PATIENCE$).*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)|EPOCHS_DONE"
-    r"|CUDA_VISIBLE_DEVICES"
+    r"|(CUDA|NVIDIA)_VISIBLE_DEVICES"
 )
 HIGHEST_PORT = 65535
 
@@ -54,8 +54,9 @@ class RefusedError(UserError):
         self.field = field
 
 
-def check(request: JobRequest) -> None:
-    """Raises for the first field that holds what it may not."""
+def check(request: JobRequest, *, is_contained: bool) -> None:
+    """Raises for the first field that holds what it may not. Contained is what runs in an image,
+    its own or that of the place."""
     _check_command(request.command)
     _match(
         "name", request.name, pattern=_NAME, hint="letters, digits, '.', '_' and '-', at most 63"
@@ -74,7 +75,7 @@ def check(request: JobRequest) -> None:
         _match(
             "snapshot", request.snapshot, pattern=_SNAPSHOT, hint="what shipping a folder answered"
         )
-    _check_mounts(request)
+    _check_mounts(request, is_contained=is_contained)
     for ports in request.ports:
         parse_ports(ports)
 
@@ -104,6 +105,12 @@ def parse_mount(text: str) -> tuple[str, str, bool]:
         raise RefusedError("mounts", f"'{how[:20]}' is no way to mount", "use ro or rw")
     check_path("mounts", target)
     return source, target, how == "rw"
+
+
+def claim_of(source: str) -> str:
+    """The claim that a source of a mount is on; empty if it is on none."""
+    kind, _, rest = source.partition(":")
+    return rest.partition("/")[0] if kind == "pvc" else ""
 
 
 def _mount_parts(text: str) -> tuple[str, str, str]:
@@ -206,13 +213,18 @@ def _check_env(env: dict[str, str]) -> None:
         raise RefusedError("env", "it is larger than 128 KiB", "put it into a file")
 
 
-def _check_mounts(request: JobRequest) -> None:
-    if request.mounts and not request.image:
+def _check_mounts(request: JobRequest, *, is_contained: bool) -> None:
+    if request.mounts and not is_contained:
         raise RefusedError("mounts", "only a job with an image has mounts", "give --image")
     if len(request.mounts) > MOST_MOUNTS:
         raise RefusedError("mounts", f"there are more than {MOST_MOUNTS}", "mount a parent")
+    targets: set[str] = set()
     for mount in request.mounts:
-        parse_mount(mount)
+        target = parse_mount(mount)[1].rstrip("/")
+        if target in targets:
+            what = f"two folders are mounted at {shown(target or '/')}"
+            raise RefusedError("mounts", what, "give each a place; some are the site's own")
+        targets.add(target)
 
 
 def _match(name: str, value: str, *, pattern: re.Pattern[str], hint: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from rota.errors import UnavailableError
+from rota.errors import RotaError, UnavailableError
 from rota.store.base import Store
 
 log = structlog.get_logger()
@@ -21,6 +21,8 @@ class Health:
 
     def __init__(self, store: Store, *, begin_anew: Callable[[], Awaitable[None]]) -> None:
         self.trouble = ""
+        self.broken = asyncio.Event()
+        """Set when it does not come back by itself."""
         self._store = store
         self._begin_anew = begin_anew
         self._mending: asyncio.Task[None] | None = None
@@ -39,9 +41,15 @@ class Health:
         if self._mending is None:
             self._mending = asyncio.get_running_loop().create_task(self._mend())
 
+    def begin(self) -> None:
+        """All that is in memory counts, from now on."""
+        if not self.broken.is_set():
+            self.trouble = ""
+
     def break_down(self, error: BaseException) -> None:
         """A bug: it does not pass by itself."""
         self.trouble = f"a bug in rota ({type(error).__name__}); start it again, and report it"
+        self.broken.set()
         log.error("task died", exc_info=error)
 
     async def close(self) -> None:
@@ -51,19 +59,46 @@ class Health:
 
     async def _mend(self) -> None:
         """Until the store takes a write again, and nothing fails when all begins anew."""
-        while self.trouble:
+        while self.trouble and not self.broken.is_set():
             await asyncio.sleep(RETRY_S)
             try:
                 await asyncio.wrap_future(self._store.resume())
                 await self._begin_anew()
-            except (UnavailableError, OSError) as error:
+            except (RotaError, OSError) as error:
                 self.trouble = _words(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else hears of it
+                self.break_down(error)
         self._mending = None
-        log.info("disk is back")
+        if not self.trouble:
+            log.info("disk is back")
 
 
-def _words(error: UnavailableError | OSError) -> str:
-    if isinstance(error, UnavailableError):
+class Chores:
+    """What is done for as long as the daemon lives. Without one of them it would only seem to
+    work: a bug in it is everybody's trouble."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def add(self, task: asyncio.Future[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._health.break_down(error)
+
+
+def _words(error: RotaError | OSError) -> str:
+    if isinstance(error, RotaError):
         return str(error)
     reason = (error.strerror or str(error)).lower()
     what = f"{error.filename}: {reason}" if error.filename else reason

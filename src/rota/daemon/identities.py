@@ -19,8 +19,8 @@ def parse_accounts(entries: Iterable[str]) -> Mapping[str, Account]:
     found: dict[str, Account] = {}
     for entry in entries:
         name, _, numbers = entry.partition("=")
-        if not name or name in found:
-            why = "names nobody" if not name else "names somebody a second time"
+        if name.split() != [name] or name in found:
+            why = "names somebody a second time" if name in found else "names nobody"
             raise UserError(f"'{shown(entry)}' {why}", HINT)
         uid, _, rest = numbers.partition(":")
         gid, _, others = rest.partition(":")

@@ -19,6 +19,7 @@ from rota.daemon.launches import Site
 from rota.daemon.people import Caller
 from rota.daemon.programs import pack_all
 from rota.daemon.shell import Shell
+from rota.daemon.snapshots import shipper
 from rota.daemon.words import find_job
 from rota.errors import UserError, printable
 from rota.store.base import Store
@@ -49,9 +50,6 @@ class Arrival:
     claim: Claim = _unclaimed
     pod: str = ""
     tolerations: frozenset[str] = USUAL
-
-
-BY_ITSELF = Arrival()
 
 
 class Intake:
@@ -96,7 +94,7 @@ class Intake:
         return job_id
 
     async def _submit(
-        self, caller: Caller, requests: Sequence[JobRequest], *, arrival: Arrival = BY_ITSELF
+        self, caller: Caller, requests: Sequence[JobRequest], *, arrival: Arrival
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
         if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
@@ -160,7 +158,10 @@ class Intake:
         return admitted
 
     def _require_snapshot(self, caller: Caller, snapshot_id: str) -> None:
-        if snapshot_id and not self._snapshots.has(snapshot_id, owner=self._premises.uid(caller)):
+        if not snapshot_id:
+            return
+        owner = shipper(caller.user, self._premises.uid(caller))
+        if not self._snapshots.has(snapshot_id, owner=owner):
             raise RefusedError("snapshot", "you have shipped no such folder", "ship it with --ship")
 
     def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:

@@ -11,7 +11,7 @@ from rota.daemon.admission import Defaults
 from rota.daemon.premises import Premises
 from rota.daemon.programs import program, unpack
 from rota.daemon.shell import Shell
-from rota.daemon.snapshots import Snapshots
+from rota.daemon.snapshots import Shipper, Snapshots, shipper_of
 from rota.engines.base import Program
 from rota.errors import UserError
 from rota.store.base import Store
@@ -49,11 +49,19 @@ class Launches:
             env["ROTA_EPOCHS"] = f"{saved.request.epochs:.15g}"
         if found.workdir is not None:
             saved = replace(saved, request=replace(saved.request, workdir=found.workdir))
-        made = program(saved, job.spec, account=found.account, env=env)
-        log = self._site.defaults(job.spec.project).log
+        defaults = self._site.defaults(job.spec.project)
+        is_contained = defaults.are_contained or bool(saved.request.image)
+        made = program(saved, job.spec, account=found.account, env=env, is_contained=is_contained)
         name, uid = found.owner
         mounts = (*made.mounts, *found.mounts)
-        return replace(made, log=log, mounts=mounts, owner_name=name, owner_uid=uid)
+        return replace(
+            made,
+            log=defaults.log,
+            mounts=mounts,
+            code=found.code,
+            owner_name=name,
+            owner_uid=uid,
+        )
 
     def _told(self, job: Job) -> dict[str, str]:
         """What a program needs to go on where the attempt before was stopped."""
@@ -70,11 +78,11 @@ class Launches:
         return live
 
     def _prune(self, job_ids: Collection[JobId]) -> None:
-        needed: set[tuple[int, str]] = set()
+        needed: set[tuple[Shipper, str]] = set()
         for job_id in job_ids:
             submission = self._store.submission(job_id)
             if submission is not None and (snapshot := unpack(submission.program).request.snapshot):
-                needed.add((submission.uid, snapshot))
+                needed.add((shipper_of(submission), snapshot))
         self._site.snapshots.prune(needed)
 
     async def remove_checkpoints(self, job_ids: Collection[JobId]) -> None:

@@ -99,8 +99,8 @@ class JobLogs:
         return LogQuery(tail=wanted.tail, since_s=wanted.since_s, follow=wanted.follow)
 
     async def _workers(self, attempt: int) -> list[int]:
-        """Whoever was in this attempt, once they have begun."""
-        while self._is_about_to_be(attempt):
+        """Whoever was in this attempt. Who follows waits until they have begun."""
+        while self._wanted.follow and self._is_about_to_be(attempt):
             await self._desk.shell.changed()
         try:
             return self._found(attempt)

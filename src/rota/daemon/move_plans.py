@@ -58,21 +58,33 @@ def planned(caller: Caller, request: MoveRequest, *, limits: Limits) -> tuple[Ta
 def _check_address(url: str) -> None:
     """A socket of this machine would take us for who we are, not for whom we act; and what hosts
     keep at link-local addresses is for them alone."""
-    parts = urlsplit(url)
-    try:
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        host, port = "", None
-    is_plain = parts.scheme in ("http", "https") and not (parts.path or parts.query)
-    if not host or not is_plain or "@" in parts.netloc or port == 0:
+    if not _is_an_address(url):
         hint = "write http://HOST:PORT or https://HOST:PORT"
         raise RefusedError("url", f"'{shown(url)}' is nowhere to move a job to", hint)
-    try:
-        is_link_local = ipaddress.ip_address(host).is_link_local
-    except ValueError:
-        return
-    if is_link_local:
+    host = urlsplit(url).hostname or ""
+    if is_link_local(host):
         raise RefusedError("url", f"{host} is a link-local address", "use one that is routed")
+
+
+def is_link_local(host: str) -> bool:
+    """Whether it is such an address. A name is none; where it leads, shows when one is there."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_link_local
+
+
+def _is_an_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    is_plain = parts.scheme in ("http", "https") and not (parts.path or parts.query)
+    is_host = bool(host) and "@" not in parts.netloc and not any(map(str.isspace, host))
+    return is_plain and is_host and port != 0
 
 
 def check_room(user: str, n_more: int, *, known: Iterable[Move]) -> None:

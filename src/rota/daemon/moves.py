@@ -21,6 +21,7 @@ from rota.daemon.desk import Desk
 from rota.daemon.move_files import GOES, SENT, WAITS, Move, MoveKeeper, Target
 from rota.daemon.move_plans import Limits, check_room, planned
 from rota.daemon.people import Caller
+from rota.daemon.snapshots import shipper_of
 from rota.daemon.threads import in_thread
 from rota.errors import RotaError, UnavailableError, UserError, shown
 from rota.wire.jobs import JobView
@@ -259,7 +260,7 @@ class Moves:
             submission = self._desk.store.submission(move.job_id)
             if submission is None:
                 raise UserError(f"nobody knows what job {move.job_id} runs")
-            shelf, snapshots = submission.uid, self._desk.snapshots
+            shelf, snapshots = shipper_of(submission), self._desk.snapshots
             manifest = snapshots.manifest(request.snapshot, owner=shelf)
             code = Code(manifest, lambda sha256: snapshots.open(sha256, owner=shelf))
         origin = f"job {move.job_id} at {self._origin}"

@@ -13,27 +13,30 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from rota.core.events import (
-    JobCancelled,
-    JobEvent,
-    JobHeld,
-    JobPrioritised,
-    JobReleased,
-    JobResized,
-)
-from rota.core.model import Held, Job, JobId
+from rota.core.events import JobCancelled, JobEvent, JobResized
+from rota.core.model import JobId
 from rota.daemon import resizes
 from rota.daemon.admission import Defaults, with_defaults
-from rota.daemon.asked_by_object import asker_of, edits_of, request_of
+from rota.daemon.asked_by_object import asker_of, edits_of, request_of, wishes_of
 from rota.daemon.desk import Desk
 from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
 from rota.daemon.programs import unpack
-from rota.engines.kubernetes.api import TRAINING_JOBS, ApiError, Change, Object
+from rota.daemon.verdicts import Verdicts, generation_of, is_refused, why_put_back
+from rota.engines.kubernetes.api import ApiError, Change, Object
+from rota.engines.kubernetes.refusals import is_bloated
 from rota.engines.kubernetes.resources import Resources
-from rota.errors import RotaError, UnavailableError, UserError
+from rota.errors import RotaError, StoreError, UnavailableError, UserError
 from rota.store.cluster import ClusterStore
-from rota.store.training_jobs import ACCEPTED, FINALIZER, JOB, kept_of, moment, part
+from rota.store.training_jobs import (
+    ACCEPTED,
+    FINALIZER,
+    JOB,
+    is_bare,
+    is_sealed,
+    kept_of,
+    part,
+)
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
@@ -42,7 +45,7 @@ ACTOR = "kubectl"
 AT_ONCE = 8
 PAUSE_S = 0.5
 """Before something is tried again that could not be done now."""
-REFUSED = "refused"
+BLOATED = "its TrainingJob is too large for the cluster to keep a status in it"
 LONGEST_NAME = 63
 
 
@@ -63,6 +66,7 @@ class Petitions:
         self._store = store
         self._resources = resources
         self._ground = ground
+        self._verdicts = Verdicts(resources, desk.clock)
         self._pending: dict[str, list[Change]] = {}
         """By name, those that are not heeded yet; an edit takes the place of an older one."""
         self._names: asyncio.Queue[str] = asyncio.Queue()
@@ -100,6 +104,8 @@ class Petitions:
             try:
                 return await self._heed(change)
             except UnavailableError as error:
+                if isinstance(error, ApiError) and not error.is_passing:
+                    return log.error("a TrainingJob was left alone", error=str(error))
                 if said != str(error):
                     said = str(error)
                     log.info("a TrainingJob has to wait", error=said)
@@ -112,14 +118,20 @@ class Petitions:
         found = change.object
         uid = found["metadata"]["uid"]
         if change.type == "DELETED":
-            await self._cancel(self._jobs.pop(uid, None))
+            await self._lose(uid)
             return
-        job_id = await self._job_of(found)
+        try:
+            job_id = await self._job_of(found)
+        except StoreError as error:
+            await self._verdicts.set_aside(found, str(error))
+            return
         if job_id is None:
             await self._take_in(found)
         elif found["metadata"].get("deletionTimestamp"):
             await self._leave(job_id, found)
-        elif _generation(found) > self._observed(job_id, found):
+        elif is_bloated(found):
+            await self._end_bloated(job_id, found)
+        elif generation_of(found) > self._observed(job_id, found):
             await self._edit(job_id, found)
 
     async def _job_of(self, found: Object) -> JobId | None:
@@ -130,7 +142,7 @@ class Petitions:
         if meta["uid"] in self._jobs:
             return self._jobs[meta["uid"]]
         kept = kept_of(found, key=self._ground.key)
-        if kept is None or (not kept.has_status and await self._is_made_again(kept.job.id, found)):
+        if kept is None or (is_bare(found) and await self._is_put_back(kept.job.id, found)):
             return None
         self._jobs[meta["uid"]] = kept.job.id
         return kept.job.id
@@ -142,14 +154,13 @@ class Petitions:
         text = str(part(meta, "annotations").get(ACCEPTED) or "")
         return job_id if self._store.has_made(job_id, meta["name"], accepted=text) else None
 
-    async def _is_made_again(self, job_id: JobId, found: Object) -> bool:
-        """Whether somebody put back the object of a job that is over. What was seen may be older
-        than what we know: then the object by now says more."""
-        kernel = self._desk.shell.kernel
-        if job_id not in kernel.outcomes or self._store.is_publishing(job_id):
+    async def _is_put_back(self, job_id: JobId, found: Object) -> bool:
+        """Whether somebody put back an object that we made, whose job is over or unknown. What was
+        seen may be older than what we know: then the object by now says more."""
+        if self._store.is_publishing(job_id):
             return False
         now = await self._resources.get(found["metadata"]["name"])
-        return now is not None and not part(now, "status").get("record")
+        return now is not None and is_bare(now)
 
     def _observed(self, job_id: JobId, found: Object) -> int:
         told = part(found, "status").get("observedGeneration") or 1
@@ -163,10 +174,15 @@ class Petitions:
             if FINALIZER in (meta.get("finalizers") or ()):
                 await self._resources.let_go(meta["name"])
             return
-        status = part(found, "status")
-        if status.get("state") == REFUSED and status.get("observedGeneration") == _generation(
-            found
-        ):
+        if is_refused(found):
+            return
+        if is_sealed(found, key=self._ground.key):
+            # It was accepted once, and is nobody's new wish.
+            outcomes = self._desk.shell.kernel.outcomes
+            await self._verdicts.refuse(found, why_put_back(meta, outcomes))
+            return
+        if is_bloated(found):
+            await self._verdicts.refuse(found, BLOATED)
             return
 
         def claim(job_id: JobId) -> None:
@@ -179,39 +195,14 @@ class Petitions:
             caller = Caller(asker_of(meta, default=self._ground.namespace))
             job_id = await self._desk.intake.take_in(caller, request, arrival=arrival)
         except UserError as error:
-            await self._refuse(found, str(error))
+            self._jobs.pop(meta["uid"], None)
+            await self._verdicts.refuse(found, str(error))
             return
         except BaseException:
             self._jobs.pop(meta["uid"], None)
             raise
         log.info("a TrainingJob is taken in", object=meta["name"], job_id=job_id)
         await self._edit(job_id, found)
-
-    async def _refuse(self, found: Object, words: str) -> None:
-        meta = found["metadata"]
-        condition = {
-            "type": "Accepted",
-            "status": "False",
-            "reason": "Refused",
-            "message": words,
-            "lastTransitionTime": moment(self._desk.clock()),
-        }
-        await self._resources.tell(
-            meta["name"],
-            {
-                "state": REFUSED,
-                "reason": words,
-                "observedGeneration": _generation(found),
-                "conditions": [condition],
-            },
-        )
-        await self._announce(found, reason="Refused", words=words)
-
-    async def _announce(self, found: Object, *, reason: str, words: str) -> None:
-        try:
-            await self._resources.event(found, kind=TRAINING_JOBS, reason=reason, words=words)
-        except ApiError as error:
-            log.warning("an event was not told", error=str(error))
 
     # -- those that go --------------------------------------------------------------------------
 
@@ -221,9 +212,21 @@ class Petitions:
         else:
             await self._cancel(job_id)
 
-    async def _cancel(self, job_id: JobId | None) -> None:
-        if job_id is not None and self._desk.shell.kernel.job(job_id) is not None:
-            await self._tell(JobCancelled(job_id, ACTOR))
+    async def _lose(self, uid: str) -> None:
+        if job_id := self._jobs.get(uid):
+            self._store.lose(job_id)
+            await self._cancel(job_id)
+            del self._jobs[uid]
+
+    async def _end_bloated(self, job_id: JobId, found: Object) -> None:
+        """What cannot be written down must not run: the next daemon would know nothing of it."""
+        if self._desk.shell.kernel.job(job_id) is not None:
+            await self._cancel(job_id, BLOATED)
+            await self._verdicts.announce(found, reason="Cancelled", words=BLOATED)
+
+    async def _cancel(self, job_id: JobId, reason: str = "") -> None:
+        if self._desk.shell.kernel.job(job_id) is not None:
+            await self._tell(JobCancelled(job_id, ACTOR, reason))
 
     # -- edits ----------------------------------------------------------------------------------
 
@@ -231,7 +234,7 @@ class Petitions:
         job, submission = self._desk.shell.kernel.job(job_id), self._store.submission(job_id)
         if job is None or submission is None:
             return
-        notes: list[tuple[str, str, str]] = []
+        refusals: list[tuple[str, str]] = []
         try:
             accepted = unpack(submission.program).request
             asked = with_defaults(
@@ -242,21 +245,26 @@ class Petitions:
             edits = edits_of(found["spec"], job, accepted=accepted, asked=asked)
             if edits.refused:
                 what = f"{', '.join(edits.refused)} cannot be changed once a job is accepted"
-                notes.append(("SpecApplied", "Immutable", f"{what}; delete it and make it anew"))
-            for event in _wanted(job, priority=edits.priority, hold=edits.hold):
+                refusals.append(("Immutable", f"{what}; delete it and make it anew"))
+            for event in wishes_of(edits, job, actor=ACTOR):
                 await self._tell(event)
             if edits.workers is not None:
                 resizes.check(job, edits.workers)
                 await self._tell(JobResized(job_id, edits.workers, ACTOR))
         except UserError as error:
-            notes.append(("SpecApplied", "Refused", str(error)))
+            refusals.append(("Refused", str(error)))
+        await self._say_what_is_refused(job_id, found, refusals=refusals)
+
+    async def _say_what_is_refused(
+        self, job_id: JobId, found: Object, *, refusals: list[tuple[str, str]]
+    ) -> None:
+        """In one condition: the cluster takes no second one of a kind."""
+        words = "; ".join(each for _, each in refusals)
+        notes = (("SpecApplied", refusals[0][0], words),) if refusals else ()
         shown = self._store.shown(job_id)
-        told = replace(shown, observed=_generation(found), notes=tuple(notes))
-        self._store.show(job_id, told)
-        for note in notes:
-            if note not in shown.notes:
-                _, reason, words = note
-                await self._announce(found, reason=reason, words=words)
+        self._store.show(job_id, replace(shown, observed=generation_of(found), notes=notes))
+        if notes and notes != shown.notes:
+            await self._verdicts.announce(found, reason=refusals[0][0], words=words)
 
     async def _tell(self, event: JobEvent) -> None:
         shell = self._desk.shell
@@ -265,19 +273,3 @@ class Petitions:
 
 def _named(request: JobRequest, name: str) -> JobRequest:
     return request if request.name else replace(request, name=name[:LONGEST_NAME])
-
-
-def _wanted(job: Job, *, priority: int | None, hold: bool | None) -> list[JobEvent]:
-    found: list[JobEvent] = []
-    if priority is not None:
-        found.append(JobPrioritised(job.id, priority, ACTOR))
-    is_held = isinstance(job.phase, Held)
-    if hold is True and not is_held:
-        found.append(JobHeld(job.id, ACTOR))
-    if hold is False and is_held:
-        found.append(JobReleased(job.id, ACTOR))
-    return found
-
-
-def _generation(found: Object) -> int:
-    return found["metadata"].get("generation") or 1

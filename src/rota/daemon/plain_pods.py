@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 import structlog
 
 from rota.core.events import JobCancelled
-from rota.core.model import JobId, Queued
+from rota.core.model import Job, JobId, Queued, Stopping
+from rota.core.states import Purpose, State
 from rota.daemon.desk import Desk
 from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
@@ -25,19 +27,24 @@ from rota.engines.kubernetes.plain_pods import (
     require_mountable,
 )
 from rota.engines.kubernetes.resources import Resources
-from rota.errors import RotaError, UnavailableError, UserError
+from rota.errors import NotKeptError, RotaError, UnavailableError, UserError
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
 
 PAUSE_S = 0.5
 LOOK_S = 5.0
+LOOKS = 50
+"""So many of those that cannot be taken in are tried again each time, in turn."""
+NOT_AGAIN = "its pod is deleted, and whoever made that makes another"
+OURSELVES = "rota"
 QUIET_S = 30.0
 """A pod is told another reason to wait at most so often."""
 
 
 @dataclass(slots=True)
 class _Told:
+    reason: str
     words: str
     at_s: float
 
@@ -55,7 +62,7 @@ class PlainPods:
         """By the uid of their pods."""
         self._pods: dict[str, Object] = {}
         self._told: dict[str, _Told] = {}
-        self._not_yet: set[str] = set()
+        self._not_yet: dict[str, None] = {}
         """Those that need something which may still come: a claim, a node."""
 
     @property
@@ -95,9 +102,10 @@ class PlainPods:
                 look_s = loop.time() + LOOK_S
 
     async def _look_again(self) -> None:
-        waiting, self._not_yet = self._not_yet, set()
-        for pod in [self._pods[uid] for uid in waiting if uid in self._pods]:
-            await self._heed_in_the_end(Change("MODIFIED", pod))
+        for uid in list(islice(self._not_yet, LOOKS)):
+            del self._not_yet[uid]
+            if pod := self._pods.get(uid):
+                await self._heed_in_the_end(Change("MODIFIED", pod))
 
     async def _heed_in_the_end(self, change: Change) -> None:
         said = ""
@@ -116,20 +124,34 @@ class PlainPods:
         pod, uid = change.object, change.object["metadata"]["uid"]
         self._desk.shell.require_sound()
         if change.type == "DELETED":
+            await self._end(self._jobs.pop(uid, None), pod)
             self._pods.pop(uid, None)
             self._told.pop(uid, None)
-            await self._cancel(self._jobs.pop(uid, None))
             return
         self._pods[uid] = pod
         if pod["metadata"].get("deletionTimestamp"):
-            await self._cancel(self._jobs.get(uid))
+            await self._end(self._jobs.get(uid), pod)
         elif uid not in self._jobs and is_waiting(pod):
             await self._take_in(pod)
 
-    async def _cancel(self, job_id: JobId | None) -> None:
+    async def _end(self, job_id: JobId | None, pod: Object) -> None:
+        """The job of a pod that goes: it cannot come again, whoever deleted it."""
+        if job_id is None:
+            return
+        words = self._why_stopped(job_id)
+        actor = OURSELVES if words else ACTOR
+        await self._tell(pod, reason="Stopped", words=words)
         shell = self._desk.shell
-        if job_id is not None and shell.kernel.job(job_id) is not None:
-            await shell.durable(shell.tell(JobCancelled(job_id, ACTOR), actor=ACTOR))
+        job = shell.kernel.job(job_id)
+        if job is not None and not _is_cancelled(job):
+            await shell.durable(shell.tell(JobCancelled(job.id, actor, words), actor=actor))
+
+    def _why_stopped(self, job_id: JobId) -> str:
+        """Why we took its place away, if we did: by now its job may be on its way back, or over."""
+        for told in (entry.transition for entry in self._desk.store.story(job_id)):
+            if told.after is State.STOPPING and told.cause != JobCancelled.__name__:
+                return f"{told.reason}: {NOT_AGAIN}"
+        return ""
 
     async def _take_in(self, pod: Object) -> None:
         meta = pod["metadata"]
@@ -148,11 +170,12 @@ class PlainPods:
             arrival = Arrival(claim=claim, pod=pod_id, tolerations=asked.tolerations)
             caller = Caller(asked.user or self._cluster.namespace)
             await self._desk.intake.take_in(caller, _request(meta["name"], asked), arrival=arrival)
-        except NotYetError as error:
-            self._not_yet.add(meta["uid"])
+        except (NotYetError, NotKeptError) as error:
+            self._jobs.pop(meta["uid"], None)
+            self._not_yet[meta["uid"]] = None
             await self._tell(pod, reason="Waiting", words=str(error))
         except UserError as error:
-            self._not_yet.add(meta["uid"])
+            self._not_yet[meta["uid"]] = None
             await self._tell(pod, reason="Refused", words=str(error))
         except BaseException:
             self._jobs.pop(meta["uid"], None)
@@ -171,13 +194,19 @@ class PlainPods:
     async def _tell(self, pod: Object, *, reason: str, words: str) -> None:
         uid, now = pod["metadata"]["uid"], asyncio.get_running_loop().time()
         told = self._told.get(uid)
-        if not words or (told and (told.words == words or now - told.at_s < QUIET_S)):
+        if not words or (told and told.words == words):
             return
-        self._told[uid] = _Told(words, now)
+        if told and told.reason == reason and now - told.at_s < QUIET_S:
+            return
+        self._told[uid] = _Told(reason, words, now)
         try:
             await self._resources.event(pod, kind=PODS, reason=reason, words=words)
         except ApiError as error:
             log.warning("an event was not told", error=str(error))
+
+
+def _is_cancelled(job: Job) -> bool:
+    return isinstance(job.phase, Stopping) and job.phase.purpose is Purpose.CANCEL
 
 
 def _request(name: str, asked: Asked) -> JobRequest:

@@ -12,12 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from rota.core.model import JobId
+from rota.core.notation import parse_gpus
 from rota.daemon.checkpoints import JOB, USER, Checkpoints, Owner
-from rota.daemon.fields import RefusedError, parse_mount
+from rota.daemon.fields import RefusedError, claim_of, parse_mount
 from rota.daemon.identities import ANYBODY
 from rota.daemon.people import Caller, ForbiddenError
 from rota.daemon.programs import account_of
-from rota.daemon.snapshots import Snapshots
+from rota.daemon.snapshots import Snapshots, shipper_of
 from rota.engines.base import Account, Mount
 from rota.errors import UserError
 from rota.store.records import Submission
@@ -25,8 +26,8 @@ from rota.wire.jobs import JobRequest
 from rota.wire.json import dump_brief
 
 VOLUMES = ("pvc:", "nfs:")
-CHECKPOINTS = "/checkpoints"
-"""Where a pod finds a volume that is for checkpoints."""
+CHECKPOINTS, SHIPPED = "/checkpoints", "/shipped"
+"""Where a pod finds a volume that is for checkpoints, and what was shipped with its job."""
 MOST_BYTES = 80_000
 """Of one request: an object's annotations take 256 KiB, and hold it with its quotes quoted."""
 NOBODY_IN_PARTICULAR = -1
@@ -42,6 +43,8 @@ class Fittings:
     """In place of what was asked for."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     mounts: tuple[Mount, ...] = ()
+    code: str = ""
+    """Where it has to fetch to what was shipped with it."""
     owner: tuple[str, str] = ("", "")
     """Name and uid of the object that stands for the job."""
 
@@ -97,9 +100,16 @@ class ThisMachine:
             env={"ROTA_CHECKPOINT_DIR": str(place)},
             mounts=(Mount(self.door, self.door), both(place)),
         )
-        return await _with_shipped_code(
-            found, submission, request=request, snapshots=self.snapshots
+        if not request.snapshot:
+            return found
+        folder = await asyncio.to_thread(
+            self.snapshots.unpack,
+            request.snapshot,
+            owner=submission.uid,
+            gid=os.getgid() if account.gid is None else account.gid,
         )
+        workdir = str(folder / request.workdir)
+        return replace(found, workdir=workdir, mounts=(*found.mounts, both(folder)))
 
     def remove_checkpoints(self, job_id: JobId, user: str) -> None:
         # Many a job has none; what its owner made impassable stays.
@@ -117,9 +127,14 @@ class Nodes:
     checkpoints: Checkpoints | None
     volume: str
     shared: tuple[str, ...]
-    folder: Path
+    is_reached: bool
+    """Whether pods can ask us for what was shipped with their job."""
     owner: Callable[[JobId], tuple[str, str]]
     accounts: Mapping[str, Account]
+    kept_claims: frozenset[str] = frozenset()
+    """Those that no job may mount: the daemon's state, everybody's checkpoints."""
+    unshared: str = ""
+    """What the cluster calls its GPUs, where none of them can be shared."""
 
     def uid(self, caller: Caller) -> int:
         return NOBODY_IN_PARTICULAR if caller.uid is None else caller.uid
@@ -128,14 +143,17 @@ class Nodes:
         if len(dump_brief(request)) > MOST_BYTES:
             what = f"it is larger than {MOST_BYTES // 1000} kB, which a cluster does not keep"
             raise RefusedError("job", what, "put the command into a script, variables into a file")
-        if request.snapshot and not self._is_shared(str(self.folder)):
-            raise RefusedError(
-                "snapshot",
-                "the nodes of this cluster do not see what is shipped to the daemon",
-                "put the code into the image, or onto a volume: --mount pvc:NAME:/code",
-            )
+        if self.unshared and _asks_for_a_share(request):
+            what = f"a GPU that the cluster calls {self.unshared} cannot be shared"
+            raise RefusedError("gpus", what, "ask for whole ones")
+        if request.snapshot and not self.is_reached:
+            what = "pods fetch what is shipped from the daemon, and cannot reach it here"
+            raise RefusedError("snapshot", what, "start it with --listen, or set 'advertise'")
         for mount in request.mounts:
             source, _, _ = parse_mount(mount)
+            if claim_of(source) in self.kept_claims:
+                what = f"the claim {claim_of(source)} is not for jobs to mount"
+                raise RefusedError("mounts", what, "use one of your own")
             if not source.startswith(VOLUMES) and not self._is_shared(source):
                 what = f"{source[:60]} is no folder of the nodes that jobs may mount"
                 raise RefusedError("mounts", what, "use pvc:NAME, or ask for it in 'host_paths'")
@@ -151,14 +169,24 @@ class Nodes:
             source = self.volume.replace(USER, submission.user).replace(JOB, submission.job_id)
             mount = Mount(source, CHECKPOINTS, is_writable=True)
             found = replace(found, env={"ROTA_CHECKPOINT_DIR": CHECKPOINTS}, mounts=(mount,))
-        return await _with_shipped_code(
-            found, submission, request=request, snapshots=self.snapshots
-        )
+        return await self._with_code(found, submission, request=request)
 
     def remove_checkpoints(self, job_id: JobId, user: str) -> None:
         if self.checkpoints is not None:
             with suppress(OSError):
                 self.checkpoints.remove(job_id, user)
+
+    async def _with_code(
+        self, found: Fittings, submission: Submission, *, request: JobRequest
+    ) -> Fittings:
+        if not request.snapshot:
+            return found
+        owner = shipper_of(submission)
+        if not await asyncio.to_thread(self.snapshots.has, request.snapshot, owner=owner):
+            what = "what was shipped with it is not here: another daemon took it"
+            hint = "ship it again; with their folder on a volume, all daemons have it"
+            raise UserError(what, hint)
+        return replace(found, code=SHIPPED, workdir=str(PurePosixPath(SHIPPED, request.workdir)))
 
     def _account(self, submission: Submission) -> Account:
         user, uid = submission.user, submission.uid
@@ -172,22 +200,11 @@ class Nodes:
         return any(PurePosixPath(path).is_relative_to(each) for each in self.shared)
 
 
-async def _with_shipped_code(
-    found: Fittings, submission: Submission, *, request: JobRequest, snapshots: Snapshots
-) -> Fittings:
-    if not request.snapshot:
-        return found
-    if submission.uid < 0:
-        raise UserError("nobody in particular has shipped nothing")
-    gid = found.account.gid
-    folder = await asyncio.to_thread(
-        snapshots.unpack,
-        request.snapshot,
-        owner=submission.uid,
-        gid=os.getgid() if gid is None else gid,
-    )
-    workdir = str(folder / request.workdir)
-    return replace(found, workdir=workdir, mounts=(*found.mounts, both(folder)))
+def _asks_for_a_share(request: JobRequest) -> bool:
+    """What is no number of GPUs at all, others refuse."""
+    with suppress(ValueError):
+        return bool(request.gpu_memory) or parse_gpus(request.gpus).share is not None
+    return False
 
 
 def both(folder: Path) -> Mount:

@@ -52,16 +52,19 @@ def unpack(text: str) -> Saved:
     return load(Saved, json.loads(text))
 
 
-def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str]) -> Program:
+def program(
+    saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str], is_contained: bool
+) -> Program:
     """`env` is what the daemon adds for this attempt: where it is reached, and by which token."""
     request = saved.request
     index = saved.array_index
+    mask = _mask(request) if is_contained else {}
     array = {} if index is None else {"ROTA_ARRAY_INDEX": str(index)}
     return Program(
         argv=tuple(request.command),
-        env={**request.env, **array, **env, **_mask(request), "ROTA_JOB_NAME": spec.name},
+        env={**request.env, **array, **env, **mask, "ROTA_JOB_NAME": spec.name},
         # An image has a folder of its own to begin in; the account's home is seldom in it.
-        workdir=request.workdir or ("" if request.image else account.home),
+        workdir=request.workdir or ("" if is_contained else account.home),
         account=account,
         umask=DEFAULT_UMASK if request.umask is None else request.umask,
         grace_s=spec.grace_s,
@@ -75,7 +78,7 @@ def program(saved: Saved, spec: JobSpec, *, account: Account, env: dict[str, str
 
 def _mask(request: JobRequest) -> dict[str, str]:
     """A container begins with its image's own, and nobody outside can set it."""
-    if not request.image or request.umask is None:
+    if request.umask is None:
         return {}
     return {"ROTA_UMASK": f"{request.umask:04o}"}
 

@@ -9,7 +9,6 @@ for an engine whose own disk fails under a command: it is given again until it a
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -18,7 +17,15 @@ import structlog
 
 from rota.core.commands import AskToStop, ChangeMembership, Command, StartWorkers
 from rota.core.effects import Effects
-from rota.core.events import Event, NodeLost, NodeSeen, TimerFired, WorkersExited, WorkersLost
+from rota.core.events import (
+    Event,
+    JobCancelled,
+    NodeLost,
+    NodeSeen,
+    TimerFired,
+    WorkersExited,
+    WorkersLost,
+)
 from rota.core.kernel import Kernel
 from rota.core.model import JobId, Node, NodeId
 from rota.core.plan import Plan
@@ -27,10 +34,11 @@ from rota.core.view import Rules, View
 from rota.daemon import nodes, recovery
 from rota.daemon.accounts import Accounts
 from rota.daemon.findings import examined, exits_of, needs_a_look
-from rota.daemon.health import Health
+from rota.daemon.health import Chores, Health
+from rota.daemon.outbox import Alarm, Due
 from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
-from rota.errors import RotaError, StoreError
+from rota.errors import NotKeptError, RotaError, StoreError
 from rota.store.base import Batch, Store
 from rota.store.records import Row, Sample, Submission
 
@@ -63,14 +71,15 @@ class Shell:
         self.kernel = Kernel(parts.rules)
         self.accounts = Accounts()
         self._health = Health(parts.store, begin_anew=self._recover)
-        self._outbox: asyncio.Queue[tuple[int, Future[None], list[Command]]] = asyncio.Queue()
+        self.broken = self._health.broken
+        self._outbox: asyncio.Queue[Due] = asyncio.Queue()
         self._epoch = 0
         """Grows when the kernel is made anew: what an older one wanted does not count."""
         self._programs: Programs = _nothing_to_run
         self._listener: Listener = _nobody_listens
         self._rounds = Rounds(self, interval_s=parts.rules.round_interval_s)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._chores = Chores(self._health)
+        self._alarm = Alarm(parts.clock, self._wake)
         self._changed = asyncio.Event()
         self._sightings: dict[NodeId, Node] = {}
         self._loop = asyncio.get_running_loop()
@@ -91,11 +100,8 @@ class Shell:
     async def close(self) -> None:
         """Stop deciding; what runs goes on under its keepers."""
         await self._health.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._timer is not None:
-            self._timer.cancel()
+        await self._chores.close()
+        self._alarm.cancel()
         await self._parts.engine.close()
 
     async def _recover(self) -> None:
@@ -103,7 +109,7 @@ class Shell:
         parts = self._parts
         written = await asyncio.to_thread(recovery.read, parts.store)
         seen = await asyncio.to_thread(parts.engine.inventory)
-        self._health.trouble = ""
+        self._health.begin()
         self.kernel = Kernel(parts.rules)
         self.accounts = Accounts(written.usage, written.saved.jobs)
         self._epoch += 1
@@ -189,36 +195,45 @@ class Shell:
 
     def _record(self, effects: Effects, more: Batch = NOTHING) -> Future[None]:
         """Write what follows, with what belongs to it; then let the commands go."""
-        self._set_timer()
+        self._alarm.set(self.kernel.next_timer_s())
         self._rounds.look()
         if not (effects.jobs or effects.nodes or effects.transitions or more.exits):
             if effects.commands:
-                self._outbox.put_nowait((self._epoch, DONE, effects.commands))
+                self._outbox.put_nowait(Due(self._epoch, DONE, effects.commands))
             return DONE
         usage = self.accounts.count(effects.jobs.values(), now=effects.now)
         return self._write(replace(more, effects=effects, rows=usage), effects.commands)
 
     def _write(self, batch: Batch, commands: list[Command]) -> Future[None]:
         written = self._parts.store.write(batch)
-        self._outbox.put_nowait((self._epoch, written, commands))
+        submitted = tuple(each.job_id for each in batch.submissions)
+        self._outbox.put_nowait(Due(self._epoch, written, commands, submitted))
         return written
 
     async def _deliver(self) -> None:
         """Commands leave in the order in which they were wanted, after what they rest upon."""
         while True:
-            epoch, written, commands = await self._outbox.get()
+            due = await self._outbox.get()
             try:
-                if not written.done():
-                    await asyncio.wrap_future(written)
-                written.result()
+                await due.wait()
             except StoreError as error:
-                if epoch == self._epoch:
+                if due.epoch == self._epoch:
                     self._health.fail(error)
                 continue
+            except NotKeptError as error:
+                self._withdraw(due, why=str(error))
+                continue
             self._announce()
-            for command in commands:
-                if epoch == self._epoch and not self.trouble:
-                    await self._send(command, epoch)
+            for command in due.commands:
+                if due.epoch == self._epoch and not self.trouble:
+                    await self._send(command, due.epoch)
+
+    def _withdraw(self, due: Due, *, why: str) -> None:
+        """Jobs that nobody keeps. One that was to start meanwhile does not: what it runs was never
+        written."""
+        if due.epoch == self._epoch and not self.trouble:
+            gone = (JobCancelled(each, reason=why) for each in due.submitted)
+            self.tell_all(gone, (), actor="")
 
     async def _send(self, command: Command, epoch: int) -> None:
         self._listener(command)
@@ -264,31 +279,13 @@ class Shell:
     def rounds(self) -> Rounds:
         return self._rounds
 
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due_s = self.kernel.next_timer_s()
-        if math.isfinite(due_s):
-            delay_s = max(0.0, due_s - self._parts.clock())
-            self._timer = self._loop.call_later(delay_s, self._wake)
-
     def _wake(self) -> None:
         if not self.trouble:
             self.tell(TimerFired())
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Until the shell closes. A bug in it is everybody's trouble."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Without one of its tasks a daemon would only seem to work."""
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._health.break_down(error)
+        self._chores.add(self._loop.create_task(work))
 
 
 async def _nothing_to_run(job_id: JobId) -> Program:

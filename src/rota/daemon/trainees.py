@@ -194,6 +194,7 @@ class Team:
         is_due = (
             self.fact is None
             or bool(self.epochs_s)
+            or math.floor(lead.epochs_done or 0.0) > math.floor(self.fact.epochs_done)
             or lead.epochs_saved != self.saved
             or (lead.hears and not self.fact.hears)
             or now - self.fact_at_s >= FACT_EVERY_S

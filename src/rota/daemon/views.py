@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rota.core.effects import Transition
 from rota.core.explain import Answers
 from rota.core.forecast import Expected
 from rota.core.growth import why_size
+from rota.core.kernel import Kernel
 from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
 from rota.core.taints import USUAL, tolerates
 from rota.daemon.outlook import outlook
+from rota.engines.base import WorkerId
 from rota.engines.local.gpus import Reading
 from rota.store.records import Attempt, Entry
 from rota.wire.box import GpuView, NodeView
 from rota.wire.jobs import AttemptView, JobView, StoryEntry, WorkerView
 
-_FAILURE = re.compile(r"(exit code \d+): .*", re.DOTALL)
+_FAILURE = re.compile(r"(exit code \d+|cannot start): .*", re.DOTALL)
 
 
 def job_view(
@@ -88,7 +90,15 @@ def why(job: Job, newest: Answers | None) -> str:
     return "" if reason is None else str(reason)
 
 
-def attempt_view(attempt: Attempt) -> AttemptView:
+def by_now(view: JobView, kernel: Kernel) -> JobView:
+    """Of a job that is over, its end is told when it is on the disk. Until then it holds nothing:
+    what it held may be another's already."""
+    is_known = kernel.job(JobId(view.id)) is not None
+    return view if is_known else replace(view, gpus_held=0, nodes=[])
+
+
+def attempt_view(attempt: Attempt, *, cards: Callable[[WorkerId], Sequence[str]]) -> AttemptView:
+    """`cards` tells which GPUs a worker was given, where that is known."""
     workers = [
         WorkerView(
             worker=each.number,
@@ -98,6 +108,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
             started_s=each.ordered_s or attempt.started_s,
             exit_code=each.exit_code,
             ended_s=each.exited_s,
+            cards=list(cards(WorkerId(attempt.job_id, attempt.number, each.number))),
         )
         for each in attempt.workers
     ]
@@ -123,7 +134,7 @@ def story_entry(entry: Entry) -> StoryEntry:
 
 
 def for_others(reason: str) -> str:
-    """Why a job failed, without what its log or its command line had to say about it."""
+    """Why a job failed, without what its log or what it was to run with had to say about it."""
     return _FAILURE.sub(r"\1", reason)
 
 

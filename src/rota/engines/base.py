@@ -65,6 +65,8 @@ class Program:
     log: LogLimits = LogLimits()
     image: str = ""
     mounts: tuple[Mount, ...] = ()
+    code: str = ""
+    """Where what was shipped with the job is to be, if it has to be fetched from the daemon."""
     ports: tuple[int, ...] = ()
     pod: str = ""
     """NAME/UID of a pod that is there already: it is to be placed, not made."""

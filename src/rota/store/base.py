@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from rota.core.effects import Effects
@@ -41,6 +42,21 @@ class Batch:
     rows: tuple[Row, ...] = ()
     samples: tuple[Sample, ...] = ()
     actor: str = ""
+
+    def copied(self) -> Batch:
+        """What happens to its values after the call does not matter."""
+        of = self.effects
+        jobs, nodes = dict(of.jobs), dict(of.nodes)
+        copied = Effects(of.now, jobs, nodes, list(of.transitions), list(of.commands))
+        return replace(self, effects=copied)
+
+    def without(self, left_out: Collection[JobId]) -> Batch:
+        """All of it that is not about these jobs."""
+        of = self.effects
+        jobs = {each: job for each, job in of.jobs.items() if each not in left_out}
+        transitions = [each for each in of.transitions if each.job_id not in left_out]
+        exits = tuple(each for each in self.exits if each.job_id not in left_out)
+        return replace(self, effects=replace(of, jobs=jobs, transitions=transitions), exits=exits)
 
 
 class Store(Protocol):

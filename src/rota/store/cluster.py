@@ -1,30 +1,38 @@
 """The store of a cluster: the API server has the truth, a SQLite file beside it the history.
 
 A batch counts when the objects say what others rest upon: a submit is an object before it is
-acknowledged, and a fence is in a status, or a pod is one by its name, before anything runs. What is
-asked is answered from the file, which is brought into step when a daemon begins with others' jobs.
+acknowledged, and a fence is in a status before anything runs. What is asked is answered
+from the file, which is brought into step when a daemon begins with others' jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from rota.core.effects import Effects
-from rota.core.model import Ended, Job, JobId, Node
+from rota.core.model import Ended, JobId, Node
 from rota.core.states import State
-from rota.errors import StoreError, Trouble, UnavailableError
+from rota.errors import NotKeptError, StoreError, Trouble, UnavailableError
 from rota.store.base import Batch, Store
-from rota.store.fences import FirstWorkers, begun, essence
-from rota.store.publishing import Changes, Publisher, Resources
+from rota.store.changes import Changes
+from rota.store.publishing import Publisher, Resources
 from rota.store.records import Saved
-from rota.store.replica import catch_up, catch_up_rows
-from rota.store.training_jobs import Kept, Shown, kept_of, without_the_unaccepted
+from rota.store.replica import catch_up, catch_up_rows, with_the_file
+from rota.store.settled import Settled
+from rota.store.training_jobs import (
+    Kept,
+    Object,
+    Shown,
+    id_of,
+    is_bare,
+    kept_of,
+    without_the_unaccepted,
+)
 
 log = structlog.get_logger()
 
@@ -42,6 +50,11 @@ class _Work:
     done: Future[None] = field(default_factory=Future[None])
     resumes: bool = False
 
+    @property
+    def submit(self) -> JobId | None:
+        """The first job that came with it."""
+        return self.changes.accepted[0].batch if self.changes.accepted else None
+
 
 class ClusterStore:
     """Satisfies `rota.store.base.Store`. Lives in the event loop that made it; `load` and `close`
@@ -54,29 +67,31 @@ class ClusterStore:
         *,
         key: bytes,
         nodes: Callable[[], tuple[Node, ...]],
-        first_workers: Callable[[], FirstWorkers],
+        spare: Callable[[frozenset[JobId]], None] = lambda _: None,
     ) -> None:
+        """`spare` is told of jobs that nobody can read, as long as this daemon lives: what runs
+        of them stays."""
         self._local = local
         self._resources = resources
         self._key = key
-        self._nodes, self._first_workers = nodes, first_workers
+        self._nodes, self._spare = nodes, spare
+        self._strange: frozenset[JobId] = frozenset()
         self._publisher = Publisher(resources, key=key)
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[_Work | None] = asyncio.Queue()
         self._failure: StoreError | None = None
+        self._refused: set[JobId] = set()
+        """Jobs that the cluster does not keep, until they are over: nothing for the file."""
         self._is_closed = False
         self._pump = self._loop.create_task(self._run())
         self._aside = self._loop.create_task(self._tell_late())
         self.job, self.jobs, self.submission = local.job, local.jobs, local.submission
-        self.job_with_key, self.attempts, self.story = (
-            local.job_with_key,
-            local.attempts,
-            local.story,
-        )
-        self.newest_entry, self.samples, self.rows = local.newest_entry, local.samples, local.rows
+        self.job_with_key, self.attempts = local.job_with_key, local.attempts
+        self.story, self.newest_entry = local.story, local.newest_entry
+        self.samples, self.rows = local.samples, local.rows
 
     def write(self, batch: Batch) -> Future[None]:
-        return self._hand_in(_Work(_copy(batch), self._publisher.look(batch)))
+        return self._hand_in(_Work(batch.copied(), self._publisher.look(batch)))
 
     def resume(self) -> Future[None]:
         return self._hand_in(_Work(resumes=True))
@@ -86,18 +101,19 @@ class ClusterStore:
         catch_up_rows(self._local, self._from_outside(self._resources.rows())).result()
 
     def load(self) -> Saved:
-        told: list[Kept] = self._from_outside(self._gather())
-        kept = [self._with_the_file(each) for each in self._from_outside(self._begun(told))]
-        behind = [new.job.id for old, new in zip(told, kept, strict=True) if old is not new]
         rows: dict[str, str] = self._from_outside(self._resources.rows())
-        catch_up(self._local, kept, rows=rows).result()
+        told: list[Kept] = self._from_outside(self._gather(rows))
+        kept = [with_the_file(each, self._local) for each in told]
+        behind = [new.job.id for old, new in zip(told, kept, strict=True) if old is not new]
+        catch_up(self._local, kept, rows=rows, strange=self._strange).result()
         self._from_outside(self._begin(kept, behind, rows=rows))
         jobs = tuple(each.job for each in kept if not isinstance(each.job.phase, Ended))
         outcomes = {each.job.id: each.job.state for each in kept} | dict(
             self._local.load().outcomes
         )
         # What a job waits for and nobody knows any more has succeeded: else the job were over.
-        needed = {after: State.SUCCEEDED for job in jobs for after in job.spec.after}
+        after = {each for job in jobs for each in job.spec.after} - self._strange
+        needed = dict.fromkeys(after, State.SUCCEEDED)
         ended = {each: state for each, state in (needed | outcomes).items() if state.is_final}
         return Saved(jobs, self._publisher.drains.applied(self._nodes()), ended)
 
@@ -126,8 +142,12 @@ class ClusterStore:
         """Whether its object is ours to write."""
         return self._publisher.knows(job_id)
 
+    def lose(self, job_id: JobId) -> None:
+        """Somebody took its object away: nothing is written to one of the same name."""
+        self._publisher.lose(job_id)
+
     def has_made(self, job_id: JobId, name: str, *, accepted: str) -> bool:
-        """Whether this is what we made for a job, and its status says nothing yet."""
+        """Whether this is what we made for a job."""
         return self._publisher.has_made(job_id, name, accepted=accepted)
 
     async def let_go(self, job_id: JobId, name: str) -> None:
@@ -165,14 +185,17 @@ class ClusterStore:
         try:
             if any(work.resumes for work in works):
                 await self._resources.check()
-            await self._publisher.publish([work.changes for work in works])
+            refused = await self._publisher.publish([work.changes for work in works])
         except Exception as error:  # noqa: BLE001 - whoever waits gets an answer, whatever it is
             self._failure = _explained(error)
             for work in works:
                 work.done.set_exception(self._failure)
         else:
             for work in works:
-                self._hand_on(work)
+                if error := refused.get(work.submit) if work.submit else None:
+                    self._refuse(work, error)
+                else:
+                    self._hand_on(work)
 
     def _without_the_lost(self, group: Sequence[_Work]) -> Sequence[_Work]:
         """After a failure: what comes from the moment on at which writing goes on."""
@@ -183,9 +206,16 @@ class ClusterStore:
             work.done.set_exception(self._failure)
         return ()
 
+    def _refuse(self, work: _Work, error: NotKeptError) -> None:
+        self._refused |= {each.job_id for each in work.changes.accepted}
+        work.done.set_exception(error)
+
     def _hand_on(self, work: _Work) -> None:
+        batch = work.batch.without(self._refused) if self._refused else work.batch
+        over = (job for job in work.batch.effects.jobs.values() if isinstance(job.phase, Ended))
+        self._refused.difference_update(job.id for job in over)
         try:
-            local = self._local.resume() if work.resumes else self._local.write(work.batch)
+            local = self._local.resume() if work.resumes else self._local.write(batch)
         except StoreError as error:
             self._failure = error
             work.done.set_exception(error)
@@ -212,36 +242,34 @@ class ClusterStore:
 
     # -- reading --------------------------------------------------------------------------------
 
-    async def _gather(self) -> list[Kept]:
-        found = [kept_of(each, key=self._key) for each in await self._resources.all()]
-        counting, left = without_the_unaccepted([each for each in found if each is not None])
+    async def _gather(self, rows: Mapping[str, str]) -> list[Kept]:
+        mark = Settled(rows)
+        read = [self._read(each, mark) for each in await self._resources.all()]
+        self._spare(self._strange)
+        found = [each for each in read if each is not None and each.job.id not in self._strange]
+        counting, left = without_the_unaccepted(found)
         for each in left:
             log.info("a submit that was never accepted is removed", object=each.name)
             await self._resources.remove(each.name)
         return sorted(counting, key=lambda each: (each.job.submitted_s, each.job.id))
 
-    async def _begun(self, told: Sequence[Kept]) -> list[Kept]:
-        """With what the pods of those tell that have no status: whether they have begun."""
-        first = self._first_workers()
-        return [
-            each
-            if each.has_status or each.job.id not in first
-            else replace(each, job=begun(each.job, first[each.job.id]))
-            for each in told
-        ]
+    def _read(self, found: Object, mark: Settled) -> Kept | None:
+        """What counts of an object. Of what does not, who watches them tells."""
+        try:
+            kept = kept_of(found, key=self._key)
+        except StoreError as error:
+            self._strange |= {id_of(found)}
+            log.error("a TrainingJob is set aside, and its pods left alone", error=str(error))
+            return None
+        return None if kept and is_bare(found) and mark.covers(kept.job.id) else kept
 
     async def _begin(
         self, kept: Sequence[Kept], behind: Sequence[JobId], *, rows: dict[str, str]
     ) -> None:
+        self._refused.clear()
+        self._publisher.settled = Settled(rows)
         self._publisher.begin(kept, behind=behind)
         self._publisher.drains.begin(rows)
-
-    def _with_the_file(self, kept: Kept) -> Kept:
-        """What an object is told later, the file may know already."""
-        known = self._local.job(kept.job.id)
-        if known is None or known == kept.job or essence(known) != essence(kept.job):
-            return kept
-        return replace(kept, job=known) if _moment(known) >= _moment(kept.job) else kept
 
     def _from_outside(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(_as_store(work), self._loop).result()
@@ -250,8 +278,6 @@ class ClusterStore:
 async def _as_store(work: Any) -> Any:
     try:
         return await work
-    except StoreError:
-        raise
     except UnavailableError as error:
         raise _explained(error) from None
 
@@ -265,22 +291,9 @@ def _explained(error: Exception) -> StoreError:
     return StoreError(Trouble.REFUSED, f"{type(error).__name__}: {error}", "a bug; report it")
 
 
-def _moment(job: Job) -> tuple[float, float]:
-    """How far a job's own clocks are, of two that are the same in all that counts."""
-    return job.service.as_of_s, job.epochs_done
-
-
 def _pass_on(written: Future[None], done: Future[None]) -> None:
     error = written.exception()
     if error is None:
         done.set_result(None)
     else:
         done.set_exception(error)
-
-
-def _copy(batch: Batch) -> Batch:
-    """What happens to a batch after the call does not matter."""
-    effects = batch.effects
-    jobs, nodes = dict(effects.jobs), dict(effects.nodes)
-    copied = Effects(effects.now, jobs, nodes, list(effects.transitions), list(effects.commands))
-    return replace(batch, effects=copied)

@@ -4,32 +4,33 @@ then, now and then, what is only good to know."""
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import math
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
 from rota.core.model import Ended, Job, JobId
+from rota.errors import NotKeptError
 from rota.store.base import Batch
-from rota.store.codec import encode
+from rota.store.changes import Accepted, Changes, accepted_of, shared_rows
 from rota.store.drains import Drains
-from rota.store.fences import essence, is_first_start
-from rota.store.records import Project, Row, Token, User, key_of
+from rota.store.fences import essence
+from rota.store.settled import Settled
 from rota.store.training_jobs import (
     NOTHING_SHOWN,
     Kept,
     Object,
     Shown,
-    accepted_text,
     body_of,
-    has_pod,
     status_of,
 )
 
 LATE_AT_ONCE = 4
-SHARED = (Token, User, Project)
-"""Rows that every replica has to know. The others are history, which may lag."""
+SETTLE_S = 3.0
+"""That further jobs have a status is told no more often, however many there are."""
+NEW_AT_ONCE = 32
+"""More of a submit are not asked for before it is known that the others were not refused."""
 
 
 class Resources(Protocol):
@@ -42,15 +43,18 @@ class Resources(Protocol):
     async def all(self) -> list[Object]: ...
 
     async def create(self, body: Object) -> bool:
-        """Made, now or when the same was asked before. False: the name is somebody else's."""
+        """Made, now or when the same was asked before. False: the name is somebody else's. What
+        is refused for good is a `NotKeptError`."""
         ...
 
     async def adopt(self, name: str, job_id: JobId) -> bool:
-        """Hold an object that somebody else made until we let go. False: it is gone."""
+        """Hold an object that somebody else made until we let go. False: it is gone. What is
+        refused for good is a `NotKeptError`."""
         ...
 
     async def update(self, name: str, status: Object) -> bool:
-        """Unless somebody who came after us wrote it. False: it is gone."""
+        """All that it says from now on, unless somebody who came after us wrote it. False: it is
+        gone."""
         ...
 
     async def lull(self) -> None:
@@ -69,33 +73,13 @@ class Resources(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """A new job, and the first of those that came with it."""
-
-    job_id: JobId
-    text: str
-    batch: JobId
-    has_pod: bool
-    """Whether it stands for a pod that somebody made themselves."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What of a batch has to be at the API server before it counts."""
-
-    accepted: tuple[Accepted, ...] = ()
-    jobs: tuple[Job, ...] = ()
-    rows: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By their names there."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Entry:
-    """An object of ours. `accepted` is what its status does not say yet."""
+    """An object of ours."""
 
     name: str
     accepted: str
     batch: str
+    has_status: bool = False
 
 
 class Publisher:
@@ -106,25 +90,32 @@ class Publisher:
         """As they were handed in last."""
         self._entries: dict[JobId, _Entry] = {}
         self._adopted: dict[JobId, str] = {}
-        self._fresh: set[JobId] = set()
-        """Those that we accepted ourselves, and that have no status yet: nobody who commanded
-        before us can have sent off a worker of theirs."""
         self._shown: dict[JobId, Shown] = {}
         self._late: dict[JobId, None] = {}
-        self.drains = Drains()
+        self.drains, self.settled = Drains(), Settled()
+        self._settled_s = -math.inf
         self._writing: dict[JobId, asyncio.Future[None]] = {}
+        self._room = asyncio.Semaphore(NEW_AT_ONCE)
 
     def begin(self, kept: Iterable[Kept], *, behind: Collection[JobId] = ()) -> None:
-        """Go on from what the cluster keeps. Of those `behind` we know more than their objects."""
-        live = [each for each in kept if not isinstance(each.job.phase, Ended)]
-        self._fresh = set()
+        """Go on from what the cluster keeps. Of those `behind` we know more than their objects:
+        even that they are over."""
+        found = list(kept)
+        live = [
+            each for each in found if not isinstance(each.job.phase, Ended) or each.job.id in behind
+        ]
         self._jobs = {each.job.id: each.job for each in live}
         self._entries = {
-            each.job.id: _Entry(each.name, "" if each.has_status else each.accepted, each.batch)
+            each.job.id: _Entry(each.name, each.accepted, each.batch, each.has_status)
             for each in live
         }
         self._shown = {each: shown for each, shown in self._shown.items() if each in self._jobs}
-        self._late = dict.fromkeys((self._late.keys() | set(behind)) & self._jobs.keys())
+        bare = {each.job.id for each in found if not each.has_status}
+        self._late = dict.fromkeys((self._late.keys() | set(behind) | bare) & self._jobs.keys())
+        self.settled.expect(bare)
+        for each in found:
+            if each.has_status:
+                self.settled.settle(each.job.id)
 
     def adopt(self, job_id: JobId, name: str) -> None:
         """The job that will be submitted under this id has an object already."""
@@ -143,11 +134,11 @@ class Publisher:
 
     def has_made(self, job_id: JobId, name: str, *, accepted: str) -> bool:
         entry = self._entries.get(job_id)
-        return (
-            entry is not None
-            and bool(accepted)
-            and (entry.name, entry.accepted) == (name, accepted)
-        )
+        return entry is not None and (entry.name, entry.accepted) == (name, accepted)
+
+    def lose(self, job_id: JobId) -> None:
+        """Its object is gone. Another of that name is somebody else's."""
+        self._entries.pop(job_id, None)
 
     def knows(self, job_id: JobId) -> bool:
         return job_id in self._entries or job_id in self._jobs
@@ -155,29 +146,34 @@ class Publisher:
     def look(self, batch: Batch) -> Changes:
         """What a batch means for the objects."""
         jobs = batch.effects.jobs
-        accepted = tuple(_accepted(batch))
+        accepted = tuple(accepted_of(batch))
         new = {each.job_id for each in accepted}
-        self._fresh |= {each.job_id for each in accepted if not each.has_pod}
-        self._fresh -= self._adopted.keys()
         urgent = [job for job in jobs.values() if job.id not in new and self._is_urgent(job)]
         self._jobs.update(jobs)
         self._late.update(dict.fromkeys(jobs))
+        self.settled.expect(new)
         for job_id in (*new, *(job.id for job in urgent)):
             del self._late[job_id]
-        rows = {row_name(row): encode(row) for row in batch.rows if isinstance(row, SHARED)}
-        return Changes(accepted, tuple(urgent), rows | self.drains.look(batch.effects.nodes))
+        rows = shared_rows(batch) | self.drains.look(batch.effects.nodes)
+        return Changes(accepted, tuple(urgent), rows)
 
-    async def publish(self, changes: Sequence[Changes]) -> None:
-        """Returns when all of it is at the API server."""
+    async def publish(self, changes: Sequence[Changes]) -> Mapping[JobId, NotKeptError]:
+        """Returns when all of it is at the API server, but for submits that it refuses: by the
+        first job of each, why. Nothing of those is left there."""
         new = [each for change in changes for each in change.accepted]
+        refused: dict[JobId, NotKeptError] = {}
         # The first of a submit comes last: with it, and not before, all of them count.
-        await _all(self._make(each) for each in new if each.job_id != each.batch)
-        await _all(self._make(each) for each in new if each.job_id == each.batch)
+        await _all(self._try(each, refused) for each in new if each.job_id != each.batch)
+        await _all(self._try(each, refused) for each in new if each.job_id == each.batch)
+        await _all(self._take_back(each.job_id) for each in new if each.batch in refused)
+        # A clock that went back gives ids that are no longer taken at their word.
+        await _all(self._update(each.job_id) for each in new if self.settled.covers(each.job_id))
         rows = {name: text for change in changes for name, text in change.rows.items()}
         if rows:
             await self._resources.keep(rows)
         changed = dict.fromkeys(job.id for change in changes for job in change.jobs)
         await _all(map(self._update, changed))
+        return refused
 
     async def publish_late(self) -> bool:
         """Some of what can wait. Returns whether there is more."""
@@ -190,7 +186,15 @@ class Publisher:
         except BaseException:
             self._late = dict.fromkeys([*some, *self._late])
             raise
+        await self._tell_what_is_settled()
         return bool(self._late)
+
+    async def _tell_what_is_settled(self) -> None:
+        now, rows = asyncio.get_running_loop().time(), self.settled.due()
+        if rows and now - self._settled_s >= SETTLE_S:
+            self._settled_s = now
+            await self._resources.keep(rows)
+            self.settled.told(rows)
 
     async def let_go(self, job_id: JobId, name: str) -> None:
         """Of an object whose job is over. With it goes the proof that its submit was accepted, so
@@ -198,10 +202,26 @@ class Publisher:
         others = [
             each
             for each, entry in self._entries.items()
-            if entry.accepted and entry.batch == job_id and each in self._jobs
+            if not entry.has_status and entry.batch == job_id and each in self._jobs
         ]
         await _all(map(self._update, others))
         await self._resources.let_go(name)
+
+    async def _try(self, new: Accepted, refused: dict[JobId, NotKeptError]) -> None:
+        async with self._room:
+            if new.batch in refused:
+                self._adopted.pop(new.job_id, None)
+                return
+            try:
+                await self._make(new)
+            except NotKeptError as error:
+                refused[new.batch] = error
+
+    async def _take_back(self, job_id: JobId) -> None:
+        """What was made of a submit that was refused in the end."""
+        entry = self._entries.pop(job_id, None)
+        if entry is not None:
+            await self._resources.remove(entry.name)
 
     async def _make(self, new: Accepted) -> None:
         if new.job_id in self._adopted:
@@ -212,6 +232,7 @@ class Publisher:
             n_taken += 1
             name = f"{new.job_id}-{n_taken}"
         self._entries[new.job_id] = _Entry(name, new.text, new.batch)
+        self._late[new.job_id] = None
 
     def _body(self, new: Accepted, name: str) -> Object:
         return body_of(name, new.job_id, accepted=new.text, key=self._key)
@@ -235,38 +256,29 @@ class Publisher:
     async def _write(self, job_id: JobId) -> None:
         entry, job = self._entries.get(job_id), self._jobs.get(job_id)
         if entry is None or job is None:
-            # Somebody took its object away by force; who watches them hears of it.
+            # Somebody took its object away by force, and who watches them hears of it; or it was
+            # refused.
+            if job is not None and isinstance(job.phase, Ended):
+                self._forget(job_id)
             return
-        status = status_of(job, self.shown(job.id))
-        if entry.accepted:
-            status["accepted"] = entry.accepted
+        self._late.pop(job_id, None)
+        status = status_of(job, self.shown(job.id), accepted=entry.accepted)
         is_there = await self._resources.update(entry.name, status)
-        self._fresh.discard(job.id)
         if not is_there or isinstance(job.phase, Ended):
             self._forget(job.id)
-        elif entry.accepted:
-            self._entries[job.id] = replace(entry, accepted="")
+        elif not entry.has_status:
+            self._entries[job.id] = replace(entry, has_status=True)
+            self.settled.settle(job_id)
 
     def _forget(self, job_id: JobId) -> None:
         self._entries.pop(job_id, None)
-        self._fresh.discard(job_id)
         self._shown.pop(job_id, None)
         self._jobs.pop(job_id, None)
+        self.settled.settle(job_id)
 
     def _is_urgent(self, job: Job) -> bool:
         before = self._jobs.get(job.id)
-        if before is None:
-            return True
-        if job.id in self._fresh and is_first_start(before, job):
-            return False
-        return essence(before) != essence(job)
-
-
-def _accepted(batch: Batch) -> Iterable[Accepted]:
-    for each in batch.submissions:
-        first = batch.submissions[0].job_id
-        text = accepted_text(batch.effects.jobs[each.job_id], each, batch=first)
-        yield Accepted(each.job_id, text, first, has_pod(each))
+        return before is None or essence(before) != essence(job)
 
 
 async def _all(works: Iterable[Awaitable[object]]) -> None:
@@ -274,9 +286,3 @@ async def _all(works: Iterable[Awaitable[object]]) -> None:
     for outcome in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
-
-
-def row_name(row: Row) -> str:
-    """A name that a cluster takes, whatever the row is called."""
-    known_by = hashlib.sha256("\n".join(key_of(row)).encode()).hexdigest()
-    return f"{type(row).__name__.lower()}.{known_by[:32]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from rota.core.model import Ended, Job, JobId
 from rota.core.states import State
 from rota.store.base import Batch, Store
 from rota.store.codec import CodecError, decode
+from rota.store.fences import essence
 from rota.store.history import ALIVE
 from rota.store.records import Project, Submission, Token, User
 from rota.store.training_jobs import Kept
@@ -28,11 +29,33 @@ KINDS: dict[str, type[Token | User | Project]] = {
 }
 
 
-def catch_up(store: Store, kept: Iterable[Kept], *, rows: Mapping[str, str]) -> Future[None]:
-    """The file then has every job of the cluster, and no other that is not over."""
+def with_the_file(kept: Kept, store: Store) -> Kept:
+    """What an object is told later, the file may know already; and what is over stays so, whoever
+    put an object back."""
+    known = store.job(kept.job.id)
+    if known is None or known == kept.job or isinstance(kept.job.phase, Ended):
+        return kept
+    is_same = essence(known) == essence(kept.job) and _moment(known) >= _moment(kept.job)
+    return replace(kept, job=known) if is_same or isinstance(known.phase, Ended) else kept
+
+
+def _moment(job: Job) -> tuple[float, float]:
+    """How far a job's own clocks are, of two that are the same in all that counts."""
+    return job.service.as_of_s, job.epochs_done
+
+
+def catch_up(
+    store: Store,
+    kept: Iterable[Kept],
+    *,
+    rows: Mapping[str, str],
+    strange: Collection[JobId] = frozenset(),
+) -> Future[None]:
+    """The file then has every job of the cluster, and no other that is not over. Of `strange` ones
+    nobody can tell."""
     effects = Effects(now=0.0)
     submissions: list[Submission] = []
-    left = {job.id: job for job in store.load().jobs}
+    left = {job.id: job for job in store.load().jobs if job.id not in strange}
     for each in kept:
         left.pop(each.job.id, None)
         _put(each.job, store.job(each.job.id), effects=effects)

@@ -75,25 +75,23 @@ def accepted_text(job: Job, submission: Submission, *, batch: str) -> str:
 def body_of(name: str, job_id: JobId, *, accepted: str, key: bytes) -> Object:
     """The object of a job that came through our own doors."""
     found = json.loads(accepted)
-    labels = {
-        "app.kubernetes.io/managed-by": "rota",
-        JOB: job_id,
-        USER: label_value(found["user"]),
-    }
+    user, plain = found["user"], label_value(found["user"])
+    labels = {"app.kubernetes.io/managed-by": "rota", JOB: job_id, USER: plain}
+    # Whose it is decides who may edit and delete it, so that it has to be the very name.
+    named = {} if plain == user else {USER: user}
     return {
         "metadata": {
             "name": name,
             "labels": {each: value for each, value in labels.items() if value},
-            "annotations": {ACCEPTED: accepted, SEAL: seal(key, name=name, text=accepted)},
+            "annotations": {
+                ACCEPTED: accepted,
+                SEAL: seal(key, name=name, text=accepted),
+                **named,
+            },
             "finalizers": [FINALIZER],
         },
         "spec": json.loads(found["program"])["request"],
     }
-
-
-def has_pod(submission: Submission) -> bool:
-    """Whether a job stands for a pod that somebody made themselves."""
-    return bool(json.loads(submission.program).get("pod"))
 
 
 def seal(key: bytes, *, name: str, text: str) -> str:
@@ -106,21 +104,24 @@ def label_value(text: str) -> str:
     return kept[:LONGEST_LABEL].strip("-")
 
 
-def status_of(job: Job, shown: Shown = NOTHING_SHOWN) -> Object:
+def status_of(job: Job, shown: Shown = NOTHING_SHOWN, *, accepted: str) -> Object:
     own = job.phase.reason if isinstance(job.phase, Ended | Stopping) else ""
-    return {
+    finish_s = job.phase.at_s if isinstance(job.phase, Ended) else shown.finish_s
+    status = {
         "id": job.id,
         "state": job.state.value,
         "workers": len(job.members),
         "reason": own or shown.reason,
         "progress": None if shown.progress is None else round(shown.progress, 3),
-        "expectedFinish": None if shown.finish_s is None else moment(shown.finish_s),
-        "selector": f"{JOB}={job.id}",
+        "expectedFinish": None if finish_s is None else moment(finish_s),
+        "selector": f"{JOB}={job.id},{USER}={job.spec.user}",
         "observedGeneration": shown.observed,
         "fence": {"attempt": job.attempt, "generation": job.generation},
         "conditions": [*_conditions(job), *(_note(each, job) for each in shown.notes)],
+        "accepted": accepted,
         "record": encode(job),
     }
+    return {name: value for name, value in status.items() if value is not None}
 
 
 def moment(at_s: float) -> str:
@@ -133,23 +134,36 @@ def part(found: Object, name: str) -> Object:
 
 
 def kept_of(found: Object, *, key: bytes) -> Kept | None:
-    """The job that an object stands for; None if it was never accepted."""
+    """The job that an object stands for; None if it was never accepted. A seal counts until
+    anything else is said of the object."""
     meta, status = part(found, "metadata"), part(found, "status")
-    accepted = status.get("accepted") or _sealed(meta, key=key)
+    accepted = status.get("accepted") or ("" if status.get("state") else _sealed(meta, key=key))
     if not accepted:
         return None
     try:
         read = json.loads(accepted)
         job = decode(Job, status.get("record") or read["record"])
-    except (CodecError, ValueError, KeyError) as error:
+        submission = Submission(job.id, read["user"], read["uid"], read["program"], read["key"])
+        batch = read["batch"]
+    except (CodecError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             Trouble.NEWER,
             f"what the cluster keeps of TrainingJob {meta['name']} cannot be read: {error}",
             "start the version of rota that wrote it",
         ) from None
-    submission = Submission(job.id, read["user"], read["uid"], read["program"], read["key"])
-    has_status = bool(status.get("record"))
-    return Kept(meta["name"], job, submission, accepted, read["batch"], has_status)
+    return Kept(meta["name"], job, submission, accepted, batch, bool(status.get("record")))
+
+
+def is_bare(found: Object) -> bool:
+    """Whether nothing but its seal says that it was accepted."""
+    return not part(found, "status").get("accepted")
+
+
+def id_of(found: Object) -> JobId:
+    """Of the job that an object stood for, if that is all that can be read of it."""
+    meta = part(found, "metadata")
+    told = part(found, "status").get("id") or part(meta, "labels").get(JOB) or meta["name"]
+    return JobId(str(told))
 
 
 def is_sealed(found: Object, *, key: bytes) -> bool:

@@ -62,6 +62,8 @@ class WorkerView:
     started_s: float | None = None
     exit_code: int | None = None
     ended_s: float | None = None
+    cards: list[str] = field(default_factory=list[str])
+    """The names of its GPUs, where its node picks them, for as long as that remembers it."""
 
 
 @dataclass(frozen=True, slots=True)

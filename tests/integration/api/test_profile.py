@@ -24,7 +24,7 @@ def anna(house: House) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="module")
 def job(house: House, anna: httpx2.Client) -> str:
     """Anna's: two epochs of ten seconds are done, of twenty."""
-    made = submit(anna, **TELL_TOKEN, name="measured", gpus="1", epochs=20)
+    made = submit(anna, **TELL_TOKEN, name="measured", gpus="1", epochs=20, grace="1s")
     with house.by_tcp(token_of(house, made)) as worker:
         for number in (1, 2):
             now = time.time()

@@ -20,8 +20,10 @@ AT = {"worker": 0, "generation": 0, "turn": 1}
 
 @pytest.fixture(scope="module")
 def job(house: House) -> str:
-    """With two workers."""
-    return submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
+    """With two workers, which the daemon knows to run: before that nobody is told a thing."""
+    made = submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
+    house.reaches(made, "running")
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +54,19 @@ def test_people_do_not_meet_there(house: House, path: str) -> None:
     assert house.admin.post(path, json=BODIES[path]).status_code == 403
 
 
-def test_two_meet_and_one_is_not_enough(worker: httpx2.Client) -> None:
-    assert asked(worker, ARRIVE, worker=0, **HERE)["state"] == "waiting"
-    assert asked(worker, ARRIVE, worker=0, wait_s=0.05, **HERE)["state"] == "waiting"
+def both_meet(worker: httpx2.Client) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Their seats; if they have met before, the same again."""
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(asked, worker, ARRIVE, worker=0, wait_s=30, **HERE)
         second = asked(worker, ARRIVE, worker=1, host="other", port=5000, wait_s=30)
-        assert first.result(60)["rank"] == 0
+        return first.result(60), second
+
+
+def test_two_meet_and_one_is_not_enough(worker: httpx2.Client) -> None:
+    assert asked(worker, ARRIVE, worker=0, **HERE)["state"] == "waiting"
+    assert asked(worker, ARRIVE, worker=0, wait_s=0.05, **HERE)["state"] == "waiting"
+    first, second = both_meet(worker)
+    assert first["rank"] == 0
     # Where the first of them waits for the others.
     assert second == {"state": "met", **AT_0, "rank": 1, "size": 2, **HERE}
     assert asked(worker, WATCH, **AT) == {"is_called": False, "generation": -1}
@@ -70,6 +78,7 @@ AT_0 = {"generation": 0, "turn": 1}
 
 
 def test_a_worker_that_is_none_of_the_job_leaves(worker: httpx2.Client) -> None:
+    both_meet(worker)
     assert asked(worker, ARRIVE, worker=9, **HERE)["state"] == "left"
     assert asked(worker, STORE, **{**AT, "worker": 9}, deed="count")["state"] == "broken"
 
@@ -97,6 +106,7 @@ WRONG = {
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_what_is_refused(worker: httpx2.Client, kind: str) -> None:
+    both_meet(worker)
     path, body, field = WRONG[kind]
     answer = worker.post(path, json=body)
     assert (answer.status_code, answer.json()["details"]["field"]) == (422, field), answer.text

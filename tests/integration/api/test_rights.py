@@ -1,8 +1,10 @@
 """Who may do what: nobody touches another's jobs, files, logs or tokens."""
 
 import hashlib
+import io
 import os
 import sqlite3
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -304,9 +306,33 @@ def test_snapshots_are_their_owners(
         assert [other.get(path).status_code for path in paths] == [400, 400]
 
 
+def test_a_job_fetches_what_was_shipped_with_it_and_nobody_else_does(
+    house: House, anna: httpx2.Client, job: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(SECRET)
+    with Client(house.url, token=anna.headers["authorization"].partition(" ")[2]) as client:
+        shipped = client.ship(tmp_path)
+    command = ["sh", "-c", "env; sleep 1000"]
+    made = submit(anna, command=command, gpus="0", snapshot=shipped, workdir="")
+    eventually(lambda: "ROTA_TOKEN" in anna.get(f"/v1/jobs/{made}/logs").text)
+    with house.by_tcp(token_of(house, made)) as worker:
+        answer = worker.get("/v1/code")
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+        [train] = archive.getmembers()
+        found = archive.extractfile(train)
+        assert found is not None
+        assert (train.name, found.read()) == ("train.py", SECRET.encode())
+    for other in (anna, house.admin):
+        assert other.get("/v1/code").status_code == 403
+    with house.by_tcp(token_of(house, job)) as another:
+        assert another.get("/v1/code").status_code == 404
+    anna.post(f"/v1/jobs/{made}/cancel")
+
+
 MOVE = {"jobs": ["annas"], "to": "lab", "url": "http://127.0.0.1:1", "token": "t", "after": "1h"}
 
 
+@pytest.mark.usefixtures("job")
 def test_only_the_owner_lets_a_job_go_elsewhere(house: House, bert: httpx2.Client) -> None:
     for other in (bert, house.admin):
         refused = other.post("/v1/jobs/move", json=MOVE)

@@ -86,7 +86,7 @@ async def test_without_groups_a_lost_tree_is_found_by_its_marker(box: Box) -> No
 @pytest.fixture
 def only_freezer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """As on a machine that has control groups of version 1 only."""
-    base = Path("/sys/fs/cgroup/freezer") / f"rota-{tmp_path.stat().st_ino}"
+    base = Path("/sys/fs/cgroup/freezer") / hierarchies.name_for(tmp_path)
     try:
         base.mkdir()
     except OSError:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.events import WorkersExited
+from rota.core.events import WorkersExited, WorkersLost
 from rota.core.model import JobId
 from rota.engines.base import LogLimits, LogQuery, WorkerId
 from tests.counts import IS_LONG
@@ -159,6 +160,21 @@ async def _fill_the_disk(root: Path) -> None:
         assert not list(box.place("job").glob("*.reserved"))
         assert ending.n_dropped_bytes > 1_500_000
         assert "MiB of output were dropped: no space left on device" in ending.reason
+
+
+def test_daemons_on_disks_of_their_own_do_not_meet(tmp_path: Path) -> None:
+    """The top folders of two disks may well have the same number."""
+    with _small_disk(tmp_path / "one"), _small_disk(tmp_path / "other"):
+        asyncio.run(_end_one_of_two(tmp_path / "one", tmp_path / "other"))
+
+
+async def _end_one_of_two(one: Path, other: Path) -> None:
+    async with Box(one) as ends, Box(other) as goes_on:
+        for box in (ends, goes_on):
+            await box.run_until_it_says("job", "ready", sh("echo ready; sleep 600"))
+        os.kill(ends.keeper_pid("job"), signal.SIGKILL)
+        await ends.until(lambda fact: isinstance(fact, WorkersLost))
+        assert goes_on.processes("job")
 
 
 @pytest.mark.parametrize("free_bytes", [4096, 8192, 12288])

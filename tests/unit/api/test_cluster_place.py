@@ -1,8 +1,14 @@
-"""Where the workers of a cluster find their daemon."""
+"""Where a daemon of a cluster is found, and what it finds where it runs."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from rota.api.cluster_place import can_be_reached, url_of
+from rota.api.leading import VARIABLE, own_claims
+from rota.engines.kubernetes.api import Cluster, Kind, Object
 
 
 def test_what_is_said_counts_then_the_service_then_where_we_listen(
@@ -30,3 +36,32 @@ def test_what_is_said_counts_then_the_service_then_where_we_listen(
 )
 def test_nobody_else_reaches_what_is_only_here(url: str, can: bool) -> None:
     assert can_be_reached(url) == can
+
+
+class Here:
+    """A cluster in which we run as the pod rota-1, with some volumes."""
+
+    access = SimpleNamespace(namespace="lab")
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+
+    async def get(self, kind: Kind, name: str) -> Object:
+        assert (kind.kind, name) == ("Pod", "rota-1")
+        claims = [{"persistentVolumeClaim": {"claimName": each}} for each in ("rota", "logs")]
+        return {"spec": {"volumes": [{"emptyDir": {}}, *claims]}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "namespace", "claims"),
+    [
+        ("rota-1", "lab", {"rota", "logs"}),
+        ("rota-1", "others", set[str]()),
+        ("", "lab", set[str]()),
+    ],
+)
+def test_a_daemon_knows_the_claims_that_are_its_own(
+    monkeypatch: pytest.MonkeyPatch, pod: str, namespace: str, claims: set[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, pod)
+    assert asyncio.run(own_claims(cast(Cluster, Here(namespace)))) == claims

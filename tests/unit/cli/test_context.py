@@ -116,6 +116,8 @@ def test_a_token_in_the_clear_is_told(rota: Rota):
         ("add lab lab:7600", "URL is 'lab:7600'; write http://HOST:PORT or unix:///PATH"),
         ("add lab http://", " is no address of a daemon; "),
         ("add lab https://u:p@lab", "'https://u:p@lab' is no address of a daemon; "),
+        ("add lab http://[::1", "'http://[::1' is no address of a daemon; "),
+        ("add lab http://lab:x", "'http://lab:x' is no address of a daemon; "),
         ("add lab https://lab/path", "'https://lab/path' is no address of a daemon; "),
         ("add ../x https://lab", "'../x' is no name of a context; "),
         ("add local https://lab", "'local' is the daemon of this machine; "),

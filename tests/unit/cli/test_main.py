@@ -28,7 +28,8 @@ def test_without_arguments_it_helps(rota: Rota):
     ("arguments", "line"),
     [
         (["simulat"], "rota: no such command 'simulat', did you mean 'simulate'?\n"),
-        (["policy"], "rota: missing command; 'rota policy --help' lists what there is\n"),
+        (["store"], "rota: missing command; 'rota store --help' lists what there is\n"),
+        (["policy", "lsit"], "rota: no such command 'lsit', did you mean 'list'?\n"),
         (
             ["simulate"],
             "rota: missing argument 'TRACE'; 'rota simulate --help' lists what there is\n",
@@ -43,6 +44,27 @@ def test_without_arguments_it_helps(rota: Rota):
 def test_a_wrong_command_line_is_told_in_one_line(rota: Rota, arguments: list[str], line: str):
     result = rota(*arguments)
     assert (result.code, result.out, result.err) == (2, "", line)
+
+
+@pytest.mark.parametrize(
+    ("noun", "verb"),
+    [
+        (["policy"], ["policy", "list"]),
+        (["policy", "--json"], ["policy", "list", "--json"]),
+        (["context"], ["context", "list"]),
+        (["config"], ["config", "show"]),
+    ],
+)
+def test_a_noun_alone_shows_what_there_is(rota: Rota, noun: list[str], verb: list[str]):
+    result = rota(*noun)
+    assert result == rota(*verb)
+    assert result.code == 0
+
+
+def test_the_help_of_a_noun_is_its_own(rota: Rota):
+    result = rota("policy", "--help")
+    assert "Commands:" in result.out
+    assert "'rota policy' alone is 'rota policy list'." in result.out
 
 
 def failing(error: BaseException) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from rota.api.places import this_machine
 from rota.api.serve import Settings
-from rota.cli.up import settings_of, warnings_of
+from rota.cli.up import pass_on, settings_of, warnings_of
 from rota.core.view import Rules
 from rota.daemon.admission import Defaults
 from rota.engines.base import LogLimits
@@ -69,7 +70,7 @@ def test_every_key_of_the_daemon_arrives(folder: Path):
         backoff_s=5.0,
     )
     log = LogLimits(2**20, 7)
-    site = Defaults("base", {"A": "1"}, ("/data:/data",), grace_s=6.0, log=log)
+    site = Defaults(image="base", env={"A": "1"}, mounts=("/data:/data",), grace_s=6.0, log=log)
     assert settings.defaults("") == settings.defaults("another") == site
     assert settings.defaults("vision").image == "vision"
 
@@ -100,6 +101,23 @@ def test_a_wrong_value_is_told_with_its_place(folder: Path, name: str, value: st
         settings_of(folder, {})
 
 
+@pytest.mark.parametrize(
+    ("engine", "name", "words"),
+    [
+        ("", "kubeconfig", "--kubeconfig is for --engine kubernetes, and this is local"),
+        ("", "kube_context", "--context is for --engine kubernetes, and this is local"),
+        ("local", "namespace", "--namespace is for --engine kubernetes, and this is local"),
+        ("kubernetes", "virtual_gpus", "--virtual-gpus is for --engine local"),
+    ],
+)
+def test_a_flag_for_another_engine_is_a_mistake(folder: Path, engine: str, name: str, words: str):
+    value = "4x16GiB" if name == "virtual_gpus" else "lab"
+    (folder / "config.toml").write_text(f'{name} = "{value}"')
+    settings_of(folder, {"engine": engine})
+    with pytest.raises(UserError, match=f"^{words}"):
+        settings_of(folder, {"engine": engine, name: value})
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_root_on_loopback_needs_no_warning(host: str):
     assert warnings_of((host, 8800), are_accounts=True) == []
@@ -119,6 +137,7 @@ namespace = "lab"
 kube_context = "prod"
 gpu_resource = "amd.com/gpu"
 pod_image = "torch"
+placeholder_image = "busybox"
 pull_secrets = ["pull"]
 service_account = "trainer"
 priority_class = "low"
@@ -155,11 +174,11 @@ def test_every_key_of_a_cluster_arrives(folder: Path):
         {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"},
     )
     assert (workers.bind_patience_s, workers.stuck_after_s) == (1.0, 2.0)
-    assert workers.advertise == "http://rota.lab"
+    assert (workers.advertise, workers.placeholder_image) == ("http://rota.lab", "busybox")
     assert choice.accounts["ada"].uid == 1001
     assert (choice.keep.for_s, choice.keep.at_most) == (60.0, 7)
     assert settings.are_accounts
-    assert settings.defaults("").image == "torch"
+    assert settings.defaults("").are_contained
 
 
 def test_a_toleration_that_is_none_is_told_with_its_place(folder: Path):
@@ -174,3 +193,11 @@ def test_an_account_that_is_none_is_told_with_its_place(folder: Path):
     (folder / "config.toml").write_text('engine = "kubernetes"\naccounts = ["ada=1001"]')
     with pytest.raises(UserError, match=r"config\.toml: 'ada=1001' is no account"):
         settings_of(folder, {})
+
+
+def test_a_daemon_does_not_end_because_nobody_waits_for_it_any_more():
+    reading, writing = os.pipe()
+    os.close(reading)
+    pass_on(writing, b"ready")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writing)

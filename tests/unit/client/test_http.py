@@ -14,7 +14,7 @@ import pytest
 from rota.client import Client
 from rota.client.find import Door, NoDaemonError
 from rota.client.http import AnswerError, Http
-from rota.errors import RotaError, UnavailableError
+from rota.errors import RotaError, UnavailableError, UserError
 
 ME = b'{"user": "user-1"}'
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -206,3 +206,17 @@ def test_a_resubmit_whose_answer_is_lost_is_sent_again_under_its_key(server: Ser
     assert len(keys) == 2
     assert all(each.startswith(b"POST /v1/jobs/train/resubmit ") for each in server.requests)
     assert len({each[1] for each in keys if each}) == 1
+
+
+def test_nothing_is_said_where_a_name_should_not_have_led() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        url = f"http://localhost:{there.getsockname()[1]}"
+        door = Door(url=url, refuses=lambda address: address == "127.0.0.1")
+        with (
+            closing(Http(door, "secret")) as http,
+            pytest.raises(UserError, match=r"is at 127\.0\.0\.1, which is not to be spoken to"),
+        ):
+            http.ask("GET", "/me")
+        peer, _ = there.accept()
+        with peer:
+            assert peer.recv(1) == b""

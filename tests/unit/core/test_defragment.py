@@ -105,6 +105,38 @@ def test_a_higher_priority_is_not_moved_for_a_lower_one() -> None:
     assert "wide" in held(decided(view(nodes("2 2"), a, b, wide(priority=1))))
 
 
+def test_a_lower_priority_moves_whatever_it_loses() -> None:
+    a = runs("a", "n1/0", since_s=-10.0)
+    b = runs("b", "n2/0", since_s=-10.0)
+    assert "wide" in held(decided(view(nodes("2 2"), a, b, wide(left_s=14.0, priority=1))))
+
+
+def test_a_lower_priority_that_can_go_nowhere_else_gives_way() -> None:
+    """Although enough is free in number: on a node that is of no use to the one who waits."""
+    rack, other = nodes("2 2")
+    on_rack = frozenset({("rack", "1")})
+    cluster = [replace(rack, labels=on_rack), other]
+    pinned = runs("pinned", "n1/0", node_labels=on_rack)
+    free = runs("free", "n1/1")
+    urgent = job("urgent", gpus=2, node_labels=on_rack, priority=1)
+    assert held(decided(view(cluster, pinned, free, urgent))) == {
+        "urgent": "n1/0,1",
+        "free": "n2/0",
+    }
+    equal = job("equal", gpus=2, node_labels=on_rack)
+    assert held(decided(view(cluster, pinned, free, equal))) == {"pinned": "n1/0", "free": "n1/1"}
+
+
+def test_of_those_who_could_give_way_the_lowest_priority_does() -> None:
+    rack, other = nodes("2 2")
+    on_rack = frozenset({("rack", "1")})
+    cluster = [replace(rack, labels=on_rack), other]
+    high = runs("high", "n1/0", node_labels=on_rack, priority=1)
+    low = runs("low", "n1/1", node_labels=on_rack)
+    urgent = job("urgent", node_labels=on_rack, priority=2)
+    assert held(decided(view(cluster, high, low, urgent))) == {"urgent": "n1/1", "high": "n1/0"}
+
+
 def test_without_the_guard_nobody_is_moved() -> None:
     a, b = runs("a", "n1/0"), runs("b", "n2/0")
     rules = Rules(is_guarded=False)

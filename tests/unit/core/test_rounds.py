@@ -101,3 +101,26 @@ def test_a_start_is_looked_at_again_when_its_queue_is_due() -> None:
     lab.submit(job("a", gpus=2))
     plan = decide(lab.kernel.view(10.0), parse("tiresias:threshold_gpu_s=1800"))
     assert plan.wake_at_s == 10.0 + 1800 / 2
+
+
+def test_nobody_waits_for_a_gpu_that_is_being_left_while_another_is_free() -> None:
+    """On the same node, or on another, although that is less tight."""
+    lab = Lab(cluster("2x2"))
+    lab.run(job("a", gpus=1))
+    lab.cancel("a")
+    lab.submit(job("b", gpus=1), job("c", gpus=2))
+    assert lab.round() == [
+        StartWorkers(B, 1, 0, slots("1:1")),
+        StartWorkers(JobId("c"), 1, 0, slots("2:0", "2:1")),
+    ]
+    lab.submit(job("d", gpus=1))
+    assert lab.round() == []
+    assert lab.exited("a", 143) == [StartWorkers(JobId("d"), 1, 0, slots("1:0"))]
+
+
+def test_a_gang_prefers_gpus_that_nobody_has_to_leave_first() -> None:
+    lab = Lab(cluster("2x2"))
+    lab.run(job("a", gpus=1))
+    lab.cancel("a")
+    lab.submit(job("b", gpus=2))
+    assert lab.round() == [StartWorkers(B, 1, 0, slots("2:0", "2:1"))]

@@ -1,5 +1,6 @@
 """A fit from few measurements stays sensible: no size looks free, none useless."""
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
@@ -41,3 +42,12 @@ def test_without_an_estimate_it_is_not_degenerate(
     model = learnt(PRIOR, measured)
     assert model.one_s == pytest.approx(ONE_S, rel=0.35)
     assert all(0 < model.speedups[n] <= 1.1 * n for n in range(1, 5))
+
+
+@pytest.mark.parametrize("measured", PAIRS)
+def test_what_is_assumed_of_every_job_is_not_kept_with_each(measured: Measured) -> None:
+    """It has some hundred sizes, and a cluster keeps each job as text."""
+    spelled_out = replace(learnt(PRIOR, measured[:1]), assumed=PRIOR.speedups)
+    model = learnt(PRIOR, measured)
+    assert model.assumed == ()
+    assert model.speedups == learnt(spelled_out, measured[1:]).speedups

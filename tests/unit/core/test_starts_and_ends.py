@@ -13,7 +13,7 @@ from rota.core.events import (
 )
 from rota.core.model import JobId, Queued
 from rota.core.states import State, Trigger
-from rota.daemon.views import job_view
+from rota.daemon.views import for_others, job_view
 from tests.builders import Lab, cluster, job, slots
 
 A = JobId("a")
@@ -49,12 +49,14 @@ def test_what_keeps_its_workers_from_starting_is_told_once_and_until_they_have()
     for worker, attempt in ((0, 1), (1, 1), (0, 7)):
         lab.tell(WorkersHindered(A, attempt, frozenset({worker}), "no such image"))
     assert lab.story("a") == [State.QUEUED, State.STARTING, State.STARTING]
-    assert job_view(lab.job("a"), now=lab.now).reason == lab.reason("a") == "no such image"
+    reason = "cannot start: no such image"
+    assert job_view(lab.job("a"), now=lab.now).reason == lab.reason("a") == reason
+    assert for_others(reason) == "cannot start", "it may name what is its owner's alone"
     assert lab.recover() == [StartWorkers(A, 1, 0, slots("1:0", "1:1"))]
     lab.started("a", workers=[0, 1])
     assert job_view(lab.job("a"), now=lab.now).reason == ""
     lab.tell(WorkersHindered(A, 1, frozenset({2}), "no such image"))
-    assert lab.reason("a") == "no such image"
+    assert lab.reason("a") == reason
     assert lab.state("a") is State.RUNNING
 
 

@@ -71,6 +71,15 @@ def test_only_who_tolerates_it_is_planned_on_a_kept_node() -> None:
     assert str(reason) == "waits until a drained or cordoned node takes work again"
 
 
+def test_nobody_waits_for_a_kept_node_that_has_nothing_for_them() -> None:
+    """As most clusters have one."""
+    lab = Lab(OPEN, Node(NodeId("control"), taints=TAINTS))
+    lab.submit("too large", gpus=2)
+    lab.round()
+    reason = str(lab.answers.why_it_waits(lab.job("too large")))
+    assert reason == "could not run here even if all else were gone: it needs 2 GPUs"
+
+
 def test_what_runs_on_a_node_that_is_kept_from_now_on_or_no_longer_goes_on() -> None:
     lab = Lab(KEPT)
     lab.submit("a", tolerations=VISION)

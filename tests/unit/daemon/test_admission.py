@@ -7,7 +7,7 @@ import pytest
 
 from rota.core.misfit import Misfits
 from rota.core.model import GIB, Estimate, JobSpec, Mode, Share
-from rota.daemon.admission import Admitted, Defaults, admit
+from rota.daemon.admission import Admitted, Defaults, admit, without_defaults
 from rota.daemon.fields import RefusedError, check_shape, parse_mount
 from rota.wire.jobs import JobRequest
 from tests.builders import cluster
@@ -96,6 +96,21 @@ def test_the_sites_mounts_are_there_once_however_often_a_job_is_submitted_again(
     assert first.request.mounts == ["/data/user-1:/data", "/own:/own"]
 
 
+def test_what_belongs_to_the_place_does_not_go_elsewhere_with_a_job():
+    site = Defaults(image="lab/torch", env={"A": "1", "B": "2"}, mounts=("/data/{user}:/data",))
+    (only,) = admitted(site, env={"B": "3"}, mounts=["/own:/own"])
+    left = without_defaults(only.request, user="user-1", defaults=site)
+    assert (left.env, left.mounts) == ({"B": "3"}, ["/own:/own"])
+    assert left.image == "lab/torch"
+
+
+def test_where_all_are_contained_a_job_without_an_image_has_mounts_too():
+    site = Defaults(are_contained=True, mounts=("pvc:home-{user}:/home",))
+    (only,) = admitted(site, mounts=["pvc:data:/data"])
+    assert only.request.mounts == ["pvc:home-user-1:/home", "pvc:data:/data"]
+    assert only.request.image == ""
+
+
 @pytest.mark.parametrize(
     ("mount", "parts"),
     [
@@ -150,6 +165,7 @@ def test_a_job_without_a_name_is_called_after_its_program(command: list[str], na
         ({"env": {"../../A": "x"}}, "env"),
         ({"env": {"ROTA_TOKEN": "x"}}, "env"),
         ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "env"),
+        ({"env": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "env"),
         ({"env": {"A": "x" * 200_000}}, "env"),
         ({"workdir": "relative"}, "workdir"),
         ({"workdir": "/a/../../etc"}, "workdir"),
@@ -157,6 +173,7 @@ def test_a_job_without_a_name_is_called_after_its_program(command: list[str], na
         ({"mounts": ["/a:/b"]}, "mounts"),
         ({"image": "lab/torch", "mounts": ["/a/../b:/c"]}, "mounts"),
         ({"image": "lab/torch", "mounts": ["/a:/b:rwx"]}, "mounts"),
+        ({"image": "lab/torch", "mounts": ["/a:/b", "/c:/b/:rw"]}, "mounts"),
         ({"image": "lab/torch", "mounts": ["pvc:Sets:/b"]}, "mounts"),
         ({"image": "lab/torch", "mounts": ["pvc:sets/../x:/b"]}, "mounts"),
         ({"image": "lab/torch", "mounts": ["pvc:sets:b"]}, "mounts"),

@@ -1,14 +1,14 @@
 """A disk that fails, and comes back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 
 import pytest
 
 from rota.daemon import health
 from rota.daemon.health import Health
-from rota.errors import StoreError, Trouble, UnavailableError
+from rota.errors import StoreError, Trouble, UnavailableError, UserError
 from rota.store.memory import MemoryStore
 
 FULL = StoreError(Trouble.FULL, "rota.db: no space left", "make room")
@@ -30,16 +30,23 @@ class Failing(MemoryStore):
         return failed
 
 
-def run(store: MemoryStore, test: Callable[[Health, list[str]], Awaitable[None]]) -> list[str]:
-    """What was wrong each time that all began anew."""
+NO_ROOM = OSError(28, "No space left on device", "/var/lib/rota/engine")
+
+
+def run(
+    store: MemoryStore,
+    test: Callable[[Health, list[str]], Awaitable[None]],
+    troubles: Sequence[Exception] = (NO_ROOM,),
+) -> list[str]:
+    """What was wrong each time that all began anew; the first times it fails with these."""
     begun: list[str] = []
 
     async def scenario() -> None:
         async def begin_anew() -> None:
             begun.append(subject.trouble)
-            if len(begun) == 1:
-                raise OSError(28, "No space left on device", "/var/lib/rota/engine")
-            subject.trouble = ""
+            if len(begun) <= len(troubles):
+                raise troubles[len(begun) - 1]
+            subject.begin()
 
         subject = Health(store, begin_anew=begin_anew)
         try:
@@ -93,7 +100,29 @@ def test_a_bug_does_not_pass_by_itself() -> None:
         subject.break_down(KeyError("x"))
         subject.fail(FULL)
         await asyncio.sleep(0)
+        subject.begin()
         assert "a bug in rota (KeyError)" in subject.trouble
+        assert subject.broken.is_set()
         assert begun == []
 
     run(Failing(times=0), scenario)
+
+
+def test_what_somebody_else_can_mend_is_waited_for() -> None:
+    async def scenario(subject: Health, _: list[str]) -> None:
+        subject.fail(FULL)
+        await until_sound(subject)
+        assert not subject.broken.is_set()
+
+    missing = UserError("the cluster does not know what a TrainingJob is")
+    assert run(Failing(times=0), scenario, [missing])[1] == str(missing)
+
+
+def test_a_bug_while_it_begins_anew_is_noticed() -> None:
+    async def scenario(subject: Health, _: list[str]) -> None:
+        subject.fail(FULL)
+        async with asyncio.timeout(60):
+            await subject.broken.wait()
+        assert "a bug in rota (KeyError)" in subject.trouble
+
+    run(Failing(times=0), scenario, [KeyError("x")])

@@ -1,7 +1,6 @@
 """As whom the jobs of a cluster's users run."""
 
 import asyncio
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -18,9 +17,9 @@ SAYS = ["ada=1001:100:27+44", "eve@lab.example=1002:1002"]
 
 
 def account(user: str, uid: int = NOBODY_IN_PARTICULAR, *, says: list[str]) -> Account:
-    nodes = Nodes(
-        cast("Any", None), None, "", (), Path("/"), lambda _: ("", ""), parse_accounts(says)
-    )
+    nothing = cast("Any", None)
+    known = parse_accounts(says)
+    nodes = Nodes(nothing, None, "", (), False, lambda _: ("", ""), known)
     submission = Submission(JobId("job"), user, uid, "{}")
     return asyncio.run(nodes.fit_out(submission, JobRequest(command=["p"]))).account
 
@@ -42,12 +41,13 @@ def test_everybody_else_can_be_named_together() -> None:
     found = account("bob", says=[*SAYS, "*=65534:65534"])
     assert (found.name, found.uid, found.gid) == ("bob", 65534, 65534)
     assert account("ada", says=[*SAYS, "*=65534:65534"]).uid == 1001
+    assert account("bob", 4242424, says=["*=65534:65534"]).uid == 4242424, "who is known here"
 
 
 @pytest.mark.parametrize(
     "entry",
     ["ada", "ada=", "ada=1", "ada=1:", "=1:1", "ada=-1:1", "ada=1:x", "ada=1:1:2,3", "ada=1:1:+",
-     "ada=4294967296:1", "ada=²:1"],
+     "ada=4294967296:1", "ada=²:1", "ada =1:1", " ada=1:1"],
 )  # fmt: skip
 def test_what_is_no_account_is_refused(entry: str) -> None:
     with pytest.raises(UserError, match="NAME=UID:GID"):

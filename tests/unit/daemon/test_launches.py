@@ -24,6 +24,7 @@ from tests.builders import job
 
 TREE = "/shelf/trees/abc"
 JOB = JobId("job")
+NOTHING = Defaults()
 Launched = Callable[..., Program]
 
 
@@ -32,7 +33,14 @@ def launched(tmp_path: Path) -> Launched:
     return partial(launch, folder=tmp_path)
 
 
-def launch(request: JobRequest, *, folder: Path, attempt: int = 1, saved: float = 0.0) -> Program:
+def launch(
+    request: JobRequest,
+    *,
+    folder: Path,
+    attempt: int = 1,
+    saved: float = 0.0,
+    defaults: Defaults = NOTHING,
+) -> Program:
     submission = Submission(JOB, "ada", os.getuid(), pack(Saved(request)))
     known = SimpleNamespace(spec=job(), attempt=attempt, epochs_saved=saved)
     shell: Any = SimpleNamespace(kernel=SimpleNamespace(job=lambda _: known))
@@ -40,7 +48,7 @@ def launch(request: JobRequest, *, folder: Path, attempt: int = 1, saved: float 
     snapshots: Any = SimpleNamespace(unpack=lambda *_, **__: Path(TREE))
     site = Site(
         clock=lambda: 1_700_000_000.25,
-        defaults=lambda _: Defaults(),
+        defaults=lambda _: defaults,
         env=lambda _: {},
         snapshots=snapshots,
         premises=ThisMachine(snapshots, parse("", folder=folder), "/state/door"),
@@ -70,6 +78,12 @@ def test_a_container_is_told_the_umask_that_nobody_can_give_it(launched: Launche
 def test_where_a_job_begins_that_names_no_folder(launched: Launched) -> None:
     assert launched(JobRequest(command=["p"])).workdir == str(Path.home())
     assert launched(JobRequest(command=["p"], image="pytorch")).workdir == ""
+
+
+def test_where_all_are_contained_a_job_without_an_image_is_too(launched: Launched) -> None:
+    contained = Defaults(are_contained=True)
+    made = launched(JobRequest(command=["p"], umask=0o027), defaults=contained)
+    assert (made.image, made.workdir, made.env["ROTA_UMASK"]) == ("", "", "0027")
 
 
 def test_an_attempt_is_told_where_the_one_before_was_stopped(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.daemon import incoming
-from rota.daemon.snapshots import Snapshots
+from rota.daemon.snapshots import Shipper, Snapshots
 from rota.errors import UnavailableError, UserError
 from rota.wire.manifest import File, Link, Manifest
 from tests.ships import UID, names_in, tree_of
@@ -41,7 +41,7 @@ def snapshots(root: Path) -> Snapshots:
     return Snapshots(root)
 
 
-def put(snapshots: Snapshots, *, owner: int = UID, **contents: bytes) -> str:
+def put(snapshots: Snapshots, *, owner: Shipper = UID, **contents: bytes) -> str:
     made = manifest(**contents)
     wanted = {sha(content): content for content in contents.values()}
     for each in snapshots.missing(made, owner=owner):
@@ -282,3 +282,17 @@ def test_a_root_that_cannot_be_made(tmp_path: Path):
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match="file/snapshots: not a directory; look at its disk"):
         Snapshots(tmp_path / "file" / "snapshots")
+
+
+def test_people_without_an_account_have_shelves_by_name(snapshots: Snapshots, root: Path):
+    made = put(snapshots, owner="ann@lab", a=b"a")
+    assert snapshots.has(made, owner="ann@lab")
+    assert not snapshots.has(made, owner="bob")
+    assert not snapshots.has(made, owner=UID)
+    odd = put(snapshots, owner="../../etc", a=b"a")
+    assert snapshots.has(odd, owner="../../etc")
+    assert all(each.parent == root for each in root.parent.rglob("name-*"))
+    kept = Snapshots(root)
+    kept.prune([("ann@lab", made)], unused_s=-1.0)
+    assert kept.has(made, owner="ann@lab")
+    assert not kept.has(odd, owner="../../etc")

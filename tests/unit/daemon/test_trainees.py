@@ -54,3 +54,21 @@ def test_how_many_epochs_there_are_is_never_made_up(
     fact = Team(attempt=1, trainees={0: lead}).next_fact(lab.job("a"), lead, now=0.0)
     assert fact is not None
     assert fact.epochs_total == total
+
+
+def test_the_end_of_an_epoch_is_told_however_little_it_says_of_the_speed() -> None:
+    """One that was under way while the job changed its size is not measured. The last may be such
+    a one, and nothing comes after it."""
+    lab = Lab(cluster("1x1"))
+    lab.run(job("a", 1, epochs=8.0))
+    lead = Trainee(0, epochs_done=7.25, epochs_total=8.0)
+    team = Team(attempt=1, trainees={0: lead})
+    fact = team.next_fact(lab.job("a"), lead, now=0.0)
+    assert fact is not None
+    team.has_told(fact, lead, now=0.0)
+    lead.epochs_done = 7.75
+    assert team.next_fact(lab.job("a"), lead, now=0.1) is None
+    lead.epochs_done = 8.0
+    last = team.next_fact(lab.job("a"), lead, now=0.2)
+    assert last is not None
+    assert last.epochs_done == 8.0

@@ -58,6 +58,13 @@ def test_the_last_stage_runs_as_nobody_in_particular(path: Path) -> None:
     assert [rest for word, rest in found[last:] if "pip" in rest] == []
 
 
+def test_jobs_do_not_run_as_the_daemon() -> None:
+    daemon, training = (
+        {rest for word, rest in instructions(path) if word == "USER"} for path in FILES
+    )
+    assert not daemon & training
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_images_have_plain_names_and_nothing_is_fetched_by_address(path: Path) -> None:
     found = instructions(path)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 import yaml
 
 from rota.api.cluster_place import LEASE
 from rota.api.leading import LABEL, VARIABLE
 from rota.daemon.move_secret import SECRET as MOVES
+from rota.engines.kubernetes.names import ATTEMPT, CARD, JOB, MANAGED_BY, ROLE, USER, WORKER
 from rota.engines.kubernetes.resources import STATE_SECRET
+from rota.store.training_jobs import ACCEPTED, SEAL
 from tests.tidy.tree import ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -39,15 +42,24 @@ def test_the_chart_gives_the_same_rights() -> None:
     assert made == [each.get("rules") for each in base("rights.yaml")]
 
 
-def test_the_chart_guards_the_same_names() -> None:
-    text = re.sub(r"\{\{-? .*?\}\}", "x", (CHART / "templates" / "names.yaml").read_text())
-    made = [each["spec"] for each in yaml.safe_load_all(text)]
-    policy, binding = (each["spec"] for each in base("names.yaml"))
-    assert made[0] == policy
-    assert {**made[1], "policyName": "rota", "matchResources": {}} == {
-        **binding,
-        "matchResources": {},
-    }
+@pytest.mark.parametrize("name", ["names.yaml", "pods.yaml"])
+def test_the_chart_guards_the_same(name: str) -> None:
+    text = (CHART / "templates" / name).read_text()
+    for word, meant in ((r'include "rota\.wide" \.', "rota"), (r"\.Release\.Namespace.*?", "rota")):
+        text = re.sub(rf"\{{\{{-? {word} \}}\}}", meant, text)
+    text = re.sub(r"\{\{-? .*?\}\}", "{}", text)
+    made = [(each["metadata"]["name"], each["spec"]) for each in yaml.safe_load_all(text)]
+    assert made == [(each["metadata"]["name"], each["spec"]) for each in base(name)]
+
+
+def test_what_is_guarded_is_what_the_daemon_names() -> None:
+    text = (BASE / "pods.yaml").read_text()
+    assert f"['{STATE_SECRET}', '{MOVES}']" in text
+    texts = text + (BASE / "names.yaml").read_text()
+    for word in (ACCEPTED, SEAL, JOB, USER, MANAGED_BY):
+        assert f"'{word}'" in texts
+    prefix = "rota.dev/"
+    assert all(each.startswith(prefix) for each in (ROLE, ATTEMPT, WORKER, CARD, LABEL))
 
 
 def test_rights_name_what_the_daemon_names() -> None:

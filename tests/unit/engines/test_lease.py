@@ -58,6 +58,39 @@ def test_a_holder_may_ask_for_more_time() -> None:
     assert look(found, Seen("1", 0.0), now_s=29.0)[0] is Step.WAIT
 
 
+def test_a_lease_that_is_deleted_may_still_be_held() -> None:
+    """Whoever held it commands for a while, and makes it again."""
+    _, seen = look(lease("1"), None, now_s=100.0)
+    assert look(None, seen, now_s=100.0 + COMMAND_S) == (Step.WAIT, seen)
+    assert look(None, seen, now_s=109.9)[0] is Step.WAIT
+    assert look(None, seen, now_s=110.0)[0] is Step.MAKE
+    assert look(lease("7"), seen, now_s=109.0) == (Step.WAIT, Seen("7", 109.0))
+
+
+def test_a_lease_that_was_given_up_and_deleted_is_made() -> None:
+    _, seen = look(lease("1", holder=""), None, now_s=100.0)
+    assert look(None, seen, now_s=101.0)[0] is Step.MAKE
+
+
+def test_what_is_written_into_a_lease_takes_it_from_nobody() -> None:
+    found = lease("1", leaseDurationSeconds=1)
+    assert look(found, Seen("1", 0.0), now_s=COMMAND_S)[0] is Step.WAIT
+    assert look(found, Seen("1", 0.0), now_s=LEASE_S)[0] is Step.TAKE
+
+
+def test_what_is_written_into_a_lease_keeps_nobody_from_it_for_ever() -> None:
+    found = lease("1", leaseDurationSeconds=2**31 - 1)
+    assert look(found, Seen("1", 0.0), now_s=61.0)[0] is Step.TAKE
+
+
+def test_transitions_that_cannot_be_counted_on_begin_anew() -> None:
+    office = Office()
+    office.kept = lease("1", holder="", leaseTransitions=2**31 - 1)
+    ours = Lease(cast(Cluster, office), "rota", identity="we")
+    asyncio.run(ours.acquire())
+    assert office.kept["spec"]["leaseTransitions"] == ours.term == 1
+
+
 def test_we_stop_before_anybody_may_begin() -> None:
     """A renewal that was sent at 0 is seen by others at 0 or later."""
     last = max(s for s in range(100) if may_command(0.0, now_s=float(s)))

@@ -1,8 +1,10 @@
 """The store of a cluster: objects first, then the file; a replica with nothing rebuilds all."""
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,10 +19,10 @@ from rota.core.events import (
     WorkersStarted,
 )
 from rota.core.kernel import Kernel
-from rota.core.model import Job, JobId, Slot, Starting
+from rota.core.model import Job, JobId
 from rota.core.round import decide
 from rota.core.states import State
-from rota.errors import StoreError
+from rota.errors import NotKeptError, StoreError
 from rota.policies.registry import parse
 from rota.store.base import Batch
 from rota.store.cluster import ClusterStore
@@ -33,7 +35,7 @@ from tests.objects import Objects
 
 KEY = b"k" * 32
 NODES = cluster("1x4")
-A, B, C = JobId("aaaaaaaa"), JobId("bbbbbbbb"), JobId("cccccccc")
+A, B, C, D = (JobId(8 * each) for each in "abcd")
 TOKEN = Token("t1", "hash", "ada", Scope.USER, 1.0)
 
 PROGRAM = '{"request":{"command":["p"]}}'
@@ -47,23 +49,14 @@ class Site:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         self.local = MemoryStore()
-        self.pods: dict[JobId, tuple[Slot, float]] = {}
-        self.store = ClusterStore(
-            self.local,
-            objects,
-            key=KEY,
-            nodes=lambda: NODES,
-            first_workers=lambda: self.pods,
-        )
+        self.store = ClusterStore(self.local, objects, key=KEY, nodes=lambda: NODES)
         self.kernel = Kernel(QUICK)
         self.now = 100.0
 
-    async def submit(
-        self, *ids: JobId, key: str | None = None, gpus: int = 1, program: str = PROGRAM
-    ) -> None:
+    async def submit(self, *ids: JobId, key: str | None = None, gpus: int = 1) -> None:
         events = [JobSubmitted(each, job(each, gpus, user="ada")) for each in ids]
         submissions = [
-            Submission(each, "ada", 1000, program, key if n == 0 else None)
+            Submission(each, "ada", 1000, PROGRAM, key if n == 0 else None)
             for n, each in enumerate(ids)
         ]
         await self.write(self.kernel.apply_all(events, self.now), submissions)
@@ -88,7 +81,6 @@ class Site:
     async def rebuilt(self) -> dict[JobId, Job]:
         """What a replica without anything makes of the objects."""
         replica = Site(self.objects)
-        replica.pods = self.pods
         saved = await asyncio.to_thread(replica.store.load)
         for each in saved.jobs:
             assert replica.local.job(each.id) == each
@@ -120,7 +112,7 @@ def test_a_submit_is_one_create_and_a_replica_knows_the_job() -> None:
 
 def test_a_fence_is_in_the_status_before_a_batch_counts() -> None:
     async def scenario(site: Site) -> None:
-        await site.submit(A, gpus=2)
+        await site.submit(A)
         await site.run(A)
         status = site.objects.found[A]["status"]
         assert (status["state"], status["fence"]) == ("starting", {"attempt": 1, "generation": 0})
@@ -132,63 +124,32 @@ def test_a_fence_is_in_the_status_before_a_batch_counts() -> None:
     play(scenario)
 
 
-def test_the_pod_of_a_first_worker_is_its_fence() -> None:
-    async def scenario(site: Site) -> None:
-        await site.submit(A)
-        await site.run(A)
-        assert site.objects.written == [f"create {A}"]
-        # Killed before its pod was made: it has not begun.
-        assert (await site.rebuilt())[A].state is State.QUEUED
-        site.pods[A] = site.kernel.jobs[A].allocation[0], 100.5
-        rebuilt = (await site.rebuilt())[A]
-        assert essence(rebuilt) == essence(site.kernel.jobs[A])
-        assert rebuilt.phase == Starting(100.5, site.kernel.jobs[A].allocation)
-
-    play(scenario)
-
-
-def test_a_status_counts_for_more_than_a_pod() -> None:
-    async def scenario(site: Site) -> None:
-        await site.submit(A)
-        await site.run(A)
-        site.pods[A] = site.kernel.jobs[A].allocation[0], 100.5
-        await site.write(site.kernel.apply(JobCancelled(A), site.now))
-        assert site.objects.found[A]["status"]["state"] == "stopping"
-        assert (await site.rebuilt())[A].state is State.STOPPING
-
-    play(scenario)
-
-
-def test_who_found_a_job_fences_its_first_worker() -> None:
-    """Somebody who commanded before may still have an order for it on the way."""
-
-    async def scenario(site: Site) -> None:
-        await site.submit(A)
-        await asyncio.to_thread(site.store.load)
-        await site.run(A)
-        assert site.objects.found[A]["status"]["fence"]["attempt"] == 1
-
-    play(scenario)
-
-
-def test_a_job_that_stands_for_somebodys_pod_is_fenced() -> None:
-    """That pod is there before the job has begun, and tells nothing."""
-
-    async def scenario(site: Site) -> None:
-        await site.submit(A, program='{"request":{"command":["p"]},"pod":"mine/uid"}')
-        await site.run(A)
-        assert site.objects.found[A]["status"]["fence"]["attempt"] == 1
-
-    play(scenario)
-
-
-def test_a_second_attempt_is_fenced() -> None:
+def test_every_attempt_is_fenced() -> None:
     async def scenario(site: Site) -> None:
         await site.submit(A)
         await site.run(A)
         await site.write(site.kernel.apply(WorkersLost(A, 1, frozenset({0})), site.now))
         await site.run(A)
         assert site.objects.found[A]["status"]["fence"]["attempt"] == 2
+
+    play(scenario)
+
+
+def test_a_status_says_for_ever_what_was_accepted() -> None:
+    """Whoever may edit the object may take its annotations away."""
+
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        await site.tell_late()
+        del site.objects.found[A]["metadata"]["annotations"]
+        assert set(await site.rebuilt()) == {A}
+        replica = Site(site.objects)
+        await asyncio.to_thread(replica.store.load)
+        replica.store.show(A, Shown(reason="told by another"))
+        await replica.tell_late()
+        assert set(await site.rebuilt()) == {A}
+        await asyncio.to_thread(replica.store.close)
 
     play(scenario)
 
@@ -204,7 +165,7 @@ def test_progress_alone_waits_and_is_not_lost() -> None:
         assert len(site.objects.written) == n_written
         await site.tell_late()
         assert (await site.rebuilt())[A].epochs_done == 5.0
-        assert site.objects.written[n_written:] == [f"update {A}"]
+        assert site.objects.written[n_written:] == [f"update {A}", "keep"]
 
     play(scenario)
 
@@ -224,7 +185,6 @@ def test_a_daemon_that_comes_back_knows_more_than_the_objects() -> None:
     async def scenario(site: Site) -> None:
         await site.submit(A)
         await site.run(A)
-        site.pods[A] = site.kernel.jobs[A].allocation[0], site.now
         n_entries = site.local.newest_entry()
         saved = await asyncio.to_thread(site.store.load)
         assert saved.jobs == (site.kernel.jobs[A],)
@@ -287,6 +247,38 @@ def test_what_cannot_be_written_fails_until_it_can() -> None:
     play(scenario, Objects(writes_left=0))
 
 
+def test_what_the_cluster_refuses_is_the_trouble_of_that_submit_alone() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        refused, kept = await asyncio.gather(
+            site.submit(B, C), site.submit(D), return_exceptions=True
+        )
+        assert isinstance(refused, NotKeptError)
+        assert kept is None
+        assert set(site.objects.found) == {A, D}
+        # By now it was to start; then it is cancelled.
+        plan = decide(site.kernel.view(site.now), parse("fifo"))
+        await site.write(site.kernel.commit(plan, site.now))
+        await site.write(site.kernel.apply_all([JobCancelled(B), JobCancelled(C)], site.now))
+        assert site.local.job(B) is site.local.job(C) is site.local.submission(B) is None
+        assert set(await site.rebuilt()) == {A, D}
+
+    play(scenario, Objects(refuses={B}))
+
+
+def test_of_what_is_refused_no_more_is_asked_for() -> None:
+    async def scenario(site: Site) -> None:
+        with pytest.raises(NotKeptError):
+            await site.submit(*many)
+        assert site.objects.found == {}
+        tried = [each for each in site.objects.written if each.startswith("create")]
+        assert len(tried) < 50
+
+    many = [JobId(f"job{n:05}") for n in range(200)]
+    play(scenario, Objects(refuses=set(many[3:])))
+
+
 def test_somebody_elses_object_of_the_same_name_is_left_alone() -> None:
     async def scenario(site: Site) -> None:
         await site.submit(A)
@@ -321,9 +313,7 @@ def test_what_we_made_is_known_by_its_name_and_every_word_of_it() -> None:
         assert not site.store.has_made(A, A, accepted=told.replace("1000", "0"))
         assert not site.store.has_made(B, B, accepted=told)
         assert not site.store.has_made(C, C, accepted="")
-        await site.run(A)
-        await site.tell_late()
-        assert not site.store.has_made(A, A, accepted=""), "its status says more"
+        assert not site.store.has_made(A, A, accepted="")
 
     play(scenario)
 
@@ -397,3 +387,110 @@ def test_an_object_that_people_made_is_taken_over() -> None:
     objects = Objects()
     objects.found["mine"] = {"metadata": {"name": "mine"}, "spec": {"command": ["p"]}}
     play(scenario, objects)
+
+
+async def ended(site: Site, *ids: JobId) -> dict[str, Any]:
+    """Jobs that were accepted and are over by now: their objects, which are gone, as they were
+    made."""
+    await site.submit(*ids)
+    made = copy.deepcopy(site.objects.found)
+    await site.write(site.kernel.apply_all(map(JobCancelled, ids), site.now))
+    await site.tell_late()
+    for each in ids:
+        await site.store.let_go(each, each)
+    return made
+
+
+def test_an_object_that_is_put_back_is_told_how_its_job_ended() -> None:
+    async def scenario(site: Site) -> None:
+        site.objects.found |= await ended(site, A)
+        site.objects.kept.clear()
+        assert (await asyncio.to_thread(site.store.load)).jobs == ()
+        await site.tell_late()
+        assert site.objects.found[A]["status"]["state"] == "cancelled"
+        assert await site.rebuilt() == {}
+
+    play(scenario)
+
+
+def test_what_ended_under_another_daemon_is_not_run_again() -> None:
+    async def scenario(site: Site) -> None:
+        site.objects.found |= await ended(site, A, B)
+        assert await site.rebuilt() == {}
+        assert set(site.objects.found) == {A, B}, "who watches them tells why"
+
+    play(scenario)
+
+
+def test_a_status_that_a_backup_put_back_does_not_wake_what_is_over() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        older = copy.deepcopy(site.objects.found)
+        site.kernel.apply(JobCancelled(A), site.now)
+        await site.write(site.kernel.apply(WorkersLost(A, 1, frozenset({0})), site.now))
+        site.objects.found = older
+        assert (await asyncio.to_thread(site.store.load)).jobs == ()
+        await site.tell_late()
+        assert site.objects.found[A]["status"]["state"] == "cancelled"
+
+    play(scenario)
+
+
+def test_after_a_clock_went_back_jobs_are_known_all_the_same() -> None:
+    async def scenario(site: Site) -> None:
+        await ended(site, D)
+        await site.submit(A, B)
+        assert site.objects.found[A]["status"]["state"] == "queued"
+        assert set(await site.rebuilt()) == {A, B}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("broken", ['{"of":"a later version"}', "[]", "nothing"])
+def test_one_that_cannot_be_read_is_set_aside(broken: str) -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await site.run(A)
+        await site.write(
+            site.kernel.apply(JobSubmitted(B, job(B, user="ada", after=(A,))), site.now),
+            [Submission(B, "ada", 1000, PROGRAM)],
+        )
+        site.objects.found[A]["status"]["record"] = broken
+        before = copy.deepcopy(site.objects.found[A])
+        spared: list[frozenset[JobId]] = []
+        again = ClusterStore(
+            site.local, site.objects, key=KEY, nodes=lambda: NODES, spare=spared.append
+        )
+        saved = await asyncio.to_thread(again.load)
+        assert [each.id for each in saved.jobs] == [B]
+        assert spared == [{A}]
+        assert A not in saved.outcomes, "whether it succeeds is not known"
+        known = site.local.job(A)
+        assert known is not None
+        assert known.state is State.RUNNING
+        assert site.objects.found[A] == before
+        await asyncio.to_thread(again.close)
+
+    play(scenario)
+
+
+def test_a_seal_counts_until_something_else_is_said() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        site.objects.found[A]["status"] = {"state": "refused"}
+        assert await site.rebuilt() == {}
+
+    play(scenario)
+
+
+def test_nothing_is_written_to_a_namesake_of_an_object_that_is_gone() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        site.objects.found[A] = {"metadata": {"name": A}, "spec": {}}
+        site.store.lose(A)
+        await site.write(site.kernel.apply(JobCancelled(A, "kubectl"), site.now))
+        assert "status" not in site.objects.found[A]
+        assert not site.store.is_publishing(A)
+
+    play(scenario)

@@ -14,7 +14,6 @@ import msgspec
 from rota.engines.kubernetes import kubeconfig as kubeconfigs
 from rota.engines.kubernetes.kubeconfig import Access
 from rota.engines.kubernetes.objects import (
-    CONFIG_MAPS,
     EVENTS,
     LEASES,
     MANAGER,
@@ -33,10 +32,9 @@ from rota.engines.kubernetes.objects import (
     part,
     place,
 )
-from rota.engines.kubernetes.transport import ApiError, Ask, Transport, of_status
+from rota.engines.kubernetes.transport import NOT_FOUND, ApiError, Ask, Transport, of_status
 
 __all__ = [
-    "CONFIG_MAPS",
     "EVENTS",
     "LEASES",
     "NODES",
@@ -60,13 +58,13 @@ WATCH_S = 40
 """A watch is ended by the server and begun anew so often: one that broke without a word is
 noticed by then."""
 WATCH_SILENCE_S = WATCH_S + 10.0
-NOT_FOUND, GONE = 404, 410
 WHOLE = "application/json"
 BRIEF = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 BRIEF_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-APPLY, MERGE, JSON_PATCH = (
+APPLY, MERGE, STRATEGIC, JSON_PATCH = (
     "application/apply-patch+yaml",
     "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
     "application/json-patch+json",
 )
 
@@ -203,6 +201,12 @@ class Cluster:
         """A merge patch. What came of it is for watches to tell: the answer is in brief."""
         path = self._place(kind, name, namespace="")
         await self._write(kind, Ask("PATCH", path, BY_US, body, MERGE, accept=BRIEF))
+
+    async def let_go(self, kind: Kind, name: str, *, uid: str, finalizer: str) -> None:
+        """Hold this very object no longer; who else holds it goes on to. Not for custom kinds."""
+        body = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}}
+        path = self._place(kind, name, namespace="")
+        await self._write(kind, Ask("PATCH", path, BY_US, body, STRATEGIC, accept=BRIEF))
 
     async def replace(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
         """With the resourceVersion that was read: Conflict if somebody was faster."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rota.engines.base import WorkerId
@@ -13,31 +14,34 @@ from rota.engines.kubernetes import names
 from rota.engines.kubernetes.api import PODS, ApiError, Cluster, Object
 from rota.engines.kubernetes.bodies import Body, Stage
 from rota.engines.kubernetes.crew import Crew
-from rota.engines.kubernetes.endings import CANNOT_RUN, Ending
+from rota.engines.kubernetes.endings import CANNOT_RUN, Ending, Trouble
 from rota.engines.kubernetes.manifests import Seat, opened
 from rota.engines.kubernetes.sharing import CardError, Cards
-from rota.engines.kubernetes.watch import insist
-from rota.errors import RotaError
+from rota.engines.kubernetes.transport import NOT_FOUND
+from rota.engines.kubernetes.vigil import verdict
+from rota.engines.kubernetes.watch import Care, insist
 
-NOT_FOUND = 404
 QUOTA = "exceeded quota"
 """What an API server says of a namespace that has used up what it may."""
 ORDERS_AT_ONCE = 32
 """So that the first to come are running while the last are still being made."""
 
-See = Callable[[Object], None]
-Give = Callable[[WorkerId, Ending], None]
-"""Takes the verdict on a worker that cannot be, and sees to its end."""
+
+@dataclass(frozen=True, slots=True)
+class Registrar:
+    """Who is told of births: `see` is shown what the cluster answered, `hinder` told what keeps
+    a worker from being, or that nothing is known to; `give_up` takes the verdict on one that
+    cannot be, and sees to its end."""
+
+    see: Callable[[Object], None]
+    hinder: Callable[[WorkerId, Trouble | None], None]
+    give_up: Callable[[WorkerId, Ending], None]
 
 
 class Births:
-    """`see` is shown what the cluster answered, `give_up` told what cannot be."""
-
-    def __init__(
-        self, cluster: Cluster, crew: Crew, *, cards: Cards, see: See, give_up: Give
-    ) -> None:
+    def __init__(self, cluster: Cluster, crew: Crew, *, cards: Cards, registrar: Registrar) -> None:
         self._cluster, self._crew, self._cards = cluster, crew, cards
-        self._see, self._give_up = see, give_up
+        self._registrar = registrar
         self._room = asyncio.Semaphore(ORDERS_AT_ONCE)
         self.coming: dict[WorkerId, Seat] = {}
         """Those that are on their way."""
@@ -72,14 +76,18 @@ class Births:
         answers = await asyncio.gather(*(self._make(seat, pod) for seat, pod in pods))
         refused = [each for each in answers if each is not None]
         for seat, _ in pods if refused else ():
-            self._give_up(seat.worker, _refusal(refused[0], is_newcomer=seat.generation > 0))
+            self._registrar.give_up(
+                seat.worker, _refusal(refused[0], is_newcomer=seat.generation > 0)
+            )
         return not refused
 
     async def _make(self, seat: Seat, pod: Object) -> ApiError | None:
         if seat.worker in self._crew.bodies or not self._is_wanted(seat.worker):
             return None
         try:
-            await insist(partial(self._apply, seat.worker, pod), what=pod["metadata"]["name"])
+            await self._insist(
+                partial(self._apply, seat.worker, pod), seat.worker, what=pod["metadata"]["name"]
+            )
         except ApiError as error:
             return error
         return None
@@ -88,7 +96,7 @@ class Births:
         if not self._is_wanted(worker):
             return
         try:
-            self._see(await self._cluster.apply(PODS, pod))
+            self._registrar.see(await self._cluster.apply(PODS, pod))
         except ApiError as error:
             if error.reason != "Invalid" or not await self._is_made(worker, pod):
                 raise
@@ -96,7 +104,7 @@ class Births:
     async def _is_made(self, worker: WorkerId, pod: Object) -> bool:
         """What somebody made who commanded before us cannot be made otherwise: it is taken."""
         try:
-            self._see(await self._cluster.get(PODS, pod["metadata"]["name"]))
+            self._registrar.see(await self._cluster.get(PODS, pod["metadata"]["name"]))
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
@@ -119,9 +127,9 @@ class Births:
             if seat.slot.share_bytes:
                 notes[names.CARD] = await self._cards.hold(seat)
             patch = opened(seat.slot, uid=body.uid, notes=notes)
-            await insist(partial(self._patch, body, patch), what=body.name)
+            await self._insist(partial(self._patch, body, patch), body.worker, what=body.name)
         except (CardError, ApiError) as error:
-            self._give_up(seat.worker, Ending(-1, _words(error), is_lost=True))
+            self._registrar.give_up(seat.worker, _shut_out(error))
 
     async def _patch(self, body: Body, patch: Object) -> None:
         if self._is_wanted(body.worker):
@@ -136,6 +144,16 @@ class Births:
             await self._changed.setdefault(worker, asyncio.Event()).wait()
         return ""
 
+    async def _insist(self, care: Care, worker: WorkerId, *, what: str) -> None:
+        await insist(care, what=what, hear=partial(self._hear, worker))
+
+    def _hear(self, worker: WorkerId, error: ApiError) -> None:
+        """A cluster that is away is waited for. One that is there, and cannot admit a pod because
+        of something else that is not, may stay like that for as long as nobody looks."""
+        if self._is_wanted(worker):
+            trouble = Trouble(str(error), is_outage=True) if error.is_outage else None
+            self._registrar.hinder(worker, trouble)
+
     def _is_wanted(self, worker: WorkerId) -> bool:
         return worker not in self._crew.endings and not self._crew.is_to_end(worker)
 
@@ -149,5 +167,10 @@ def _refusal(error: ApiError, *, is_newcomer: bool) -> Ending:
     return Ending(CANNOT_RUN, str(error), is_retriable=is_full)
 
 
-def _words(error: RotaError) -> str:
-    return f"its pod could not be let go to its node: {error}"
+def _shut_out(error: CardError | ApiError) -> Ending:
+    """Of a pod that could not be let go to its node."""
+    trouble = error.trouble if isinstance(error, CardError) else None
+    words = f"its pod could not be let go to its node: {error}"
+    if trouble is None:
+        return Ending(-1, words, is_lost=True)
+    return verdict(replace(trouble, words=words))

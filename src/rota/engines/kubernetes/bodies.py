@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from rota.core.taints import USUAL
@@ -55,12 +56,14 @@ class Body:
     is_astray: bool
     """Somebody else opened its gate: it may be anywhere, and knows nothing of the others."""
     container: str = names.CONTAINER
-    made: str = ""
-    """When, as the cluster writes it."""
     is_plain: bool = False
     """Somebody made it themselves: it is theirs to remove."""
     tolerations: frozenset[str] = USUAL
     """What such a one tolerates; for all others, the settings say it."""
+    card: str = ""
+    """The one that it shares with others."""
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Those that its node gave it, by resource."""
 
 
 def body_of(pod: Object, worker: WorkerId) -> Body:
@@ -76,8 +79,8 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         stage=stage_of(pod),
         node=part(pod, "spec").get("nodeName") or "",
         planned=notes.get(names.NODE, ""),
-        gpus=_gpus(pod, indices(notes.get(names.GPUS, ""))),
-        share_bytes=next(iter(numbers(notes.get(names.SHARE, ""))), 0),
+        gpus=_gpus(pod, indices(notes.get(names.GPUS, "")), is_plain=is_plain),
+        share_bytes=_share_bytes(pod),
         ip=status.get("podIP") or "",
         usage=usage_of(pod, ""),
         log=_log_limits(notes.get(names.LOG, "")),
@@ -87,9 +90,10 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         is_in_the_way=_is_in_the_way(pod),
         is_astray=_is_astray(pod),
         container=_main(pod),
-        made=meta.get("creationTimestamp") or "",
         is_plain=is_plain,
         tolerations=spelled(parts(part(pod, "spec"), "tolerations")) if is_plain else USUAL,
+        card=notes.get(names.CARD, ""),
+        devices=_devices(pod),
     )
 
 
@@ -126,6 +130,15 @@ def container(pod: Object) -> Object:
     """What is known of the worker's container; nothing before a node takes it."""
     told = parts(part(pod, "status"), "containerStatuses")
     return next((each for each in told if each.get("name") == _main(pod)), Object())
+
+
+def _devices(pod: Object) -> dict[str, tuple[str, ...]]:
+    """By resource. Nodes of Kubernetes before 1.36 do not tell."""
+    given = parts(container(pod), "allocatedResourcesStatus")
+    return {
+        str(each.get("name")): tuple(str(one["resourceID"]) for one in parts(each, "resources"))
+        for each in given
+    }
 
 
 def _main(pod: Object) -> str:
@@ -165,12 +178,20 @@ def indices(text: str) -> tuple[int, ...]:
     return tuple(each for each in numbers(text) if 0 <= each < MOST_GPUS)
 
 
-def _gpus(pod: Object, noted: tuple[int, ...]) -> tuple[int, ...]:
+def _gpus(pod: Object, noted: tuple[int, ...], *, is_plain: bool) -> tuple[int, ...]:
     """As it was told when it was let go to its node, unless somebody has edited that since: how
-    many it was made for, and which, it says itself."""
-    told = names.told(pod).get(names.GPUS_VARIABLE)
+    many it was made for, and which, a pod of our making says itself."""
+    told = None if is_plain else names.told(pod).get(names.GPUS_VARIABLE)
     made_for = noted if told is None else indices(told)
     return noted if len(noted) == len(made_for) else made_for
+
+
+def _share_bytes(pod: Object) -> int:
+    """As it was made, whatever somebody has edited since: a card is held for who shares it."""
+    told, notes = names.told(pod), part(pod, "metadata", "annotations")
+    is_made_by_us = names.GPUS_VARIABLE in told and not names.is_left_to_us(pod)
+    text = told.get(names.SHARE_VARIABLE) if is_made_by_us else notes.get(names.SHARE)
+    return next(iter(numbers(text or "")), 0)
 
 
 def _log_limits(text: str) -> LogLimits:

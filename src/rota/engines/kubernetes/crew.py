@@ -6,7 +6,8 @@ Nothing is done here. Every change of a pod is shown to `see` once, and what it 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from rota.core.model import JobId
 from rota.engines.base import WorkerId
@@ -105,6 +106,9 @@ class Crew:
         if known is not None and body.version < known.version:
             # An answer to a request that a watch has overtaken.
             return News(known, trouble=self._troubles.get(worker))
+        if known is not None and known.node:
+            # What it holds there was settled by then, whatever somebody writes onto it since.
+            body = replace(body, gpus=known.gpus)
         self._enter(worker)
         self._place(known, body)
         self.bodies[worker] = body
@@ -144,6 +148,7 @@ class Crew:
                 continue
             self._members[attempt].discard(worker)
             self.endings.pop(worker, None)
+            self._verdicts.pop(worker, None)
             self._doomed.discard(worker)
             self.started.discard(worker)
         if not self._members.get(attempt):
@@ -152,6 +157,16 @@ class Crew:
             self._forgotten.discard(attempt)
             job_id, number = attempt
             self._attempts[job_id].discard(number)
+            if not self._attempts[job_id]:
+                del self._attempts[job_id]
+
+    def disown(self, job_ids: Collection[JobId]) -> list[Body]:
+        """The pods that these jobs have: nothing is known of them from now on."""
+        found = [body for worker, body in self.bodies.items() if worker.job_id in job_ids]
+        for body in found:
+            self.vanish(body.worker, body.uid)
+            self.forget(_attempt(body.worker))
+        return found
 
     def settle(self) -> None:
         """What still has a pod is not to be forgotten with it any more."""

@@ -6,8 +6,10 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
+from rota.engines.kubernetes import fetching
 from rota.engines.kubernetes.bodies import KILL_GRACE_S, condition, container, has_run
 from rota.engines.kubernetes.log_lines import seconds
+from rota.engines.kubernetes.names import is_left_to_us
 from rota.engines.kubernetes.objects import Object, part, parts
 from rota.engines.words import OUT_OF_MEMORY
 from rota.errors import shown
@@ -35,6 +37,7 @@ NODE_REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "Preempting
 
 IMAGE = "is the image's name right, and may the cluster pull it? a private one needs a pull secret"
 CONFIG = "a secret, a config map or a volume that the job names is not there as it says"
+PROGRAM = "does the image have what it is to run?"
 VOLUME = "does the claim exist in this namespace, and can its storage class give it a volume?"
 STUCK = {
     "ErrImagePull": ("its image cannot be pulled", IMAGE),
@@ -47,8 +50,19 @@ STUCK = {
     "CreateContainerConfigError": ("its container cannot be made as described", CONFIG),
     "CreateContainerError": ("its container cannot be made", CONFIG),
     "RunContainerError": ("its container cannot be started", CONFIG),
+    "CrashLoopBackOff": ("its container ends as soon as it begins", PROGRAM),
 }
-VOLUME_WORDS = ("persistentvolumeclaim", "volume")
+UNPLACED = ("Unschedulable", "SchedulerError")
+VOLUME_WORDS = ("volume", "pvc")
+NO_NODE_MENDS = (
+    "not found",
+    "unbound immediate",
+    "being deleted",
+    "non-existent",
+    "binding volumes",
+)
+"""What is said of a claim that is wrong wherever its pod goes. Any other word about volumes is
+about this node alone: another one may have room for them, or be where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,11 @@ class Ending:
     reason: str = ""
     is_lost: bool = False
     is_retriable: bool = False
+
+
+NODE_GONE = Ending(-1, "its node is gone", is_lost=True)
+ASTRAY = Ending(-1, "somebody opened its pod's gate before its turn came", is_lost=True)
+CARD_GONE = Ending(-1, "the pod that held its card is gone", is_lost=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +91,19 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """What keeps a pod from starting. A `race` is lost to others and ends soon; anything else is
-    given the time that it may take to be put right. What is unclear may be no trouble at all."""
+    given the time that it may take to be put right. What is unclear may be no trouble at all; an
+    outage is the cluster's own."""
 
     words: str
     hint: str = ""
     is_race: bool = False
     is_unclear: bool = False
+    is_outage: bool = False
+
+    @property
+    def is_nobodys(self) -> bool:
+        """Whether the same job may well start the next time."""
+        return self.is_race or self.is_outage
 
 
 def ending_of(pod: Object, wish: Wish) -> Ending:
@@ -119,17 +145,23 @@ def unborn(wish: Wish) -> Ending:
 def trouble_of(pod: Object) -> Trouble | None:
     """What keeps a pod that waits from starting, if something does."""
     bound = condition(pod, "PodScheduled")
-    if bound.get("status") == "False" and bound.get("reason") == "Unschedulable":
+    if bound.get("status") == "False" and bound.get("reason") in UNPLACED:
         said = shown(str(bound.get("message") or "it fits nowhere"), WORDS)
-        if any(word in said.lower() for word in VOLUME_WORDS):
+        if _says(said, VOLUME_WORDS) and _says(said, NO_NODE_MENDS):
             return Trouble(f"its volume cannot be had: {said}", VOLUME)
         return Trouble(f"the cluster's scheduler could not place it: {said}", is_race=True)
-    waiting = part(container(pod), "state", "waiting")
-    words = STUCK.get(str(waiting.get("reason")))
-    if words is None:
-        return None
-    what, hint = words
-    return Trouble(_joined(what, waiting.get("message")), hint)
+    for each in (*parts(part(pod, "status"), "initContainerStatuses"), container(pod)):
+        waiting = part(each, "state", "waiting")
+        words = STUCK.get(str(waiting.get("reason")))
+        if words is not None:
+            what, hint = words
+            last = part(each, "lastState", "terminated").get("message")
+            return Trouble(_joined(what, last or waiting.get("message")), hint)
+    return None
+
+
+def _says(said: str, words: tuple[str, ...]) -> bool:
+    return any(each in said.lower() for each in words)
 
 
 def _never_ran(pod: Object, wish: Wish, *, ended: Object) -> Ending:
@@ -144,7 +176,22 @@ def _never_ran(pod: Object, wish: Wish, *, ended: Object) -> Ending:
     disruption = DISRUPTIONS.get(str(condition(pod, "DisruptionTarget").get("reason")), "")
     if not disruption and "deletionTimestamp" in pod["metadata"]:
         disruption = f"{BY_SOMEBODY} before it started"
-    return Ending(-1, disruption or _joined("it never started", reason, message), is_lost=True)
+    lost = Ending(-1, disruption or _joined("it never started", reason, message), is_lost=True)
+    return lost if disruption else _failed_before(pod) or lost
+
+
+def _failed_before(pod: Object) -> Ending | None:
+    """Of a container that was to run before the worker's own."""
+    for each in parts(part(pod, "status"), "initContainerStatuses"):
+        name, ended = str(each.get("name")), part(each, "state", "terminated")
+        code = int(ended.get("exitCode") or 0)
+        if code and name == fetching.NAME and not is_left_to_us(pod):
+            words = _joined("what was shipped with it could not be fetched", ended.get("message"))
+            is_passing = code == fetching.NOT_NOW
+            return Ending(CANNOT_RUN, f"{words}; {fetching.HINT}", is_retriable=is_passing)
+        if code:
+            return Ending(code, f"its init container {shown(name)} ended with {code}")
+    return None
 
 
 def _of_its_own(pod: Object, code: int, *, said: str) -> Ending:
@@ -156,21 +203,22 @@ def _of_its_own(pod: Object, code: int, *, said: str) -> Ending:
         return Ending(code, f"evicted by its node: {said.removeprefix('Evicted: ')}", False, True)
     if why in DISRUPTIONS and code:
         return Ending(code, DISRUPTIONS[why], is_retriable=True)
-    if code and _was_deleted_first(pod):
-        if code >= FIRST_SIGNAL_CODE:
-            return Ending(code, BY_SOMEBODY, is_retriable=True)
-        # It heard the signal, and gave up in its own way: an agent of torchrun ends with 1.
+    is_deleted = "deletionTimestamp" in pod["metadata"]
+    if is_deleted and code >= FIRST_SIGNAL_CODE:
+        return Ending(code, BY_SOMEBODY, is_retriable=True)
+    if is_deleted and _was_deleted_first(pod):
+        # It heard the signal, and gave up in its own way: an agent of torchrun ends with 1, and
+        # many a program with 0, however much is left to do.
         return Ending(STOPPED_CODE, f"{BY_SOMEBODY}, and it ended with {code}", is_retriable=True)
     if code > FIRST_SIGNAL_CODE:
-        return Ending(code, f"ended by {_signal(code - FIRST_SIGNAL_CODE)}")
+        return Ending(code, _joined(f"ended by {_signal(code - FIRST_SIGNAL_CODE)}", said))
     return Ending(code, said if code else "")
 
 
 def _was_deleted_first(pod: Object) -> bool:
-    """Whether somebody asked for its end before it came, as far as the cluster tells."""
+    """Whether somebody asked for its end before it came, as far as clocks tell: the end is of its
+    node's."""
     meta = pod["metadata"]
-    if "deletionTimestamp" not in meta:
-        return False
     grace_s = float(meta.get("deletionGracePeriodSeconds") or 0)
     asked_s = seconds(str(meta["deletionTimestamp"]).encode()) - grace_s
     ended = part(container(pod), "state", "terminated").get("finishedAt")

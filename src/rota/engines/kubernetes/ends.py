@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from rota.engines.base import WorkerId
+from rota.engines.kubernetes import names
 from rota.engines.kubernetes.api import PODS, ApiError, Cluster
 from rota.engines.kubernetes.bodies import KILL_GRACE_S, Body, Stage
 from rota.engines.kubernetes.crew import Attempt, Crew
 from rota.engines.kubernetes.manifests import grace_s
 from rota.engines.kubernetes.tasks import Tasks
+from rota.engines.kubernetes.transport import NOT_FOUND
 from rota.engines.kubernetes.watch import insist
 
-NOT_FOUND = 404
 LET_GO_AT_ONCE = 4
 """What is over can wait for what is to come."""
 DELETED_S = 5.0
@@ -88,9 +89,8 @@ class Ends:
             self._leaving.discard(body.uid)
 
     async def _release(self, body: Body) -> None:
-        meta = {"uid": body.uid, "finalizers": None}
         try:
-            await self._cluster.amend(PODS, body.name, body={"metadata": meta})
+            await self._cluster.let_go(PODS, body.name, uid=body.uid, finalizer=names.FINALIZER)
         except ApiError as error:
             if error.status != NOT_FOUND and error.reason not in ("Conflict", "Invalid"):
                 raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
 from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import assert_never
@@ -18,21 +17,17 @@ from rota.core.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model import JobId, Node, NodeId, Slot
+from rota.core.model import JobId, Node, NodeId
 from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
 from rota.engines.kubernetes.api import Cluster, Object
 from rota.engines.kubernetes.bodies import Body, Stage
 from rota.engines.kubernetes.crew import NEVER_JOINED, UNKNOWN
 from rota.engines.kubernetes.endings import Ending, unborn
-from rota.engines.kubernetes.log_lines import seconds
 from rota.engines.kubernetes.manifests import Seat, pod_of, seats
 from rota.engines.kubernetes.scene import Scene
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.logfiles import reading
 from rota.errors import RotaError, UserError
-
-FIRST = 1, 0
-"""The first attempt's first worker."""
 
 
 class KubernetesEngine:
@@ -53,6 +48,10 @@ class KubernetesEngine:
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
         await self._scene.open(facts)
+
+    async def broken(self) -> None:
+        """Raises when we no longer see what happens, and never will again."""
+        await self._scene.tasks.broken()
 
     async def close(self) -> None:
         """Pods go on."""
@@ -86,23 +85,20 @@ class KubernetesEngine:
     async def adopt(self) -> tuple[WorkerId, ...]:
         return self._scene.adopt()
 
+    def spare(self, job_ids: frozenset[JobId]) -> None:
+        """Nobody knows what became of these jobs: what runs of them is left alone, and counted."""
+        self._scene.spare(job_ids)
+
     def inventory(self) -> tuple[Node, ...]:
         """As the watches have it: nothing is asked for."""
         return self._scene.stock.nodes()
 
-    def first_workers(self) -> dict[JobId, tuple[Slot, float]]:
-        """Where the one worker of a job's first attempt is, or is sent to, and since when."""
-        scene, now_s = self._scene, time.time()
-        found = {
-            worker.job_id: (seat.slot, now_s)
-            for worker, seat in scene.births.coming.items()
-            if (worker.attempt, worker.worker) == FIRST
-        }
-        return found | {
-            worker.job_id: (_slot(body), seconds(body.made.encode()) or now_s)
-            for worker, body in scene.crew.bodies.items()
-            if (worker.attempt, worker.worker) == FIRST and not body.is_plain
-        }
+    def cards(self, worker: WorkerId) -> tuple[str, ...]:
+        """Those that its node picked for it, or the one that it shares; once that is known."""
+        body = self._scene.crew.bodies.get(worker)
+        if body is None:
+            return ()
+        return body.devices.get(self._settings.gpu_resource, (body.card,) if body.card else ())
 
     def give_up_node(self, node_id: NodeId) -> None:
         """Should it come back, it is taken in again."""
@@ -237,10 +233,6 @@ class KubernetesEngine:
             worker = WorkerId(command.job_id, command.attempt, number)
             if worker not in crew.bodies and worker not in crew.endings:
                 self._scene.tell_end(worker, crew.end_unborn(worker, ending))
-
-
-def _slot(body: Body) -> Slot:
-    return Slot(NodeId(body.node or body.planned), body.gpus, body.share_bytes)
 
 
 def _newest_s(folder: Path) -> float:

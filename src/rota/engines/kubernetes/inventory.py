@@ -19,6 +19,8 @@ from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.usage import Usage, total
 
 MIB = 1024**2
+GUESSED_BYTES = 16 * GIB
+"""Of a GPU whose node does not say how much memory it has."""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -100,6 +102,11 @@ def n_usable(node: Object, settings: KubernetesSettings) -> int:
     return _count(part(node, "status", "allocatable").get(settings.gpu_resource))
 
 
+def says_memory(node: Object, settings: KubernetesSettings) -> bool:
+    """Whether the memory of its GPUs is known."""
+    return _memory_bytes(node, settings) > 0
+
+
 def _kept(node: Node, why: str, *, whole: Whole) -> Node:
     """For few: the others do not count on its GPUs."""
     gpus = tuple(replace(gpu, type=f"{gpu.type} ({why})") for gpu in node.gpus)
@@ -167,8 +174,13 @@ def _cards(
 ) -> tuple[Gpu, ...]:
     resource, labels = settings.gpu_resource, part(node, "metadata", "labels")
     gpu_type = labels.get(f"{resource}.product") or resource.rpartition("/")[2]
-    memory_bytes = int(amount(labels.get(f"{resource}.memory")) * MIB) or 16 * GIB
+    memory_bytes = _memory_bytes(node, settings) or GUESSED_BYTES
     return tuple(Gpu(index, gpu_type, memory_bytes) for index in indices)
+
+
+def _memory_bytes(node: Object, settings: KubernetesSettings) -> int:
+    labels = part(node, "metadata", "labels")
+    return int(amount(labels.get(f"{settings.gpu_resource}.memory")) * MIB)
 
 
 def _count(text: str | None) -> int:

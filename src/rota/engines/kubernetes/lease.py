@@ -25,6 +25,10 @@ log = structlog.get_logger()
 
 RENEW_S = 2.0
 LEASE_S = 10.0
+LONGEST_S = 60.0
+"""No daemon asks for more; what somebody else wrote into a lease keeps nobody from it for ever."""
+LAST_TERM = 2**31 - 1
+"""More transitions than this a cluster does not count."""
 COMMAND_S = 7.0
 """So long after a renewal was sent we still command."""
 RETRY_S = 0.3
@@ -56,20 +60,23 @@ class Seen:
 
     mark: str
     since_s: float
+    is_free: bool = False
+
+    def may_be_held(self, now_s: float, *, length_s: float = LEASE_S) -> bool:
+        return not self.is_free and now_s - self.since_s < length_s
 
 
 def look(lease: Object | None, seen: Seen | None, *, now_s: float) -> tuple[Step, Seen | None]:
-    """What one who does not hold the lease may do about it."""
+    """What one who does not hold the lease may do about it. Whoever held one that is gone makes it
+    again, and commands until then."""
     if lease is None:
-        return Step.MAKE, None
-    mark = lease["metadata"]["resourceVersion"]
+        return Step.WAIT if seen is not None and seen.may_be_held(now_s) else Step.MAKE, seen
+    spec, mark = part(lease, "spec"), lease["metadata"]["resourceVersion"]
     if seen is None or seen.mark != mark:
-        seen = Seen(mark, now_s)
-    spec = part(lease, "spec")
-    length_s = float(spec.get("leaseDurationSeconds") or LEASE_S)
-    is_free = not spec.get("holderIdentity")
-    is_stale = now_s - seen.since_s >= length_s
-    return Step.TAKE if is_free or is_stale else Step.WAIT, seen
+        seen = Seen(mark, now_s, is_free=not spec.get("holderIdentity"))
+    # No holder stops sooner than it would with a lease of ours, whatever is written there.
+    length_s = min(max(float(spec.get("leaseDurationSeconds") or 0), LEASE_S), LONGEST_S)
+    return Step.WAIT if seen.may_be_held(now_s, length_s=length_s) else Step.TAKE, seen
 
 
 def may_command(renewed_s: float, *, now_s: float) -> bool:
@@ -125,7 +132,7 @@ class Lease:
             try:
                 lease = await self._read()
                 step, seen = look(lease, seen, now_s=self._clock())
-                self.holder = str(part(lease or {}, "spec").get("holderIdentity") or "")
+                self._see_holder(str(part(lease or {}, "spec").get("holderIdentity") or ""))
                 is_ours = step is not Step.WAIT and await self._take(lease)
                 self._complain("")
                 if is_ours:
@@ -162,6 +169,12 @@ class Lease:
         except (ApiError, TimeoutError) as error:
             log.warning("the lease was not given up", error=str(error))
 
+    def _see_holder(self, holder: str) -> None:
+        """Once of each: whoever looks into the log wonders what is waited for."""
+        if holder and holder != self.holder:
+            log.info("another daemon commands, and this one stands by", holder=holder)
+        self.holder = holder
+
     def _complain(self, trouble: str) -> None:
         """Once, and again when it is another or over."""
         if trouble and trouble != self.trouble:
@@ -181,7 +194,8 @@ class Lease:
     async def _take(self, lease: Object | None) -> bool:
         """Whether it is ours now: somebody else may have been faster."""
         sent_s = self._clock()
-        term = max(self.term, int(part(lease or {}, "spec").get("leaseTransitions") or 0)) + 1
+        told = int(part(lease or {}, "spec").get("leaseTransitions") or 0)
+        term = max(self.term, told if told < LAST_TERM else 0) + 1
         spec = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": int(LEASE_S),

@@ -8,7 +8,7 @@ out. Where that was is on the disk, so that the next daemon goes on there.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -20,17 +20,19 @@ LONGEST_MOMENT = 64
 
 @dataclass(slots=True)
 class Resume:
-    """The moment of the newest line that was written, and how many lines have this moment."""
+    """The moment of the newest line that was written, how many lines have this moment, and how much
+    was written of one more that has not ended."""
 
     path: Path
     moment: bytes = b""
     n_lines: int = 0
+    n_bytes: int = 0
 
     @classmethod
     def of(cls, path: Path) -> Resume:
         try:
-            moment, _, n_lines = path.read_bytes().strip().partition(b" ")
-            return cls(path, moment, int(n_lines))
+            moment, n_lines, *n_bytes = path.read_bytes().split()
+            return cls(path, moment, int(n_lines), *map(int, n_bytes[:1]))
         except (FileNotFoundError, ValueError):
             return cls(path)
 
@@ -38,7 +40,7 @@ class Resume:
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             # Moments are all of one length: an older line is covered by a newer one.
-            os.pwrite(fd, b"%s %-9d\n" % (self.moment, self.n_lines), 0)
+            os.pwrite(fd, b"%s %-9d %-15d\n" % (self.moment, self.n_lines, self.n_bytes), 0)
         finally:
             os.close(fd)
 
@@ -47,8 +49,8 @@ class Splitter:
     def __init__(self, log: LogFile, resume: Resume) -> None:
         self._log, self._resume = log, resume
         self._rest = b""
-        self._known = (resume.moment, resume.n_lines)
-        self._n_repeated = 0
+        self._known = replace(resume)
+        """As it was when this stream began. What of it comes again is taken off it."""
 
     @property
     def since(self) -> str:
@@ -69,7 +71,7 @@ class Splitter:
         rest, self._rest = self._rest, b""
         if rest and is_whole:
             self._write([rest])
-        self._known, self._n_repeated = (self._resume.moment, self._resume.n_lines), 0
+        self._known = replace(self._resume)
 
     def _write(self, lines: list[bytes]) -> None:
         """What came close together goes into the file together."""
@@ -78,32 +80,42 @@ class Splitter:
         for line in lines:
             moment, _, output = line.partition(b" ")
             at_s = seconds(moment)
-            if not at_s or self._is_known(moment):
-                # A node that has nothing left says so here, as if the program had.
+            # A node that has nothing left says so here, as if the program had.
+            new = self._unknown(moment, output) if at_s else b""
+            if not new:
                 continue
-            self._count(moment)
+            self._count(moment, new)
             if batch and at_s - batch_s >= TIME_STEP_S:
                 self._log.write(b"".join(batch), batch_s)
                 batch = []
             batch_s = batch_s if batch else at_s
-            batch.append(output)
+            batch.append(new)
         if batch:
             self._log.write(b"".join(batch), batch_s)
             self._resume.save()
 
-    def _is_known(self, moment: bytes) -> bool:
-        newest, n_lines = self._known
-        if moment < newest:
-            return True
-        if moment == newest and self._n_repeated < n_lines:
-            self._n_repeated += 1
-            return True
-        return False
+    def _unknown(self, moment: bytes, output: bytes) -> bytes:
+        """What of a line, or of a piece of a long one, was not written yet."""
+        known = self._known
+        if moment > known.moment:
+            return output
+        if moment < known.moment:
+            return b""
+        if known.n_lines:
+            known.n_lines -= output.endswith(b"\n")
+            return b""
+        new = output[known.n_bytes :]
+        known.n_bytes -= len(output) - len(new)
+        return new
 
-    def _count(self, moment: bytes) -> None:
+    def _count(self, moment: bytes, output: bytes) -> None:
         resume = self._resume
-        resume.n_lines = resume.n_lines + 1 if moment == resume.moment else 1
-        resume.moment = moment
+        if moment != resume.moment:
+            resume.moment, resume.n_lines, resume.n_bytes = moment, 0, 0
+        if output.endswith(b"\n"):
+            resume.n_lines, resume.n_bytes = resume.n_lines + 1, 0
+        else:
+            resume.n_bytes += len(output)
 
 
 def seconds(moment: bytes) -> float:

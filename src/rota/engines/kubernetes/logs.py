@@ -14,7 +14,7 @@ from rota.engines.kubernetes.api import ApiError, Cluster
 from rota.engines.kubernetes.bodies import Body
 from rota.engines.kubernetes.log_lane import LogLane
 from rota.engines.kubernetes.log_lines import Resume, Splitter
-from rota.engines.kubernetes.transport import wait_s
+from rota.engines.kubernetes.transport import NOT_FOUND, wait_s
 from rota.engines.logfiles.writing import LogFile
 from rota.errors import UserError
 
@@ -28,7 +28,7 @@ FETCHED_AT_ONCE = 64
 LOOK_AGAIN_S = 0.5
 PATIENCE_S = 5.0
 TRIES_AFTER_THE_END = 3
-NOT_YET, FORBIDDEN, NOT_FOUND = 400, 403, 404
+NOT_YET, FORBIDDEN = 400, 403
 
 
 class Followers:

@@ -9,6 +9,7 @@ from rota.core.commands import ChangeMembership, StartWorkers
 from rota.core.model import Slot
 from rota.engines.base import Program, WorkerId
 from rota.engines.kubernetes import names
+from rota.engines.kubernetes.fetching import fetcher
 from rota.engines.kubernetes.objects import MANAGER, TRAINING_JOBS, Object
 from rota.engines.kubernetes.quantities import cpus, whole
 from rota.engines.kubernetes.settings import KubernetesSettings
@@ -54,6 +55,7 @@ def seats(command: StartWorkers | ChangeMembership) -> list[Seat]:
 def pod_of(seat: Seat, program: Program, *, settings: KubernetesSettings) -> Object:
     """Gated: nobody binds it before `opened`."""
     volumes, places = volumes_of(program, settings)
+    worker = _container(seat, program, settings=settings) | {"volumeMounts": places}
     spec: Object = {
         "schedulingGates": [{"name": names.GATE}],
         "restartPolicy": "Never",
@@ -65,8 +67,10 @@ def pod_of(seat: Seat, program: Program, *, settings: KubernetesSettings) -> Obj
         "securityContext": _rights(program),
         "tolerations": [*settings.tolerations, *map(_tolerated, UNHEALTHY)],
         "volumes": volumes,
-        "containers": [_container(seat, program, settings=settings) | {"volumeMounts": places}],
+        "containers": [worker],
     }
+    if program.code:
+        spec["initContainers"] = [fetcher(program, worker, settings=settings)]
     if settings.pull_secrets:
         spec["imagePullSecrets"] = [{"name": each} for each in settings.pull_secrets]
     if settings.service_account:
@@ -201,7 +205,7 @@ def _environment(seat: Seat, program: Program) -> list[Object]:
     if worker.attempt > 1:
         plain["ROTA_RESTARTED"] = "1"
     if slot.share_bytes:
-        plain["ROTA_GPU_MEMORY_BYTES"] = str(slot.share_bytes)
+        plain[names.SHARE_VARIABLE] = str(slot.share_bytes)
     if not slot.gpus:
         plain |= {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     found = _looked_up(seat)

@@ -13,6 +13,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 JOB, ATTEMPT, WORKER, USER = "rota.dev/job", "rota.dev/attempt", "rota.dev/worker", "rota.dev/user"
 ROLE = "rota.dev/role"
 PLACEHOLDER = "placeholder"
+"""What people find the pods by that hold shared cards. We know them by what nobody can edit."""
 GATE = "rota.dev/plan"
 """A pod with this gate is bound by nobody."""
 FINALIZER = "rota.dev/ending"
@@ -22,12 +23,20 @@ MASTER_ADDRESS, CARD = "rota.dev/master-addr", "rota.dev/card"
 NODE, GPUS, SHARE, LOG = "rota.dev/node", "rota.dev/gpus", "rota.dev/share", "rota.dev/log"
 """Annotations from birth: the planned node, the slots of its GPUs there, the bytes of a share, and
 how much of its output is kept."""
+PLACED = "rota.dev/placed"
+"""Annotation of a pod that people made themselves: which worker it is, and its own uid, which no
+copy of it has."""
 GPUS_VARIABLE = "ROTA_SLOTS"
 """The slots of its GPUs once more, in its program's environment, where nobody can edit them."""
+SHARE_VARIABLE = "ROTA_GPU_MEMORY_BYTES"
+"""And so the bytes of a share."""
+PLACE_VARIABLE = "ROTA_PLACE"
+"""In the environment of a pod that holds a card: its node, and the slot of the card there."""
 SCHEDULER = "rota"
 """Whom pods name as their scheduler that people made themselves."""
 CONTAINER = "worker"
 SLUG_CHARS = 40
+_CARD = "rota-card-"
 _LABEL_CHARS = 63
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -39,7 +48,7 @@ def pod_name(worker: WorkerId, generation: int) -> str:
 
 def placeholder_name(worker: WorkerId) -> str:
     """After the worker that first needs the card."""
-    return f"rota-card-{slug(worker.job_id)}-a{worker.attempt}-w{worker.worker}"
+    return f"{_CARD}{slug(worker.job_id)}-a{worker.attempt}-w{worker.worker}"
 
 
 def slug(word: str) -> str:
@@ -60,17 +69,22 @@ def label(word: str) -> str:
 
 def worker_of(pod: Object) -> WorkerId | None:
     """Whose pod it is; None for a foreign one. Of a pod that we made, its name and variables say
-    so, which nobody can edit; of one that people made themselves and left to us, its labels."""
-    labels, notes = part(pod, "metadata", "labels"), part(pod, "metadata", "annotations")
+    so, which nobody can edit; of one that people made themselves and left to us, a note."""
     if made := _made_for(pod):
         return made
-    if not is_left_to_us(pod) or labels.get(MANAGED_BY) != "rota" or ROLE in labels:
+    if not is_left_to_us(pod):
         return None
+    meta = part(pod, "metadata")
+    said, _, uid = str(part(meta, "annotations").get(PLACED)).rpartition("/")
     try:
-        job_id = str(notes.get(JOB) or labels[JOB])
-        return WorkerId(JobId(job_id), int(labels[ATTEMPT]), int(labels[WORKER]))
-    except (KeyError, ValueError):
+        return _worker(said) if uid == meta.get("uid") else None
+    except ValueError:
         return None
+
+
+def placed(worker: WorkerId, *, uid: str) -> str:
+    """The note on a pod that people made themselves."""
+    return f"{worker.job_id}/{worker.attempt}/{worker.worker}/{uid}"
 
 
 def is_left_to_us(pod: Object) -> bool:
@@ -84,23 +98,30 @@ def _made_for(pod: Object) -> WorkerId | None:
         return None
     said = told(pod)
     try:
-        job_id, attempt, number = said["ROTA_WORKER"].rsplit("/", 2)
-        worker = WorkerId(JobId(job_id), int(attempt), int(number))
+        worker = _worker(said["ROTA_WORKER"])
         return worker if pod_name(worker, int(said["ROTA_GENERATION"])) == name else None
     except (KeyError, ValueError):
         return None
 
 
+def _worker(said: str) -> WorkerId:
+    job_id, attempt, number = said.rsplit("/", 2)
+    return WorkerId(JobId(job_id), int(attempt), int(number))
+
+
 def told(pod: Object) -> dict[str, str]:
-    """The variables of its program."""
+    """The variables of its program; a cluster may have put another one before ours."""
     containers = parts(part(pod, "spec"), "containers")
-    variables = parts(containers[0], "env") if containers else ()
+    ours = [each for each in containers if each.get("name") == CONTAINER] or containers
+    variables = parts(ours[0], "env") if ours else ()
     return {str(each.get("name")): str(each.get("value")) for each in variables}
 
 
 def is_placeholder(pod: Object) -> bool:
-    labels = part(pod, "metadata", "labels")
-    return labels.get(MANAGED_BY) == "rota" and labels.get(ROLE) == PLACEHOLDER
+    """By its name and variables: labels are for everybody to edit."""
+    if not str(part(pod, "metadata").get("name")).startswith(_CARD) or is_left_to_us(pod):
+        return False
+    return PLACE_VARIABLE in told(pod) and worker_of(pod) is None
 
 
 def _digest(word: str) -> str:

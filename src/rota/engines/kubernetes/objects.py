@@ -32,7 +32,6 @@ class Kind:
 PODS = Kind("v1", "pods", "Pod")
 NODES = Kind("v1", "nodes", "Node", is_namespaced=False)
 EVENTS = Kind("v1", "events", "Event")
-CONFIG_MAPS = Kind("v1", "configmaps", "ConfigMap")
 SECRETS = Kind("v1", "secrets", "Secret")
 PVCS = Kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 LEASES = Kind("coordination.k8s.io/v1", "leases", "Lease", is_command=False)

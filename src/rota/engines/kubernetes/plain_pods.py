@@ -13,10 +13,11 @@ from rota.engines.base import WorkerId
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.api import PODS, PVCS, ApiError, Cluster, Object
 from rota.engines.kubernetes.crew import Crew
-from rota.engines.kubernetes.endings import CANNOT_RUN, Ending
+from rota.engines.kubernetes.endings import CANNOT_RUN, WORDS, Ending
 from rota.engines.kubernetes.manifests import Seat
 from rota.engines.kubernetes.objects import part, parts
 from rota.engines.kubernetes.taints import spelled
+from rota.engines.kubernetes.transport import NOT_FOUND
 from rota.engines.kubernetes.usage import usage_of
 from rota.errors import UserError, shown
 
@@ -24,8 +25,8 @@ USER, PRIORITY = "user", "priority"
 """Labels that say whose it is, and how soon it is to run."""
 NOT_UNDERSTOOD = ("affinity", "topologySpreadConstraints", "resourceClaims", "schedulingGroup")
 MOUNTED_ANYWHERE = ("ReadWriteMany", "ReadOnlyMany")
-GONE = "its pod is gone, and a pod that people make themselves runs only once"
-NOT_FOUND = 404
+ONCE = "a pod that people make themselves runs only once"
+GONE = f"its pod is gone, and {ONCE}"
 
 
 class NotYetError(UserError):
@@ -53,7 +54,7 @@ def asked_of(pod: Object, *, gpu_resource: str) -> Asked:
     for name in NOT_UNDERSTOOD:
         if spec.get(name):
             raise UserError(f"spec.{name} is not understood", "leave it out, or use nodeSelector")
-    for container in parts(spec, "containers"):
+    for container in [*parts(spec, "initContainers"), *parts(spec, "containers")]:
         if any(each.get("hostPort") for each in parts(container, "ports")):
             raise UserError("spec.containers.ports.hostPort is not understood", "leave it out")
     for volume in parts(spec, "volumes"):
@@ -105,7 +106,7 @@ def is_waiting(pod: Object) -> bool:
     return spec.get("schedulerName") == names.SCHEDULER and is_free and not is_leaving
 
 
-def mark(seat: Seat) -> Object:
+def mark(seat: Seat, *, uid: str) -> Object:
     """What makes a pod one of ours, so that it is counted, followed and ended like any other."""
     worker, slot = seat.worker, seat.slot
     return {
@@ -118,6 +119,7 @@ def mark(seat: Seat) -> Object:
         "annotations": {
             names.NODE: slot.node,
             names.GPUS: ",".join(map(str, slot.gpus)),
+            names.PLACED: names.placed(worker, uid=uid),
         },
     }
 
@@ -144,7 +146,9 @@ class PlainPods:
             if found["metadata"]["uid"] != uid or found["metadata"].get("deletionTimestamp"):
                 self._give_up(seat.worker, Ending(CANNOT_RUN, GONE))
                 return
-            if not part(found, "spec").get("nodeName") and self._is_wanted(seat.worker):
+            if part(found, "spec").get("nodeName"):
+                self._find(found, seat.worker)
+            elif self._is_wanted(seat.worker):
                 await self._place(found, seat)
         except ApiError as error:
             is_gone = error.status == NOT_FOUND
@@ -152,10 +156,20 @@ class PlainPods:
             code = CANNOT_RUN if is_gone else -1
             self._give_up(seat.worker, Ending(code, words, is_lost=not is_gone))
 
+    def _find(self, found: Object, worker: WorkerId) -> None:
+        """It was bound: by this order, when it was given before, or by one that was lost."""
+        self._see(found)
+        if worker not in self._crew.bodies:
+            status = part(found, "status")
+            said = [str(status[each]) for each in ("reason", "message") if status.get(each)]
+            why = shown(": ".join(["its node has had its pod", *said]), WORDS)
+            self._give_up(worker, Ending(CANNOT_RUN, f"{why}; {ONCE}"))
+
     async def _place(self, found: Object, seat: Seat) -> None:
         meta = found["metadata"]
         held = [*(meta.get("finalizers") or ()), names.FINALIZER]
-        body = {"metadata": {**mark(seat), "uid": meta["uid"], "finalizers": sorted(set(held))}}
+        marks = mark(seat, uid=meta["uid"])
+        body = {"metadata": {**marks, "uid": meta["uid"], "finalizers": sorted(set(held))}}
         marked = await self._cluster.patch(PODS, meta["name"], body=body)
         self._see(marked)
         if self._is_wanted(seat.worker):

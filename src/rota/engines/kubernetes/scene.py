@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import structlog
-
-from rota.core.events import Event, NodeLost
+from rota.core.events import NodeLost
+from rota.core.model import JobId
 from rota.engines.base import Facts, WorkerId
 from rota.engines.kubernetes import facts, names
 from rota.engines.kubernetes.api import NODES, PODS, Change, Cluster, Object, Scope
-from rota.engines.kubernetes.births import Births
+from rota.engines.kubernetes.births import Births, Registrar
 from rota.engines.kubernetes.bodies import Body, Stage
 from rota.engines.kubernetes.claims import Claims
 from rota.engines.kubernetes.crew import Crew, News
-from rota.engines.kubernetes.endings import Ending
+from rota.engines.kubernetes.endings import ASTRAY, CARD_GONE, NODE_GONE, Ending, Trouble
 from rota.engines.kubernetes.ends import Ends
 from rota.engines.kubernetes.inquiries import why_unmade
 from rota.engines.kubernetes.logs import Followers
@@ -31,12 +30,7 @@ from rota.engines.kubernetes.tasks import Tasks
 from rota.engines.kubernetes.vigil import Vigil, trouble_with, verdict
 from rota.engines.kubernetes.watch import Reflector
 
-log = structlog.get_logger()
-
 TICK_S = 1.0
-NODE_GONE = Ending(-1, "its node is gone", is_lost=True)
-ASTRAY = Ending(-1, "somebody opened its pod's gate before its turn came", is_lost=True)
-CARD_GONE = Ending(-1, "the pod that held its card is gone", is_lost=True)
 
 
 class Scene:
@@ -44,25 +38,23 @@ class Scene:
         self._cluster, self._settings = cluster, settings
         self.crew = Crew()
         self.tasks = Tasks()
-        self.followers = Followers(cluster, root, is_over=self._is_over)
+        self.followers = Followers(cluster, root, is_over=self.crew.endings.__contains__)
         self.ends = Ends(cluster, self.crew, tasks=self.tasks, collected=self.followers.finished)
         self.stock = Stock(settings, self.crew)
         self.cards = Cards(cluster, settings, crew=self.crew)
-        self.births = Births(
-            cluster, self.crew, cards=self.cards, see=self._see, give_up=self.give_up
-        )
+        registrar = Registrar(self._see, self._hinder, self.give_up)
+        self.births = Births(cluster, self.crew, cards=self.cards, registrar=registrar)
         self.plain = PlainPods(cluster, self.crew, see=self._see, give_up=self.give_up)
         self._vigil = Vigil(settings)
-        self._facts: Facts = _nobody_listens
+        self._facts: Facts = lambda _: None
         self._names: dict[str, WorkerId] = {}
+        self._spared: set[JobId] = set()
         self._claims = Claims()
-        self._is_live = self._tells_nodes = self._is_node_news_due = False
-        everywhere = Scope(None)
+        self._is_watching = self._is_live = self._tells_nodes = self._is_node_news_due = False
         self._reflectors = (
-            Reflector(cluster, NODES, scope=everywhere, listener=self._node_changed),
-            Reflector(cluster, PODS, scope=everywhere, listener=self._pod_changed),
+            Reflector(cluster, NODES, scope=Scope(None), listener=self._node_changed),
+            Reflector(cluster, PODS, scope=Scope(None), listener=self._pod_changed),
         )
-        self._is_watching = False
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -71,7 +63,7 @@ class Scene:
         for each in self._reflectors:
             await each.sync()
         for each in self._reflectors:
-            self.tasks.spawn(each.run())
+            self.tasks.rely_on(each.run())
         self._is_watching = True
 
     async def open(self, tell: Facts) -> None:
@@ -85,7 +77,7 @@ class Scene:
         self.crew.settle()
         self.stock.news()
         self._facts, self._is_live = tell, True
-        self.tasks.spawn(self._tick())
+        self.tasks.rely_on(self._tick())
 
     async def close(self) -> None:
         await self.tasks.close()
@@ -124,6 +116,7 @@ class Scene:
         elif body := self.crew.bodies.get(worker):
             self.ends.end(body)
         else:
+            self._hinder(worker, None)
             self.tell_end(worker, self.crew.end_unborn(worker, ending))
         self.births.notice(worker)
 
@@ -133,12 +126,20 @@ class Scene:
             self.crew.judge(worker, verdict)
             self.end(worker, verdict)
 
+    def spare(self, job_ids: frozenset[JobId]) -> None:
+        """Their pods are somebody else's from now on: they take room, and are left alone."""
+        self._spared |= job_ids
+        for body in self.crew.disown(job_ids):
+            self._names.pop(body.name, None)
+            self._vigil.see(body.worker, None, now=0.0)
+            self.stock.see_spared(body, self._cluster.namespace)
+        self._tell_nodes()
+
     # -- what happens ---------------------------------------------------------------------------
 
     def _pod_changed(self, change: Change) -> None:
         pod = change.object
-        meta = pod["metadata"]
-        if meta.get("namespace") != self._cluster.namespace:
+        if pod["metadata"].get("namespace") != self._cluster.namespace:
             self._foreign_changed(change)
         elif change.type == "DELETED":
             self._pod_gone(change)
@@ -150,8 +151,8 @@ class Scene:
     def _see(self, pod: Object) -> None:
         name = pod["metadata"]["name"]
         worker = self._names.get(name) or names.worker_of(pod)
-        news = self.crew.see(pod, worker) if worker is not None else None
-        if worker is None or news is None:
+        is_spared = worker is None or worker.job_id in self._spared
+        if worker is None or is_spared or (news := self.crew.see(pod, worker)) is None:
             self._foreign_changed(Change("MODIFIED", pod))
             return
         self._names[name] = worker
@@ -159,8 +160,8 @@ class Scene:
         self.births.notice(worker)
 
     def _tell_news(self, worker: WorkerId, news: News) -> None:
-        body, loop = news.body, asyncio.get_running_loop()
-        self._vigil.see(worker, trouble_with(body, news.trouble), now=loop.time())
+        body = news.body
+        self._hinder(worker, trouble_with(body, news.trouble))
         if not self._is_live:
             return
         if news.has_started:
@@ -168,14 +169,17 @@ class Scene:
         if body.stage is Stage.RUNNING or (news.ending and worker in self.crew.started):
             self.followers.follow(body)
         if news.ending is not None:
-            self._ended(worker, news.ending)
+            self._ended(body, news.ending)
         if body.stage is Stage.OVER:
             self._let_go(body)
         elif body.is_astray:
             self.give_up(worker, ASTRAY)
-        elif self._is_over(worker) or self.crew.is_to_end(worker):
+        elif worker in self.crew.endings or self.crew.is_to_end(worker):
             # A pod that shows up after its end was told, or asked for, never runs.
             self.ends.end(body)
+
+    def _hinder(self, worker: WorkerId, trouble: Trouble | None) -> None:
+        self._vigil.see(worker, trouble, now=asyncio.get_running_loop().time())
 
     def _let_go(self, body: Body) -> None:
         """The pod is the record of its end for a while, unless it keeps others from its place."""
@@ -191,16 +195,18 @@ class Scene:
             self._orphan(self.cards.vanish(change.object))
             self._foreign_changed(change)
             return
-        self._vigil.see(worker, None, now=0.0)
+        self._hinder(worker, None)
         self.followers.give_up(worker)
+        body = self.crew.bodies.get(worker)
         ending = self.crew.vanish(worker, meta["uid"])
         if not self._is_live:
             self.crew.forget((worker.job_id, worker.attempt))
-        elif ending is not None:
-            self._ended(worker, ending)
+        elif body is not None and ending is not None:
+            self._ended(body, ending)
         self.births.notice(worker)
 
-    def _ended(self, worker: WorkerId, ending: Ending) -> None:
+    def _ended(self, body: Body, ending: Ending) -> None:
+        worker = body.worker
         self._claims.claim(worker)
         is_failure = ending.code > 0 and not self.crew.wish(worker).is_stopped
         if is_failure and self.followers.is_following(worker):
@@ -208,18 +214,17 @@ class Scene:
             self.tasks.spawn(self._tell_end_with_output(worker, ending))
         else:
             self.tell_end(worker, ending)
-        if body := self.crew.bodies.get(worker):
-            self.stock.look_again(body.node or body.planned)
-            self.look_at_nodes()
-        for place in self.cards.unused():
-            self.tasks.spawn(self.cards.let_go(place))
-
-    def _is_over(self, worker: WorkerId) -> bool:
-        return worker in self.crew.endings
+        self.stock.look_again(body.node or body.planned)
+        self.look_at_nodes()
+        self._leave_cards()
 
     def _orphan(self, sharers: list[WorkerId]) -> None:
         for worker in sharers if self._is_live else ():
             self.give_up(worker, CARD_GONE)
+
+    def _leave_cards(self) -> None:
+        for card in self.cards.left():
+            self.tasks.spawn(self.cards.let_go(card))
 
     # -- nodes ----------------------------------------------------------------------------------
 
@@ -235,7 +240,7 @@ class Scene:
         """Soon: many changes come at once."""
         if self._is_live and not self._is_node_news_due:
             self._is_node_news_due = True
-            asyncio.get_running_loop().call_soon(self._tell_nodes)
+            self.tasks.rely_on_soon(self._tell_nodes)
 
     def _tell_nodes(self) -> None:
         self._is_node_news_due = False
@@ -256,7 +261,7 @@ class Scene:
         while True:
             await asyncio.sleep(TICK_S)
             now = asyncio.get_running_loop().time()
-            for worker, words in self._vigil.untold().items():
+            for worker, words in self._vigil.untold(now).items():
                 self._facts(facts.hindered(worker, words))
             for worker, ending in self._vigil.verdicts(now).items():
                 self.give_up(worker, ending)
@@ -265,6 +270,9 @@ class Scene:
             for worker in self._claims.overdue(now):
                 self._facts(facts.found(worker))
             self.ends.let_go_due()
+            self._orphan(self.cards.robbed())
+            self.cards.look_again()
+            self._leave_cards()
             self.stock.look_at_the_clock()
             self.look_at_nodes()
 
@@ -287,7 +295,3 @@ class Scene:
 
     def tell_end(self, worker: WorkerId, ending: Ending) -> None:
         self._facts(facts.ended(worker, ending))
-
-
-def _nobody_listens(_: Event) -> None:
-    pass

@@ -6,17 +6,21 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import structlog
 
 from rota.core.events import NodeLost, NodeSeen
 from rota.core.model import Node, NodeId
 from rota.engines.kubernetes import inventory
-from rota.engines.kubernetes.bodies import Stage, condition, stage_of
+from rota.engines.kubernetes.bodies import Body, Stage, condition, stage_of
 from rota.engines.kubernetes.crew import Crew
 from rota.engines.kubernetes.inventory import Held, Past
 from rota.engines.kubernetes.objects import Change, Object, part
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.usage import Usage, usage_of
+
+log = structlog.get_logger()
 
 PodKey = tuple[str, str]
 REMEMBERED_S = 600.0
@@ -47,6 +51,7 @@ class Stock:
         self._foreign: defaultdict[str, dict[PodKey, Usage]] = defaultdict(dict)
         self._place_of: dict[PodKey, str] = {}
         self._dirty: set[str] = set()
+        self._warned_of: set[str] = set()
 
     def nodes(self) -> tuple[Node, ...]:
         """As of the last `news`. Safe to call from another thread: made in one step."""
@@ -85,6 +90,14 @@ class Stock:
         self._foreign[node][key] = usage_of(pod, self._settings.gpu_resource)
         self._dirty.add(node)
 
+    def see_spared(self, body: Body, namespace: str) -> None:
+        """What was one of ours, as somebody else's; its next change tells the same."""
+        key, node = (namespace, body.name), body.node
+        if node and body.stage is not Stage.OVER:
+            self._place_of[key] = node
+            self._foreign[node][key] = replace(body.usage, gpus=len(body.gpus))
+            self._dirty.add(node)
+
     def look_again(self, node: str) -> None:
         """Somebody has left it, for whose sake it may have been closed."""
         if node in self._objects and inventory.is_kept(self._objects[node]):
@@ -120,8 +133,20 @@ class Stock:
         ]
         foreign = self._foreign.get(name, {}).values()
         node, settings = self._objects[name], self._settings
+        self._warn(name, node)
         past = Past(before, self._remembered(name, inventory.n_usable(node, settings)))
         return inventory.node_of(node, settings, foreign=foreign, ours=ours, past=past)
+
+    def _warn(self, name: str, node: Object) -> None:
+        """Once of each: a share of a GPU is counted in bytes."""
+        settings = self._settings
+        if name in self._warned_of or not inventory.n_usable(node, settings):
+            return
+        if not inventory.says_memory(node, settings):
+            self._warned_of.add(name)
+            what = "a node does not say the memory of its GPUs: shares of them rest upon a guess"
+            label, guess = f"{settings.gpu_resource}.memory", inventory.GUESSED_BYTES
+            log.warning(what, node=name, label=label, guess_bytes=guess)
 
     def _remembered(self, name: str, n_gpus: int) -> int:
         """The most GPUs that it had lately."""

@@ -22,7 +22,8 @@ from rota.engines.kubernetes.wires import Wires
 from rota.errors import UnavailableError, shown
 
 AT_ONCE = 16
-ANSWER_S = 10.0
+ANSWER_S = 12.0
+"""A little longer than an API server waits for a webhook, so that it can say which one."""
 CONNECT_S = 5.0
 ANSWER = aiohttp.ClientTimeout(ANSWER_S, sock_connect=CONNECT_S)
 LULL_S = 5.0
@@ -32,8 +33,11 @@ LONGEST_WAIT_S = 2.0
 WORDS = 400
 """Characters of an API server's explanation that are passed on."""
 UNREACHABLE = 0
-TOO_MANY, UNAUTHORIZED, NOT_FOUND, GONE = 429, 401, 404, 410
+TOO_MANY, UNAUTHORIZED, NOT_FOUND, GONE, TOO_LARGE = 429, 401, 404, 410, 413
 SERVER_ERROR, FIRST_ERROR = 500, 400
+UNTYPED = "failed to create typed patch object"
+"""What is wrong with an object that is applied, such as two entries of one key, is told as an error
+of the server."""
 SAFE_TO_REPEAT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 """A create is repeated only if the server says, or nobody was there to say, that nothing came
 of it."""
@@ -52,7 +56,19 @@ class ApiError(UnavailableError):
     def is_passing(self) -> bool:
         """Whether the same request may well work later. Credentials are renewed by others."""
         passing = (UNREACHABLE, UNAUTHORIZED, TOO_MANY)
-        return self.status in passing or self.status >= SERVER_ERROR
+        is_final = self.is_too_large or UNTYPED in self.message
+        return self.status in passing or (self.status >= SERVER_ERROR and not is_final)
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether an object would be larger than the cluster keeps, which etcd says in words."""
+        return self.status == TOO_LARGE or "request is too large" in self.message
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the server is there, and somebody is not whom it has to ask about such an
+        object: a webhook. Of its own store, or of itself, it says so in other words."""
+        return self.status == SERVER_ERROR and self.reason == "InternalError"
 
 
 @dataclass(frozen=True, slots=True)

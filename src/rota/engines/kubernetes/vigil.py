@@ -1,4 +1,5 @@
-"""Who waits too long: pods that the scheduler cannot place, or that cannot start."""
+"""Who waits too long: pods that cannot be made, that the scheduler cannot place, or that cannot
+start."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from rota.engines.kubernetes.endings import CANNOT_RUN, Ending, Trouble
 from rota.engines.kubernetes.settings import KubernetesSettings
 
 BEING_MADE = Trouble("its node is making it", is_unclear=True)
+UNSEEN = Trouble("the cluster's scheduler has not looked at it yet", is_unclear=True)
 ASK_AGAIN_S = 15.0
 
 
@@ -23,7 +25,13 @@ class _Seen:
 
     def is_like(self, other: Trouble) -> bool:
         mine = self.trouble
-        return (mine.is_race, mine.is_unclear) == (other.is_race, other.is_unclear)
+        if mine.is_unclear:
+            return mine == other
+        return _kind(mine) == _kind(other)
+
+
+def _kind(trouble: Trouble) -> tuple[bool, bool, bool]:
+    return trouble.is_race, trouble.is_unclear, trouble.is_outage
 
 
 class Vigil:
@@ -43,12 +51,13 @@ class Vigil:
         else:
             self._seen[worker] = _Seen(trouble, now)
 
-    def untold(self) -> dict[WorkerId, str]:
-        """What may last, for its owner to know of meanwhile. Each is given once."""
+    def untold(self, now: float) -> dict[WorkerId, str]:
+        """What may last, or does, for its owner to know of meanwhile. Each is given once."""
         found = {
             worker: seen.trouble.words
             for worker, seen in self._seen.items()
-            if not (seen.is_told or seen.trouble.is_race or seen.trouble.is_unclear)
+            if not (seen.is_told or seen.trouble.is_race)
+            and (not seen.trouble.is_unclear or self._is_late(seen, now))
         }
         for worker in found:
             self._seen[worker] = replace(self._seen[worker], is_told=True)
@@ -59,7 +68,7 @@ class Vigil:
         late = {
             worker: verdict(seen.trouble)
             for worker, seen in self._seen.items()
-            if now - seen.since_s >= self._patience_s(seen.trouble) and not seen.trouble.is_unclear
+            if self._is_late(seen, now) and not seen.trouble.is_unclear
         }
         for worker in late:
             del self._seen[worker]
@@ -72,26 +81,30 @@ class Vigil:
             worker
             for worker, seen in self._seen.items()
             if seen.trouble.is_unclear
-            and now - seen.since_s >= self._settings.stuck_after_s
+            and self._is_late(seen, now)
             and now - seen.asked_s >= ASK_AGAIN_S
         ]
         for worker in late:
             self._seen[worker] = replace(self._seen[worker], asked_s=now)
         return late
 
-    def _patience_s(self, trouble: Trouble) -> float:
+    def _is_late(self, seen: _Seen, now: float) -> bool:
         settings = self._settings
-        return settings.bind_patience_s if trouble.is_race else settings.stuck_after_s
+        is_race = seen.trouble.is_race
+        patience_s = settings.bind_patience_s if is_race else settings.stuck_after_s
+        return now - seen.since_s >= patience_s
 
 
 def trouble_with(body: Body, trouble: Trouble | None) -> Trouble | None:
     """What keeps it from starting, or may."""
-    is_being_made = body.stage is Stage.WAITING and bool(body.node)
-    return trouble or (BEING_MADE if is_being_made else None)
+    if trouble is not None or body.stage is not Stage.WAITING:
+        return trouble
+    return BEING_MADE if body.node else UNSEEN
 
 
 def verdict(trouble: Trouble) -> Ending:
-    """A lost race is nobody's failure; anything else will not work the next time, either."""
-    if trouble.is_race:
+    """A lost race is nobody's failure, nor is an outage; anything else will not work the next
+    time, either."""
+    if trouble.is_nobodys:
         return Ending(-1, trouble.words, is_lost=True)
     return Ending(CANNOT_RUN, f"{trouble.words}; {trouble.hint}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.engines.base import Mount, Program
+from rota.engines.kubernetes import fetching
 from rota.engines.kubernetes.objects import Object
 from rota.engines.kubernetes.quantities import whole
 from rota.engines.kubernetes.settings import KubernetesSettings
@@ -27,6 +28,9 @@ def volumes_of(program: Program, settings: KubernetesSettings) -> tuple[list[Obj
         volumes.append({"name": name} | source)
         place = {"name": name, "mountPath": mount.target, "readOnly": not mount.is_writable}
         places.append(place | ({"subPath": folder} if folder else {}))
+    if program.code:
+        volumes.append(fetching.volume())
+        places.append(fetching.place(program))
     if not any(mount.target == SHARED_MEMORY for mount in program.mounts):
         memory = {"medium": "Memory", "sizeLimit": whole(_shared_memory_bytes(program))}
         volumes.append({"name": "shared-memory", "emptyDir": memory})
@@ -50,16 +54,23 @@ def _source(mount: Mount, settings: KubernetesSettings) -> tuple[Object, str]:
         server, _, path = rest.partition(":")
         wanted = {"server": server, "path": path, "readOnly": not mount.is_writable}
         return {"nfs": wanted}, ""
-    _require_allowed(mount.source, settings.host_paths)
-    return {"hostPath": {"path": mount.source}}, ""
+    top = _allowed(mount.source, settings.host_paths)
+    below = mount.source.removeprefix(top.rstrip("/"))
+    # Links in a folder of a volume lead nowhere else; in the path of one they would be followed,
+    # to wherever somebody who may write there has them lead.
+    folder = "/".join(each for each in below.split("/") if each not in ("", "."))
+    return {"hostPath": {"path": top}}, folder
 
 
-def _require_allowed(path: str, allowed: Sequence[str]) -> None:
-    if ".." in path.split("/") or not any(_is_below(path, each) for each in allowed):
+def _allowed(path: str, allowed: Sequence[str]) -> str:
+    """The highest of the allowed folders that it is in."""
+    found = [each for each in allowed if _is_below(path, each)]
+    if ".." in path.split("/") or not found:
         what = f"folder {shown(path, PATH)} of a node may not be mounted"
         listed = ", ".join(allowed)
         hint = f"below these it may: {listed}" if listed else "use a claim: pvc:NAME:/TARGET"
         raise UserError(what, hint)
+    return min(found, key=len)
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -146,10 +146,16 @@ class Reflector:
 
 
 Care = Callable[[], Awaitable[None]]
+Hear = Callable[[ApiError], None]
 
 
-async def insist(care: Care, *, what: str) -> None:
-    """Until the cluster takes it or refuses it: what must not be forgotten."""
+def _nobody_hears(_: ApiError) -> None:
+    pass
+
+
+async def insist(care: Care, *, what: str, hear: Hear = _nobody_hears) -> None:
+    """Until the cluster takes it or refuses it: what must not be forgotten. Each try that comes
+    to nothing is heard of."""
     n_failures = 0
     while True:
         try:
@@ -159,5 +165,6 @@ async def insist(care: Care, *, what: str) -> None:
                 raise
             if n_failures == 0:
                 log.warning("the cluster is waited for", what=what, error=str(error))
+            hear(error)
         await asyncio.sleep(wait_s(n_failures))
         n_failures += 1

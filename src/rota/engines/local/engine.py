@@ -48,8 +48,7 @@ class LocalEngine:
         self._site = Site(
             has_mps=self._gpus.has_mps(),
             container_tool=containers.find(),
-            # Named after the folder, so that daemons on several folders do not meet.
-            hierarchies=hierarchies.find(f"rota-{self._root.stat().st_ino}"),
+            hierarchies=hierarchies.find(hierarchies.name_for(self._root)),
         )
         self.inventory()
         self._workers.open(facts)

@@ -43,6 +43,12 @@ class _Mounted:
     own: Path
 
 
+def name_for(root: Path) -> str:
+    """After the folder of a daemon, wherever it is mounted, so that two daemons do not meet."""
+    found = root.stat()
+    return f"rota-{found.st_dev}-{found.st_ino}"
+
+
 def find(name: str, *, proc: Path = Path("/proc/self")) -> Hierarchies:
     """Make a group `name` in every hierarchy that lets us, for workers to have theirs below."""
     ending: dict[str, str] = {}

@@ -71,6 +71,24 @@ def test_a_create_that_may_have_worked_is_not_repeated() -> None:
     assert len(served(answers, play)) == 2
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "etcdserver: request is too large",
+        "failed to create typed patch object (lab/a; v1, Kind=Pod): duplicate entries for key",
+    ],
+)
+def test_what_is_wrong_with_an_object_is_not_tried_again(words: str) -> None:
+    """Although it is told as if it were the server's own mistake."""
+
+    async def play(cluster: Cluster) -> None:
+        with pytest.raises(ApiError) as refused:
+            await cluster.apply(PODS, {"metadata": {"name": "a"}})
+        assert not refused.value.is_passing
+
+    assert len(served([(500, {"kind": "Status", "code": 500, "message": words})], play)) == 1
+
+
 def test_of_what_a_watch_tells_anyway_only_the_metadata_is_answered() -> None:
     accepted: list[str] = []
 

@@ -3,12 +3,15 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from rota.core.model import NodeId, Slot
 from rota.engines.base import WorkerId
+from rota.engines.kubernetes import transport
 from rota.engines.kubernetes.api import Cluster
-from rota.engines.kubernetes.births import Births
+from rota.engines.kubernetes.births import Births, Registrar
 from rota.engines.kubernetes.crew import Crew
-from rota.engines.kubernetes.endings import Ending
+from rota.engines.kubernetes.endings import Ending, Trouble
 from rota.engines.kubernetes.manifests import Seat
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.sharing import Cards
@@ -25,7 +28,15 @@ def brought_up(
     *answers: Answer, is_ours: bool = True, seat: Seat = SEAT
 ) -> tuple[list[str], list[Ending]]:
     """What was asked for, and the verdicts."""
-    crew, verdicts = Crew(), list[Ending]()
+    asked, verdicts, _ = tried(*answers, is_ours=is_ours, seat=seat)
+    return asked, verdicts
+
+
+def tried(
+    *answers: Answer, is_ours: bool = True, seat: Seat = SEAT
+) -> tuple[list[str], list[Ending], list[Trouble | None]]:
+    """And what kept it from being: who is told of that wants it no longer."""
+    crew, verdicts, troubles = Crew(), list[Ending](), list[Trouble | None]()
 
     def see(found: Object) -> None:
         if is_ours:
@@ -34,9 +45,14 @@ def brought_up(
     def give_up(_: WorkerId, ending: Ending) -> None:
         verdicts.append(ending)
 
+    def hinder(_: WorkerId, trouble: Trouble | None) -> None:
+        troubles.append(trouble)
+        crew.doom(WORKER)
+
     async def play(cluster: Cluster) -> None:
         cards = Cards(cluster, KubernetesSettings(), crew=crew)
-        births = Births(cluster, crew, cards=cards, see=see, give_up=give_up)
+        registrar = Registrar(see, hinder, give_up)
+        births = Births(cluster, crew, cards=cards, registrar=registrar)
         bringing = asyncio.create_task(births.bring_up([(seat, pod())], master=WORKER))
         await asyncio.sleep(0)
         assert births.coming == {WORKER: seat}
@@ -44,7 +60,7 @@ def brought_up(
         assert births.coming == {}
 
     asked = served(list(answers), play)
-    return [each.partition(" ")[0] for each in asked], verdicts
+    return [each.partition(" ")[0] for each in asked], verdicts, troubles
 
 
 def test_a_pod_that_is_there_already_is_opened() -> None:
@@ -78,3 +94,21 @@ def test_a_newcomer_that_a_quota_refuses_could_not_join() -> None:
     """Whoever asked for it would else ask at once for another."""
     _, [verdict] = brought_up(FULL, seat=replace(SEAT, generation=1))
     assert (verdict.code, verdict.is_lost, verdict.is_retriable) == (126, False, True)
+
+
+def test_a_webhook_that_is_down_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "FIRST_WAIT_S", 0.0)
+    words = 'Internal error occurred: failed calling webhook "w"'
+    down = 500, {"code": 500, "reason": "InternalError", "message": words}
+    _, verdicts, [trouble] = tried(*[down] * transport.TRIES)
+    assert trouble == Trouble(f"the cluster refused: {words}", is_outage=True)
+    assert verdicts == []
+
+
+@pytest.mark.parametrize("away", [failure(503, "ServiceUnavailable"), failure(500, "")])
+def test_a_cluster_that_is_away_hinders_nobody(
+    monkeypatch: pytest.MonkeyPatch, away: Answer
+) -> None:
+    """Nor does one whose own store is."""
+    monkeypatch.setattr(transport, "FIRST_WAIT_S", 0.0)
+    assert tried(*[away] * transport.TRIES)[1:] == ([], [None])

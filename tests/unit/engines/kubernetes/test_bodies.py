@@ -1,5 +1,7 @@
 """What a pod says of a worker."""
 
+from dataclasses import replace
+
 import pytest
 
 from rota.core.model import NodeId, Slot
@@ -44,3 +46,38 @@ def test_nobody_takes_a_worker_its_gpus_by_editing_its_pod(
     notes = made["metadata"]["annotations"]
     notes.pop(names.GPUS) if edited is None else notes.update({names.GPUS: edited})
     assert body_of(made, WORKER).gpus == gpus
+
+
+@pytest.mark.parametrize("edited", [None, "", "1", "words"])
+@pytest.mark.parametrize("share_bytes", [0, 1 << 30])
+def test_nobody_makes_a_sharer_of_a_worker_or_none_of_one_by_editing_its_pod(
+    edited: str | None, share_bytes: int
+) -> None:
+    seat = replace(SEAT, slot=Slot(NodeId("n1"), (2,), share_bytes))
+    made = pod_of(seat, Program(("train",)), settings=KubernetesSettings())
+    made["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    notes = made["metadata"]["annotations"]
+    notes.pop(names.SHARE, None) if edited is None else notes.update({names.SHARE: edited})
+    assert body_of(made, WORKER).share_bytes == share_bytes
+
+
+def test_a_node_tells_which_devices_a_program_was_given() -> None:
+    gpus = [{"resourceID": f"GPU-{n}", "health": "Healthy"} for n in (3, 7)]
+    given = [
+        {"name": "nvidia.com/gpu", "resources": gpus},
+        {"name": "rdma/hca", "resources": [{"resourceID": "mlx5_0"}]},
+    ]
+    status = {"name": names.CONTAINER, "allocatedResourcesStatus": given}
+    found = body_of(pod("Running", status={"containerStatuses": [status]}), WORKER)
+    assert found.devices == {"nvidia.com/gpu": ("GPU-3", "GPU-7"), "rdma/hca": ("mlx5_0",)}
+    assert body_of(pod(), WORKER).devices == {}
+
+
+@pytest.mark.parametrize("variable", ["", "1,2,3"])
+def test_what_somebody_tells_their_own_program_is_not_for_us(variable: str) -> None:
+    main = {"name": "main", "env": [{"name": names.GPUS_VARIABLE, "value": variable}]}
+    theirs = pod(
+        meta={"annotations": {names.GPUS: "2,5"}},
+        spec={"schedulerName": names.SCHEDULER, "containers": [main]},
+    )
+    assert body_of(theirs, WORKER).gpus == (2, 5)

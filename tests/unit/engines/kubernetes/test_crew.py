@@ -2,6 +2,7 @@
 
 from rota.core.model import JobId
 from rota.engines.base import WorkerId
+from rota.engines.kubernetes import names
 from rota.engines.kubernetes.bodies import Stage
 from rota.engines.kubernetes.crew import Crew, News
 from rota.engines.kubernetes.endings import Ending
@@ -49,6 +50,15 @@ def test_an_answer_that_a_watch_has_overtaken_changes_nothing() -> None:
     news = seen(crew, at(3, "Pending"))
     assert news == News(crew.bodies[WORKER])
     assert crew.bodies[WORKER].stage is Stage.RUNNING
+
+
+def test_what_a_pod_holds_is_settled_when_it_has_a_node() -> None:
+    """Its notes may be edited: a GPU that runs is not free for that, and another not taken."""
+    crew = Crew()
+    seen(crew, at(1, "Running", spec={"nodeName": "n1"}))
+    edited = at(2, "Running", spec={"nodeName": "n1"})
+    edited["metadata"]["annotations"] = {names.NODE: "n2", names.GPUS: "5"}
+    assert seen(crew, edited).body.gpus == (0,)
 
 
 def test_what_keeps_a_pod_from_starting_is_not_forgotten_over_an_answer_that_comes_late() -> None:
@@ -116,12 +126,13 @@ def test_who_has_ended_holds_nothing_on_a_node() -> None:
 def test_nothing_is_left_of_an_attempt_that_is_forgotten() -> None:
     crew = Crew()
     seen(crew, over(1))
-    crew.end_unborn(OTHER, Ending(143))
+    crew.judge(OTHER, Ending(126))
+    crew.end_unborn(OTHER, Ending(126))
     crew.stop(ATTEMPT, 0.0)
     crew.forget(ATTEMPT)
     assert crew.members(ATTEMPT) == [WORKER], "its pod is still there"
     crew.vanish(WORKER, UID)
     assert crew.members(ATTEMPT) == []
     assert not crew.endings
-    assert not crew.is_to_end(WORKER)
+    assert not any(map(crew.is_to_end, (WORKER, OTHER)))
     assert crew.attempts_of(JobId("job")) == []

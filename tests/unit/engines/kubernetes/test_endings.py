@@ -12,6 +12,7 @@ from rota.engines.kubernetes.endings import (
     unborn,
     vanished,
 )
+from rota.engines.kubernetes.fetching import HINT
 from rota.engines.words import OUT_OF_MEMORY
 from tests.unit.engines.kubernetes.objects import Object, condition, container, pod
 
@@ -55,6 +56,21 @@ def failed(code: int, **more: str) -> Object:
             pod("Failed", meta=DELETED, status=exited(1, finishedAt="2026-11-16T07:59:29Z")),
             NOTHING,
             Ending(1),
+        ),
+        (
+            pod("Succeeded", meta=DELETED, status=exited(0, finishedAt="2026-11-16T07:59:31Z")),
+            NOTHING,
+            Ending(143, "somebody deleted its pod, and it ended with 0", is_retriable=True),
+        ),
+        (
+            pod("Succeeded", meta=DELETED, status=exited(0, finishedAt="2026-11-16T07:59:29Z")),
+            NOTHING,
+            Ending(0),
+        ),
+        (  # The clock of its node is behind.
+            pod("Failed", meta=DELETED, status=exited(143, finishedAt="2026-11-16T07:50:00Z")),
+            NOTHING,
+            Ending(143, "somebody deleted its pod", is_retriable=True),
         ),
         (
             pod(
@@ -114,6 +130,20 @@ def test_out_of_memory_is_named_with_the_limit() -> None:
     assert ending_of(dead, NOTHING) == Ending(137, f"{OUT_OF_MEMORY}: the limit is 512Mi")
 
 
+FETCHED_IN_VAIN = {
+    "initContainerStatuses": [
+        {"name": "first", "state": {"terminated": {"exitCode": 0}}},
+        {"name": "fetch", "state": {"terminated": {"exitCode": 3}}},
+    ]
+}
+NO_CODE = "this token has ended"
+
+
+def fetch_failed(code: int) -> Object:
+    ended = {"exitCode": code, "message": f"{NO_CODE}\n"}
+    return {"initContainerStatuses": [{"name": "code", "state": {"terminated": ended}}]}
+
+
 UNBOUND = pod("Pending", meta=DELETED | {"deletionGracePeriodSeconds": 0})
 NOT_FOUND = 'exec: "nothing": executable file not found in $PATH'
 
@@ -140,6 +170,34 @@ NOT_FOUND = 'exec: "nothing": executable file not found in $PATH'
             Ending(126, "cannot be run: permission denied"),
         ),
         (failed(137, reason="ContainerStatusUnknown"), STOP, unborn(STOP)),
+        (
+            pod("Failed", status=FETCHED_IN_VAIN),
+            NOTHING,
+            Ending(3, "its init container fetch ended with 3"),
+        ),
+        (
+            pod("Failed", status=fetch_failed(1)),
+            NOTHING,
+            Ending(126, f"what was shipped with it could not be fetched: {NO_CODE}; {HINT}"),
+        ),
+        (
+            pod("Failed", status=fetch_failed(75)),
+            NOTHING,
+            Ending(
+                126,
+                f"what was shipped with it could not be fetched: {NO_CODE}; {HINT}",
+                is_retriable=True,
+            ),
+        ),
+        (
+            pod(
+                "Failed",
+                status=FETCHED_IN_VAIN
+                | condition("DisruptionTarget", reason="EvictionByEvictionAPI"),
+            ),
+            NOTHING,
+            Ending(-1, "its pod was evicted", is_lost=True),
+        ),
     ],
 )
 def test_a_program_that_never_ran(ended: Object, wish: Wish, ending: Ending) -> None:
@@ -167,10 +225,8 @@ def waiting(reason: str, message: str = "") -> Object:
     return pod(status=container(waiting={"reason": reason, "message": message}))
 
 
-def unschedulable(message: str) -> Object:
-    return pod(
-        status=condition("PodScheduled", status="False", reason="Unschedulable", message=message)
-    )
+def unschedulable(message: str, reason: str = "Unschedulable") -> Object:
+    return pod(status=condition("PodScheduled", status="False", reason=reason, message=message))
 
 
 @pytest.mark.parametrize(
@@ -204,11 +260,47 @@ def test_a_place_that_is_taken_is_a_lost_race() -> None:
     )
 
 
-def test_a_volume_that_does_not_come_is_no_race() -> None:
-    trouble = trouble_of(unschedulable("pod has unbound immediate PersistentVolumeClaims."))
+@pytest.mark.parametrize(
+    "said",
+    [
+        "pod has unbound immediate PersistentVolumeClaims.",
+        'persistentvolumeclaim "data" not found.',
+        'persistentvolumeclaim "data" is being deleted.',
+        'persistentvolumeclaim "data" bound to non-existent persistentvolume "pv1".',
+        "2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
+    ],
+)
+def test_a_volume_that_does_not_come_is_no_race(said: str) -> None:
+    trouble = trouble_of(unschedulable(f"0/2 nodes are available: {said}"))
     assert trouble is not None
     assert not trouble.is_race
     assert "claim" in trouble.hint
+
+
+def test_a_volume_that_nobody_provides_is_no_race() -> None:
+    said = 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
+    trouble = trouble_of(unschedulable(said, "SchedulerError"))
+    assert trouble is not None
+    assert not trouble.is_race
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "1 node(s) didn't match PersistentVolume's node affinity",
+        "1 node(s) had volume node affinity conflict",
+        "1 node(s) exceed max volume count",
+        "1 node(s) had no available volume zone",
+        "1 node(s) didn't find available persistent volumes to bind",
+        "1 node(s) did not have enough free storage",
+        "1 node(s) unavailable: PersistentVolumeClaim with ReadWriteOncePod is already in-use",
+    ],
+)
+def test_a_volume_that_only_this_node_cannot_have_is_a_lost_race(said: str) -> None:
+    others = "4 node(s) didn't match Pod's node affinity/selector"
+    trouble = trouble_of(unschedulable(f"0/5 nodes are available: {said}, {others}."))
+    assert trouble is not None
+    assert trouble.is_race
 
 
 def test_what_a_cluster_says_is_shown_and_never_obeyed() -> None:

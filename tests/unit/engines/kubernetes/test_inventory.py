@@ -1,6 +1,7 @@
 """Nodes as we may use them: minus what others hold, and not where nothing should go."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from rota.core.events import NodeLost, NodeSeen
 from rota.core.misfit import at_best
@@ -61,6 +62,16 @@ def test_a_node_is_what_its_labels_and_its_allocatable_say() -> None:
     assert [(gpu.type, gpu.memory_bytes) for gpu in lab.node.gpus] == [("A100", 40 * 2**30)] * 2
     assert (lab.node.cpus, lab.node.memory_bytes, lab.node.max_workers) == (32, 64 * 2**30, 110)
     assert not lab.node.is_closed
+
+
+def test_a_guess_at_the_memory_of_gpus_is_told_of_once() -> None:
+    silent = node(gpus=2)
+    silent["metadata"]["labels"] = {}
+    lab = Lab()
+    with capture_logs() as told:
+        lab.sees(node("n2"), silent)
+        lab.sees(silent | {"spec": {"unschedulable": True}})
+    assert [(each["node"], each["label"]) for each in told] == [("n1", "nvidia.com/gpu.memory")]
 
 
 def test_other_names_of_a_gpu() -> None:

@@ -59,6 +59,25 @@ def test_a_broken_line_comes_again_as_a_whole(tmp_path: Path) -> None:
     assert written(tmp_path) == b"first\nsecond\n"
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("is_next_daemon", [True, False])
+def test_a_long_line_that_comes_again_in_other_pieces_is_written_once(
+    tmp_path: Path, *, is_whole: bool, is_next_daemon: bool
+) -> None:
+    line = b"".join(b"%7d" % n for n in range(60_000))
+    one = splitter(tmp_path)
+    one.take(A + b" first\n" + B + b" same\n" + B + b" ")
+    for start in range(0, 300_000, 30_000):
+        one.take(line[start : start + 30_000])
+    one.finish(is_whole=is_whole)
+    again = splitter(tmp_path) if is_next_daemon else one
+    again.take(A + b" first\n" + B + b" same\n" + B + b" ")
+    for start in range(0, len(line), 70_001):
+        again.take(line[start : start + 70_001])
+    again.take(b"\n" + C + b" last\n")
+    assert written(tmp_path) == b"first\nsame\n" + line + b"\nlast\n"
+
+
 def test_lines_of_one_moment_are_counted(tmp_path: Path) -> None:
     one = splitter(tmp_path)
     one.take(A + b" x\n" + B + b" y\n" + B + b" y\n")

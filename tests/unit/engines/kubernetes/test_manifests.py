@@ -168,3 +168,27 @@ def test_a_pod_belongs_to_the_object_that_stands_for_its_job() -> None:
 @pytest.mark.parametrize(("wanted", "given"), [(0.0, 2), (1.0, 2), (29.5, 30), (600.0, 600)])
 def test_a_stop_is_never_as_short_as_a_kill(wanted: float, given: int) -> None:
     assert grace_s(wanted) == given
+
+
+def test_what_was_shipped_is_fetched_before_the_worker_starts() -> None:
+    told = {"ROTA_URL": "http://daemon", "ROTA_TOKEN": "secret", "PASSWORD": "own"}
+    limits = Limits(cpus=2.0, memory_bytes=GIB)
+    program = Program(("p",), env=told, code="/shipped", workdir="/shipped/src", limits=limits)
+    [pod] = pods(program, Slot(NODE, (0,)))
+    [fetcher], [worker] = pod["spec"]["initContainers"], pod["spec"]["containers"]
+    assert fetcher["image"] == SETTINGS.image
+    assert fetcher["command"][:2] == ["python3", "-c"]
+    assert fetcher["command"][3] == "/shipped"
+    assert [each["name"] for each in fetcher["env"]] == ["ROTA_URL", "ROTA_TOKEN"]
+    assert fetcher["resources"]["limits"] == {"cpu": "2000m", "memory": "1073741824"}
+    assert fetcher["securityContext"] == worker["securityContext"]
+    place = {"name": "code", "mountPath": "/shipped"}
+    assert place in fetcher["volumeMounts"]
+    assert place in worker["volumeMounts"]
+    assert {"name": "code", "emptyDir": {}} in pod["spec"]["volumes"]
+    assert worker["workingDir"] == "/shipped/src"
+
+
+def test_nothing_is_fetched_where_nothing_was_shipped() -> None:
+    [pod] = pods(Program(("p",)), Slot(NODE, (0,)))
+    assert "initContainers" not in pod["spec"]

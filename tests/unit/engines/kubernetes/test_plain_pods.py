@@ -4,11 +4,18 @@ from typing import Any
 
 import pytest
 
-from rota.core.model import JobId
+from rota.core.model import JobId, NodeId, Slot
 from rota.engines.base import WorkerId
+from rota.engines.kubernetes import names
+from rota.engines.kubernetes.api import Cluster
 from rota.engines.kubernetes.bodies import body_of, container
-from rota.engines.kubernetes.plain_pods import Asked, asked_of, is_waiting
+from rota.engines.kubernetes.crew import Crew
+from rota.engines.kubernetes.endings import Ending
+from rota.engines.kubernetes.manifests import Seat
+from rota.engines.kubernetes.plain_pods import Asked, PlainPods, asked_of, is_waiting
 from rota.errors import UserError
+from tests.unit.engines.kubernetes.objects import Object
+from tests.unit.engines.kubernetes.test_api import served
 
 GPU = "nvidia.com/gpu"
 
@@ -55,6 +62,7 @@ def test_what_is_understood() -> None:
         ({"resourceClaims": [{"name": "x"}]}, "spec.resourceClaims"),
         ({"volumes": [{"name": "scratch", "ephemeral": {"a": 1}}]}, "the volume scratch"),
         ({"containers": [{"name": "a", "ports": [{"hostPort": 80}]}]}, "hostPort"),
+        ({"initContainers": [{"name": "a", "ports": [{"hostPort": 80}]}]}, "hostPort"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(spec: dict[str, Any], words: str) -> None:
@@ -87,3 +95,44 @@ def test_the_container_that_failed_is_the_one_that_counts() -> None:
     }
     assert container(found)["name"] == "side"
     assert body_of(found, WorkerId(JobId("a"), 1, 0)).is_plain
+
+
+def brought_up(found: Object, attempt: int) -> tuple[list[str], list[Ending]]:
+    """What was asked for when a pod is to run as this attempt, and the verdicts."""
+    crew, verdicts = Crew(), list[Ending]()
+
+    def see(pod: Object) -> None:
+        if worker := names.worker_of(pod):
+            crew.see(pod, worker)
+
+    def give_up(_: WorkerId, ending: Ending) -> None:
+        verdicts.append(ending)
+
+    async def play(cluster: Cluster) -> None:
+        seat = Seat(WorkerId(JobId("job"), attempt, 0), 0, 0, 1, Slot(NodeId("n1"), (0,)))
+        plain = PlainPods(cluster, crew, see=see, give_up=give_up)
+        await plain.bring_up(seat, f"mine/{found['metadata']['uid']}")
+
+    return served([(200, found)], play), verdicts
+
+
+def bound(**status: Any) -> Object:
+    """By the first attempt."""
+    found = pod(nodeName="n1")
+    notes = {names.PLACED: "job/1/0/u1"}
+    found["metadata"] |= {"uid": "u1", "resourceVersion": "1", "annotations": notes}
+    return found | {"status": status}
+
+
+def test_a_pod_that_its_node_refused_is_not_waited_for_in_another_attempt() -> None:
+    refused = bound(phase="Failed", reason="OutOfcpu", message="no room")
+    asked, [verdict] = brought_up(refused, attempt=2)
+    assert len(asked) == 1
+    assert verdict.code == 126
+    assert verdict.reason.startswith("its node has had its pod: OutOfcpu: no room; ")
+
+
+def test_a_pod_that_was_bound_by_the_same_order_is_found() -> None:
+    asked, verdicts = brought_up(bound(phase="Running"), attempt=1)
+    assert len(asked) == 1
+    assert verdicts == []

@@ -5,10 +5,12 @@ from typing import Any, cast
 
 import pytest
 
+from rota.core.model import JobId
 from rota.engines.kubernetes import resources
 from rota.engines.kubernetes.api import ApiError, Cluster, Kind, Object
+from rota.engines.kubernetes.refusals import is_bloated
 from rota.engines.kubernetes.resources import Resources
-from rota.errors import UnavailableError, UserError
+from rota.errors import NotKeptError, UnavailableError
 
 STATUS: Object = {"record": "r"}
 
@@ -27,12 +29,14 @@ class Server:
             for n, term in enumerate(terms)
         }
         self._fields = fields
+        self.answers: list[ApiError] = []
+        """To who wants to make something."""
 
     async def definition(self, _: Kind) -> Object:
         properties = {"status": {"properties": {key: {} for key in self._fields}}}
         return {"properties": properties} if self._fields else {}
 
-    async def list(self, *_: Any) -> tuple[list[Object], str]:
+    async def list(self, *_: Any, **__: bool) -> tuple[list[Object], str]:
         if not self._fields:
             raise ApiError(404, "NotFound", "the cluster answered with 404")
         return list(self.found.values()), "1"
@@ -42,9 +46,19 @@ class Server:
             raise ApiError(404, "NotFound", "no such secret")
         return self.found[name]
 
-    async def patch(self, _: Kind, name: str, *, body: Object, **__: str) -> Object:
-        self.found[name]["status"] = body["status"]
-        return self.found[name]
+    async def create(self, _: Kind, body: Object, **__: bool) -> Object:
+        if self.answers:
+            raise self.answers.pop(0)
+        return {"metadata": {**body["metadata"], "resourceVersion": "1", "uid": "new"}}
+
+    async def replace(self, _: Kind, body: Object, **__: str) -> Object:
+        found = self.found[body["metadata"]["name"]]
+        if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "it has been modified")
+        if is_bloated(found):
+            raise ApiError(500, "", "etcdserver: request is too large")
+        found["status"] = body["status"]
+        return found
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +93,62 @@ def test_a_definition_that_drops_what_a_job_needs_is_told() -> None:
         asyncio.run(made(Server(fields=frozenset({"record"})), term=1).check())
 
 
-def test_a_cluster_that_has_no_definition_is_told_by_who_reads() -> None:
+def test_a_cluster_that_has_no_definition_is_told() -> None:
     nowhere = made(Server(fields=frozenset()), term=1)
-    asyncio.run(nowhere.check())
-    with pytest.raises(UserError, match="does not know what a TrainingJob is"):
-        asyncio.run(nowhere.all())
+    for ask in (nowhere.look, nowhere.check, nowhere.all):
+        with pytest.raises(UnavailableError, match="does not know what a TrainingJob is"):
+            asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said", "told"),
+    [
+        (403, "Forbidden", 'trainingjobs.rota.dev "a" is forbidden: exceeded quota: ten', "quota"),
+        (422, "Invalid", 'TrainingJob.rota.dev "a" is invalid: spec.gpus: wrong', "spec.gpus"),
+        (400, "", 'admission webhook "lab" denied the request: no image of ours', "lab"),
+    ],
+)
+def test_what_the_cluster_refuses_is_an_answer(
+    status: int, reason: str, said: str, told: str
+) -> None:
+    server = Server()
+    server.answers = [ApiError(status, reason, said)]
+    with pytest.raises(NotKeptError, match=f"does not keep it: .*{told}") as refusal:
+        asyncio.run(made(server, term=1).create({"metadata": {"name": "a"}}))
+    assert '"a"' not in str(refusal.value)
+
+
+def test_what_passes_is_tried_again_and_what_is_gone_is_no_refusal() -> None:
+    server = Server()
+    server.answers = [ApiError(503, "", "busy"), ApiError(409, "Conflict", "the quota moved")]
+    assert asyncio.run(made(server, term=1).create({"metadata": {"name": "a"}}))
+    server.answers = [ApiError(404, "NotFound", "no such kind")]
+    with pytest.raises(UnavailableError, match="no such kind"):
+        asyncio.run(made(server, term=1).create({"metadata": {"name": "a"}}))
+
+
+def test_what_somebody_made_in_the_place_of_an_object_is_left_alone() -> None:
+    async def scenario() -> None:
+        server = Server(1)
+        ours = made(server, term=1)
+        await ours.all()
+        namesake: Object = {"name": "job-0", "resourceVersion": "2", "uid": "another"}
+        server.found["job-0"] = {"metadata": namesake, "status": {}}
+        assert not await ours.update("job-0", STATUS)
+        assert server.found["job-0"]["status"] == {}
+
+    asyncio.run(scenario())
+
+
+def test_an_object_that_people_made_too_large_keeps_nobody_from_writing() -> None:
+    async def scenario() -> None:
+        server = Server(1, 1)
+        ours = made(server, term=1)
+        await ours.all()
+        theirs: Object = server.found["job-0"]["metadata"]
+        theirs["finalizers"] = ["x" * 1000] * 1000
+        assert not await ours.adopt("job-0", JobId("a"))
+        assert not await ours.update("job-0", STATUS)
+        assert await ours.update("job-1", STATUS)
+
+    asyncio.run(scenario())

@@ -1,9 +1,10 @@
 """How long what cannot start is waited for."""
 
+from rota.engines.kubernetes.bodies import body_of
 from rota.engines.kubernetes.endings import Ending, Trouble
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.vigil import BEING_MADE, Vigil
-from tests.unit.engines.kubernetes.objects import WORKER
+from rota.engines.kubernetes.vigil import BEING_MADE, Vigil, trouble_with
+from tests.unit.engines.kubernetes.objects import WORKER, pod
 
 RACE = Trouble("no room", is_race=True)
 STUCK = Trouble("no such image", "is its name right?")
@@ -33,11 +34,34 @@ def test_the_owner_is_told_once_of_what_may_take_its_time() -> None:
     watch = vigil()
     for passing in (BEING_MADE, RACE):
         watch.see(WORKER, passing, now=0.0)
-        assert watch.untold() == {}
+        assert watch.untold(1.0) == {}
     watch.see(WORKER, STUCK, now=1.0)
-    assert watch.untold() == {WORKER: "no such image"}
+    assert watch.untold(1.0) == {WORKER: "no such image"}
     watch.see(WORKER, Trouble("back-off", "is its name right?"), now=2.0)
-    assert watch.untold() == {}
+    assert watch.untold(2.0) == {}
+
+
+def test_the_owner_is_told_where_a_pod_stays_for_long() -> None:
+    watch = vigil()
+    unseen = trouble_with(body_of(pod(), WORKER), None)
+    watch.see(WORKER, unseen, now=0.0)
+    assert watch.untold(119.0) == {}
+    assert "scheduler has not looked" in watch.untold(120.0)[WORKER]
+    assert watch.untold(121.0) == {}
+    made = trouble_with(body_of(pod(spec={"nodeName": "n1"}), WORKER), None)
+    watch.see(WORKER, made, now=130.0)
+    assert watch.untold(131.0) == {}
+    assert watch.untold(250.0) == {WORKER: "its node is making it"}
+    assert watch.verdicts(9000.0) == {}
+
+
+def test_an_outage_is_told_at_once_given_its_time_and_nobodys_failure() -> None:
+    watch, outage = vigil(), Trouble("no webhook", is_outage=True)
+    watch.see(WORKER, outage, now=0.0)
+    assert watch.untold(1.0) == {WORKER: "no webhook"}
+    watch.see(WORKER, outage, now=100.0)
+    assert watch.verdicts(119.0) == {}
+    assert watch.verdicts(120.0) == {WORKER: Ending(-1, "no webhook", is_lost=True)}
 
 
 def test_trouble_that_passes_is_forgotten() -> None:

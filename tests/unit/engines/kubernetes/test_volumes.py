@@ -8,7 +8,7 @@ from rota.engines.kubernetes.volumes import volumes_of
 from rota.errors import UserError
 
 GIB = 1024**3
-SETTINGS = KubernetesSettings(host_paths=("/data", "/scratch/"))
+SETTINGS = KubernetesSettings(host_paths=("/data", "/scratch/deep", "/scratch/"))
 
 
 def mounted(source: str, *, is_writable: bool = False) -> tuple[dict[str, object], ...]:
@@ -30,9 +30,21 @@ def test_a_folder_of_a_file_server() -> None:
     assert place["readOnly"]
 
 
-@pytest.mark.parametrize("path", ["/data", "/data/sets", "/scratch/x"])
-def test_a_folder_of_a_node_where_it_is_allowed(path: str) -> None:
-    assert mounted(path)[0]["hostPath"] == {"path": path}
+@pytest.mark.parametrize(
+    ("path", "top", "folder"),
+    [
+        ("/data", "/data", None),
+        ("/data/", "/data", None),
+        ("/data/sets//./a", "/data", "sets/a"),
+        ("/scratch/x", "/scratch/", "x"),
+        ("/scratch/deep/y", "/scratch/", "deep/y"),
+    ],
+)
+def test_a_folder_of_a_node_where_it_is_allowed(path: str, top: str, folder: str | None) -> None:
+    """As a folder of a volume, whose links are not followed out of it."""
+    volume, place = mounted(path)
+    assert volume["hostPath"] == {"path": top}
+    assert place.get("subPath") == folder
 
 
 @pytest.mark.parametrize("path", ["/", "/etc", "/database", "/data/../etc", "/data/.."])

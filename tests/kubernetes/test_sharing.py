@@ -1,0 +1,117 @@
+"""Cards that several share, when somebody else or bad luck takes away what holds them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rota.core.commands import StopWorkers
+from rota.core.events import WorkersExited, WorkersLost
+from rota.core.model import GIB, JobId
+from rota.engines.kubernetes.api import PODS
+from rota.engines.kubernetes.engine import KubernetesEngine
+from tests.kubernetes import pods
+from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.images import BARE
+from tests.kubernetes.test_engine import (
+    JOB,
+    PATIENCE_S,
+    WAITS,
+    Lab,
+    Stage,
+    card,
+    is_empty,
+    stage,
+    until,
+)
+
+HALF = card(0, share_bytes=20 * GIB)
+
+
+@pytest.fixture
+def play(cards: Cluster, namespace: str, tmp_path: Path) -> Stage:
+    return stage(cards, namespace, tmp_path)
+
+
+def test_sharers_whose_card_was_let_go_while_nobody_looked_are_lost(
+    play: Stage, tmp_path: Path
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program(WAITS), HALF)
+        await lab.started()
+        await lab.engine.close()
+        [holder] = await lab.placeholders()
+        await lab.cluster.delete(PODS, holder["metadata"]["name"], grace_s=0)
+        await until(lambda: is_empty(lab.placeholders()))
+        heir = KubernetesEngine(lab.cluster, pods.SETTINGS, root=tmp_path / "heir")
+        await heir.start(lab.facts.put_nowait)
+        await heir.adopt()
+        assert "held its card" in (await lab.told(WorkersLost)).reason
+        await heir.close()
+
+    play(scenario)
+
+
+def test_a_card_that_nobody_shares_any_more_is_let_go_by_the_next_daemon(
+    play: Stage, tmp_path: Path
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program(WAITS), HALF)
+        await lab.started()
+        await lab.engine.close()
+        [worker] = await lab.pods_of(attempt=1)
+        name = worker["metadata"]["name"]
+        await lab.cluster.patch(PODS, name, body={"metadata": {"finalizers": None}})
+        await lab.cluster.delete(PODS, name, grace_s=0)
+        await until(lambda: is_empty(lab.pods_of(attempt=1)))
+        heir = KubernetesEngine(lab.cluster, pods.SETTINGS, root=tmp_path / "heir")
+        await heir.start(lab.facts.put_nowait)
+        await until(lambda: is_empty(lab.placeholders()))
+        await heir.close()
+
+    play(scenario)
+
+
+def test_what_held_a_card_is_removed_when_its_node_put_it_out(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program(WAITS), HALF)
+        await lab.started()
+        [holder] = await lab.placeholders()
+        deadline = {"spec": {"activeDeadlineSeconds": 1}}
+        await lab.cluster.patch(PODS, holder["metadata"]["name"], body=deadline)
+        assert "held its card" in (await lab.told(WorkersLost)).reason
+        await until(lambda: is_empty(lab.placeholders()))
+
+    play(scenario)
+
+
+def test_a_sharer_that_is_stopped_while_it_waits_for_its_card_leaves_nothing(play: Stage) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.start(pods.program(WAITS), HALF)
+        await until(lab.placeholders)
+        await lab.engine.apply(StopWorkers(JOB, 1, (0,), 30.0))
+        assert (await lab.told(WorkersExited)).codes == {0: 143}
+        async with asyncio.timeout(10.0):
+            await until(lambda: is_empty(lab.placeholders()))
+
+    play(scenario, placeholder_image=BARE)
+
+
+def test_a_card_that_cannot_be_held_for_sharers_says_why_to_all_of_them(play: Stage) -> None:
+    other = JobId("other")
+
+    async def scenario(lab: Lab) -> None:
+        for job in (JOB, other):
+            await lab.start(pods.program(WAITS), HALF, job=job)
+        ends = dict[JobId, WorkersExited]()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(ends) < len((JOB, other)):
+                if isinstance(fact := await lab.facts.get(), WorkersExited):
+                    ends[fact.job_id] = fact
+        assert [end.codes for end in ends.values()] == [{0: 126}] * 2
+        for reason in (end.reason for end in ends.values()):
+            assert '"sh"' in reason
+            assert "placeholder_image" in reason
+        await until(lambda: is_empty(lab.placeholders()))
+
+    play(scenario, placeholder_image=BARE, stuck_after_s=1.0)

@@ -1,0 +1,157 @@
+"""What the engine tells of what it sees, against a server that is told what to answer."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from aiohttp import web
+
+from rota.core.events import Event, NodeSeen, WorkersExited
+from rota.engines.kubernetes import names
+from rota.engines.kubernetes.api import Cluster
+from rota.engines.kubernetes.engine import KubernetesEngine
+from rota.engines.kubernetes.manifests import affinity
+from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.errors import RotaError
+from tests.unit.engines.kubernetes.objects import WORKER, Object, container, node, pod
+from tests.unit.engines.kubernetes.test_api import with_server
+
+TAINT = {"key": "team", "value": "vision", "effect": "NoSchedule"}
+HERE: Object = {"nodeName": "n1", "affinity": affinity("n1")}
+Fact = TypeVar("Fact", bound=Event)
+
+
+def listed(*objects: Object) -> web.Response:
+    return web.json_response({"metadata": {"resourceVersion": "1"}, "items": list(objects)})
+
+
+@dataclass
+class Stage:
+    """A cluster of one pod and one node, and an engine that follows what `tell` says of the pod."""
+
+    engine: KubernetesEngine
+    facts: asyncio.Queue[Event] = field(default_factory=asyncio.Queue[Event])
+    changes: asyncio.Queue[Object] = field(default_factory=asyncio.Queue[Object])
+    asked: list[str] = field(default_factory=list[str])
+
+    def tell(self, kind: str, changed: Object) -> None:
+        self.changes.put_nowait({"type": kind, "object": changed})
+
+    async def told(self, kind: type[Fact]) -> Fact:
+        while not isinstance(fact := await self.facts.get(), kind):
+            pass
+        return fact
+
+
+def staged(
+    play: Callable[[Stage], Awaitable[None]], ours: Object, here: Object, *, root: Path
+) -> None:
+    stages, is_over = list[Stage](), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        is_pods = request.path.endswith("/pods")
+        if "watch" in request.query:
+            watch = web.StreamResponse()
+            await watch.prepare(request)
+            while is_pods and (change := await stages[0].changes.get()):
+                await watch.write(json.dumps(change).encode() + b"\n")
+            await is_over.wait()
+            return watch
+        if request.path.endswith(("/pods", "/nodes")):
+            return listed(ours) if is_pods else listed(here)
+        stages[0].asked.append(request.method)
+        return web.json_response({"metadata": {}})
+
+    async def on_stage(cluster: Cluster) -> None:
+        stages.append(Stage(KubernetesEngine(cluster, KubernetesSettings(), root=root)))
+        [stage] = stages
+        try:
+            await stage.engine.start(stage.facts.put_nowait)
+            await stage.engine.adopt()
+            await play(stage)
+        finally:
+            await stage.engine.close()
+            stage.changes.put_nowait({})
+            is_over.set()
+
+    asyncio.run(with_server(answer, on_stage))
+
+
+def test_a_tainted_node_opens_for_its_like_when_a_pod_goes_without_a_word(tmp_path: Path) -> None:
+    """Somebody took our hold off it, and deleted it by force."""
+    ours = pod("Running", meta={"finalizers": []}, spec=HERE)
+
+    async def play(stage: Stage) -> None:
+        [before] = stage.engine.inventory()
+        assert (before.is_cordoned, before.taints) == (True, ())
+        stage.tell("DELETED", ours | {"metadata": ours["metadata"] | {"resourceVersion": "2"}})
+        fact = await stage.told(NodeSeen)
+        assert (fact.node.is_cordoned, len(fact.node.taints)) == (False, 1)
+
+    staged(play, ours, node(taints=(TAINT,)), root=tmp_path)
+
+
+def test_who_no_longer_sees_the_cluster_says_so(tmp_path: Path) -> None:
+    """A bug in what listens ends the watch: whoever commands on would do so blindly."""
+
+    async def play(stage: Stage) -> None:
+        stage.tell("MODIFIED", pod("Running", meta={"resourceVersion": "later"}, spec=HERE))
+        with pytest.raises(RotaError, match="a bug in rota") as broken:
+            await stage.engine.broken()
+        assert isinstance(broken.value.__cause__, ValueError)
+
+    staged(play, pod("Running", spec=HERE), node(), root=tmp_path)
+
+
+def test_a_worker_that_somebody_labels_as_a_placeholder_is_still_a_worker(tmp_path: Path) -> None:
+    """It is not removed, and its end is told."""
+    ours = pod("Running", spec=HERE)
+    labels = ours["metadata"]["labels"] | {names.ROLE: names.PLACEHOLDER}
+    edited = pod("Running", meta={"labels": labels, "resourceVersion": "2"}, spec=HERE)
+    done = container(terminated={"exitCode": 0})
+    over = pod("Succeeded", meta={"labels": labels, "resourceVersion": "3"}, spec=HERE, status=done)
+
+    async def play(stage: Stage) -> None:
+        stage.tell("MODIFIED", edited)
+        stage.tell("MODIFIED", over)
+        assert (await stage.told(WorkersExited)).codes == {0: 0}
+        assert "DELETE" not in stage.asked
+
+    staged(play, ours, node(), root=tmp_path)
+
+
+def test_pods_of_a_job_that_nobody_can_read_are_left_alone_and_counted(tmp_path: Path) -> None:
+    ours = pod(
+        "Running", spec=HERE, status=container(running={"startedAt": "2026-01-01T00:00:00Z"})
+    )
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method != "GET":
+            raise AssertionError(request.method)
+        if "watch" not in request.query:
+            return listed(ours) if request.path.endswith("/pods") else listed(node())
+        watch = web.StreamResponse()
+        await watch.prepare(request)
+        await is_over.wait()
+        return watch
+
+    is_over = asyncio.Event()
+
+    async def play(cluster: Cluster) -> None:
+        told: list[Event] = []
+        engine = KubernetesEngine(cluster, KubernetesSettings(), root=tmp_path)
+        await engine.start(told.append)
+        [before] = engine.inventory()
+        engine.spare(frozenset({WORKER.job_id}))
+        [after] = engine.inventory()
+        assert len(after.gpus) == len(before.gpus) - 1
+        assert await engine.adopt() == ()
+        assert told == []
+        await engine.close()
+        is_over.set()
+
+    asyncio.run(with_server(answer, play))
