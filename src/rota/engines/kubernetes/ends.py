@@ -77,7 +77,7 @@ class Ends:
     async def _remove(self, body: Body) -> None:
         self._leaving.add(body.uid)
         try:
-            if not body.is_in_the_way:
+            if body.stage is Stage.OVER and not body.is_in_the_way:
                 await self._collected(body.worker)
             async with self._room:
                 if body.is_held:

@@ -51,6 +51,10 @@ class Splitter:
         self._rest = b""
         self._known = replace(resume)
         """As it was when this stream began. What of it comes again is taken off it."""
+        self.n_new_bytes = 0
+        """What was written here so far."""
+        self.complaint = b""
+        """What was said without a moment: by the node, in place of what the program wrote."""
 
     @property
     def since(self) -> str:
@@ -80,8 +84,10 @@ class Splitter:
         for line in lines:
             moment, _, output = line.partition(b" ")
             at_s = seconds(moment)
-            # A node that has nothing left says so here, as if the program had.
-            new = self._unknown(moment, output) if at_s else b""
+            if not at_s:
+                self.complaint = line
+                continue
+            new = self._unknown(moment, output)
             if not new:
                 continue
             self._count(moment, new)
@@ -110,6 +116,7 @@ class Splitter:
 
     def _count(self, moment: bytes, output: bytes) -> None:
         resume = self._resume
+        self.n_new_bytes += len(output)
         if moment != resume.moment:
             resume.moment, resume.n_lines, resume.n_bytes = moment, 0, 0
         if output.endswith(b"\n"):

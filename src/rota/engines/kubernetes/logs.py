@@ -16,7 +16,7 @@ from rota.engines.kubernetes.log_lane import LogLane
 from rota.engines.kubernetes.log_lines import Resume, Splitter
 from rota.engines.kubernetes.transport import NOT_FOUND, wait_s
 from rota.engines.logfiles.writing import LogFile
-from rota.errors import UserError
+from rota.errors import UserError, shown
 
 log = structlog.get_logger()
 
@@ -25,10 +25,12 @@ FOLLOWED_AT_ONCE = 512
 end."""
 FETCHED_AT_ONCE = 64
 """Of those that are asked for, or over."""
-LOOK_AGAIN_S = 0.5
+LOOK_AGAIN_S, LAST_LOOK_S = 0.5, 0.1
 PATIENCE_S = 5.0
+"""So long is waited for the output of one that failed, for whoever asks why."""
 TRIES_AFTER_THE_END = 3
 NOT_YET, FORBIDDEN = 400, 403
+"""The first: its node is there, and has nothing to give."""
 
 
 class Followers:
@@ -69,10 +71,10 @@ class Followers:
             del self._waiting[worker]
             self._tasks.pop(worker).cancel()
 
-    async def finished(self, worker: WorkerId) -> None:
+    async def finished(self, worker: WorkerId, *, within_s: float = PATIENCE_S) -> None:
         """Until all of its output is here; what does not come is not waited for long."""
         if task := self._tasks.get(worker):
-            await asyncio.wait([task], timeout=PATIENCE_S)
+            await asyncio.wait([task], timeout=within_s)
 
     async def close(self) -> None:
         for task in self._tasks.values():
@@ -92,43 +94,52 @@ class Followers:
         return self._root / worker.job_id / str(worker.attempt) / str(worker.worker)
 
     async def _run(self, body: Body, *, is_pressing: bool) -> None:
+        """Until a look after the end finds nothing new. A connection to the node that breaks ends
+        a stream like any other, and a node may call a container over before the last of its output
+        is in its file: what was read is all of it only if there is no more."""
         n_failures = 0
         while True:
-            # Before reading: what was written before the end is read in this pass.
-            is_last = self._is_over(body.worker)
+            is_over = self._is_over(body.worker)
             try:
-                await self._take_turn(body, is_pressing=is_pressing or is_last)
-                if is_last:
+                has_more = await self._take_turn(body, is_pressing=is_pressing or is_over)
+                if is_over and not has_more:
                     return
-                await asyncio.sleep(LOOK_AGAIN_S)
+                await asyncio.sleep(LAST_LOOK_S if is_over else LOOK_AGAIN_S)
             except ApiError as error:
                 n_failures += 1
                 is_hopeless = error.status in (FORBIDDEN, NOT_FOUND)
-                if is_hopeless or (is_last and n_failures >= TRIES_AFTER_THE_END):
+                if is_hopeless or (is_over and n_failures >= TRIES_AFTER_THE_END):
                     log.info("output cannot be had", pod=body.name, error=str(error))
                     return
                 if error.status != NOT_YET:
                     self._lane.refused(body.node)
                 await asyncio.sleep(wait_s(n_failures))
 
-    async def _take_turn(self, body: Body, *, is_pressing: bool) -> None:
+    async def _take_turn(self, body: Body, *, is_pressing: bool) -> bool:
+        """Whether there was something new."""
         self._waiting[body.worker] = is_pressing
         room = self._pressing_room if is_pressing else self._room
         await self._lane.wait(body.node, is_pressing=is_pressing)
         async with room:
             del self._waiting[body.worker]
-            await self._write(body)
+            return await self._write(body)
 
-    async def _write(self, body: Body) -> None:
+    async def _write(self, body: Body) -> bool:
         folder, limits = self._folder(body.worker), body.log
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = LogFile(
             str(self.path(body.worker)), file_bytes=limits.file_bytes, n_files=limits.files
         )
+        splitter = Splitter(file, Resume.of(folder / "resume"))
         try:
-            await self._read(body, Splitter(file, Resume.of(folder / "resume")))
+            await self._read(body, splitter)
         finally:
             file.close()
+        if splitter.complaint:
+            raise ApiError(
+                NOT_YET, "Unreadable", shown(splitter.complaint.decode(errors="replace"))
+            )
+        return splitter.n_new_bytes > 0
 
     async def _read(self, body: Body, splitter: Splitter) -> None:
         chunks = self._cluster.pod_log(
