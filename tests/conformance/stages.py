@@ -23,8 +23,7 @@ from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import VirtualGpus
 from tests.kubernetes import pods
 from tests.kubernetes.cluster.places import NODE
-
-PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,9 @@ from rota.engines.local.folders import Folders
 from rota.engines.local.order import Fence
 from rota.engines.local.remains import end_remains
 from rota.wire.jobs import FINAL_STATES, JobRequest, JobView, StoryEntry
+from tests.patience import PATIENCE_S
 from tests.tidy.tree import ROOT
 
-PATIENCE_S = 60.0
-"""How long a busy machine may take for anything; nothing is ever waited for that long."""
 LOOK_AGAIN_S = 0.02
 BACKOFF = "0.2s"
 """Before the first retry."""
@@ -56,8 +55,6 @@ class Line(NamedTuple):
 
 
 class House:
-    patience_s = PATIENCE_S
-
     def __init__(
         self,
         home: Path,
@@ -190,7 +187,7 @@ class House:
     def says(self, job: str, words: str, *, attempt: int = 1) -> None:
         wanted = Line(job, attempt, words)
         what = f"{wanted}; heard: {self.heard(job)}"
-        wait_until(lambda: wanted in self.heard(), what, patience_s=self.patience_s)
+        wait_until(lambda: wanted in self.heard(), what)
 
     def says_like(self, job: str, beginning: str, *, attempt: int = 1) -> Line:
         def line() -> Line | None:
@@ -219,7 +216,7 @@ class House:
             view = self.client.show(job).job
             return view if view.state in FINAL_STATES else None
 
-        return wait_until(ended, f"job {job} to end", patience_s=self.patience_s)
+        return wait_until(ended, f"job {job} to end")
 
     def output(self, job: str, **query: Any) -> bytes:
         return b"".join(self.client.log_bytes(job, **query))
@@ -288,13 +285,11 @@ def a_house(**options: Any) -> Generator[House]:
         house.raze()
 
 
-def wait_until(
-    condition: Callable[[], T | None], what: str, *, patience_s: float = PATIENCE_S
-) -> T:
+def wait_until(condition: Callable[[], T | None], what: str) -> T:
     """What the condition gives, as soon as that is something."""
-    give_up_at = time.monotonic() + patience_s
+    give_up_at = time.monotonic() + PATIENCE_S
     while not (found := condition()):
-        assert time.monotonic() < give_up_at, f"waited {patience_s:g} s for {what}"
+        assert time.monotonic() < give_up_at, f"waited {PATIENCE_S:g} s for {what}"
         time.sleep(LOOK_AGAIN_S)
     return found
 

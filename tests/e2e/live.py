@@ -139,7 +139,7 @@ class LiveJob:
             return is_so and self.is_settled()
 
         try:
-            wait_until(do_train, f"{n_workers} workers", patience_s=self.house.patience_s)
+            wait_until(do_train, f"{n_workers} workers")
         except AssertionError as error:
             error.add_note(f"{self.joined(attempt=attempt)}; {self.words()}")
             raise

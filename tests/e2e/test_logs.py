@@ -5,7 +5,8 @@ import threading
 
 from rota.client import Client
 from rota.wire.jobs import LogRange
-from tests.e2e.house import PATIENCE_S, House, wait_until
+from tests.e2e.house import House, wait_until
+from tests.patience import PATIENCE_S
 
 
 class Follower(threading.Thread):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rota.client.http import AnswerError
-from tests.e2e.house import PATIENCE_S, House
+from tests.e2e.house import House
+from tests.patience import PATIENCE_S
 
 
 def test_the_one_that_is_not_over_else_the_newest(house: House) -> None:

@@ -55,7 +55,7 @@ class Agents:
             return (generation, agents) if is_there else None
 
         try:
-            return wait_until(trained, f"{size} agents", patience_s=self.house.patience_s)
+            return wait_until(trained, f"{size} agents")
         except AssertionError as error:
             error.add_note(f"{lines_of(self.folder)}; {self.words()}")
             raise

@@ -11,9 +11,8 @@ from pathlib import Path
 import httpx2
 
 from tests.kubernetes.cluster.api import until
+from tests.patience import PATIENCE_S
 from tests.tidy.tree import ROOT
-
-LIMIT_S = 60.0
 
 
 @contextmanager
@@ -38,8 +37,8 @@ def daemon(kubeconfig: Path, namespace: str, home: Path, **settings: str) -> Ite
             return False
 
     try:
-        until(is_ready, "the daemon", limit_s=LIMIT_S)
+        until(is_ready, "the daemon")
         yield url
     finally:
         process.terminate()
-        process.wait(LIMIT_S)
+        process.wait(PATIENCE_S)

@@ -20,10 +20,10 @@ import httpx2
 from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.witness import Witness
+from tests.patience import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 DEFINITION = ROOT / "deploy" / "kubernetes" / "base" / "crd.yaml"
-PATIENCE_S = 60.0
 FIRST_ERROR, GONE, NOT_NOW = 400, 404, 503
 HELD = {"command": ["sleep", "1000"], "gpus": "0", "hold": True}
 """A job that needs nothing and does nothing."""
@@ -56,7 +56,7 @@ class Daemon:
 
     def ask(self, method: str, path: str, **more: Any) -> Any:
         """Waits while it cannot tell."""
-        answer = until(lambda: self._answer(method, path, **more), path, limit_s=PATIENCE_S)
+        answer = until(lambda: self._answer(method, path, **more), path)
         assert answer.status_code < FIRST_ERROR, answer.text
         return answer.json()
 
@@ -92,7 +92,7 @@ class Daemon:
 
     def leads(self) -> Daemon:
         """Returns when it commands."""
-        until(self._is_ready, f"a daemon that leads; it said: {self.log()}", limit_s=PATIENCE_S)
+        until(self._is_ready, f"a daemon that leads; it said: {self.log()}")
         return self
 
     def _is_ready(self) -> bool:
@@ -101,7 +101,7 @@ class Daemon:
 
     def waits(self) -> Daemon:
         """Returns when it stands by."""
-        until(lambda: self.probe("healthz") == 200, "a daemon that waits", limit_s=PATIENCE_S)
+        until(lambda: self.probe("healthz") == 200, "a daemon that waits")
         assert self.probe("readyz") == 503
         return self
 
@@ -170,7 +170,7 @@ class Lab(Witness):
             status = self.status(name)
             return status if status.get("state") == state else None
 
-        return until(look, f"{name} to be {state}", limit_s=PATIENCE_S)
+        return until(look, f"{name} to be {state}")
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
         """Waits for a condition, and returns it."""

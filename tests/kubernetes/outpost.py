@@ -19,7 +19,7 @@ import httpx2
 from rota.client.find import NoDaemonError
 from rota.engines.kubernetes import names
 from rota.errors import UnavailableError
-from tests.e2e.house import PATIENCE_S, ROTA, House, wait_until
+from tests.e2e.house import ROTA, House, wait_until
 from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.images import BARE, host_folders
@@ -43,9 +43,6 @@ T = TypeVar("T")
 
 
 class Outpost(House, Witness):
-    patience_s = 3 * PATIENCE_S
-    """Pods take longer than processes."""
-
     def __init__(self, home: Path, cluster: Cluster, namespace: str, **settings: str) -> None:
         super().__init__(home, settings={**SETTINGS, **settings})
         self.cluster, self.namespace = cluster, namespace
@@ -122,7 +119,7 @@ class Outpost(House, Witness):
             running = [each for each in self.pods(job) if each["status"]["phase"] == "Running"]
             return running[0]["metadata"]["name"] if running else ""
 
-        return until(found, f"a pod of {job}", limit_s=PATIENCE_S)
+        return until(found, f"a pod of {job}")
 
     def status_of(self, job: str) -> Object:
         path = f"/apis/rota.dev/v1alpha1/namespaces/{self.namespace}/trainingjobs/{job}"
@@ -180,7 +177,7 @@ def a_standby(leader: Outpost) -> Generator[Outpost]:
     shutil.copy(leader.state / SETTINGS_FILE, standby.state)
     try:
         standby.launch()
-        until(standby.standby_says, "a daemon that stands by", limit_s=PATIENCE_S)
+        until(standby.standby_says, "a daemon that stands by")
         yield standby
     finally:
         standby.raze()

@@ -3,7 +3,6 @@
 from tests.kubernetes.cluster.api import Api, until
 from tests.kubernetes.cluster.fakes import NODES
 
-LIMIT_S = 60.0
 SILENT = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "gone"}
 
 
@@ -13,4 +12,4 @@ def falls_silent(api: Api, node: str) -> None:
     conditions = api.get(path)["status"]["conditions"]
     others = [each for each in conditions if each["type"] != "Ready"]
     api.patch(f"{path}/status", {"status": {"conditions": [*others, SILENT]}})
-    until(lambda: api.get(path)["spec"].get("taints"), "the taint", limit_s=LIMIT_S)
+    until(lambda: api.get(path)["spec"].get("taints"), "the taint")

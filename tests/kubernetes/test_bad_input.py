@@ -7,7 +7,6 @@ import pytest
 
 from rota.core.exits import IDLE_ATTEMPTS_MAX
 from rota.wire.jobs import FINAL_STATES
-from tests.e2e.house import PATIENCE_S
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.outpost import Outpost
@@ -33,7 +32,7 @@ def fails(outpost: Outpost, words: str, **fields: Any) -> str:
     assert words in outpost.why(job)
     assert words in outpost.rota("story", job).stdout.replace("\n", " ")
     until(lambda: words in outpost.status_of(job).get("reason", ""), "the reason on the resource")
-    until(lambda: not outpost.live_pods(job), "its pods to go", limit_s=PATIENCE_S)
+    until(lambda: not outpost.live_pods(job), "its pods to go")
     assert outpost.heard(job) == []
     assert len(outpost.starts(job)) == 1
     assert not outpost.client.status().gpus_held
@@ -79,7 +78,7 @@ def test_a_quota_that_is_used_up(outpost: Outpost) -> None:
     until(lambda: outpost.cluster.api.get(f"{path}/none").get("status"), "the quota to hold")
     try:
         job, words = outpost.submit("say came", gpus="1"), "exceeded quota: none"
-        until(lambda: len(outpost.starts(job)) > IDLE_ATTEMPTS_MAX, "tries", limit_s=PATIENCE_S)
+        until(lambda: len(outpost.starts(job)) > IDLE_ATTEMPTS_MAX, "tries")
         until(lambda: words in outpost.why(job), "the reason")
         until(lambda: words in outpost.status_of(job).get("reason", ""), "it on the resource")
         assert outpost.live_pods(job) == []
@@ -115,8 +114,8 @@ def test_a_webhook_that_is_down(outpost: Outpost) -> None:
     outpost.cluster.api.create(path, {"metadata": {"name": name}, "webhooks": [webhook]})
     try:
         job = outpost.submit("say came", gpus="1")
-        until(lambda: words in outpost.why(job), "the reason", limit_s=PATIENCE_S)
-        until(lambda: len(outpost.starts(job)) > 1, "another try", limit_s=PATIENCE_S)
+        until(lambda: words in outpost.why(job), "the reason")
+        until(lambda: len(outpost.starts(job)) > 1, "another try")
         story = [(each.before, each.after) for each in outpost.client.story(job)]
         assert ("starting", "queued") in story
     finally:

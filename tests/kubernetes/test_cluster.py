@@ -11,9 +11,6 @@ from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
 
-LOST_LIMIT_S = 120.0
-OVER_LIMIT_S = 180.0
-"""Torch is imported in there, on whatever the other tests leave of the machine."""
 TORCH = "import os, torch; print(os.environ['NVIDIA_VISIBLE_DEVICES'], torch.ones(2).sum().item())"
 
 
@@ -22,7 +19,7 @@ def run_to_end(cluster: Cluster, namespace: str, pod: Object) -> str:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     path = f"{pods}/{pod['metadata']['name']}"
     cluster.api.create(pods, pod)
-    until(lambda: is_over(cluster.api.get(path)), f"the end of {path}", limit_s=OVER_LIMIT_S)
+    until(lambda: is_over(cluster.api.get(path)), f"the end of {path}")
     printed = cluster.api.text(f"{path}/log")
     assert cluster.api.get(path)["status"]["phase"] == "Succeeded", printed
     return printed
@@ -100,8 +97,8 @@ def test_a_person_may_do_only_what_was_granted(cluster: Cluster, namespace: str)
 def test_a_stopped_kubelet_is_noticed_and_comes_back_with_its_cards(whole_cluster: Cluster) -> None:
     control, api = whole_cluster.control, whole_cluster.api
     with control.stopped("kubelet"):
-        until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
-    until(lambda: has_all_cards(api), "the node and its cards", limit_s=LOST_LIMIT_S)
+        until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady")
+    until(lambda: has_all_cards(api), "the node and its cards")
 
 
 def has_all_cards(api: Api) -> bool:

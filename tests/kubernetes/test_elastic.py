@@ -50,11 +50,7 @@ def test_a_live_job_grows_and_shrinks_and_outlives_its_pods(outpost: Outpost) ->
 
 def test_plain_ddp_trains_on_two_pods_gives_way_and_goes_on(outpost: Outpost) -> None:
     job = train(outpost, "plain", "--seconds-per-epoch=1")
-    wait_until(
-        lambda: outpost.client.show(job).epochs_saved >= 2,
-        "a checkpoint of two epochs",
-        patience_s=outpost.patience_s,
-    )
+    wait_until(lambda: outpost.client.show(job).epochs_saved >= 2, "a checkpoint of two epochs")
     assert len(outpost.live_pods(job)) == 2
     high = outpost.submit("say came; await on", gpus="4", priority=9)
     outpost.says(high, "came")
@@ -90,10 +86,6 @@ def test_torchrun_meets_at_the_first_worker_without_names(outpost: Outpost) -> N
     words = f"exec {join(TORCHRUN)} {FIXED} {SCRIPT} {folder} gloo"
     wanted = {name: env[name] for name in ("PYTHONPATH", "OMP_NUM_THREADS", "PATH")}
     job = outpost.submit(words, env=wanted, gpus="2", gpus_per_worker=1)
-    wait_until(
-        lambda: {line.rank for line in lines_of(folder)} == {"0", "1"},
-        "a step of both",
-        patience_s=outpost.patience_s,
-    )
+    wait_until(lambda: {line.rank for line in lines_of(folder)} == {"0", "1"}, "a step of both")
     (folder / "finish").touch()
     assert outpost.ends(job).state == "succeeded", outpost.output(job)

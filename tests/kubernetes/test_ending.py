@@ -57,7 +57,7 @@ def other_cluster() -> Iterator[tuple[Place, int]]:
 def run_pod(place: Place) -> None:
     api = Api(place.kubeconfig)
     api.create(PODS, python_pod("sleeper", SLEEPER))
-    until(lambda: api.text(f"{PODS}/sleeper/log"), "a running pod", limit_s=120)
+    until(lambda: api.text(f"{PODS}/sleeper/log"), "a running pod")
 
 
 def run_second_node(place: Place) -> None:
@@ -66,7 +66,7 @@ def run_second_node(place: Place) -> None:
     with closing(Control(place.socket)) as control:
         start_second(api, place, control=control)
     api.create(PODS, pod)
-    until(lambda: api.text(f"{PODS}/there/log"), "a pod on the second node", limit_s=120)
+    until(lambda: api.text(f"{PODS}/there/log"), "a pod on the second node")
 
 
 @pytest.mark.parametrize("killed", ["holder", "warden", "keeper"])

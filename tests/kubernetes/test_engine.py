@@ -29,8 +29,8 @@ from tests.kubernetes import pods
 from tests.kubernetes.cluster.api import until as until_so
 from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 90.0
 JOB = JobId("job")
 E = TypeVar("E", bound=Event)
 WAITS = "import time; time.sleep(1000)"

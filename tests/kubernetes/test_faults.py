@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.counts import count, only_long
-from tests.e2e.house import PATIENCE_S, wait_until
+from tests.e2e.house import wait_until
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster, python_pod
@@ -14,7 +14,6 @@ from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
 from tests.kubernetes.kills import ClusterDay
 from tests.kubernetes.outpost import Outpost, an_outpost
 
-LOST_LIMIT_S = 120.0
 PAUSE_S = 10.0
 """Longer than a daemon commands without a word from the API server. Not to wait for anything: so
 long it lasts."""
@@ -65,7 +64,7 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
     api, job = outpost.cluster.api, outpost.submit("say came; await on", gpus="1")
     outpost.reaches(job, "running")
     with outpost.cluster.control.stopped("kubelet"):
-        until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady", limit_s=LOST_LIMIT_S)
+        until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady")
         [node] = wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
         assert "does not answer" in node.note
         late = outpost.submit("say came", gpus="1")
@@ -73,7 +72,7 @@ def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
         assert outpost.state_of(late) == "queued"
         assert outpost.state_of(job) == "running"
         assert outpost.client.status().gpus_held == 1
-    until(lambda: is_ready(api.get(f"{NODES}/{NODE}")), "the node", limit_s=LOST_LIMIT_S)
+    until(lambda: is_ready(api.get(f"{NODES}/{NODE}")), "the node")
     outpost.says(late, "came")
     outpost.allow("on")
     assert outpost.ends(job).state == "succeeded"
@@ -125,7 +124,7 @@ def submits(outpost: Outpost, key: str) -> str:
 
 def assert_once_each(outpost: Outpost, *jobs: str) -> None:
     assert sorted(line.job_id for line in outpost.heard()) == sorted(jobs)
-    until(lambda: outpost.kept(outpost.has_room), "all GPUs to be free", limit_s=PATIENCE_S)
+    until(lambda: outpost.kept(outpost.has_room), "all GPUs to be free")
 
 
 def test_a_daemon_that_is_killed_at_random_moments_loses_nothing(outpost: Outpost) -> None:

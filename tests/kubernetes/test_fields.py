@@ -196,7 +196,7 @@ def test_a_port_is_reached_by_address_and_through_the_daemon(outpost: Outpost) -
     page = f"http://{pod['status']['podIP']}:8080/page"
     fetch = f"import urllib.request as r; print(r.urlopen('{page}').read().decode())"
     inside = outpost.cluster.control
-    until(lambda: inside.run(sys.executable, "-c", fetch) == "hello\n\n", "the page", limit_s=60.0)
+    until(lambda: inside.run(sys.executable, "-c", fetch) == "hello\n\n", "the page")
     with forwarded(outpost, job, "0:8080") as port:
         there = fetch.replace(page, f"http://127.0.0.1:{port}/page")
         done = subprocess.run([sys.executable, "-c", there], capture_output=True, check=True)

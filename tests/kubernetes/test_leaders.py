@@ -15,9 +15,10 @@ from tests.e2e.house import wait_until
 from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.cluster.places import NODE
-from tests.kubernetes.daemons import HELD, PATIENCE_S, Lab, open_lab
+from tests.kubernetes.daemons import HELD, Lab, open_lab
 from tests.kubernetes.outpost import Outpost, a_standby, an_outpost
 from tests.kubernetes.witness import Witness
+from tests.patience import PATIENCE_S
 
 TOLD = ("state", "fence")
 
@@ -97,13 +98,13 @@ def test_workers_that_no_status_tells_of_are_taken_over(lone_lab: Lab) -> None:
         second = lab.daemon().leads()
         waits = second.submit(**wanted)
         expected = {**dict.fromkeys(ids, "running"), waits: "queued"}
-        until(lambda: second.jobs() == expected, "both to run on", limit_s=PATIENCE_S)
+        until(lambda: second.jobs() == expected, "both to run on")
         assert uids() == made
         for job_id in ids:
             assert lab.reaches(job_id, "running")["fence"] == {"attempt": 1, "generation": 0}
         for job_id in expected:
             second.ask("POST", f"/v1/jobs/{job_id}/cancel")
-        until(lambda: not uids(), "their end", limit_s=PATIENCE_S)
+        until(lambda: not uids(), "their end")
 
 
 def test_a_standby_is_alive_takes_no_work_and_is_handed_over_to(lab: Lab) -> None:
@@ -190,7 +191,7 @@ def test_a_leader_that_is_killed_leaves_everything_to_its_standby(
     said = [line.job_id for line in leader.heard() if line.attempt == 1]
     assert sorted(said) == sorted([over, runs, gang, gang, ends, first, second])
     assert said[-2:] == [first, second]
-    until(standby.has_room, "all GPUs to be free", limit_s=PATIENCE_S)
+    until(standby.has_room, "all GPUs to be free")
 
 
 def test_a_leader_that_wakes_with_much_to_do_does_nothing_of_it(

@@ -20,7 +20,6 @@ from tests.kubernetes.workers import nodes_of
 
 pytestmark = only_long
 
-LIMIT_S = 60.0
 SLICE = "nvidia.com/mig-1g.5gb"
 
 
@@ -28,7 +27,7 @@ SLICE = "nvidia.com/mig-1g.5gb"
 def outpost(whole_cluster: Cluster, namespace: str) -> Iterator[Outpost]:
     with an_outpost(whole_cluster, namespace) as made:
         yield made
-        until(lambda: has_cards(whole_cluster.api, FIRST), "the node's cards", limit_s=LIMIT_S)
+        until(lambda: has_cards(whole_cluster.api, FIRST), "the node's cards")
 
 
 def amounts(api: Api, resource: str) -> tuple[str, str]:
@@ -50,11 +49,11 @@ def test_a_job_waits_for_cards_that_are_not_back_yet(outpost: Outpost) -> None:
     outpost.up()
     api, control = outpost.cluster.api, outpost.cluster.control
     with control.stopped("cards"):
-        until(lambda: amounts(api, GPU_RESOURCE) == ("4", "0"), "no card", limit_s=LIMIT_S)
+        until(lambda: amounts(api, GPU_RESOURCE) == ("4", "0"), "no card")
         first = waits_for_the_node(outpost)
         with control.stopped("kubelet"):
             pass
-        until(lambda: amounts(api, GPU_RESOURCE) == ("0", "0"), "no card", limit_s=LIMIT_S)
+        until(lambda: amounts(api, GPU_RESOURCE) == ("0", "0"), "no card")
         second = waits_for_the_node(outpost)
     for job in (first, second):
         assert outpost.ends(job).state == "succeeded"
@@ -69,7 +68,7 @@ def test_gpus_by_another_name(outpost: Outpost) -> None:
     with control.stopped("cards"):
         control.start("slices", plugin)
         try:
-            until(lambda: amounts(api, SLICE) == ("4", "4"), "the slices", limit_s=LIMIT_S)
+            until(lambda: amounts(api, SLICE) == ("4", "4"), "the slices")
             outpost.tell(ROTA_GPU_RESOURCE=SLICE)
             outpost.up()
             job = outpost.submit('say "$NVIDIA_VISIBLE_DEVICES"; await on', gpus="2")
@@ -94,7 +93,7 @@ def test_a_job_that_was_sent_to_a_node_that_fell_silent_is_queued_again(outpost:
     with control.stopped("kubelet"):
         with control.stopped("scheduler"):
             job = outpost.submit("say came", gpus="1")
-            until(lambda: is_open(outpost, job), "its pod to be let go", limit_s=LIMIT_S)
+            until(lambda: is_open(outpost, job), "its pod to be let go")
             falls_silent(api, NODE)
         outpost.reaches(job, "queued", attempt=1)
         lost = [each.reason for each in outpost.client.story(job) if each.before == "starting"]
@@ -102,7 +101,7 @@ def test_a_job_that_was_sent_to_a_node_that_fell_silent_is_queued_again(outpost:
         assert "taint" in lost[0]
         wait_until(lambda: "a node that is not well" in outpost.why(job), "why it waits")
         assert not outpost.client.status().gpus_held
-    until(lambda: is_ready(api.get(f"{NODES}/{NODE}")), "the node", limit_s=LIMIT_S)
+    until(lambda: is_ready(api.get(f"{NODES}/{NODE}")), "the node")
     ended = outpost.ends(job)
     assert (ended.state, ended.attempt) == ("succeeded", 2), "without any retries"
 
@@ -113,7 +112,7 @@ def test_a_job_that_is_on_a_node_that_fell_silent_waits_for_it(outpost: Outpost)
     api = outpost.cluster.api
     with outpost.cluster.control.stopped("kubelet"):
         job = outpost.submit("say came", gpus="1")
-        until(lambda: nodes_of(outpost, job) == [NODE], "its pod to be bound", limit_s=LIMIT_S)
+        until(lambda: nodes_of(outpost, job) == [NODE], "its pod to be bound")
         falls_silent(api, NODE)
         words = f"waits for node {NODE}, which does not answer"
         wait_until(lambda: words in outpost.why(job), "why it waits")
@@ -159,9 +158,7 @@ def other_cards(outpost: Outpost) -> Iterator[Callable[[int], None]]:
         file.write_text("".join(f"{each}\n" for each in uuids[:n_cards]))
         expected = f"{n_cards}"
         api = outpost.cluster.api
-        until(
-            lambda: amounts(api, GPU_RESOURCE)[1] == expected, f"{expected} cards", limit_s=LIMIT_S
-        )
+        until(lambda: amounts(api, GPU_RESOURCE)[1] == expected, f"{expected} cards")
 
     try:
         yield put

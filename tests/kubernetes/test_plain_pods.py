@@ -11,7 +11,7 @@ from tests.kubernetes.cluster.fakes import fake_nodes
 from tests.kubernetes.cluster.handle import Cluster, remove_pods
 from tests.kubernetes.cluster.locks import locked
 from tests.kubernetes.conftest import use_of
-from tests.kubernetes.daemons import PATIENCE_S, Daemon, Lab, open_lab
+from tests.kubernetes.daemons import Daemon, Lab, open_lab
 
 GPU = "nvidia.com/gpu"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -72,7 +72,7 @@ def no_more_jobs(lab: Lab, words: str) -> Iterator[None]:
     trial: dict[str, Any] = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob"}
     trial |= {"metadata": {"name": "trial"}, "spec": {"command": ["p"]}}
     try:
-        until(lambda: words in _refusal(lab, trial), "the policy to hold", limit_s=PATIENCE_S)
+        until(lambda: words in _refusal(lab, trial), "the policy to hold")
         yield
     finally:
         api.delete(f"{BINDINGS}/{lab.namespace}")
@@ -125,15 +125,15 @@ def events_of(lab: Lab, name: str) -> str:
 
 def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab, daemon: Daemon, node: str) -> None:
     make(lab, "first", node=node)
-    until(lambda: node_of(lab, "first") == node, "the first pod bound", limit_s=PATIENCE_S)
+    until(lambda: node_of(lab, "first") == node, "the first pod bound")
     make(lab, "second", node=node)
-    waits = until(lambda: events_of(lab, "second"), "a reason", limit_s=PATIENCE_S)
+    waits = until(lambda: events_of(lab, "second"), "a reason")
     assert "Waiting" in waits
     assert node_of(lab, "second") == ""
     jobs = {each["name"]: each for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
     assert {jobs[name]["user"] for name in ("first", "second")} == {"ada"}
     lab.kubectl("delete", "pod", "first", "--wait=false")
-    until(lambda: node_of(lab, "second") == node, "the second pod bound", limit_s=PATIENCE_S)
+    until(lambda: node_of(lab, "second") == node, "the second pod bound")
     assert daemon.job(jobs["first"]["id"])["state"] == "cancelled"
 
 
@@ -141,22 +141,22 @@ def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab, daemon: Daemon, 
 def test_a_higher_priority_gets_the_node_that_it_names_although_others_are_free(lab: Lab) -> None:
     with lab.cluster.kwok_nodes(2, gpus=2) as [wanted, _]:
         make(lab, "low", node=wanted)
-        until(lambda: node_of(lab, "low") == wanted, "the pod bound", limit_s=PATIENCE_S)
+        until(lambda: node_of(lab, "low") == wanted, "the pod bound")
         make(lab, "high", node=wanted, priority=7)
-        until(lambda: node_of(lab, "high") == wanted, "the node for it", limit_s=PATIENCE_S)
+        until(lambda: node_of(lab, "high") == wanted, "the node for it")
         assert "gives way" in events_of(lab, "low")
         remove_pods(lab.cluster.api, pods(lab))
 
 
 def test_one_that_rota_stops_is_told_why(lab: Lab, daemon: Daemon, node: str) -> None:
     make(lab, "moved", node=node)
-    until(lambda: node_of(lab, "moved") == node, "the pod bound", limit_s=PATIENCE_S)
+    until(lambda: node_of(lab, "moved") == node, "the pod bound")
     daemon.ask("POST", f"/v1/nodes/{node}/drain")
-    until(lambda: "Stopped" in events_of(lab, "moved"), "a reason", limit_s=PATIENCE_S)
+    until(lambda: "Stopped" in events_of(lab, "moved"), "a reason")
     assert "gives way: its pod is deleted" in events_of(lab, "moved")
     [job] = [each for each in daemon.ask("GET", "/v1/jobs")["jobs"] if each["name"] == "moved"]
     assert "gives way" in job["reason"]
-    until(lambda: daemon.job(job["id"])["state"] == "cancelled", "its end", limit_s=PATIENCE_S)
+    until(lambda: daemon.job(job["id"])["state"] == "cancelled", "its end")
 
 
 def test_what_is_not_understood_is_refused_by_name(lab: Lab, daemon: Daemon, node: str) -> None:
@@ -164,9 +164,9 @@ def test_what_is_not_understood_is_refused_by_name(lab: Lab, daemon: Daemon, nod
     make(lab, "spread", node=node, topologySpreadConstraints=[spread])
     claim = {"name": "home", "persistentVolumeClaim": {"claimName": "nobodys"}}
     make(lab, "homeless", node=node, volumes=[claim])
-    said = until(lambda: events_of(lab, "spread"), "a refusal", limit_s=PATIENCE_S)
+    said = until(lambda: events_of(lab, "spread"), "a refusal")
     assert "spec.topologySpreadConstraints is not understood" in said
-    said = until(lambda: events_of(lab, "homeless"), "a refusal", limit_s=PATIENCE_S)
+    said = until(lambda: events_of(lab, "homeless"), "a refusal")
     assert "there is no claim nobodys" in said
     names = {each["name"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
     assert names.isdisjoint({"spread", "homeless"})
@@ -216,12 +216,12 @@ def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
     }
     wanted = {"name": "home", "persistentVolumeClaim": {"claimName": "home"}}
     make(lab, "claims", node=node, volumes=[wanted])
-    until(lambda: "no claim home" in events_of(lab, "claims"), "a reason", limit_s=PATIENCE_S)
+    until(lambda: "no claim home" in events_of(lab, "claims"), "a reason")
     lab.cluster.api.create("/api/v1/persistentvolumes", volume)
     try:
         path = f"/api/v1/namespaces/{lab.namespace}/persistentvolumeclaims"
         lab.cluster.api.create(path, claim)
-        until(lambda: node_of(lab, "claims") == node, "the pod bound", limit_s=PATIENCE_S)
+        until(lambda: node_of(lab, "claims") == node, "the pod bound")
     finally:
         lab.cluster.api.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
 
@@ -232,11 +232,11 @@ def test_what_the_cluster_keeps_no_job_of_waits_and_nobody_else_is_hindered(
     own = daemon.submit()
     with no_more_jobs(lab, "the lab is closed"):
         make(lab, "many", node=node)
-        until(lambda: "the lab is closed" in events_of(lab, "many"), "a reason", limit_s=PATIENCE_S)
+        until(lambda: "the lab is closed" in events_of(lab, "many"), "a reason")
         with pytest.raises(AssertionError, match="the lab is closed"):
             daemon.submit()
         assert "disk failed" not in daemon.log()
-    until(lambda: node_of(lab, "many") == node, "the pod bound", limit_s=PATIENCE_S)
+    until(lambda: node_of(lab, "many") == node, "the pod bound")
     daemon.ask("POST", f"/v1/jobs/{own}/cancel")
 
 
@@ -244,9 +244,9 @@ def test_what_the_cluster_keeps_no_job_of_waits_and_nobody_else_is_hindered(
 def test_a_node_that_comes_later_is_waited_for(lab: Lab) -> None:
     """As when somebody adds nodes because pods wait for them."""
     make(lab, "early", node="later-0000")
-    until(lambda: "no node is labelled" in events_of(lab, "early"), "a reason", limit_s=PATIENCE_S)
+    until(lambda: "no node is labelled" in events_of(lab, "early"), "a reason")
     with fake_nodes(lab.cluster.api, 1, gpus=2, prefix="later") as [node]:
-        until(lambda: node_of(lab, "early") == node, "the pod bound", limit_s=PATIENCE_S)
+        until(lambda: node_of(lab, "early") == node, "the pod bound")
         remove_pods(lab.cluster.api, pods(lab))
 
 
@@ -254,13 +254,13 @@ def test_a_pod_is_placed_once_whoever_leads(
     lab: Lab, daemon: Daemon, leaders: list[Daemon], node: str
 ) -> None:
     make(lab, "one", node=node)
-    until(lambda: node_of(lab, "one") == node, "the pod bound", limit_s=PATIENCE_S)
+    until(lambda: node_of(lab, "one") == node, "the pod bound")
     before = daemon.jobs()
     daemon.kill()
     lab.give_up_lease()
     leaders.append(second := lab.daemon().leads())
     make(lab, "two", node=node)
-    until(lambda: len(second.jobs()) == len(before) + 1, "the second pod", limit_s=PATIENCE_S)
+    until(lambda: len(second.jobs()) == len(before) + 1, "the second pod")
     assert set(before) < set(second.jobs())
     assert node_of(lab, "two") == ""
 
@@ -271,18 +271,18 @@ def test_a_tainted_node_is_for_those_who_tolerate_that(
     """Be it a pod of somebody's, or all of ours by the settings."""
     taint = {"key": "team", "value": "vision", "effect": "NoSchedule"}
     lab.cluster.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}})
-    until(lambda: is_closed(daemon, node), "the taint to be known", limit_s=PATIENCE_S)
+    until(lambda: is_closed(daemon, node), "the taint to be known")
     make(lab, "stranger", node=node, gpus=1, tolerations=[])
     make(lab, "member", node=node, gpus=1, tolerations=[taint])
     place = {"kubernetes.io/hostname": node}
     job = daemon.submit(gpus="1", node_labels=place, hold=False)
-    until(lambda: node_of(lab, "member") == node, "the pod bound", limit_s=PATIENCE_S)
-    said = until(lambda: events_of(lab, "stranger"), "a reason", limit_s=PATIENCE_S)
+    until(lambda: node_of(lab, "member") == node, "the pod bound")
+    said = until(lambda: events_of(lab, "stranger"), "a reason")
     assert "drained or cordoned node" in said
     assert (node_of(lab, "stranger"), daemon.jobs()[job]) == ("", "queued")
     daemon.end()
     leaders.append(second := lab.daemon(tolerations=["team=vision"]).leads())
-    until(lambda: second.jobs()[job] == "running", "the job to run", limit_s=PATIENCE_S)
+    until(lambda: second.jobs()[job] == "running", "the job to run")
     [ours] = lab.cluster.api.items(f"{pods(lab)}?labelSelector=rota.dev/job={job}")
     assert (ours["spec"]["nodeName"], node_of(lab, "member")) == (node, node)
     second.ask("POST", f"/v1/jobs/{job}/cancel")

@@ -13,9 +13,6 @@ from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.test_deploy import installed, rendered
 from tests.tidy.tree import ROOT
 
-START_LIMIT_S = 150.0
-TAKEOVER_LIMIT_S = 60.0
-
 
 def with_our_python(deployment: dict[str, Any]) -> None:
     """There is no image of the daemon here: the test image runs the program of this machine."""
@@ -64,11 +61,7 @@ def test_a_daemon_that_waits_takes_over_and_the_service_follows(
         return [each["targetRef"]["name"] for each in ready]
 
     with installed(cluster, namespace, yaml.safe_dump_all(objects)):
-        until(
-            lambda: n_ready() == 2 and len(leaders()) == 1,
-            "two daemons, one of which commands",
-            limit_s=START_LIMIT_S,
-        )
+        until(lambda: n_ready() == 2 and len(leaders()) == 1, "two daemons, one of which commands")
         [first] = leaders()
         until(lambda: served_by() == [first], "the service to lead to it")
         # As one that led, and went with its node, before it.
@@ -77,14 +70,9 @@ def test_a_daemon_that_waits_takes_over_and_the_service_follows(
         lost["spec"]["schedulerName"] = "nobody"
         cluster.api.create(pods, lost)
         cluster.api.delete(f"{pods}/{first}", grace_s=0)
-        until(
-            lambda: len(served_by()) == 1 and first not in served_by(),
-            "the other to take over",
-            limit_s=TAKEOVER_LIMIT_S,
-        )
+        until(lambda: len(served_by()) == 1 and first not in served_by(), "the other to take over")
         until(lambda: "lost" not in leaders(), "the label to go that nobody else takes off")
         until(
             lambda: served_by() == [each for each in leaders() if each != first],
             "the service to lead to who has it",
-            limit_s=TAKEOVER_LIMIT_S,
         )

@@ -14,8 +14,8 @@ from rota.errors import RotaError
 from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.shared import a_namespace
+from tests.patience import PATIENCE_S
 
-LIMIT_S = 60.0
 PROGRAM = """
 import http.server
 class Echo(http.server.BaseHTTPRequestHandler):
@@ -48,18 +48,14 @@ def make_pod(cluster: Cluster, pods: str) -> None:
         "workingDir": "/tmp",
     }
     cluster.api.create(pods, body)
-    until(
-        lambda: "listening" in cluster.api.text(f"{pods}/worker/log"),
-        "the pod to listen",
-        limit_s=LIMIT_S,
-    )
+    until(lambda: "listening" in cluster.api.text(f"{pods}/worker/log"), "the pod to listen")
 
 
 def within(cluster: Cluster, namespace: str, do: Callable[[Any], Awaitable[None]]) -> None:
     async def run() -> None:
         there = connect(cluster.kubeconfig, namespace=namespace)
         try:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await do(there)
                 # Who lets go of a session does not wait for its end.
                 await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))

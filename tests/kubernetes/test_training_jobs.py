@@ -10,8 +10,9 @@ from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.fakes import NODES
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.places import GPU_RESOURCE
-from tests.kubernetes.daemons import HELD, PATIENCE_S, Daemon, Lab, open_lab
+from tests.kubernetes.daemons import HELD, Daemon, Lab, open_lab
 from tests.kubernetes.shared import a_namespace
+from tests.patience import PATIENCE_S
 
 COUNT = "count/trainingjobs.rota.dev"
 ELASTIC = {**HELD, "gpus": "0", "mode": "restart"}
@@ -143,7 +144,7 @@ def test_what_is_over_goes_unless_somebody_made_it(own_lab: Lab) -> None:
     ids = [ours, lab.status("theirs")["id"]]
     for each in ids:
         daemon.ask("POST", f"/v1/jobs/{each}/cancel")
-    until(lambda: lab.found(ours) is None, "our object to go", limit_s=PATIENCE_S)
+    until(lambda: lab.found(ours) is None, "our object to go")
     assert lab.reaches("theirs", "cancelled")
     assert {daemon.jobs()[each] for each in ids} == {"cancelled"}
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.counts import only_long
-from tests.e2e.house import PATIENCE_S, wait_until
+from tests.e2e.house import wait_until
 from tests.e2e.live import LiveJob
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
@@ -15,7 +15,6 @@ from tests.kubernetes.outpost import Outpost, an_outpost
 from tests.kubernetes.silence import falls_silent
 from tests.kubernetes.workers import nodes_of
 
-LOST_LIMIT_S = 120.0
 DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"]
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 OTHER = {FIRST.node: SECOND.node, SECOND.node: FIRST.node}
@@ -154,11 +153,11 @@ def test_what_a_silent_node_held_stays_booked_until_it_is_given_up(
         assert outpost.client.status().gpus_held == 2
         assert len(outpost.starts(here)) == 1
     outpost.ask_kubectl("taint", "node", SECOND.node, f"{OUT_OF_SERVICE}-")
-    until(lambda: has_cards(api, SECOND), "the node", limit_s=LOST_LIMIT_S)
+    until(lambda: has_cards(api, SECOND), "the node")
     for name in ("here", "job"):
         outpost.allow(name)
     assert {outpost.ends(each).state for each in (here, job)} == {"succeeded"}
-    until(outpost.has_room, "all GPUs to be free", limit_s=PATIENCE_S)
+    until(outpost.has_room, "all GPUs to be free")
     last = holds(outpost, SECOND.node, 4, "last")
     assert nodes_of(outpost, last) == [SECOND.node]
     assert outpost.overbooked() == []

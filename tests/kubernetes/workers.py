@@ -33,7 +33,7 @@ def kill(outpost: Outpost, job: str, worker: int, *, pid: int) -> None:
 
 def settles(outpost: Outpost, job: str, n_pods: int) -> None:
     """Those who left are gone from the cluster, too."""
-    until(lambda: len(outpost.live_pods(job)) == n_pods, f"{n_pods} pods of {job}", limit_s=60.0)
+    until(lambda: len(outpost.live_pods(job)) == n_pods, f"{n_pods} pods of {job}")
 
 
 def resize(outpost: Outpost, job: str, size: int) -> None:

@@ -16,11 +16,10 @@ from typing import Any
 
 import httpx2
 
+from tests.patience import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 LIBRARIES = Path(httpx2.__file__).parents[1]
-PATIENCE_S = 60.0
-"""How long a busy machine may take for anything."""
 LONG = (30.0, 30.0, 60.0)
 """How long a client may take: for a head, for a body, between requests."""
 ANNA, BERT = "daemon", "nobody"

@@ -19,9 +19,8 @@ from rota.engines.local.engine import LocalEngine
 from rota.engines.local.folders import Folders
 from rota.engines.local.gpus import Gpus, VirtualGpus
 from rota.engines.local.order import Ending, Fence
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 60.0
-"""How long a busy machine may take for anything; nothing is ever waited for that long."""
 NODE = NodeId("here")
 
 

@@ -12,8 +12,9 @@ from rota.core.model import JobId
 from rota.engines.base import Account, Left, Session, Terminal, Visit, WorkerId
 from rota.engines.local import files, visits
 from rota.errors import UnavailableError
-from tests.integration.engine.box import PATIENCE_S, Box, on_a_box, sh
+from tests.integration.engine.box import Box, on_a_box, sh
 from tests.integration.engine.test_containers import in_image
+from tests.patience import PATIENCE_S
 
 WORKER = WorkerId(JobId("job"), 1, 0)
 FOREVER = "echo ready; while :; do sleep 0.05; done"

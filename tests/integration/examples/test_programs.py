@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.integration.torch.attempts import environment
 from tests.integration.trainer.stand_in import daemon
+from tests.patience import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -21,11 +22,15 @@ def test_a_plain_script_saves_when_it_gets_sigterm_and_goes_on(tmp_path: Path) -
         assert first.stdout.readline() == b"begins at epoch 0\n"
         first.stdout.readline()
         first.send_signal(signal.SIGTERM)
-        assert first.wait(timeout=60) == 143
+        assert first.wait(timeout=PATIENCE_S) == 143
     done = json.loads(file.read_text())["epoch"]
     assert 1 <= done < 6
     second = subprocess.run(
-        [*command, "--seconds-per-epoch=0"], capture_output=True, text=True, timeout=60, check=True
+        [*command, "--seconds-per-epoch=0"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     assert second.stdout.startswith(f"begins at epoch {done}\n")
     assert second.stdout.endswith(f"sum {sum(number**2 for number in range(6))}\n")
@@ -51,7 +56,7 @@ def test_a_program_in_another_language_is_read_by_the_wrapper(tmp_path: Path) ->
             env={"PYTHONPATH": str(ROOT / "trainer" / "src"), "PATH": "/usr/bin:/bin", **env},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=True,
         )
         last = rota.reports[-1]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rota_trainer.messages import Member, Orders, Switch, to_json
+from tests.patience import PATIENCE_S
 
-FARTHEST_S = 60.0
 JOB = "job-1"
 
 
@@ -153,7 +153,7 @@ class Coordinator:
             switch = None
         return Orders(stop=self.stop, switch=switch, refused=self.refused.get(number, ""))
 
-    def wait_until(self, is_so: Callable[[], bool], within_s: float = FARTHEST_S) -> None:
+    def wait_until(self, is_so: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
         with self.changed:
             if not self.changed.wait_for(is_so, within_s):
                 raise AssertionError(
@@ -161,7 +161,7 @@ class Coordinator:
                     f" ends {self.ends}, reports {self._places()}"
                 )
 
-    def wait_for_generation(self, within_s: float = FARTHEST_S) -> None:
+    def wait_for_generation(self, within_s: float = PATIENCE_S) -> None:
         """Until every member has reported the newest generation."""
         self.wait_until(self.is_committed, within_s)
 
@@ -180,7 +180,7 @@ class Coordinator:
         wanted = count + self.steps()
         self.wait_until(lambda: self.steps() >= wanted)
 
-    def wait_for_ends(self, *numbers: int, within_s: float = FARTHEST_S) -> list[int]:
+    def wait_for_ends(self, *numbers: int, within_s: float = PATIENCE_S) -> list[int]:
         self.wait_until(lambda: all(number in self.ends for number in numbers), within_s)
         return [self.ends[number] for number in numbers]
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from tests.integration.live.coordinator import Coordinator
 from tests.integration.live.lineage import check_equal, check_samples
+from tests.patience import PATIENCE_S
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "worker.py"
 EPOCHS = 60
 SAMPLES = 203
 BATCH = 24
-PATIENCE_S = 30.0
 
 
 class Nursery:
@@ -178,7 +178,7 @@ def alone(folder: Path, **options: Any) -> list[dict[str, Any]]:
     subprocess.run(
         [sys.executable, str(SCRIPT), str(journal), json.dumps(options)],
         check=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         cwd=folder,
         env=env,
     )

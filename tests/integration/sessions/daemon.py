@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rota.client import Client, JobRequest
 from rota.engines.local import procs
+from tests.patience import PATIENCE_S
 
-PATIENCE_S = 60.0
 SOURCE = Path(__file__).parents[3] / "src"
 ROTA = (sys.executable, "-m", "rota.cli.main")
 FOREVER = "echo ready; while :; do sleep 0.05; done"

@@ -27,6 +27,7 @@ from tests.integration.sessions.daemon import (
     processes,
     until,
 )
+from tests.patience import PATIENCE_S
 
 NOBODY = 65534
 only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may run as somebody else")
@@ -106,7 +107,7 @@ def test_a_cancelled_job_ends_its_commands(daemon: Daemon, rota: Client) -> None
     rota.cancel(job_id)
     assert rota.wait(job_id).state == "cancelled"
     assert not processes(job_id)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 137
     assert errors == b"rota: its worker ended\n"
 
@@ -121,7 +122,7 @@ def test_a_client_that_goes_away_ends_its_command(
     assert running.stdout is not None
     assert running.stdout.readline() == b"here\n"
     running.send_signal(number)
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE_S)
     assert running.returncode == (130 if number == signal.SIGINT else -9)
     until(lambda: len(processes(job_id)) <= n_before)
     assert rota.show(job_id).job.state == "running"
@@ -134,7 +135,7 @@ def test_a_daemon_that_is_killed_leaves_no_command_behind(daemon: Daemon, rota: 
     assert running.stdout is not None
     assert running.stdout.readline() == b"here\n"
     daemon.kill()
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, errors[:29]) == (1, b"rota: the connection to the d")
     until(lambda: len(processes(job_id)) <= n_before)
     daemon.start()
@@ -228,7 +229,7 @@ def test_the_kernel_says_who_asks(daemon: Daemon, rota: Client) -> None:
         env=daemon.env,
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert b"belongs to root" in done.stderr
 

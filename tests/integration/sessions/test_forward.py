@@ -15,6 +15,7 @@ from rota.client import Client
 from rota.client.forward import Forwarder, Ports, Target
 from rota.errors import UnavailableError, UserError
 from tests.integration.sessions.daemon import Daemon, until
+from tests.patience import PATIENCE_S
 
 BIG = bytes(range(256)) * 40_000
 ECHO = """
@@ -35,7 +36,7 @@ def free_port() -> int:
 
 
 def fetch(port: int, name: str = "") -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=PATIENCE_S) as answer:
         return answer.read()
 
 
@@ -82,7 +83,7 @@ def test_two_connections_at_once(daemon: Daemon, rota: Client, folder: Path) -> 
     told = running.stderr.readline()
     assert told.startswith(f"rota: port 1 of {job_id}: nothing to connect to".encode()), told
     rota.cancel(job_id)
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, "the job is over, and so is the way to it"
 
 
@@ -92,7 +93,7 @@ def test_ctrl_c_ends_it(daemon: Daemon, rota: Client) -> None:
     assert running.stdout is not None
     running.stdout.readline()
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
 
 
@@ -134,7 +135,7 @@ def test_the_ports_of_the_job_itself(daemon: Daemon, folder: Path) -> None:
         f"rota: cannot listen on 127.0.0.1:{here}: addr"[:43].encode(),
     )
     (folder / "over").touch()
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 4
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from tests.patience import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src"), str(ROOT / "trainer" / "src")])
@@ -66,7 +67,7 @@ class Nursery:
         _: TracebackType | None,
     ) -> None:
         self._here.close()
-        self._process.wait(timeout=60)
+        self._process.wait(timeout=PATIENCE_S)
 
     def run(self, argv: Sequence[str], env: Mapping[str, str], *, cwd: Path = ROOT) -> Child:
         (stdin, our_in), (our_out, stdout), (our_status, status) = (os.pipe() for _ in range(3))

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.integration.torchrun.scheduler import JOB, PATIENCE_S, TOKEN, Scheduler, eventually
+from tests.integration.torchrun.scheduler import JOB, TOKEN, Scheduler, eventually
+from tests.patience import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 SCRIPT = Path(__file__).with_name("train.py")

@@ -17,11 +17,10 @@ from rota.daemon.membership import Membership
 from rota.daemon.people import Caller, Reach
 from rota.daemon.rendezvous import Rendezvous
 from tests.builders import job as a_job
+from tests.patience import PATIENCE_S
 
 JOB = JobId("j1")
 TOKEN = "token"
-PATIENCE_S = 120.0
-"""How long a busy machine may take for anything."""
 
 
 class Kernel:

@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE_S
+
 LIBRARY = Path(__file__).parents[3] / "trainer" / "src"
-PATIENCE_S = 60.0
-"""For what happens soon on a machine that is not busy."""
 
 REASON = "somebody else's turn"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.trainer.stand_in import environment, ran, script
+from tests.patience import PATIENCE_S
 
 # Each state is the number of its epoch, in many files: half a state would be seen.
 TRAIN = """
@@ -73,7 +74,7 @@ def test_a_save_that_does_not_fit_is_said_and_training_goes_on(tmp_path: Path) -
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         preexec_fn=small_files_only,
     )
     assert process.stdout.splitlines()[-1] == "done 3"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.trainer.stand_in import StandIn, daemon, environment, ran, script
+from tests.patience import PATIENCE_S
 
 TRAIN = """
 import time
@@ -88,7 +89,7 @@ def test_one_connection_is_kept_and_held(tmp_path: Path) -> None:
         rota.wait_for(lambda reports: len(reports) >= 4)
         assert len(rota.connections) == 1
         assert {report["wait_s"] for report in rota.reports} == {1.0}
-        _, err = process.communicate("\n", timeout=60)
+        _, err = process.communicate("\n", timeout=PATIENCE_S)
         assert (process.returncode, err) == (0, "")
         assert rota.reports[-1]["wait_s"] == 0.0
 
@@ -108,7 +109,7 @@ for epoch in run.epochs(9, done=6):
         env = worker(rota.url, tmp_path, EPOCHS_DONE="5", ROTA_EPOCHS="9", ROTA_BEGAN="1000")
         with script(tmp_path, text, env=env) as process:
             rota.wait_for(bool)
-            process.communicate("\n", timeout=60)
+            process.communicate("\n", timeout=PATIENCE_S)
         first, last = rota.distinct[0], rota.distinct[-1]
         assert (first["epochs_done"], first["epochs_saved"], first["hears"]) == (5.0, None, False)
         assert (last["epochs_done"], last["epochs_saved"], last["hears"]) == (6.0, None, True)
@@ -154,7 +155,7 @@ def test_a_daemon_that_is_started_again_gets_what_was_missed(tmp_path: Path) -> 
         with daemon(port=port) as second:
             second.wait_for(bool)
             assert process.stderr.readline() == "rota: reports arrive again\n"
-            process.communicate("\n", timeout=60)
+            process.communicate("\n", timeout=PATIENCE_S)
             heard = [record["number"] for record in first.records("epochs")]
             heard += [record["number"] for record in second.records("epochs")]
             assert sorted(set(heard)) == [1, 2, 3]
@@ -172,7 +173,7 @@ def test_a_proxy_with_a_page_of_its_own_changes_nothing(tmp_path: Path) -> None:
                 assert "reports do not arrive" in process.stderr.readline()
                 rota.answers = None
                 assert process.stderr.readline() == "rota: reports arrive again\n"
-                assert process.communicate("\n", timeout=60)[1] == ""
+                assert process.communicate("\n", timeout=PATIENCE_S)[1] == ""
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
@@ -182,7 +183,7 @@ def test_a_final_refusal_ends_the_reports_and_not_the_training(status: int, tmp_
         with script(tmp_path, LONG, env=worker(rota.url, tmp_path)) as process:
             assert process.stderr is not None
             said = process.stderr.readline()
-            process.communicate("\n", timeout=60)
+            process.communicate("\n", timeout=PATIENCE_S)
         assert said == (
             f"rota: the daemon answered {status}; nothing more is reported, training goes on\n"
         )
@@ -200,7 +201,7 @@ def test_a_report_that_is_refused_is_dropped_and_counted(tmp_path: Path) -> None
             rota.wait_for(lambda reports: reports[-1]["epochs"] != [])
             rota.answers = None
             rota.wait_for(lambda reports: reports[-1]["dropped"] == 1)
-            process.communicate("\n", timeout=60)
+            process.communicate("\n", timeout=PATIENCE_S)
         assert process.returncode == 0
 
 

@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 from tests.integration.trainer.stand_in import daemon, environment, ran, script
+from tests.patience import PATIENCE_S
 
 # Waits for a line of input after each step, so that a test says when it goes on.
 TRAIN = """
@@ -170,7 +171,7 @@ def test_sigterm_before_the_loop_ends_at_once(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=60) == ("75 SIGTERM\n", "")
+        assert process.communicate(timeout=PATIENCE_S) == ("75 SIGTERM\n", "")
 
 
 OWN_HANDLER = """
@@ -221,7 +222,7 @@ def test_a_forked_child_neither_reports_nor_keeps_the_handler(tmp_path: Path) ->
             assert process.stdout is not None
             lines = sorted(process.stdout.readline() for _ in range(2))
             assert lines == ["0\n", "child True\n"]
-            out, err = process.communicate("\n", timeout=60)
+            out, err = process.communicate("\n", timeout=PATIENCE_S)
         assert (out, err) == (f"ended by {int(signal.SIGTERM)}\nended with 3\n", "")
         assert len(rota.connections) <= 2
         assert [report["metrics"] for report in rota.distinct if report["metrics"]] == [

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.trainer.stand_in import PATIENCE_S, daemon, environment
+from tests.integration.trainer.stand_in import daemon, environment
+from tests.patience import PATIENCE_S
 
 REGEX = r"epoch (?P<epoch>\d+)/(?P<epochs>\d+).*loss (?P<loss>[\d.e+-]+)"
 
@@ -240,7 +241,7 @@ def test_a_script_has_its_csv_followed(tmp_path: Path) -> None:
             env=environment(rota.url),
             cwd=tmp_path,
             check=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         last = rota.distinct[-1]
         assert (last["epochs_done"], last["epochs_total"]) == (1.0, 5.0)

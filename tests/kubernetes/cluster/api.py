@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-LIMIT_S = 30.0
+from tests.patience import PATIENCE_S
+
+ANSWER_S = 30.0
 POLL_S = 0.2
 CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 
@@ -86,7 +88,7 @@ class Api:
         return answer
 
     def _connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, context=self._context, timeout=LIMIT_S)
+        return http.client.HTTPSConnection(self._host, context=self._context, timeout=ANSWER_S)
 
 
 def changes(connection: http.client.HTTPSConnection) -> Iterator[Object]:
@@ -122,7 +124,7 @@ def content_of(entry: Object, name: str) -> bytes | None:
     return Path(entry[name]).read_bytes() if name in entry else None
 
 
-def until(found: Callable[[], Found | None], what: str, *, limit_s: float = LIMIT_S) -> Found:
+def until(found: Callable[[], Found | None], what: str, *, limit_s: float = PATIENCE_S) -> Found:
     """What the function returns once that is something; a lost API server is waited for."""
     deadline = time.monotonic() + limit_s
     trouble = ""

@@ -15,8 +15,6 @@ from tests.kubernetes.cluster.images import PYTHON, host_folders
 from tests.kubernetes.cluster.people import N_PEOPLE, person_name, read_token
 from tests.kubernetes.cluster.places import SECOND, Network, Place
 
-GONE_LIMIT_S = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -88,7 +86,7 @@ def remove_pods(api: Api, path: str) -> None:
         if pod["metadata"].get("finalizers"):
             ignoring_gone(api, f"{path}/{name}")
         api.delete(f"{path}/{name}", grace_s=1)
-    until(lambda: not api.items(path), f"{path} to be empty", limit_s=GONE_LIMIT_S)
+    until(lambda: not api.items(path), f"{path} to be empty")
 
 
 def ignoring_gone(api: Api, path: str) -> None:

@@ -17,9 +17,9 @@ from rota.store.memory import MemoryStore
 from rota.store.records import Submission
 from tests.builders import QUICK, cluster, job
 from tests.objects import Objects
+from tests.patience import PATIENCE_S
 
 A, B = JobId("aaaaaaaa"), JobId("bbbbbbbb")
-LIMIT_S = 60.0
 PROGRAM = '{"request":{"command":["p"]}}'
 
 
@@ -65,7 +65,7 @@ def test_a_job_that_the_cluster_does_not_keep_never_was() -> None:
         with pytest.raises(NotKeptError, match="exceeded quota"):
             await shell.durable(written[0])
         await shell.durable(written[1])
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             await engine.is_told.wait()
         assert (engine.started, list(shell.kernel.jobs), shell.trouble) == ([B], [B], "")
         assert set(objects.found) == {B}
