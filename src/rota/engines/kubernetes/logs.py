@@ -28,6 +28,8 @@ FETCHED_AT_ONCE = 64
 LOOK_AGAIN_S, LAST_LOOK_S = 0.5, 0.1
 PATIENCE_S = 5.0
 """So long is waited for the output of one that failed, for whoever asks why."""
+LAST_CHANCE_S = 60.0
+"""So long the pod of one that is over is kept for its output, if its node is slow to give it."""
 TRIES_AFTER_THE_END = 3
 NOT_YET, FORBIDDEN = 400, 403
 """The first: its node is there, and has nothing to give."""
@@ -71,15 +73,22 @@ class Followers:
             del self._waiting[worker]
             self._tasks.pop(worker).cancel()
 
-    async def finished(self, worker: WorkerId, *, within_s: float = PATIENCE_S) -> None:
+    async def finished(self, worker: WorkerId) -> None:
         """Until all of its output is here; what does not come is not waited for long."""
-        if task := self._tasks.get(worker):
-            await asyncio.wait([task], timeout=within_s)
+        await self._wait(worker, PATIENCE_S)
+
+    async def collected(self, worker: WorkerId) -> None:
+        """The same, before its pod goes, and with it what is not here."""
+        await self._wait(worker, LAST_CHANCE_S)
 
     async def close(self) -> None:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _wait(self, worker: WorkerId, most_s: float) -> None:
+        if task := self._tasks.get(worker):
+            await asyncio.wait([task], timeout=most_s)
 
     def _done(self, worker: WorkerId, task: asyncio.Task[None]) -> None:
         if self._tasks.get(worker) is task:

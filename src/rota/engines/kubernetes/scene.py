@@ -7,7 +7,6 @@ is what was asked for before: an end that was wished is brought about whenever i
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 
 from rota.core.events import NodeLost
@@ -32,8 +31,6 @@ from rota.engines.kubernetes.vigil import Vigil, trouble_with, verdict
 from rota.engines.kubernetes.watch import Reflector
 
 TICK_S = 1.0
-COLLECTED_S = 60.0
-"""So long the pod of one that is over is kept for its output, if its node is slow to give it."""
 
 
 class Scene:
@@ -42,8 +39,7 @@ class Scene:
         self.crew = Crew()
         self.tasks = Tasks()
         self.followers = Followers(cluster, root, is_over=self.crew.endings.__contains__)
-        collected = partial(self.followers.finished, within_s=COLLECTED_S)
-        self.ends = Ends(cluster, self.crew, tasks=self.tasks, collected=collected)
+        self.ends = Ends(cluster, self.crew, tasks=self.tasks, collected=self.followers.collected)
         self.stock = Stock(settings, self.crew)
         self.cards = Cards(cluster, settings, crew=self.crew)
         registrar = Registrar(self._see, self._hinder, self.give_up)
