@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.kubernetes.cluster.places import SOURCES, cache
 
+CONTAINERD_VERSION = "v2.4.2"
 KWOK_VERSION = "v0.8.0"
 HELM_VERSION = "v3.22.0"
 KUBERNETES = (
@@ -18,10 +19,10 @@ KUBERNETES = (
     "kube-scheduler",
     "kubelet",
 )
+CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
+"""Not Debian's, which loses the last output of a container that ends while it is still read."""
 OF_THE_SYSTEM = {
     "etcd": "etcd-server",
-    "containerd": "containerd",
-    "ctr": "containerd",
     "runc": "runc",
     "iptables": "iptables",
     "ip": "iproute2",
@@ -42,7 +43,7 @@ class MissingError(Exception):
 
 
 def all_names() -> tuple[str, ...]:
-    return (*OF_THE_SYSTEM, *KUBERNETES, "kwok", "stages.yaml", "deviceplugin")
+    return (*OF_THE_SYSTEM, *KUBERNETES, *CONTAINERD, "kwok", "stages.yaml", "deviceplugin")
 
 
 def missing_of_the_system() -> list[str]:
@@ -62,7 +63,7 @@ def missing_of_the_system() -> list[str]:
 
 
 def find(name: str) -> Path | None:
-    keys = (kubernetes_key(), kwok_key(), plugin_key(), helm_key())
+    keys = (kubernetes_key(), containerd_key(), kwok_key(), plugin_key(), helm_key())
     folders = [cache() / key for key in keys]
     if assets := os.environ.get("KUBEBUILDER_ASSETS"):
         folders.insert(0, Path(assets))
@@ -81,6 +82,10 @@ def kubernetes_version() -> str:
 
 def kubernetes_key() -> str:
     return f"kubernetes-{kubernetes_version()}"
+
+
+def containerd_key() -> str:
+    return f"containerd-{CONTAINERD_VERSION}"
 
 
 def kwok_key() -> str:

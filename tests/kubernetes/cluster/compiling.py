@@ -12,11 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.kubernetes.cluster.binaries import (
+    CONTAINERD,
+    CONTAINERD_VERSION,
     HELM_VERSION,
     KUBERNETES,
     KWOK_VERSION,
     MissingError,
     all_names,
+    containerd_key,
     find,
     helm_key,
     kubernetes_key,
@@ -29,6 +32,7 @@ from tests.kubernetes.cluster.binaries import (
 from tests.kubernetes.cluster.locks import locked
 from tests.kubernetes.cluster.places import SOURCES, cache
 
+CONTAINERD_COMMANDS = "github.com/containerd/containerd/v2/cmd"
 KWOK = "sigs.k8s.io/kwok"
 KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
 HELM = "helm.sh/helm/v3/cmd/helm"
@@ -44,7 +48,7 @@ def find_or_build() -> dict[str, Path]:
     if missing:
         raise MissingError(f"no test cluster without {', '.join(missing)}")
     if not all(map(find, all_names())):
-        build(kubernetes, device_plugin, kwok)
+        build(kubernetes, device_plugin, containerd, kwok)
     return {name: path for name in all_names() if (path := find(name))}
 
 
@@ -83,12 +87,21 @@ def device_plugin() -> None:
         compile_into(plugin_key(), "./deviceplugin", flags="-s -w")
 
 
+def containerd() -> None:
+    if not all(map(find, CONTAINERD)):
+        say(f"building containerd {CONTAINERD_VERSION} (once; a few minutes)")
+        made = fresh_folder(containerd_key())
+        packages = [f"{CONTAINERD_COMMANDS}/{name}@{CONTAINERD_VERSION}" for name in CONTAINERD]
+        install(*packages, folder=made)
+        keep(made, containerd_key())
+
+
 def kwok() -> None:
     if find("kwok") and find("stages.yaml"):
         return
     say(f"building kwok {KWOK_VERSION} (once; a few minutes)")
     made = fresh_folder(kwok_key())
-    install(f"{KWOK}/cmd/kwok@{KWOK_VERSION}", made)
+    install(f"{KWOK}/cmd/kwok@{KWOK_VERSION}", folder=made)
     module = Path(go("env", "GOMODCACHE").strip()) / f"{KWOK}@{KWOK_VERSION}"
     stages = [stage for each in KWOK_STAGES for stage in stage_files(module, each)]
     (made / "stages.yaml").write_text("\n---\n".join(path.read_text() for path in stages))
@@ -99,7 +112,7 @@ def helm() -> None:
     if find("helm") is None:
         say(f"building helm {HELM_VERSION} (once; a few minutes)")
         made = fresh_folder(helm_key())
-        install(f"{HELM}@{HELM_VERSION}", made)
+        install(f"{HELM}@{HELM_VERSION}", folder=made)
         keep(made, helm_key())
 
 
@@ -114,9 +127,9 @@ def compile_into(key: str, *packages: str, flags: str) -> None:
     keep(made, key)
 
 
-def install(program: str, folder: Path) -> None:
-    """By its own module, which needs other versions of its libraries than Kubernetes does."""
-    go("install", "-trimpath", "-ldflags", "-s -w", program, GOBIN=str(folder))
+def install(*packages: str, folder: Path) -> None:
+    """By their own module, which needs other versions of its libraries than Kubernetes does."""
+    go("install", "-trimpath", "-ldflags", "-s -w", *packages, GOBIN=str(folder))
 
 
 def go(*arguments: str, **settings: str) -> str:

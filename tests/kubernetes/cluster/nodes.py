@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from tests.kubernetes.cluster import images, parts, settings
 from tests.kubernetes.cluster.api import Api, RefusedError, until
+from tests.kubernetes.cluster.binaries import find
 from tests.kubernetes.cluster.compiling import find_or_build
 from tests.kubernetes.cluster.control import Control
 from tests.kubernetes.cluster.fakes import NODES, is_ready
@@ -59,10 +60,11 @@ def card_uuids(post: Post) -> Iterable[str]:
 
 
 def import_images(place: Place, control: Control, *, inside: Sequence[str] = ()) -> None:
-    until(lambda: control.run(*inside, "ctr", "version"), "containerd", limit_s=READY_LIMIT_S)
+    ctr = [*inside, str(find("ctr"))]
+    until(lambda: control.run(*ctr, "version"), "containerd", limit_s=READY_LIMIT_S)
     for name in images.NAMES:
         image = str(place.of("containerd") / f"{name}.tar")
-        control.run(*inside, "ctr", "--namespace=k8s.io", "images", "import", image)
+        control.run(*ctr, "--namespace=k8s.io", "images", "import", image)
 
 
 def has_cards(api: Api, post: Post) -> bool:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.kubernetes.cluster.binaries import CNI_FOLDER
+from tests.kubernetes.cluster.binaries import CNI_FOLDER, find
 from tests.kubernetes.cluster.images import PAUSE
 from tests.kubernetes.cluster.places import NODE, Network, Place, Post
 
@@ -32,20 +32,22 @@ def kubeconfig(place: Place, network: Network, *, token: str) -> str:
 def containerd(place: Place, post: Post) -> str:
     folder = place.of(post.part("containerd"))
     return f"""
-version = 2
+version = 4
 root = "{folder}/root"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.internal.v1.opt"]
-[grpc]
+[plugins."io.containerd.server.v1.grpc"]
   address = "{RUNTIME_SOCKET}"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE}"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{PAUSE}"
+[plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{CNI_FOLDER}"
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{CNI_FOLDER}"]
     conf_dir = "{folder}"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+    runtime_path = "{find("containerd-shim-runc-v2")}"
 """
 
 
