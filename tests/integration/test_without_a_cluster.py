@@ -25,7 +25,7 @@ def test_it_is_said_loudly_what_is_missing(tmp_path: Path) -> None:
     assert "1 skipped" in done.stdout
     said = next(line for line in done.stdout.splitlines() if "no Kubernetes cluster" in line)
     assert "etcd (Debian package etcd-server)" in said
-    assert "kubelet, kwok, stages.yaml, deviceplugin, or Go to build them" in said
+    assert "ctr, kwok, stages.yaml, deviceplugin, or Go to build them" in said
 
 
 def test_in_ci_it_is_a_failure(tmp_path: Path) -> None:
