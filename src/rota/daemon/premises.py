@@ -150,7 +150,10 @@ class Nodes:
             what = "pods fetch what is shipped from the daemon, and cannot reach it here"
             raise RefusedError("snapshot", what, "start it with --listen, or set 'advertise'")
         for mount in request.mounts:
-            source, _, _ = parse_mount(mount)
+            source, target, _ = parse_mount(mount)
+            if target.rstrip("/") in self._taken(request):
+                what = f"{target} is where rota puts something of its own"
+                raise RefusedError("mounts", what, "mount it below, or at another place")
             if claim_of(source) in self.kept_claims:
                 what = f"the claim {claim_of(source)} is not for jobs to mount"
                 raise RefusedError("mounts", what, "use one of your own")
@@ -187,6 +190,10 @@ class Nodes:
             hint = "ship it again; with their folder on a volume, all daemons have it"
             raise UserError(what, hint)
         return replace(found, code=SHIPPED, workdir=str(PurePosixPath(SHIPPED, request.workdir)))
+
+    def _taken(self, request: JobRequest) -> list[str]:
+        has = {SHIPPED: bool(request.snapshot), CHECKPOINTS: bool(self.volume)}
+        return [place for place, is_taken in has.items() if is_taken]
 
     def _account(self, submission: Submission) -> Account:
         user, uid = submission.user, submission.uid

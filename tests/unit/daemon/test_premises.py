@@ -59,3 +59,15 @@ def test_nothing_is_shipped_to_a_daemon_that_pods_cannot_ask_for_it() -> None:
     NODES.check(asked)
     with pytest.raises(RefusedError, match="cannot reach it"):
         replace(NODES, is_reached=False).check(asked)
+
+
+@pytest.mark.parametrize("place", ["/shipped", "/shipped/", "/checkpoints"])
+def test_where_rota_puts_something_nothing_else_is_mounted(place: str) -> None:
+    asked = JobRequest(command=["p"], mounts=[f"pvc:sets:{place}"], snapshot="0" * 64)
+    with pytest.raises(RefusedError, match="where rota puts something of its own"):
+        NODES.check(asked)
+    replace(NODES, volume="").check(replace(asked, snapshot=""))
+
+
+def test_below_what_was_shipped_anything_is_mounted() -> None:
+    NODES.check(JobRequest(command=["p"], mounts=["pvc:sets:/shipped/data"], snapshot="0" * 64))

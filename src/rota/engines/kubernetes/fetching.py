@@ -6,6 +6,7 @@ Pods do not see the daemon's disk. They may ask it, with the token of their atte
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import PurePosixPath
 
 from rota.engines.base import Program
 from rota.engines.kubernetes.objects import Object
@@ -31,9 +32,11 @@ def place(program: Program) -> Object:
 
 
 def fetcher(program: Program, worker: Object, *, settings: KubernetesSettings) -> Object:
-    """It may use what the worker's own container may, and has what that one mounts."""
+    """It may use what the worker's own container may, and has what that one mounts to read: its
+    Python may be there. Nothing that it clears away can be anybody's data."""
     asked: Object = worker["resources"]
     wanted = {kind: _without_cards(asked[kind]) for kind in asked}
+    seen = [each for each in worker["volumeMounts"] if _is_to_read(each, program)]
     return {
         "name": NAME,
         "image": settings.image,
@@ -41,9 +44,14 @@ def fetcher(program: Program, worker: Object, *, settings: KubernetesSettings) -
         "env": [{"name": each, "value": program.env[each]} for each in TOLD if each in program.env],
         "resources": wanted,
         "securityContext": worker["securityContext"],
-        "volumeMounts": worker["volumeMounts"],
+        "volumeMounts": [*seen, place(program)],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def _is_to_read(mount: Object, program: Program) -> bool:
+    is_below = PurePosixPath(mount["mountPath"]).is_relative_to(program.code)
+    return bool(mount.get("readOnly")) and not is_below
 
 
 def _without_cards(wanted: dict[str, str]) -> dict[str, str]:

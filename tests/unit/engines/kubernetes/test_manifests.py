@@ -6,7 +6,7 @@ import pytest
 
 from rota.core.commands import ChangeMembership, StartWorkers
 from rota.core.model import GIB, JobId, NodeId, Slot
-from rota.engines.base import Account, Limits, Program
+from rota.engines.base import Account, Limits, Mount, Program
 from rota.engines.kubernetes import names
 from rota.engines.kubernetes.manifests import grace_s, opened, pod_of, seats
 from rota.engines.kubernetes.objects import Object
@@ -187,6 +187,19 @@ def test_what_was_shipped_is_fetched_before_the_worker_starts() -> None:
     assert place in worker["volumeMounts"]
     assert {"name": "code", "emptyDir": {}} in pod["spec"]["volumes"]
     assert worker["workingDir"] == "/shipped/src"
+
+
+def test_who_fetches_what_was_shipped_sees_nothing_that_it_could_clear_away() -> None:
+    mounts = (
+        Mount("pvc:data", "/shipped/data", is_writable=True),
+        Mount("pvc:models", "/shipped/models"),
+        Mount("pvc:results", "/results", is_writable=True),
+        Mount("pvc:tools", "/usr/tools"),
+    )
+    [pod] = pods(Program(("p",), code="/shipped", mounts=mounts), Slot(NODE, (0,)))
+    [fetcher], [worker] = pod["spec"]["initContainers"], pod["spec"]["containers"]
+    assert [each["mountPath"] for each in fetcher["volumeMounts"]] == ["/usr/tools", "/shipped"]
+    assert {"/shipped/data", "/shipped/models"} < {m["mountPath"] for m in worker["volumeMounts"]}
 
 
 def test_nothing_is_fetched_where_nothing_was_shipped() -> None:
