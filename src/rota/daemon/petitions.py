@@ -99,11 +99,12 @@ class Petitions:
             del self._pending[name]
 
     async def _heed_in_the_end(self, change: Change) -> None:
-        said = ""
+        said, is_old = "", False
         while True:
             try:
-                return await self._heed(change)
+                return await self._heed(await self._by_now(change) if is_old else change)
             except UnavailableError as error:
+                is_old = True
                 if isinstance(error, ApiError) and not error.is_passing:
                     return log.error("a TrainingJob was left alone", error=str(error))
                 if said != str(error):
@@ -112,6 +113,15 @@ class Petitions:
                 await asyncio.sleep(PAUSE_S)
             except RotaError as error:
                 return log.error("a TrainingJob was left alone", error=str(error))
+
+    async def _by_now(self, change: Change) -> Change:
+        """What failed may have been written all the same: then the object says so, and is not taken
+        for a new one."""
+        meta = change.object["metadata"]
+        now = None if change.type == "DELETED" else await self._resources.get(meta["name"])
+        if now is None or now["metadata"]["uid"] != meta["uid"]:
+            return Change("DELETED", change.object)
+        return Change("MODIFIED", now)
 
     async def _heed(self, change: Change) -> None:
         self._desk.shell.require_sound()

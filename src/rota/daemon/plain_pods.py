@@ -64,6 +64,9 @@ class PlainPods:
         self._told: dict[str, _Told] = {}
         self._not_yet: dict[str, None] = {}
         """Those that need something which may still come: a claim, a node."""
+        self._is_unsure = False
+        """Whether a pod may have a job that we do not know of: what failed may have been written
+        all the same."""
 
     @property
     def scope(self) -> Scope:
@@ -80,6 +83,7 @@ class PlainPods:
 
     def _recall(self) -> None:
         """Which pods have jobs already."""
+        self._is_unsure = False
         for job_id in self._desk.shell.kernel.jobs:
             submission = self._desk.store.submission(job_id)
             pod = unpack(submission.program).pod if submission else ""
@@ -113,6 +117,8 @@ class PlainPods:
             try:
                 return await self._heed(change)
             except UnavailableError as error:
+                if isinstance(error, ApiError) and not error.is_passing:
+                    return await self._put_off(change.object, error)
                 if said != str(error):
                     said = str(error)
                     log.info("a pod has to wait", error=said)
@@ -120,9 +126,16 @@ class PlainPods:
             except RotaError as error:
                 return log.error("a pod was left alone", error=str(error))
 
+    async def _put_off(self, pod: Object, error: RotaError) -> None:
+        """What the cluster refuses us about one pod is no reason for the others to wait."""
+        self._not_yet[pod["metadata"]["uid"]] = None
+        await self._tell(pod, reason="Waiting", words=str(error))
+
     async def _heed(self, change: Change) -> None:
         pod, uid = change.object, change.object["metadata"]["uid"]
         self._desk.shell.require_sound()
+        if self._is_unsure:
+            self._recall()
         if change.type == "DELETED":
             await self._end(self._jobs.pop(uid, None), pod)
             self._pods.pop(uid, None)
@@ -172,13 +185,13 @@ class PlainPods:
             await self._desk.intake.take_in(caller, _request(meta["name"], asked), arrival=arrival)
         except (NotYetError, NotKeptError) as error:
             self._jobs.pop(meta["uid"], None)
-            self._not_yet[meta["uid"]] = None
-            await self._tell(pod, reason="Waiting", words=str(error))
+            await self._put_off(pod, error)
         except UserError as error:
             self._not_yet[meta["uid"]] = None
             await self._tell(pod, reason="Refused", words=str(error))
         except BaseException:
             self._jobs.pop(meta["uid"], None)
+            self._is_unsure = True
             raise
 
     # -- why they wait --------------------------------------------------------------------------
