@@ -65,7 +65,7 @@ class LogLane:
 
     def refused(self, name: str) -> None:
         node = self._nodes.setdefault(name, _Node())
-        pause_s = min(LONGEST_SILENT_S, SILENT_S * 2**node.n_refused)
+        pause_s = min(LONGEST_SILENT_S, SILENT_S * (node.n_refused + 1))
         node.n_refused, node.speaks = node.n_refused + 1, False
         node.silent_until_s = _now() + pause_s
         self._pace_s = min(SLOWEST_PACE_S, 2 * self._pace_s)

@@ -106,11 +106,14 @@ class Followers:
         """Until a look after the end finds nothing new. A connection to the node that breaks ends
         a stream like any other, and a node may call a container over before the last of its output
         is in its file: what was read is all of it only if there is no more."""
-        n_failures = 0
+        n_failures, is_over = 0, False
         while True:
-            is_over = self._is_over(body.worker)
+            if not is_over and self._is_over(body.worker):
+                # What went wrong while it ran is not held against its last output.
+                n_failures, is_over = 0, True
             try:
                 has_more = await self._take_turn(body, is_pressing=is_pressing or is_over)
+                n_failures = 0
                 if is_over and not has_more:
                     return
                 await asyncio.sleep(LAST_LOOK_S if is_over else LOOK_AGAIN_S)

@@ -30,6 +30,8 @@ LULL_S = 5.0
 TRIES = 5
 FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 2.0
+MOST_DOUBLINGS = 10
+"""Some things are tried for days."""
 WORDS = 400
 """Characters of an API server's explanation that are passed on."""
 UNREACHABLE = 0
@@ -208,7 +210,7 @@ def of_status(said: Object, *, status: int = 0) -> ApiError:
 
 def wait_s(n_before: int) -> float:
     """How long to wait after so many tries: longer each time, and never in step with others."""
-    longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**n_before)
+    longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(n_before, MOST_DOUBLINGS))
     return random.uniform(longest / 2, longest)
 
 

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from rota.engines.kubernetes.api import LEASES, PODS, Access, ApiError, Change, Cluster, Scope
+from rota.engines.kubernetes.transport import LONGEST_WAIT_S, wait_s
 from rota.engines.kubernetes.watch import Reflector
 from rota.errors import RotaError, UserError
 from tests.unit.engines.kubernetes.objects import Object, pod
@@ -197,3 +198,7 @@ def test_who_followed_catches_up_with_names_and_versions_alone() -> None:
         await asyncio.gather(following, return_exceptions=True)
 
     asyncio.run(with_server(answer, play))
+
+
+def test_what_is_tried_for_days_is_still_tried() -> None:
+    assert 0.0 < wait_s(100_000) <= LONGEST_WAIT_S

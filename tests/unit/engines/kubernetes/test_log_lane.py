@@ -104,3 +104,13 @@ def test_what_is_pressing_does_not_wait_for_a_lull() -> None:
         assert await goes(lane.wait("busy", is_pressing=True))
 
     asyncio.run(act())
+
+
+def test_a_node_that_refused_for_days_is_asked_again() -> None:
+    async def scenario(lane: LogLane) -> None:
+        for _ in range(2_000):
+            lane.refused("mute")
+        lane.heard("mute")
+        assert await goes(lane.wait("mute", is_pressing=True))
+
+    play(scenario)

@@ -2,13 +2,14 @@
 a pod that is gone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from rota.engines.base import WorkerId
+from rota.engines.kubernetes import logs
 from rota.engines.kubernetes.api import Cluster
 from rota.engines.kubernetes.bodies import body_of
 from rota.engines.kubernetes.logs import Followers
@@ -21,7 +22,7 @@ FIRST, SECOND = (f"2026-11-16T08:21:08.00000000{n}Z line {n}\n" for n in (1, 2))
 NO_LOG = "unable to retrieve container logs for containerd://7bb854f2e8723"
 
 Scenario = Callable[[Followers, set[WorkerId]], Awaitable[None]]
-Play = Callable[[Scenario, list[str]], list[str]]
+Play = Callable[[Scenario, Iterable[str]], list[str]]
 
 
 @pytest.fixture
@@ -33,13 +34,14 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Cluster, "lull", never)
+    monkeypatch.setattr(logs, "wait_s", lambda _: 0.0)
 
-    def run(scenario: Scenario, answers: list[str]) -> list[str]:
-        asked: list[str] = []
+    def run(scenario: Scenario, answers: Iterable[str]) -> list[str]:
+        asked, said = list[str](), iter(answers)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             asked.append(f"{request.method} {request.path}")
-            return web.Response(text=answers.pop(0) if answers else "")
+            return web.Response(text=next(said, ""))
 
         async def act(cluster: Cluster) -> None:
             over: set[WorkerId] = set()
@@ -114,7 +116,7 @@ def test_what_is_over_is_read_until_there_is_no_more(
         await followers.finished(WORKER)
         assert not followers.is_following(WORKER)
 
-    assert len(play(scenario, list(answers))) == 3
+    assert len(play(scenario, answers)) == 3
     [log] = tmp_path.rglob("worker-0.log")
     assert log.read_text() == "line 1\nline 2\n"
 
@@ -129,3 +131,24 @@ def test_output_that_a_node_does_not_have_any_more_is_not_asked_for_without_end(
         assert not followers.is_following(WORKER)
 
     assert len(play(scenario, [NO_LOG] * 9)) == 3
+
+
+def test_what_went_wrong_while_it_ran_is_not_held_against_its_last_output(
+    play: Play, tmp_path: Path
+) -> None:
+    is_over = list[set[WorkerId]]()
+
+    def said() -> Iterator[str]:
+        yield from [NO_LOG] * 5
+        is_over[0].add(WORKER)
+        yield from [NO_LOG, NO_LOG, NO_LOG, FIRST, NO_LOG, FIRST + SECOND]
+
+    async def scenario(followers: Followers, over: set[WorkerId]) -> None:
+        is_over.append(over)
+        followers.follow(BODY, is_asked=True)
+        await followers.finished(WORKER)
+        assert not followers.is_following(WORKER)
+
+    play(scenario, said())
+    [log] = tmp_path.rglob("worker-0.log")
+    assert log.read_text() == "line 1\nline 2\n"
