@@ -182,7 +182,7 @@ def test_the_cluster_removes_what_is_left(says: Says, namespace: str, name: str)
 def test_pods_stay_away_from_what_is_the_daemons_own(says: Says, namespace: str) -> None:
     for what, spec in OF_THE_DAEMON:
         assert f"the {what} rota" in says("ann", *TRY, given=pod("x", spec)), spec
-    assert "names of pods that begin with rota-" in says("ann", *TRY, given=pod("rota-1-a1-g0-w0"))
+    assert "names that begin with rota-" in says("ann", *TRY, given=pod("rota-1-a1-g0-w0"))
     for mark in ("rota.dev/leads", "rota.dev/role", "rota.dev/job"):
         marked = says("ann", *TRY, given=pod("x", labels={mark: "true"}))
         assert f"the daemon alone marks pods with {mark}" in marked
@@ -200,7 +200,7 @@ def test_pods_stay_away_from_what_is_the_daemons_own(says: Says, namespace: str)
 def test_templates_of_pods_are_looked_at_where_people_give_them(says: Says, kind: str) -> None:
     """What controllers make of them is not."""
 
-    def made(found: dict[str, Any]) -> str:
+    def made(found: dict[str, Any], name: str = "x") -> str:
         spec: dict[str, Any] = {"template": found}
         if kind == "CronJob":
             spec = {"schedule": "0 0 * * *", "jobTemplate": {"spec": spec}}
@@ -208,12 +208,13 @@ def test_templates_of_pods_are_looked_at_where_people_give_them(says: Says, kind
             found["spec"]["restartPolicy"] = "Always"
             spec["selector"] = {"matchLabels": {"a": "b"}}
         version = "apps/v1" if kind == "Deployment" else "batch/v1"
-        body = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+        body = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
         return says("ann", *TRY, given=body)
 
     assert "created" in made(template())
     assert "the account rota" in made(template({"serviceAccountName": "rota"}))
     assert "alone marks pods with rota.dev/leads" in made(template(mark="rota.dev/leads"))
+    assert "names that begin with rota-" in made(template(), "rota-card-x")
 
 
 def test_a_container_that_is_added_later_is_looked_at_too(
