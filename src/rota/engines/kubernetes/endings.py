@@ -53,7 +53,7 @@ STUCK = {
     "CrashLoopBackOff": ("its container ends as soon as it begins", PROGRAM),
 }
 UNPLACED = ("Unschedulable", "SchedulerError")
-VOLUME_WORDS = ("volume", "pvc")
+VOLUME_WORDS = ("volume", "pvc", "storage")
 NO_NODE_MENDS = (
     "not found",
     "unbound immediate",
@@ -67,12 +67,14 @@ about this node alone: another one may have room for them, or be where they are.
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a worker ended; `is_lost`: nobody knows, or it never had a chance."""
+    """How a worker ended; `is_lost`: nobody knows, or it never had a chance. One that is lost
+    `is_refused` if its node could not have it, and another one may."""
 
     code: int
     reason: str = ""
     is_lost: bool = False
     is_retriable: bool = False
+    is_refused: bool = False
 
 
 NODE_GONE = Ending(-1, "its node is gone", is_lost=True)
@@ -90,15 +92,16 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps a pod from starting. A `race` is lost to others and ends soon; anything else is
-    given the time that it may take to be put right. What is unclear may be no trouble at all; an
-    outage is the cluster's own."""
+    """What keeps a pod from starting. A `race` is lost to others and ends soon, a `refusal` is one
+    that this node would lose again; anything else is given the time that it may take to be put
+    right. What is unclear may be no trouble at all; an outage is the cluster's own."""
 
     words: str
     hint: str = ""
     is_race: bool = False
     is_unclear: bool = False
     is_outage: bool = False
+    is_refusal: bool = False
 
     @property
     def is_nobodys(self) -> bool:
@@ -147,9 +150,11 @@ def trouble_of(pod: Object) -> Trouble | None:
     bound = condition(pod, "PodScheduled")
     if bound.get("status") == "False" and bound.get("reason") in UNPLACED:
         said = shown(str(bound.get("message") or "it fits nowhere"), WORDS)
-        if _says(said, VOLUME_WORDS) and _says(said, NO_NODE_MENDS):
+        is_of_volume = _says(said, VOLUME_WORDS)
+        if is_of_volume and _says(said, NO_NODE_MENDS):
             return Trouble(f"its volume cannot be had: {said}", VOLUME)
-        return Trouble(f"the cluster's scheduler could not place it: {said}", is_race=True)
+        words = f"the cluster's scheduler could not place it: {said}"
+        return Trouble(words, is_race=True, is_refusal=is_of_volume)
     for each in (*parts(part(pod, "status"), "initContainerStatuses"), container(pod)):
         waiting = part(each, "state", "waiting")
         words = STUCK.get(str(waiting.get("reason")))

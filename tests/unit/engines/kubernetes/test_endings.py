@@ -300,7 +300,7 @@ def test_a_volume_that_only_this_node_cannot_have_is_a_lost_race(said: str) -> N
     others = "4 node(s) didn't match Pod's node affinity/selector"
     trouble = trouble_of(unschedulable(f"0/5 nodes are available: {said}, {others}."))
     assert trouble is not None
-    assert trouble.is_race
+    assert (trouble.is_race, trouble.is_refusal) == (True, True)
 
 
 def test_what_a_cluster_says_is_shown_and_never_obeyed() -> None:
