@@ -32,6 +32,7 @@ DISRUPTIONS = {
 TAKEN = frozenset(DISRUPTIONS) - {"TerminationByKubelet"}
 """The cluster took it away, and not for anything that it did: whatever it ended with, it is lost.
 A node that ends a pod may have run out of what that pod used up."""
+EVICTED = "Evicted"
 NODE_REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "Preempting", "NodePorts")
 """How the reason begins when a node would not take a pod that was bound to it."""
 
@@ -176,6 +177,8 @@ def _never_ran(pod: Object, wish: Wish, *, ended: Object) -> Ending:
         return unborn(wish)
     if ended.get("reason") in ("StartError", "ContainerCannotRun", "RunContainerError"):
         return _cannot_run(str(ended.get("message") or ended["reason"]))
+    if reason == EVICTED:
+        return Ending(-1, _evicted(status), is_lost=True)
     if reason.startswith(NODE_REFUSED):
         return Ending(-1, _joined("its node refused it", reason, message), is_lost=True)
     disruption = DISRUPTIONS.get(str(condition(pod, "DisruptionTarget").get("reason")), "")
@@ -204,8 +207,8 @@ def _of_its_own(pod: Object, code: int, *, said: str) -> Ending:
     why = str(condition(pod, "DisruptionTarget").get("reason") or "")
     if why in TAKEN:
         return Ending(-1, DISRUPTIONS[why], is_lost=True)
-    if said.startswith("Evicted"):
-        return Ending(code, f"evicted by its node: {said.removeprefix('Evicted: ')}", False, True)
+    if part(pod, "status").get("reason") == EVICTED:
+        return Ending(code, _evicted(part(pod, "status")), is_retriable=True)
     if why in DISRUPTIONS and code:
         return Ending(code, DISRUPTIONS[why], is_retriable=True)
     is_deleted = "deletionTimestamp" in pod["metadata"]
@@ -218,6 +221,11 @@ def _of_its_own(pod: Object, code: int, *, said: str) -> Ending:
     if code > FIRST_SIGNAL_CODE:
         return Ending(code, _joined(f"ended by {_signal(code - FIRST_SIGNAL_CODE)}", said))
     return Ending(code, said if code else "")
+
+
+def _evicted(status: Object) -> str:
+    """Its node was short of memory or disk, which may be this pod's own doing."""
+    return _joined("evicted by its node", status.get("message"))
 
 
 def _was_deleted_first(pod: Object) -> bool:

@@ -159,6 +159,16 @@ NOT_FOUND = 'exec: "nothing": executable file not found in $PATH'
             NOTHING,
             Ending(-1, "its node refused it: OutOfcpu: Node didn't have enough", is_lost=True),
         ),
+        (  # It was under way, and its node has forgotten how far it came.
+            pod(
+                "Failed",
+                status=exited(137, reason="ContainerStatusUnknown")
+                | {"reason": "Evicted", "message": "The node was low on disk."}
+                | condition("DisruptionTarget", reason="TerminationByKubelet"),
+            ),
+            NOTHING,
+            Ending(-1, "evicted by its node: The node was low on disk.", is_lost=True),
+        ),
         (
             failed(128, reason="StartError", message=f"failed to create task: {NOT_FOUND}"),
             NOTHING,
