@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
@@ -12,19 +13,25 @@ MODES = ["ReadWriteMany"]
 
 
 @contextmanager
-def a_claim(cluster: Cluster, namespace: str, name: str, *, folder: Path) -> Iterator[None]:
-    """Bound. Everybody may write to its volume."""
+def a_claim(
+    cluster: Cluster, namespace: str, name: str, *, folder: Path, node: str = ""
+) -> Iterator[None]:
+    """Bound. Everybody may write to its volume, from this node, or from all."""
     folder.mkdir()
     folder.chmod(0o1777)
     volumes = "/api/v1/persistentvolumes"
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-    volume = {
+    volume: dict[str, Any] = {
         "capacity": SIZE,
         "accessModes": MODES,
         "hostPath": {"path": str(folder)},
         "claimRef": {"namespace": namespace, "name": name},
         "persistentVolumeReclaimPolicy": "Retain",
     }
+    if node:
+        only = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [only]}]}
+        volume["nodeAffinity"] = {"required": terms}
     claim = {"storageClassName": "", "accessModes": MODES, "resources": {"requests": SIZE}}
     called = f"{namespace}-{name}"
     cluster.api.create(volumes, {"metadata": {"name": called}, "spec": volume})

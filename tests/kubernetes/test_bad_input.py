@@ -7,8 +7,10 @@ import pytest
 
 from rota.core.exits import IDLE_ATTEMPTS_MAX
 from rota.wire.jobs import FINAL_STATES
+from tests.e2e.house import wait_until
 from tests.kubernetes.cluster.api import until
-from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.cluster.places import CARDS_PER_NODE
 from tests.kubernetes.outpost import Outpost
 from tests.kubernetes.shared import a_shared_outpost, a_turn
 
@@ -137,19 +139,25 @@ def test_a_pod_that_somebody_edits_is_still_the_jobs(outpost: Outpost) -> None:
     """For a daemon that has never seen it before, as well, and which no status tells of it."""
     job = outpost.submit("say came; await on", gpus="1")
     pod = outpost.pod_runs(job)
+    others = python_pod("theirs", "import time; time.sleep(1000)", gpus=CARDS_PER_NODE - 1)
+    outpost.cluster.api.create(outpost.pods_path, others)
+    wait_until(lambda: outpost.client.status().gpus == 1, "what others hold to be known")
     labels = ["rota.dev/job-", "rota.dev/attempt=7", "rota.dev/worker-", "rota.dev/user=eve"]
     labels += ["rota.dev/role=placeholder"]
     outpost.kubectl("label", "--overwrite", "pod", pod, *labels)
-    outpost.kubectl("annotate", "--overwrite", "pod", pod, "rota.dev/job=other", "rota.dev/gpus-")
+    outpost.kubectl("annotate", "--overwrite", "pod", pod, "rota.dev/job=other", "rota.dev/gpus=3")
     finalizers = '{"metadata":{"finalizers":null}}'
     outpost.kubectl("patch", "pod", pod, "--type=merge", "-p", finalizers)
     outpost.kill()
     outpost.give_up_lease()
     outpost.up()
+    wait_until(lambda: outpost.client.status().gpus == 1, "the same to be known again")
     outpost.allow("on")
     assert outpost.ends(job).state == "succeeded"
     assert [each.words for each in outpost.heard(job)] == ["came"]
     assert len(outpost.starts(job)) == 1
+    outpost.cluster.api.delete(f"{outpost.pods_path}/theirs", grace_s=1)
+    wait_until(lambda: outpost.client.status().gpus == CARDS_PER_NODE, "all cards to be free")
 
 
 def test_what_is_in_another_namespace_is_not_ours(outpost: Outpost) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.core.commands import StopWorkers
-from rota.core.events import WorkersExited, WorkersLost
+from rota.core.events import WorkersExited, WorkersHindered, WorkersLost
 from rota.core.model import GIB, JobId
 from rota.engines.kubernetes.api import PODS
 from rota.engines.kubernetes.engine import KubernetesEngine
@@ -103,15 +103,21 @@ def test_a_card_that_cannot_be_held_for_sharers_says_why_to_all_of_them(play: St
     async def scenario(lab: Lab) -> None:
         for job in (JOB, other):
             await lab.start(pods.program(WAITS), HALF, job=job)
-        ends = dict[JobId, WorkersExited]()
+        ends, hindered = dict[JobId, WorkersExited](), dict[JobId, str]()
         async with asyncio.timeout(PATIENCE_S):
             while len(ends) < len((JOB, other)):
-                if isinstance(fact := await lab.facts.get(), WorkersExited):
+                fact = await lab.facts.get()
+                if isinstance(fact, WorkersHindered):
+                    assert fact.job_id not in ends
+                    hindered[fact.job_id] = fact.reason
+                elif isinstance(fact, WorkersExited):
                     ends[fact.job_id] = fact
+        assert hindered.keys() == ends.keys(), "told while they wait"
+        assert all("cannot be shared" in reason for reason in hindered.values())
         assert [end.codes for end in ends.values()] == [{0: 126}] * 2
         for reason in (end.reason for end in ends.values()):
             assert '"sh"' in reason
             assert "placeholder_image" in reason
         await until(lambda: is_empty(lab.placeholders()))
 
-    play(scenario, placeholder_image=BARE, stuck_after_s=1.0)
+    play(scenario, placeholder_image=BARE, stuck_after_s=3.0)

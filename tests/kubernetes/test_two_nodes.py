@@ -1,12 +1,14 @@
 """Two real nodes: one is drained, cordoned, emptied or lost, and jobs go on at the other."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.counts import only_long
 from tests.e2e.house import wait_until
 from tests.e2e.live import LiveJob
+from tests.kubernetes.claims import a_claim
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.nodes import has_cards
@@ -55,6 +57,33 @@ def test_a_live_job_moves_off_a_drained_node_without_a_stop(outpost: Outpost) ->
     assert nodes_of(outpost, late) == [here]
     job.finishes()
     assert job.attempt() == 1
+
+
+def test_a_volume_that_its_node_cannot_have_sends_a_job_elsewhere(
+    outpost: Outpost, tmp_path: Path
+) -> None:
+    """And to nobody again that refused it, while that lasts."""
+    here = holds(outpost, FIRST.node, 1, "here")  # Who fits best there is sent there first.
+    cluster, namespace = outpost.cluster, outpost.namespace
+    with (
+        a_claim(cluster, namespace, "second", folder=tmp_path / "second", node=SECOND.node),
+        a_claim(cluster, namespace, "nowhere", folder=tmp_path / "nowhere", node="nowhere"),
+    ):
+        second = outpost.submit("say came", gpus="1", mounts=["pvc:second:/mnt"])
+        nowhere = outpost.submit("say came", gpus="1", mounts=["pvc:nowhere:/mnt"])
+        outpost.says(second, "came", attempt=2)
+        assert outpost.ends(second).state == "succeeded"
+        wait_until(lambda: f"{SECOND.node} would not have it" in outpost.why(nowhere), "why")
+        assert f"{FIRST.node}, {SECOND.node}" in outpost.why(nowhere)
+        assert "node affinity" in outpost.why(nowhere)
+        reason = outpost.why(nowhere)
+        until(lambda: outpost.status_of(nowhere).get("reason") == reason, "it on the resource")
+        assert (len(outpost.starts(nowhere)), outpost.client.status().gpus_held) == (2, 1)
+        assert outpost.client.show(nowhere).failures == 0
+        outpost.client.cancel(nowhere)
+        assert outpost.ends(nowhere).state == "cancelled"
+    outpost.allow("here")
+    assert outpost.ends(here).state == "succeeded"
 
 
 @only_long

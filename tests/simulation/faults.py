@@ -83,7 +83,8 @@ class FaultyEngine:
             self._put(NodeLost(node_id), now + self._random.uniform(0, LATE_S))
 
     def reboot_node(self, now: float) -> None:
-        """A node dies and is back before anybody missed it; its workers are gone."""
+        """A node dies and is back before anybody missed it; its workers are gone, and some of the
+        jobs are not let in there again for a while."""
         node_id = self._random.choice(sorted(self.nodes))
         running = self.engine.running().items()
         self.engine.lose_node(node_id, now)
@@ -91,7 +92,8 @@ class FaultyEngine:
         for fence, workers in running:
             lost = frozenset(n for n, slot in workers.items() if slot.node == node_id)
             if lost:
-                self._send(WorkersLost(*fence, lost), now)
+                _, attempt = fence
+                self._send(WorkersLost(*fence, lost, is_refused=attempt % 2 == 1), now)
 
     def bring_back(self, node: Node, now: float) -> None:
         """A node that the kernel knows to be lost is there again."""

@@ -34,8 +34,8 @@ class Seating:
     chunks: Chunks
     allocation: Allocation
     may_rebind: bool
-    """Whether equal nodes would do as well: not for a job that stays where it is, and not for
-    sharers, who may not fit another node's cards."""
+    """Whether equal nodes would do as well: not for a job that stays where it is or that some
+    nodes would not have, and not for sharers, who may not fit another node's cards."""
 
 
 def bind(

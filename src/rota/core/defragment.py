@@ -189,7 +189,10 @@ class _Search:
         best: _Opened | None = None
         n_tried = 0
         for room in capacity.by_size(Demand(gpu_type=self._demand.gpu_type)):
-            if room.node.id not in occupants or not self._demand.labels <= room.node.labels:
+            node = room.node
+            if node.id not in occupants or not self._demand.labels <= node.labels:
+                continue
+            if node.id in self._demand.shunned:
                 continue
             for order in self._orders(occupants[room.node.id]):
                 opened = self._opened(capacity, room, occupants=order, is_forced=is_forced)

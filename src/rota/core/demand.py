@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.core.model import Job, Labels, Share
+from rota.core.model import Job, Labels, NodeId, Share
 from rota.core.taints import USUAL
 
 MEMORY_MARGIN = 0.1
@@ -24,6 +24,8 @@ class Demand:
     memory_bytes: int = 0
     labels: Labels = frozenset()
     tolerations: frozenset[str] = USUAL
+    shunned: tuple[NodeId, ...] = ()
+    """Nodes that would not have it."""
 
     def share_bytes(self, card_bytes: int) -> int:
         """What a sharer takes of such a card; more than the card has if it does not fit."""
@@ -48,4 +50,5 @@ def demand_of(job: Job, gpu_type: str) -> Demand:
         memory_bytes=spec.memory_bytes,
         labels=spec.node_labels,
         tolerations=spec.tolerations,
+        shunned=job.refusal.nodes if job.refusal else (),
     )

@@ -117,7 +117,8 @@ class _TypeChooser:
         """How many of the job's workers an empty cluster holds, by GPU type."""
         spec = job.spec
         amounts = (spec.gpus, spec.share, spec.cpus, spec.memory_bytes, job.memory_bytes_seen)
-        kind = (spec.gpu_types, spec.node_labels, spec.tolerations, amounts)
+        shunned = job.refusal.nodes if job.refusal else ()
+        kind = (spec.gpu_types, spec.node_labels, spec.tolerations, amounts, shunned)
         rooms = self._rooms_by_kind.get(kind)
         if rooms is None:
             types = spec.gpu_types or tuple(sorted(self._gpus))

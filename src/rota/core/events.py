@@ -89,12 +89,14 @@ class WorkersExited:
 @dataclass(frozen=True, slots=True)
 class WorkersLost:
     """Workers that are gone without an exit of their own: their node died, or nobody knows them.
-    The engine may have a `reason` to give."""
+    The engine may have a `reason` to give. Those that were `is_refused` cannot be on their node,
+    and may well be on another."""
 
     job_id: JobId
     attempt: int
     workers: frozenset[int]
     reason: str = ""
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

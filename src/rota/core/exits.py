@@ -12,6 +12,7 @@ from rota.core.deaths import DEATHS_MAX, died, outlived
 from rota.core.events import WorkersExited, WorkersLost
 from rota.core.model import HoldsGpus, Job, Mode, Purpose, Running, Stopping
 from rota.core.reaction import FIRST_SIGNAL_CODE, LOST, Reaction, early_end, is_killed
+from rota.core.refusals import refused
 from rota.core.states import Trigger
 
 IDLE_ATTEMPTS_MAX = 3
@@ -29,6 +30,8 @@ def gone(
     if not news:
         return Reaction(job, None)
     exits = {**phase.exits, **news}
+    if isinstance(event, WorkersLost) and event.is_refused:
+        job = refused(job, event, now=now)
     job = replace(job, phase=replace(phase, exits=exits))
     is_all = len(exits) == len(numbers)
     if isinstance(job.phase, Stopping):

@@ -12,15 +12,18 @@ from rota.core.plan import Plan
 from rota.core.reasons import (
     BacksOff,
     Drained,
+    Fragmented,
     Impossible,
     Occupied,
     OnHold,
     Reason,
+    Refused,
     SentToASickNode,
     WaitsForARound,
     WaitsForItsTurn,
     WaitsForJobs,
 )
+from rota.core.refusals import without_lapsed
 from rota.core.taints import tolerates
 from rota.core.view import View
 
@@ -34,6 +37,7 @@ class Answers:
 
     def why_it_waits(self, job: Job) -> Reason | None:
         """The one dominant reason; None for a job that does not wait."""
+        job = without_lapsed(job, self._view.now)
         match job.phase:
             case Held():
                 return OnHold()
@@ -58,7 +62,10 @@ class Answers:
 
     def _for_now(self, job: Job, reason: Reason) -> Reason:
         """What cannot be on the nodes as they are may be when they are back."""
-        if not isinstance(reason, Impossible) or self._at_best.of(job.spec) is not None:
+        is_for_good = isinstance(reason, Impossible) and self._at_best.of(job.spec) is not None
+        if job.refusal and isinstance(reason, Impossible | Fragmented) and not is_for_good:
+            return Refused(job.refusal.nodes, job.refusal.why)
+        if not isinstance(reason, Impossible) or is_for_good:
             return reason
         nodes = self._view.nodes.values()
         closed = [node for node in nodes if node.is_closed and not node.note]

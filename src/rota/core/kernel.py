@@ -31,6 +31,7 @@ from rota.core.ledger import Ledger
 from rota.core.life import submitted, timed_out
 from rota.core.model import Job, JobId, Node, NodeId
 from rota.core.plan import Plan
+from rota.core.refusals import is_barred, without_lapsed
 from rota.core.roster import Roster
 from rota.core.speed import SpeedModel
 from rota.core.states import State
@@ -131,7 +132,9 @@ class Kernel:
         free.leaving = roster.intent.leaving(roster.jobs.values())
         return View(
             now=now,
-            jobs=tuple(job for job in roster.jobs.values() if roster.may_run(job, now)),
+            jobs=tuple(
+                without_lapsed(job, now) for job in roster.jobs.values() if roster.may_run(job, now)
+            ),
             nodes=roster.nodes.copy(),
             planned=roster.intent.allocations.copy(),
             gpu_types=roster.intent.gpu_types.copy(),
@@ -148,9 +151,12 @@ class Kernel:
         for job_id, queue in plan.queues.items():
             if job_id in roster.jobs:
                 roster.put(replace(roster.jobs[job_id], queue=queue), effects)
-        changed, is_partial = roster.intent.follow(
-            plan, roster.jobs, may_run=lambda job: roster.may_run(job, now)
-        )
+
+        def may_run(job: Job) -> bool:
+            is_shut_out = is_barred(without_lapsed(job, now), plan.allocations.get(job.id, ()))
+            return roster.may_run(job, now) and not is_shut_out
+
+        changed, is_partial = roster.intent.follow(plan, roster.jobs, may_run=may_run)
         roster.wants_round |= is_partial
         for job_id in changed:
             roster.reconcile(job_id, effects)

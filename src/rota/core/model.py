@@ -195,6 +195,15 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nodes that would not have a job, which is sent to none of them until then."""
+
+    nodes: tuple[NodeId, ...]
+    until_s: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job and everything that the scheduler knows of it."""
 
@@ -232,6 +241,7 @@ class Job:
     died_at_s: float = -math.inf  # when the newest of these began
     pinned_workers: int | None = None  # the size that its owner wants, whatever the policy says
     cap: Cap | None = None
+    refusal: Refusal | None = None
 
     @property
     def state(self) -> State:

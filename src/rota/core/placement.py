@@ -208,7 +208,7 @@ class _Packing:
         if chunks is None:
             self._bounds[demand] = n_fitting(self._capacity, demand)
             return False
-        self._seat(claim, chunks, may_rebind=demand.share is None)
+        self._seat(claim, chunks, may_rebind=not (demand.share or demand.shunned))
         return True
 
     def _try_resize(self, claim: Claim) -> bool:
@@ -229,7 +229,8 @@ class _Packing:
             if is_smaller:
                 self._settled[claim.wish.job.id] = claim.held
             return is_smaller
-        allocation = self._seat(claim, chunks, may_rebind=not stays and demand.share is None)
+        may_rebind = not (stays or demand.share or demand.shunned)
+        allocation = self._seat(claim, chunks, may_rebind=may_rebind)
         if not set(claim.held) <= set(allocation):
             self._gave_back = True
             self._bounds.clear()

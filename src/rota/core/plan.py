@@ -12,6 +12,7 @@ from rota.core.cordons import keeps
 from rota.core.demand import demand_of
 from rota.core.model import Allocation, Job, JobId, Node, NodeId
 from rota.core.reasons import Reason
+from rota.core.refusals import is_barred
 from rota.core.room import OverbookedError
 from rota.core.taints import tolerates
 from rota.core.view import View
@@ -132,6 +133,8 @@ def _wrong_place(job: Job, allocation: Allocation, *, nodes: Mapping[NodeId, Nod
         if not tolerates(job.spec.tolerations, node.taints):
             wrong.append(f"{job.id} is planned on {slot.node}, which is kept for others")
         kinds |= {gpu.type for gpu in node.gpus if gpu.index in slot.gpus}
+    if is_barred(job, allocation):
+        wrong.append(f"{job.id} is planned on a node that would not have it")
     if len(kinds) > 1 or (job.spec.gpu_types and not kinds <= set(job.spec.gpu_types)):
         wrong.append(f"{job.id} is planned on GPUs of type {', '.join(sorted(kinds))}")
     return wrong

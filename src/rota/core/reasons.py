@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.core.model import JobId
+from rota.core.model import JobId, NodeId
+
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,20 @@ class SentToASickNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """Where there is room, it was sent in vain."""
+
+    nodes: tuple[NodeId, ...]
+    why: str
+
+    def __str__(self) -> str:
+        n_more = len(self.nodes) - MOST_NAMED
+        more = f" and {plural(n_more, 'other')}" if n_more > 0 else ""
+        named = ", ".join(self.nodes[:MOST_NAMED]) + more
+        return f"waits for another node, or a later try: {named} would not have it: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class BacksOff:
     until_s: float
     why: str = ""
@@ -152,6 +168,7 @@ Reason = (
     | Drained
     | Occupied
     | SentToASickNode
+    | Refused
     | BacksOff
     | WaitsForJobs
     | Pinned

@@ -64,6 +64,8 @@ class Room:
             return 0
         if node.taints and not tolerates(demand.tolerations, node.taints):
             return 0
+        if node.id in demand.shunned:
+            return 0
         count: float = min(self.workers, PLENTY)
         if demand.cpus:
             count = min(count, (self.cpus + TOLERANCE) // demand.cpus)

@@ -14,6 +14,7 @@ from rota.core.placement import Placed, Wish, place, place_next_in_line
 from rota.core.plan import Plan, check
 from rota.core.policy import BadTargetsError, Policy, Requeues, Targets, blaming_it
 from rota.core.reasons import Fragmented, Reason
+from rota.core.refusals import next_refusal_ends_s
 from rota.core.size import size
 from rota.core.view import View
 
@@ -43,6 +44,7 @@ def decide(view: View, policy: Policy) -> Plan:
             guarded.wake_at_s,
             _next_requeue_s(view, guarded, policy=policy),
             next_cap_ends_s(view.jobs, view.now),
+            next_refusal_ends_s(view.jobs),
         ),
     )
     violations = check(plan, view)

@@ -12,7 +12,7 @@ def essence(job: Job) -> tuple[object, ...]:
         job.spec,
         (job.attempt, job.generation, job.workers_numbered),
         (job.failures, job.idle_attempts, job.losses, job.deaths),
-        (job.pinned_workers, job.cap),
+        (job.pinned_workers, job.cap, job.refusal),
     )
 
 

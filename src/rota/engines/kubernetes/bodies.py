@@ -79,7 +79,7 @@ def body_of(pod: Object, worker: WorkerId) -> Body:
         stage=stage_of(pod),
         node=part(pod, "spec").get("nodeName") or "",
         planned=notes.get(names.NODE, ""),
-        gpus=_gpus(pod, indices(notes.get(names.GPUS, "")), is_plain=is_plain),
+        gpus=_gpus(pod, is_plain=is_plain),
         share_bytes=_share_bytes(pod),
         ip=status.get("podIP") or "",
         usage=usage_of(pod, ""),
@@ -178,12 +178,13 @@ def indices(text: str) -> tuple[int, ...]:
     return tuple(each for each in numbers(text) if 0 <= each < MOST_GPUS)
 
 
-def _gpus(pod: Object, noted: tuple[int, ...], *, is_plain: bool) -> tuple[int, ...]:
-    """As it was told when it was let go to its node, unless somebody has edited that since: how
-    many it was made for, and which, a pod of our making says itself."""
+def _gpus(pod: Object, *, is_plain: bool) -> tuple[int, ...]:
+    """A pod of our making says itself which it was made for, whatever somebody has edited since:
+    its order has the same fence, and so the same slots, whoever gives it. Of a pod that people made
+    themselves nothing but the note says it, which a policy of ours keeps them from editing."""
+    noted = part(pod, "metadata", "annotations").get(names.GPUS, "")
     told = None if is_plain else names.told(pod).get(names.GPUS_VARIABLE)
-    made_for = noted if told is None else indices(told)
-    return noted if len(noted) == len(made_for) else made_for
+    return indices(noted if told is None else told)
 
 
 def _share_bytes(pod: Object) -> int:

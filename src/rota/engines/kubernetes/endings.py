@@ -32,6 +32,7 @@ DISRUPTIONS = {
 TAKEN = frozenset(DISRUPTIONS) - {"TerminationByKubelet"}
 """The cluster took it away, and not for anything that it did: whatever it ended with, it is lost.
 A node that ends a pod may have run out of what that pod used up."""
+EVICTED = "Evicted"
 NODE_REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "Preempting", "NodePorts")
 """How the reason begins when a node would not take a pod that was bound to it."""
 
@@ -53,7 +54,7 @@ STUCK = {
     "CrashLoopBackOff": ("its container ends as soon as it begins", PROGRAM),
 }
 UNPLACED = ("Unschedulable", "SchedulerError")
-VOLUME_WORDS = ("volume", "pvc")
+VOLUME_WORDS = ("volume", "pvc", "storage")
 NO_NODE_MENDS = (
     "not found",
     "unbound immediate",
@@ -67,12 +68,14 @@ about this node alone: another one may have room for them, or be where they are.
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a worker ended; `is_lost`: nobody knows, or it never had a chance."""
+    """How a worker ended; `is_lost`: nobody knows, or it never had a chance. One that is lost
+    `is_refused` if its node could not have it, and another one may."""
 
     code: int
     reason: str = ""
     is_lost: bool = False
     is_retriable: bool = False
+    is_refused: bool = False
 
 
 NODE_GONE = Ending(-1, "its node is gone", is_lost=True)
@@ -90,15 +93,16 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps a pod from starting. A `race` is lost to others and ends soon; anything else is
-    given the time that it may take to be put right. What is unclear may be no trouble at all; an
-    outage is the cluster's own."""
+    """What keeps a pod from starting. A `race` is lost to others and ends soon, a `refusal` is one
+    that this node would lose again; anything else is given the time that it may take to be put
+    right. What is unclear may be no trouble at all; an outage is the cluster's own."""
 
     words: str
     hint: str = ""
     is_race: bool = False
     is_unclear: bool = False
     is_outage: bool = False
+    is_refusal: bool = False
 
     @property
     def is_nobodys(self) -> bool:
@@ -147,9 +151,11 @@ def trouble_of(pod: Object) -> Trouble | None:
     bound = condition(pod, "PodScheduled")
     if bound.get("status") == "False" and bound.get("reason") in UNPLACED:
         said = shown(str(bound.get("message") or "it fits nowhere"), WORDS)
-        if _says(said, VOLUME_WORDS) and _says(said, NO_NODE_MENDS):
+        is_of_volume = _says(said, VOLUME_WORDS)
+        if is_of_volume and _says(said, NO_NODE_MENDS):
             return Trouble(f"its volume cannot be had: {said}", VOLUME)
-        return Trouble(f"the cluster's scheduler could not place it: {said}", is_race=True)
+        words = f"the cluster's scheduler could not place it: {said}"
+        return Trouble(words, is_race=True, is_refusal=is_of_volume)
     for each in (*parts(part(pod, "status"), "initContainerStatuses"), container(pod)):
         waiting = part(each, "state", "waiting")
         words = STUCK.get(str(waiting.get("reason")))
@@ -171,6 +177,8 @@ def _never_ran(pod: Object, wish: Wish, *, ended: Object) -> Ending:
         return unborn(wish)
     if ended.get("reason") in ("StartError", "ContainerCannotRun", "RunContainerError"):
         return _cannot_run(str(ended.get("message") or ended["reason"]))
+    if reason == EVICTED:
+        return Ending(-1, _evicted(status), is_lost=True)
     if reason.startswith(NODE_REFUSED):
         return Ending(-1, _joined("its node refused it", reason, message), is_lost=True)
     disruption = DISRUPTIONS.get(str(condition(pod, "DisruptionTarget").get("reason")), "")
@@ -199,8 +207,8 @@ def _of_its_own(pod: Object, code: int, *, said: str) -> Ending:
     why = str(condition(pod, "DisruptionTarget").get("reason") or "")
     if why in TAKEN:
         return Ending(-1, DISRUPTIONS[why], is_lost=True)
-    if said.startswith("Evicted"):
-        return Ending(code, f"evicted by its node: {said.removeprefix('Evicted: ')}", False, True)
+    if part(pod, "status").get("reason") == EVICTED:
+        return Ending(code, _evicted(part(pod, "status")), is_retriable=True)
     if why in DISRUPTIONS and code:
         return Ending(code, DISRUPTIONS[why], is_retriable=True)
     is_deleted = "deletionTimestamp" in pod["metadata"]
@@ -213,6 +221,11 @@ def _of_its_own(pod: Object, code: int, *, said: str) -> Ending:
     if code > FIRST_SIGNAL_CODE:
         return Ending(code, _joined(f"ended by {_signal(code - FIRST_SIGNAL_CODE)}", said))
     return Ending(code, said if code else "")
+
+
+def _evicted(status: Object) -> str:
+    """Its node was short of memory or disk, which may be this pod's own doing."""
+    return _joined("evicted by its node", status.get("message"))
 
 
 def _was_deleted_first(pod: Object) -> bool:

@@ -28,6 +28,8 @@ def hindered(worker: WorkerId, why: str) -> WorkersHindered:
 def ended(worker: WorkerId, ending: Ending) -> WorkersExited | WorkersLost:
     job_id, attempt, number = worker.job_id, worker.attempt, worker.worker
     if ending.is_lost:
-        return WorkersLost(job_id, attempt, frozenset({number}), ending.reason)
+        return WorkersLost(
+            job_id, attempt, frozenset({number}), ending.reason, is_refused=ending.is_refused
+        )
     codes = {number: ending.code}
     return WorkersExited(job_id, attempt, codes, ending.reason, is_retriable=ending.is_retriable)

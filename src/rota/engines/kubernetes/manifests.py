@@ -82,7 +82,7 @@ def pod_of(seat: Seat, program: Program, *, settings: KubernetesSettings) -> Obj
 
 def opened(slot: Slot, *, uid: str, notes: dict[str, str]) -> Object:
     """The patch that lets the cluster's scheduler bind this very pod, to this node and no other.
-    Where it is to be is said again: whoever made it may have been told otherwise."""
+    Where it is to be is said again: somebody may have edited that."""
     meta = {"uid": uid, "annotations": _place(slot) | notes, "managedFields": NOBODYS}
     return {
         "metadata": meta,

@@ -85,7 +85,6 @@ class Scene:
 
     def adopt(self) -> tuple[WorkerId, ...]:
         """Tell of everything that is there. From now on, of changed nodes as well."""
-        now = asyncio.get_running_loop().time()
         self._tells_nodes = True
         for worker, body in list(self.crew.bodies.items()):
             if ending := self.crew.endings.get(worker):
@@ -95,7 +94,7 @@ class Scene:
                 self._facts(facts.found(worker))
                 self.followers.follow(body)
             else:
-                self._claims.wait_for(worker, now=now)
+                self._claims.wait_for(worker, now=asyncio.get_running_loop().time())
         return tuple(body.worker for body in self.crew.alive())
 
     # -- what was asked for ---------------------------------------------------------------------
@@ -261,7 +260,7 @@ class Scene:
         while True:
             await asyncio.sleep(TICK_S)
             now = asyncio.get_running_loop().time()
-            for worker, words in self._vigil.untold(now).items():
+            for worker, words in {**self._vigil.untold(now), **self.cards.untold()}.items():
                 self._facts(facts.hindered(worker, words))
             for worker, ending in self._vigil.verdicts(now).items():
                 self.give_up(worker, ending)

@@ -7,7 +7,6 @@ The placeholder goes when the last sharer is gone.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +66,9 @@ class Cards:
         self._cards: dict[Place, Card] = {}
         self._spent: list[Card] = []
         """Held by pods that are over: a node may have put them out."""
-        self._wanted: Counter[Place] = Counter()
+        self._waiting: dict[WorkerId, Place] = {}
+        """Those who have asked for a card, and not been told its name yet."""
+        self._told: set[WorkerId] = set()
         self._changed = asyncio.Event()
 
     # -- what is seen ---------------------------------------------------------------------------
@@ -113,11 +114,23 @@ class Cards:
 
     def left(self) -> list[Card]:
         """Those that are held for nobody, from now on no cards of ours."""
+        wanted = set(self._waiting.values())
         unused = [
-            place for place in self._cards if not self._wanted[place] and not self._sharers(place)
+            place for place in self._cards if place not in wanted and not self._sharers(place)
         ]
         found = [*self._spent, *(self._cards.pop(place) for place in unused)]
         self._spent = []
+        return found
+
+    def untold(self) -> dict[WorkerId, str]:
+        """What may last and keeps a card from being held, for the owners of those who wait for it
+        to know of meanwhile. Each is told once."""
+        found: dict[WorkerId, str] = {}
+        for worker, place in self._waiting.items():
+            card = self._cards.get(place)
+            if card and card.trouble and not card.trouble.is_race and worker not in self._told:
+                found[worker] = _not_shared(place, card.trouble.words)
+        self._told |= found.keys()
         return found
 
     # -- what is asked --------------------------------------------------------------------------
@@ -125,11 +138,12 @@ class Cards:
     async def hold(self, seat: Seat) -> str:
         """The name of the card that a sharer is to use, held from now on."""
         place = seat.slot.node, seat.slot.gpus[0]
-        self._wanted[place] += 1
+        self._waiting[seat.worker] = place
         try:
             return await self._hold(place, seat.worker)
         finally:
-            self._wanted[place] -= 1
+            del self._waiting[seat.worker]
+            self._told.discard(seat.worker)
 
     async def let_go(self, card: Card) -> None:
         delete = partial(self._cluster.delete, PODS, card.name, grace_s=KILL_GRACE_S, uid=card.uid)
@@ -145,6 +159,13 @@ class Cards:
                     make = partial(self._make, place, worker)
                     await insist(make, what=f"card of {place[0]}", hear=card.hear)
                 return await self._name_of(card, place, worker=worker, limit=limit)
+        except ApiError as error:
+            if not card.uid and self._cards.get(place) is card:
+                # Nobody else who waits for it will have it made, either.
+                card.trouble = Trouble(str(error), is_outage=True)
+                del self._cards[place]
+                self._tell()
+            raise
         except TimeoutError:
             if card.trouble is not None and self._cards.get(place) is card:
                 # Of no use to those who come next, either: a setting may be another one by then.
@@ -206,8 +227,12 @@ class Cards:
 
 def _not_to_be_had(card: Card, place: Place, *, otherwise: str) -> CardError:
     why = card.trouble.words if card.trouble else otherwise
-    what = f"card {place[1]} of {place[0]} cannot be shared: of the pod that is to hold it"
-    return CardError(f"{what}: {why}", card.trouble)
+    return CardError(_not_shared(place, why), card.trouble)
+
+
+def _not_shared(place: Place, why: str) -> str:
+    node, index = place
+    return f"card {index} of {node} cannot be shared: of the pod that is to hold it: {why}"
 
 
 def _is_sharer(body: Body) -> bool:

@@ -106,5 +106,5 @@ def verdict(trouble: Trouble) -> Ending:
     """A lost race is nobody's failure, nor is an outage; anything else will not work the next
     time, either."""
     if trouble.is_nobodys:
-        return Ending(-1, trouble.words, is_lost=True)
+        return Ending(-1, trouble.words, is_lost=True, is_refused=trouble.is_refusal)
     return Ending(CANNOT_RUN, f"{trouble.words}; {trouble.hint}")

@@ -33,19 +33,13 @@ def test_nobody_writes_more_gpus_into_a_pod_than_a_node_can_have() -> None:
     assert body_of(pod(meta={"annotations": notes}), WORKER).gpus == (3, MOST_GPUS - 1)
 
 
-@pytest.mark.parametrize(
-    ("edited", "gpus"),
-    [(None, (2, 5)), ("", (2, 5)), ("1", (2, 5)), ("words", (2, 5)), ("3,4", (3, 4))],
-)
-def test_nobody_takes_a_worker_its_gpus_by_editing_its_pod(
-    edited: str | None, gpus: tuple[int, ...]
-) -> None:
-    """Only whoever lets it go to its node may send it to others: to as many."""
+@pytest.mark.parametrize("edited", [None, "", "1", "words", "3,4"])
+def test_nobody_takes_a_worker_its_gpus_by_editing_its_pod(edited: str | None) -> None:
     made = pod_of(SEAT, Program(("train",)), settings=KubernetesSettings())
     made["metadata"] |= {"uid": "u", "resourceVersion": "1"}
     notes = made["metadata"]["annotations"]
     notes.pop(names.GPUS) if edited is None else notes.update({names.GPUS: edited})
-    assert body_of(made, WORKER).gpus == gpus
+    assert body_of(made, WORKER).gpus == (2, 5)
 
 
 @pytest.mark.parametrize("edited", [None, "", "1", "words"])

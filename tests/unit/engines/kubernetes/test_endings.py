@@ -159,6 +159,16 @@ NOT_FOUND = 'exec: "nothing": executable file not found in $PATH'
             NOTHING,
             Ending(-1, "its node refused it: OutOfcpu: Node didn't have enough", is_lost=True),
         ),
+        (  # It was under way, and its node has forgotten how far it came.
+            pod(
+                "Failed",
+                status=exited(137, reason="ContainerStatusUnknown")
+                | {"reason": "Evicted", "message": "The node was low on disk."}
+                | condition("DisruptionTarget", reason="TerminationByKubelet"),
+            ),
+            NOTHING,
+            Ending(-1, "evicted by its node: The node was low on disk.", is_lost=True),
+        ),
         (
             failed(128, reason="StartError", message=f"failed to create task: {NOT_FOUND}"),
             NOTHING,
@@ -300,7 +310,7 @@ def test_a_volume_that_only_this_node_cannot_have_is_a_lost_race(said: str) -> N
     others = "4 node(s) didn't match Pod's node affinity/selector"
     trouble = trouble_of(unschedulable(f"0/5 nodes are available: {said}, {others}."))
     assert trouble is not None
-    assert trouble.is_race
+    assert (trouble.is_race, trouble.is_refusal) == (True, True)
 
 
 def test_what_a_cluster_says_is_shown_and_never_obeyed() -> None:

@@ -1,5 +1,9 @@
 """How long what cannot start is waited for."""
 
+from dataclasses import replace
+
+from rota.core.events import WorkersLost
+from rota.engines.kubernetes import facts
 from rota.engines.kubernetes.bodies import body_of
 from rota.engines.kubernetes.endings import Ending, Trouble
 from rota.engines.kubernetes.settings import KubernetesSettings
@@ -21,6 +25,15 @@ def test_a_lost_race_is_given_up_soon_and_is_nobodys_failure() -> None:
     assert watch.verdicts(119.0) == {}
     assert watch.verdicts(120.0) == {WORKER: Ending(-1, "no room", is_lost=True)}
     assert watch.verdicts(500.0) == {}
+
+
+def test_a_node_that_cannot_have_a_pod_is_not_to_be_sent_the_next_one() -> None:
+    watch = vigil()
+    watch.see(WORKER, replace(RACE, is_refusal=True), now=0.0)
+    [ending] = watch.verdicts(20.0).values()
+    assert ending == Ending(-1, "no room", is_lost=True, is_refused=True)
+    who = WORKER.job_id, WORKER.attempt, frozenset({WORKER.worker})
+    assert facts.ended(WORKER, ending) == WorkersLost(*who, "no room", is_refused=True)
 
 
 def test_what_cannot_start_is_given_its_time_and_then_a_hint() -> None:
