@@ -32,6 +32,8 @@ class Ends:
         self._collected = collected
         self._due: dict[WorkerId, float] = {}
         self._room = asyncio.Semaphore(LET_GO_AT_ONCE)
+        self._ending: set[tuple[str, int]] = set()
+        """What is being deleted, and with which grace: an order may come again meanwhile."""
         self._leaving: set[str] = set()
 
     def end(self, body: Body) -> None:
@@ -41,8 +43,9 @@ class Ends:
         if body.stage is Stage.OVER or (body.is_deleted and (body.is_killed or not is_kill)):
             return
         grace = KILL_GRACE_S if is_kill else grace_s(self._crew.grace_s(body.worker))
-        delete = partial(self._cluster.delete, PODS, body.name, grace_s=grace, uid=body.uid)
-        self._tasks.spawn(insist(delete, what=body.name))
+        if (body.uid, grace) not in self._ending:
+            self._ending.add((body.uid, grace))
+            self._tasks.spawn(self._delete(body, grace))
 
     def tear_out(self, body: Body) -> None:
         """Of a node that is gone: nobody will ever say that it has ended."""
@@ -73,6 +76,13 @@ class Ends:
         for attempt in attempts:
             self.let_go(self._crew.members(attempt))
             self._crew.forget(attempt)
+
+    async def _delete(self, body: Body, grace: int) -> None:
+        try:
+            delete = partial(self._cluster.delete, PODS, body.name, grace_s=grace, uid=body.uid)
+            await insist(delete, what=body.name)
+        finally:
+            self._ending.discard((body.uid, grace))
 
     async def _remove(self, body: Body) -> None:
         self._leaving.add(body.uid)

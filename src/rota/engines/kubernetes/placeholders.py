@@ -18,13 +18,14 @@ Place = tuple[str, int]
 
 WHICH_CARD = """\
 case "$NVIDIA_VISIBLE_DEVICES" in
-  ""|all|none|void) nvidia-smi --query-gpu=uuid --format=csv,noheader ;;
+  ""|all|none|void|/*) nvidia-smi --query-gpu=uuid --format=csv,noheader ;;
   *) echo "$NVIDIA_VISIBLE_DEVICES" ;;
 esac
 trap 'exit 0' TERM INT
 while :; do sleep 3600 & wait $!; done
 """
-"""Says which card it was given, and then holds it."""
+"""Says which card it was given, and then holds it. Some device plugins name cards by files below a
+folder, and the folder in their place."""
 IMAGE_HINT = (
     "a shared card is held by a pod of ours, whose image (the setting placeholder_image) the "
     "cluster has to be able to pull, and which needs sh"
@@ -83,7 +84,7 @@ def card_in(line: str) -> str | Trouble:
     """Which card the holder was given, from the first line that it wrote. Where it could not find
     out, a shell says why instead."""
     name = line.strip()
-    if name and " " not in name:
+    if name and " " not in name and not name.startswith("/"):
         return name
     return Trouble(f"it does not say which card it was given: {shown(name) or '-'}", CARD_HINT)
 

@@ -30,6 +30,10 @@ class _Seen:
         return _kind(mine) == _kind(other)
 
 
+def _words(worker: WorkerId, seen: _Seen) -> tuple[str, int, str]:
+    return worker.job_id, worker.attempt, seen.trouble.words
+
+
 def _kind(trouble: Trouble) -> tuple[bool, bool, bool]:
     return trouble.is_race, trouble.is_unclear, trouble.is_outage
 
@@ -52,16 +56,23 @@ class Vigil:
             self._seen[worker] = _Seen(trouble, now)
 
     def untold(self, now: float) -> dict[WorkerId, str]:
-        """What may last, or does, for its owner to know of meanwhile. Each is given once."""
-        found = {
-            worker: seen.trouble.words
-            for worker, seen in self._seen.items()
-            if not (seen.is_told or seen.trouble.is_race)
-            and (not seen.trouble.is_unclear or self._is_late(seen, now))
-        }
-        for worker in found:
-            self._seen[worker] = replace(self._seen[worker], is_told=True)
+        """What may last, or does, for its owner to know of meanwhile. Each is given once; one
+        worker speaks for all who come with it and are kept by the same."""
+        told = {_words(worker, seen) for worker, seen in self._seen.items() if seen.is_told}
+        found: dict[WorkerId, str] = {}
+        for worker, seen in list(self._seen.items()):
+            if seen.is_told or not self._may_last(seen, now):
+                continue
+            self._seen[worker] = replace(seen, is_told=True)
+            if _words(worker, seen) not in told:
+                told.add(_words(worker, seen))
+                found[worker] = seen.trouble.words
         return found
+
+    def _may_last(self, seen: _Seen, now: float) -> bool:
+        if seen.trouble.is_unclear:
+            return self._is_late(seen, now)
+        return not seen.trouble.is_race
 
     def verdicts(self, now: float) -> dict[WorkerId, Ending]:
         """On those whose time is up. Each is given once."""

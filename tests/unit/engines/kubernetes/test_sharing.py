@@ -46,7 +46,9 @@ def test_a_card_is_known_by_what_its_holder_says() -> None:
     assert held("GPU-1234") == "GPU-1234"
 
 
-@pytest.mark.parametrize("line", ["", "sh: 1: nvidia-smi: not found"])
+@pytest.mark.parametrize(
+    "line", ["", "sh: 1: nvidia-smi: not found", "/var/run/nvidia-container-devices"]
+)
 def test_a_holder_that_does_not_know_its_card_ends_its_sharers_with_a_hint(line: str) -> None:
     """They would else be given the words of a shell as a card, or wait and begin anew for ever."""
     with pytest.raises(CardError, match="does not say which card") as refused:

@@ -54,6 +54,17 @@ def test_the_owner_is_told_once_of_what_may_take_its_time() -> None:
     assert watch.untold(2.0) == {}
 
 
+def test_one_worker_speaks_for_all_who_are_kept_by_the_same() -> None:
+    watch = vigil()
+    first, second, late = (replace(WORKER, worker=each) for each in range(3))
+    other = replace(WORKER, attempt=WORKER.attempt + 1)
+    for worker in (first, second, other):
+        watch.see(worker, STUCK, now=0.0)
+    assert watch.untold(0.0) == {first: "no such image", other: "no such image"}
+    watch.see(late, STUCK, now=1.0)
+    assert watch.untold(1.0) == {}
+
+
 def test_the_owner_is_told_where_a_pod_stays_for_long() -> None:
     watch = vigil()
     unseen = trouble_with(body_of(pod(), WORKER), None)
