@@ -41,6 +41,8 @@ STATE_SECRET = "rota-state"
 KEY = "key"
 TRIES = 8
 FIRST_WAIT_S = 0.2
+LOOK_S = 5.0
+"""How often the secret is looked for that nobody should delete."""
 
 
 class Resources:
@@ -48,7 +50,7 @@ class Resources:
 
     def __init__(self, cluster: Cluster, *, term: Callable[[], int]) -> None:
         self._cluster = cluster
-        self._drawer = Drawer(cluster, STATE_SECRET)
+        self._drawer = Drawer(cluster, STATE_SECRET, mark=KEY)
         self._lease_term = term
         self._later_by = 0
         """A lease that was deleted and made again counts from one."""
@@ -83,7 +85,7 @@ class Resources:
 
     async def check(self) -> None:
         """A definition that was just applied is told of a moment later."""
-        await self.rows()
+        await self._drawer.look()
         for n_before in range(TRIES):
             try:
                 await self.look()
@@ -224,6 +226,15 @@ class Resources:
             if kept:
                 return kept
             await self._drawer.put({KEY: secrets.token_bytes(32)})
+
+    async def keep_state(self) -> None:
+        """For ever: what all replicas rest upon stays there, whoever deletes it."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self._drawer.contents()
+            except UnavailableError as error:
+                log.warning("whether our secret is there is not known", error=str(error))
 
     # -- objects as we know them ----------------------------------------------------------------
 
