@@ -198,7 +198,7 @@ def _chores(desk: Desk, *, truth: Truth, choice: Choice) -> Sequence[Chore]:
 
     scope = Scope(cluster.namespace)
     reflectors = (
-        Reflector(cluster, TRAINING_JOBS, scope=scope, listener=hear),
+        Reflector(cluster, TRAINING_JOBS, scope=scope, listener=hear, first=resources.take_listing),
         Reflector(cluster, PODS, scope=pods.scope, listener=pods.hear),
     )
     watches = [each.run() for each in reflectors]

@@ -21,7 +21,7 @@ from rota.store.base import Batch, Store
 from rota.store.handed_in import HandedIn
 from rota.store.publishing import Publisher
 from rota.store.records import Saved
-from rota.store.replica import catch_up, catch_up_rows, with_the_file
+from rota.store.replica import File, catch_up, catch_up_rows, with_the_file
 from rota.store.resources import Resources
 from rota.store.settled import Settled
 from rota.store.training_jobs import (
@@ -90,15 +90,16 @@ class ClusterStore:
     def load(self) -> Saved:
         rows: dict[str, str] = self._from_outside(self._resources.rows())
         told: list[Kept] = self._from_outside(self._gather(rows))
-        ends = ends_in(rows)
-        kept = [with_the_file(with_its_end(each, ends), self._local) for each in told]
+        ends, file = ends_in(rows), File(self._local)
+        kept = [with_the_file(with_its_end(each, ends), file) for each in told]
         behind = [new.job.id for old, new in zip(told, kept, strict=True) if old is not new]
-        catch_up(self._local, kept, rows=rows, strange=self._strange).result()
+        there = self._strange | {each.job.id for each in kept}
+        gone = [job for job in file.live.values() if job.id not in there]
+        catch_up(self._local, kept, file=file, gone=gone, rows=rows).result()
         self._from_outside(self._begin(kept, behind, rows=rows))
         jobs = tuple(each.job for each in kept if not isinstance(each.job.phase, Ended))
-        outcomes = {each.job.id: each.job.state for each in kept} | dict(
-            self._local.load().outcomes
-        )
+        outcomes = {each.job.id: each.job.state for each in kept} | dict(file.outcomes)
+        outcomes |= {job.id: State.CANCELLED for job in gone}
         # What a job waits for and nobody knows any more has succeeded: else the job were over.
         after = {each for job in jobs for each in job.spec.after} - self._strange
         needed = dict.fromkeys(after, State.SUCCEEDED)

@@ -23,7 +23,7 @@ from rota.engines.kubernetes.api import (
 from rota.engines.kubernetes.drawer import Drawer
 from rota.engines.kubernetes.lease import LeaseLostError
 from rota.engines.kubernetes.notices import notice
-from rota.engines.kubernetes.objects import part
+from rota.engines.kubernetes.objects import Listing, part
 from rota.engines.kubernetes.refusals import (
     BLOATED,
     is_about_one,
@@ -57,6 +57,7 @@ class Resources:
         self._versions: dict[str, str] = {}
         """Of the objects as we know them: a write is refused if somebody else wrote since."""
         self._uids: dict[str, str] = {}
+        self._listing: Listing | None = None
 
     @property
     def _scope(self) -> Scope:
@@ -72,16 +73,22 @@ class Resources:
 
     async def all(self) -> list[Object]:
         try:
-            found, _ = await self._cluster.list(TRAINING_JOBS, self._scope)
+            found, version = await self._cluster.list(TRAINING_JOBS, self._scope)
         except ApiError as error:
             raise definition.why_not_listed(error) from None
         if not self._versions:
             # Whoever begins has the lease, and comes after all who wrote before.
             newest = max((part(each, "status").get("term") or 0 for each in found), default=0)
             self._later_by = max(0, newest + 1 - self._lease_term())
+            self._listing = found, version
         for each in found:
             self._remember(each)
         return found
+
+    def take_listing(self) -> Listing | None:
+        """What was found when all began, once: who watches them from then on starts with it."""
+        taken, self._listing = self._listing, None
+        return taken
 
     async def check(self) -> None:
         """A definition that was just applied is told of a moment later."""
@@ -186,7 +193,6 @@ class Resources:
         self._forget(name)
 
     async def complain(self, name: str, words: str) -> None:
-        """In an event: a status cannot say it."""
         meta = {"name": name, "namespace": self._cluster.namespace, "uid": self._uids.get(name, "")}
         log.warning("the status of a TrainingJob is refused", object=name, error=words)
         try:

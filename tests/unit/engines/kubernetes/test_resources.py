@@ -94,6 +94,18 @@ def test_who_begins_comes_after_all_who_wrote_before(lease: int, written: int) -
     asyncio.run(scenario())
 
 
+def test_what_all_begins_with_is_there_for_who_watches_once() -> None:
+    async def scenario() -> None:
+        ours = made(Server(1), term=1)
+        assert ours.take_listing() is None
+        found = await ours.all()
+        assert ours.take_listing() == (found, "1")
+        await ours.all()
+        assert ours.take_listing() is None
+
+    asyncio.run(scenario())
+
+
 def test_a_definition_that_drops_what_a_job_needs_is_told() -> None:
     asyncio.run(made(Server(), term=1).check())
     with pytest.raises(UnavailableError, match="of another version"):
