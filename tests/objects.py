@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rota.core.model import JobId
@@ -15,8 +15,8 @@ Object = dict[str, Any]
 
 
 class Objects:
-    """Satisfies `rota.store.publishing.Resources`. After `writes_left` it is out of reach. What
-    it `refuses` by name it never keeps."""
+    """Satisfies `rota.store.resources.Resources`. After `writes_left` it is out of reach. What
+    it `refuses` by name it never keeps, and no status of those that are `mute`."""
 
     def __init__(
         self, *, writes_left: int | None = None, refuses: Collection[str] = frozenset()
@@ -24,6 +24,7 @@ class Objects:
         self.refuses = refuses
         self.found: dict[str, Object] = {}
         self.kept: dict[str, str] = {}
+        self.mute: set[str] = set()
         self.writes_left = writes_left
         self.written: list[str] = []
 
@@ -52,9 +53,14 @@ class Objects:
 
     async def update(self, name: str, status: Object) -> bool:
         await self._write(f"update {name}")
+        if name in self.mute:
+            raise NotKeptError("the cluster does not keep its status: not in this lab")
         if name in self.found:
             self.found[name]["status"] = copy.deepcopy(status)
         return name in self.found
+
+    async def complain(self, name: str, words: str) -> None:
+        await self._write(f"complain {name}: {words}")
 
     async def lull(self) -> None:
         pass
@@ -74,9 +80,12 @@ class Objects:
         self._require_reach()
         return dict(self.kept)
 
-    async def keep(self, rows: dict[str, str]) -> None:
+    async def keep(self, rows: Mapping[str, str | None]) -> None:
         await self._write("keep")
-        self.kept |= rows
+        for name, text in rows.items():
+            self.kept.pop(name, None)
+            if text is not None:
+                self.kept[name] = text
 
     async def _write(self, deed: str) -> None:
         await asyncio.sleep(0)

@@ -5,6 +5,7 @@ RotaError
 │   ├── InputError     a file, a row or a field of it is wrong
 │   ├── NotKeptError   whoever would have to keep it refuses it
 │   └── PolicyError    no such policy, or no such parameter
+├── UnfencedError      all was written but what some jobs rest upon
 └── UnavailableError   nothing is wrong with what was asked, it cannot be done now; exit code 1
     └── StoreError     the file that rota keeps its state in cannot be read or written
 
@@ -14,7 +15,7 @@ repeats of the user's words goes through `shown`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from json import JSONDecodeError
@@ -88,6 +89,15 @@ class NotKeptError(UserError):
     submit alone. Nothing of it is there."""
 
     code = "refused"
+
+
+class UnfencedError(RotaError):
+    """All was written but the fences of these jobs, which whoever would have to keep them refuses:
+    `jobs` says why, by their ids. Nothing of them may start."""
+
+    def __init__(self, jobs: Mapping[str, str]) -> None:
+        super().__init__("; ".join(dict.fromkeys(jobs.values())))
+        self.jobs = jobs
 
 
 class UnavailableError(RotaError):

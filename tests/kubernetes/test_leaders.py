@@ -79,6 +79,30 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     assert newer > max(before)
 
 
+def test_what_replicas_share_is_put_back_when_somebody_deletes_it(lab: Lab) -> None:
+    """The key of what was accepted, and who may come in: the next daemon knows both."""
+    first = lab.daemon().leads()
+    token = first.ask("POST", "/v1/tokens", json={"user": "nobody", "scope": "read_only"})["secret"]
+    path = f"/api/v1/namespaces/{lab.namespace}/secrets"
+    before = lab.cluster.api.get(f"{path}/rota-state")["data"]
+    lab.kubectl("delete", "secret", "rota-state")
+
+    def kept() -> dict[str, str]:
+        found = {each["metadata"]["name"]: each for each in lab.cluster.api.items(path)}
+        return found["rota-state"]["data"] if "rota-state" in found else {}
+
+    until(lambda: before.items() <= kept().items(), "all of it to be back")
+    accepted = first.submit()
+    first.kill()
+    lab.give_up_lease()
+    second = lab.daemon().leads()
+    assert second.jobs() == {accepted: "held"}
+    asked = httpx2.get(
+        f"http://127.0.0.1:{second.port}/v1/jobs", headers={"Authorization": f"Bearer {token}"}
+    )
+    assert asked.status_code == 200
+
+
 def test_workers_that_no_status_tells_of_are_taken_over(lone_lab: Lab) -> None:
     """A job's first worker is sent off before its status says so: its pod does."""
     lab = lone_lab

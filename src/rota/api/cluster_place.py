@@ -198,11 +198,12 @@ def _chores(desk: Desk, *, truth: Truth, choice: Choice) -> Sequence[Chore]:
 
     scope = Scope(cluster.namespace)
     reflectors = (
-        Reflector(cluster, TRAINING_JOBS, scope=scope, listener=hear),
+        Reflector(cluster, TRAINING_JOBS, scope=scope, listener=hear, first=resources.take_listing),
         Reflector(cluster, PODS, scope=pods.scope, listener=pods.hear),
     )
     watches = [each.run() for each in reflectors]
-    return *watches, petitions.run(), pods.run(), ended.run(), keep_showing(desk, store)
+    keeping = keep_showing(desk, store), resources.keep_state()
+    return *watches, petitions.run(), pods.run(), ended.run(), *keeping
 
 
 def url_of(advertise: str, tcp: str) -> str:

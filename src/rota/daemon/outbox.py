@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from rota.core.commands import Command
+from rota.core.commands import ChangeMembership, Command, StartWorkers
 from rota.core.model import JobId
+from rota.errors import NotKeptError, UnfencedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,27 @@ class Due:
     commands: list[Command]
     submitted: tuple[JobId, ...] = ()
 
-    async def wait(self) -> None:
-        """Until it is written; raises what kept it from that."""
-        if not self.written.done():
-            await asyncio.wrap_future(self.written)
-        self.written.result()
+    async def wait(self) -> Mapping[JobId, str]:
+        """Until it is written. Returns the jobs that nobody keeps, and why; raises what kept all
+        of it from being written."""
+        try:
+            if not self.written.done():
+                await asyncio.wrap_future(self.written)
+            self.written.result()
+        except NotKeptError as error:
+            return dict.fromkeys(self.submitted, str(error))
+        except UnfencedError as error:
+            return {JobId(each): why for each, why in error.jobs.items()}
+        return {}
+
+    def orders(self, unkept: Container[JobId]) -> list[Command]:
+        """Without starts that rest upon what was not written."""
+        starts = StartWorkers | ChangeMembership
+        return [
+            each
+            for each in self.commands
+            if not (isinstance(each, starts) and each.job_id in unkept)
+        ]
 
 
 class Alarm:

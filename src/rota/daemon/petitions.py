@@ -22,9 +22,9 @@ from rota.daemon.desk import Desk
 from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
 from rota.daemon.programs import unpack
-from rota.daemon.verdicts import Verdicts, generation_of, is_refused, why_put_back
+from rota.daemon.verdicts import Verdicts, generation_of, why_put_back
 from rota.engines.kubernetes.api import ApiError, Change, Object
-from rota.engines.kubernetes.refusals import is_bloated
+from rota.engines.kubernetes.refusals import BLOATED, is_bloated
 from rota.engines.kubernetes.resources import Resources
 from rota.errors import RotaError, StoreError, UnavailableError, UserError
 from rota.store.cluster import ClusterStore
@@ -45,7 +45,6 @@ ACTOR = "kubectl"
 AT_ONCE = 8
 PAUSE_S = 0.5
 """Before something is tried again that could not be done now."""
-BLOATED = "its TrainingJob is too large for the cluster to keep a status in it"
 LONGEST_NAME = 63
 
 
@@ -128,6 +127,7 @@ class Petitions:
         found = change.object
         uid = found["metadata"]["uid"]
         if change.type == "DELETED":
+            self._verdicts.forget(uid)
             await self._lose(uid)
             return
         try:
@@ -184,7 +184,7 @@ class Petitions:
             if FINALIZER in (meta.get("finalizers") or ()):
                 await self._resources.let_go(meta["name"])
             return
-        if is_refused(found):
+        if self._verdicts.has_refused(found):
             return
         if is_sealed(found, key=self._ground.key):
             # It was accepted once, and is nobody's new wish.

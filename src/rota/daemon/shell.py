@@ -9,7 +9,7 @@ for an engine whose own disk fails under a command: it is given again until it a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
@@ -38,7 +38,7 @@ from rota.daemon.health import Chores, Health
 from rota.daemon.outbox import Alarm, Due
 from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
-from rota.errors import NotKeptError, RotaError, StoreError
+from rota.errors import RotaError, StoreError, UnfencedError
 from rota.store.base import Batch, Store
 from rota.store.records import Row, Sample, Submission
 
@@ -149,6 +149,9 @@ class Shell:
         except StoreError as error:
             self._health.fail(error)
             raise
+        except UnfencedError as error:
+            # Whoever asked finds it on those jobs, which end by it.
+            log.warning("jobs are not kept", error=str(error))
 
     @property
     def trouble(self) -> str:
@@ -215,25 +218,23 @@ class Shell:
         while True:
             due = await self._outbox.get()
             try:
-                await due.wait()
+                unkept = await due.wait()
             except StoreError as error:
                 if due.epoch == self._epoch:
                     self._health.fail(error)
                 continue
-            except NotKeptError as error:
-                self._withdraw(due, why=str(error))
-                continue
+            if unkept and due.epoch == self._epoch and not self.trouble:
+                self._withdraw(unkept)
             self._announce()
-            for command in due.commands:
+            for command in due.orders(unkept):
                 if due.epoch == self._epoch and not self.trouble:
                     await self._send(command, due.epoch)
 
-    def _withdraw(self, due: Due, *, why: str) -> None:
-        """Jobs that nobody keeps. One that was to start meanwhile does not: what it runs was never
-        written."""
-        if due.epoch == self._epoch and not self.trouble:
-            gone = (JobCancelled(each, reason=why) for each in due.submitted)
-            self.tell_all(gone, (), actor="")
+    def _withdraw(self, unkept: Mapping[JobId, str]) -> None:
+        """Jobs that nobody keeps. One that was to start meanwhile does not: what it runs, or its
+        fence, was never written."""
+        gone = (JobCancelled(each, reason=why) for each, why in unkept.items())
+        self.tell_all(gone, (), actor="")
 
     async def _send(self, command: Command, epoch: int) -> None:
         self._listener(command)

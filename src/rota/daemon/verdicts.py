@@ -20,8 +20,19 @@ REFUSED = "refused"
 class Verdicts:
     def __init__(self, resources: Resources, clock: Callable[[], float]) -> None:
         self._resources, self._clock = resources, clock
+        self._refused: dict[str, int] = {}
+        """By their uids, the generations of objects that may not have been allowed to say so."""
+
+    def has_refused(self, found: Object) -> bool:
+        """Whether that was said of it as it is now."""
+        known = self._refused.get(found["metadata"]["uid"])
+        return known == generation_of(found) or is_refused(found)
+
+    def forget(self, uid: str) -> None:
+        self._refused.pop(uid, None)
 
     async def refuse(self, found: Object, words: str) -> None:
+        self._refused[found["metadata"]["uid"]] = generation_of(found)
         condition = {
             "type": "Accepted",
             "status": "False",
@@ -54,7 +65,7 @@ class Verdicts:
 
 
 def is_refused(found: Object) -> bool:
-    """Whether that was said of it as it is now."""
+    """Whether its status says so, of its newest generation."""
     status = part(found, "status")
     is_current = status.get("observedGeneration") == generation_of(found)
     return status.get("state") == REFUSED and is_current

@@ -8,21 +8,21 @@ from the file, which is brought into step when a daemon begins with others' jobs
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from rota.core.model import Ended, JobId, Node
 from rota.core.states import State
-from rota.errors import NotKeptError, StoreError, Trouble, UnavailableError
+from rota.errors import NotKeptError, StoreError, Trouble, UnavailableError, UnfencedError
 from rota.store.base import Batch, Store
-from rota.store.changes import Changes
-from rota.store.publishing import Publisher, Resources
+from rota.store.handed_in import HandedIn
+from rota.store.publishing import Publisher
 from rota.store.records import Saved
-from rota.store.replica import catch_up, catch_up_rows, with_the_file
+from rota.store.replica import File, catch_up, catch_up_rows, with_the_file
+from rota.store.resources import Resources
 from rota.store.settled import Settled
 from rota.store.training_jobs import (
     Kept,
@@ -33,6 +33,7 @@ from rota.store.training_jobs import (
     kept_of,
     without_the_unaccepted,
 )
+from rota.store.untold import ends_in, with_its_end
 
 log = structlog.get_logger()
 
@@ -40,20 +41,6 @@ LATE_S = 3.0
 """How long what is only good to know waits before it is told again of the same job."""
 REST_FACTOR = 2.0
 """Telling some of it is followed by a rest of so many times its own length."""
-NOTHING = Batch()
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    batch: Batch = NOTHING
-    changes: Changes = field(default_factory=Changes)
-    done: Future[None] = field(default_factory=Future[None])
-    resumes: bool = False
-
-    @property
-    def submit(self) -> JobId | None:
-        """The first job that came with it."""
-        return self.changes.accepted[0].batch if self.changes.accepted else None
 
 
 class ClusterStore:
@@ -78,7 +65,7 @@ class ClusterStore:
         self._strange: frozenset[JobId] = frozenset()
         self._publisher = Publisher(resources, key=key)
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[_Work | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[HandedIn | None] = asyncio.Queue()
         self._failure: StoreError | None = None
         self._refused: set[JobId] = set()
         """Jobs that the cluster does not keep, until they are over: nothing for the file."""
@@ -91,10 +78,10 @@ class ClusterStore:
         self.samples, self.rows = local.samples, local.rows
 
     def write(self, batch: Batch) -> Future[None]:
-        return self._hand_in(_Work(batch.copied(), self._publisher.look(batch)))
+        return self._hand_in(HandedIn(batch.copied(), self._publisher.look(batch)))
 
     def resume(self) -> Future[None]:
-        return self._hand_in(_Work(resumes=True))
+        return self._hand_in(HandedIn(resumes=True))
 
     def prepare(self) -> None:
         """What whoever asks has to find from the first moment on: who people are."""
@@ -103,14 +90,16 @@ class ClusterStore:
     def load(self) -> Saved:
         rows: dict[str, str] = self._from_outside(self._resources.rows())
         told: list[Kept] = self._from_outside(self._gather(rows))
-        kept = [with_the_file(each, self._local) for each in told]
+        ends, file = ends_in(rows), File(self._local)
+        kept = [with_the_file(with_its_end(each, ends), file) for each in told]
         behind = [new.job.id for old, new in zip(told, kept, strict=True) if old is not new]
-        catch_up(self._local, kept, rows=rows, strange=self._strange).result()
+        there = self._strange | {each.job.id for each in kept}
+        gone = [job for job in file.live.values() if job.id not in there]
+        catch_up(self._local, kept, file=file, gone=gone, rows=rows).result()
         self._from_outside(self._begin(kept, behind, rows=rows))
         jobs = tuple(each.job for each in kept if not isinstance(each.job.phase, Ended))
-        outcomes = {each.job.id: each.job.state for each in kept} | dict(
-            self._local.load().outcomes
-        )
+        outcomes = {each.job.id: each.job.state for each in kept} | dict(file.outcomes)
+        outcomes |= {job.id: State.CANCELLED for job in gone}
         # What a job waits for and nobody knows any more has succeeded: else the job were over.
         after = {each for job in jobs for each in job.spec.after} - self._strange
         needed = dict.fromkeys(after, State.SUCCEEDED)
@@ -155,7 +144,7 @@ class ClusterStore:
 
     # -- the pump -------------------------------------------------------------------------------
 
-    def _hand_in(self, work: _Work) -> Future[None]:
+    def _hand_in(self, work: HandedIn) -> Future[None]:
         work.done.set_running_or_notify_cancel()
         if self._is_closed:
             raise StoreError(Trouble.CLOSED, "the store of the cluster has been closed")
@@ -169,9 +158,9 @@ class ClusterStore:
             if group:
                 await self._take(group)
 
-    async def _next_group(self) -> tuple[list[_Work], bool]:
+    async def _next_group(self) -> tuple[list[HandedIn], bool]:
         """Whatever is there; at least one."""
-        group: list[_Work] = []
+        group: list[HandedIn] = []
         work = await self._queue.get()
         while work is not None:
             group.append(work)
@@ -180,7 +169,7 @@ class ClusterStore:
             work = self._queue.get_nowait()
         return group, False
 
-    async def _take(self, group: Sequence[_Work]) -> None:
+    async def _take(self, group: Sequence[HandedIn]) -> None:
         works = self._without_the_lost(group)
         try:
             if any(work.resumes for work in works):
@@ -195,9 +184,9 @@ class ClusterStore:
                 if error := refused.get(work.submit) if work.submit else None:
                     self._refuse(work, error)
                 else:
-                    self._hand_on(work)
+                    self._hand_on(work, unfenced=work.unfenced(refused))
 
-    def _without_the_lost(self, group: Sequence[_Work]) -> Sequence[_Work]:
+    def _without_the_lost(self, group: Sequence[HandedIn]) -> Sequence[HandedIn]:
         """After a failure: what comes from the moment on at which writing goes on."""
         for place, work in enumerate(group):
             if self._failure is None or work.resumes:
@@ -206,11 +195,11 @@ class ClusterStore:
             work.done.set_exception(self._failure)
         return ()
 
-    def _refuse(self, work: _Work, error: NotKeptError) -> None:
+    def _refuse(self, work: HandedIn, error: NotKeptError) -> None:
         self._refused |= {each.job_id for each in work.changes.accepted}
         work.done.set_exception(error)
 
-    def _hand_on(self, work: _Work) -> None:
+    def _hand_on(self, work: HandedIn, *, unfenced: UnfencedError | None) -> None:
         batch = work.batch.without(self._refused) if self._refused else work.batch
         over = (job for job in work.batch.effects.jobs.values() if isinstance(job.phase, Ended))
         self._refused.difference_update(job.id for job in over)
@@ -220,7 +209,7 @@ class ClusterStore:
             self._failure = error
             work.done.set_exception(error)
         else:
-            local.add_done_callback(lambda written: _pass_on(written, work.done))
+            work.follow(local, unfenced=unfenced)
 
     async def _tell_late(self) -> None:
         """For ever, beside what others rest upon."""
@@ -243,8 +232,8 @@ class ClusterStore:
     # -- reading --------------------------------------------------------------------------------
 
     async def _gather(self, rows: Mapping[str, str]) -> list[Kept]:
-        mark = Settled(rows)
-        read = [self._read(each, mark) for each in await self._resources.all()]
+        mark, ends = Settled(rows), ends_in(rows)
+        read = [self._read(each, mark, ends=ends) for each in await self._resources.all()]
         self._spare(self._strange)
         found = [each for each in read if each is not None and each.job.id not in self._strange]
         counting, left = without_the_unaccepted(found)
@@ -253,7 +242,7 @@ class ClusterStore:
             await self._resources.remove(each.name)
         return sorted(counting, key=lambda each: (each.job.submitted_s, each.job.id))
 
-    def _read(self, found: Object, mark: Settled) -> Kept | None:
+    def _read(self, found: Object, mark: Settled, *, ends: Container[JobId]) -> Kept | None:
         """What counts of an object. Of what does not, who watches them tells."""
         try:
             kept = kept_of(found, key=self._key)
@@ -261,7 +250,9 @@ class ClusterStore:
             self._strange |= {id_of(found)}
             log.error("a TrainingJob is set aside, and its pods left alone", error=str(error))
             return None
-        return None if kept and is_bare(found) and mark.covers(kept.job.id) else kept
+        if kept is None or kept.job.id in ends or not is_bare(found):
+            return kept
+        return None if mark.covers(kept.job.id) else kept
 
     async def _begin(
         self, kept: Sequence[Kept], behind: Sequence[JobId], *, rows: dict[str, str]
@@ -270,6 +261,8 @@ class ClusterStore:
         self._publisher.settled = Settled(rows)
         self._publisher.begin(kept, behind=behind)
         self._publisher.drains.begin(rows)
+        there = self._strange | {each.job.id for each in kept}
+        self._publisher.untold.begin(rows, there=there)
 
     def _from_outside(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(_as_store(work), self._loop).result()
@@ -289,11 +282,3 @@ def _explained(error: Exception) -> StoreError:
         return StoreError(Trouble.IO, error.message, error.hint)
     log.error("a batch could not be published", exc_info=error)
     return StoreError(Trouble.REFUSED, f"{type(error).__name__}: {error}", "a bug; report it")
-
-
-def _pass_on(written: Future[None], done: Future[None]) -> None:
-    error = written.exception()
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)

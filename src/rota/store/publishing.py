@@ -8,7 +8,6 @@ import math
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Protocol
 
 from rota.core.model import Ended, Job, JobId
 from rota.errors import NotKeptError
@@ -16,6 +15,7 @@ from rota.store.base import Batch
 from rota.store.changes import Accepted, Changes, accepted_of, shared_rows
 from rota.store.drains import Drains
 from rota.store.fences import essence
+from rota.store.resources import Resources
 from rota.store.settled import Settled
 from rota.store.training_jobs import (
     NOTHING_SHOWN,
@@ -25,51 +25,15 @@ from rota.store.training_jobs import (
     body_of,
     status_of,
 )
+from rota.store.untold import Untold
 
 LATE_AT_ONCE = 4
 SETTLE_S = 3.0
 """That further jobs have a status is told no more often, however many there are."""
+AGAIN_S = 60.0
+"""How often the end of a job is offered again to an object that was not allowed to take it."""
 NEW_AT_ONCE = 32
 """More of a submit are not asked for before it is known that the others were not refused."""
-
-
-class Resources(Protocol):
-    """The objects at an API server. What cannot be done now is an `UnavailableError`."""
-
-    async def check(self) -> None:
-        """Raises while nothing could be kept there."""
-        ...
-
-    async def all(self) -> list[Object]: ...
-
-    async def create(self, body: Object) -> bool:
-        """Made, now or when the same was asked before. False: the name is somebody else's. What
-        is refused for good is a `NotKeptError`."""
-        ...
-
-    async def adopt(self, name: str, job_id: JobId) -> bool:
-        """Hold an object that somebody else made until we let go. False: it is gone. What is
-        refused for good is a `NotKeptError`."""
-        ...
-
-    async def update(self, name: str, status: Object) -> bool:
-        """All that it says from now on, unless somebody who came after us wrote it. False: it is
-        gone."""
-        ...
-
-    async def lull(self) -> None:
-        """Until nothing more urgent waits to be written, or for a while."""
-        ...
-
-    async def let_go(self, name: str) -> None: ...
-
-    async def remove(self, name: str) -> None: ...
-
-    async def rows(self) -> dict[str, str]:
-        """What was kept besides jobs, by name."""
-        ...
-
-    async def keep(self, rows: dict[str, str]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +56,10 @@ class Publisher:
         self._adopted: dict[JobId, str] = {}
         self._shown: dict[JobId, Shown] = {}
         self._late: dict[JobId, None] = {}
-        self.drains, self.settled = Drains(), Settled()
-        self._settled_s = -math.inf
+        self.drains, self.settled, self.untold = Drains(), Settled(), Untold()
+        self._settled_s = self._again_s = -math.inf
+        self._complaints: dict[JobId, str] = {}
+        """Why the newest status of these was refused."""
         self._writing: dict[JobId, asyncio.Future[None]] = {}
         self._room = asyncio.Semaphore(NEW_AT_ONCE)
 
@@ -139,6 +105,7 @@ class Publisher:
     def lose(self, job_id: JobId) -> None:
         """Its object is gone. Another of that name is somebody else's."""
         self._entries.pop(job_id, None)
+        self.untold.forget(job_id)
 
     def knows(self, job_id: JobId) -> bool:
         return job_id in self._entries or job_id in self._jobs
@@ -158,22 +125,22 @@ class Publisher:
         return Changes(accepted, tuple(urgent), rows)
 
     async def publish(self, changes: Sequence[Changes]) -> Mapping[JobId, NotKeptError]:
-        """Returns when all of it is at the API server, but for submits that it refuses: by the
-        first job of each, why. Nothing of those is left there."""
+        """Returns when all of it is at the API server, but for what it refuses: why, by the first
+        job of a submit, of which nothing is left there, and by each job whose status it is."""
         new = [each for change in changes for each in change.accepted]
         refused: dict[JobId, NotKeptError] = {}
         # The first of a submit comes last: with it, and not before, all of them count.
         await _all(self._try(each, refused) for each in new if each.job_id != each.batch)
         await _all(self._try(each, refused) for each in new if each.job_id == each.batch)
-        await _all(self._take_back(each.job_id) for each in new if each.batch in refused)
         # A clock that went back gives ids that are no longer taken at their word.
-        await _all(self._update(each.job_id) for each in new if self.settled.covers(each.job_id))
+        early = [each for each in new if self.settled.covers(each.job_id)]
+        await _all(self._try(each, refused, is_made=True) for each in early)
+        await _all(self._take_back(each.job_id) for each in new if each.batch in refused)
         rows = {name: text for change in changes for name, text in change.rows.items()}
         if rows:
             await self._resources.keep(rows)
         changed = dict.fromkeys(job.id for change in changes for job in change.jobs)
-        await _all(map(self._update, changed))
-        return refused
+        return refused | await self._tell(changed)
 
     async def publish_late(self) -> bool:
         """Some of what can wait. Returns whether there is more."""
@@ -182,19 +149,50 @@ class Publisher:
         for job_id in some:
             del self._late[job_id]
         try:
-            await _all(map(self._update, some))
+            await self._tell(some)
         except BaseException:
             self._late = dict.fromkeys([*some, *self._late])
             raise
-        await self._tell_what_is_settled()
+        now = asyncio.get_running_loop().time()
+        if now - self._settled_s >= SETTLE_S:
+            await self._tell_what_is_settled(now)
+        if now - self._again_s >= AGAIN_S:
+            self._again_s = now
+            self._late.update(dict.fromkeys(self.untold.jobs & self._jobs.keys()))
         return bool(self._late)
 
-    async def _tell_what_is_settled(self) -> None:
-        now, rows = asyncio.get_running_loop().time(), self.settled.due()
-        if rows and now - self._settled_s >= SETTLE_S:
+    async def _tell_what_is_settled(self, now: float) -> None:
+        settled, stale = self.settled.due(), self.untold.due()
+        if settled or stale:
             self._settled_s = now
+            await self._resources.keep({**settled, **stale})
+            self.settled.told(settled)
+            self.untold.told(stale)
+
+    async def _tell(self, job_ids: Iterable[JobId]) -> dict[JobId, NotKeptError]:
+        """What is newest of these jobs. Returns those whose status is refused: if they are over,
+        that is kept elsewhere by then."""
+        refused: dict[JobId, NotKeptError] = {}
+        await _all(self._tell_one(each, refused) for each in job_ids)
+        jobs = [self._jobs[each] for each in refused if each in self._jobs]
+        rows = self.untold.look(jobs)
+        if rows:
             await self._resources.keep(rows)
-            self.settled.told(rows)
+            self.untold.told(rows)
+        for job in jobs:
+            if isinstance(job.phase, Ended):
+                self.settled.settle(job.id)
+        return refused
+
+    async def _tell_one(self, job_id: JobId, refused: dict[JobId, NotKeptError]) -> None:
+        try:
+            await self._update(job_id)
+        except NotKeptError as error:
+            refused[job_id] = error
+            entry, words = self._entries.get(job_id), str(error)
+            if entry is not None and self._complaints.get(job_id) != words:
+                self._complaints[job_id] = words
+                await self._resources.complain(entry.name, words)
 
     async def let_go(self, job_id: JobId, name: str) -> None:
         """Of an object whose job is over. With it goes the proof that its submit was accepted, so
@@ -207,13 +205,15 @@ class Publisher:
         await _all(map(self._update, others))
         await self._resources.let_go(name)
 
-    async def _try(self, new: Accepted, refused: dict[JobId, NotKeptError]) -> None:
+    async def _try(
+        self, new: Accepted, refused: dict[JobId, NotKeptError], *, is_made: bool = False
+    ) -> None:
         async with self._room:
             if new.batch in refused:
                 self._adopted.pop(new.job_id, None)
                 return
             try:
-                await self._make(new)
+                await (self._update(new.job_id) if is_made else self._make(new))
             except NotKeptError as error:
                 refused[new.batch] = error
 
@@ -240,7 +240,13 @@ class Publisher:
     async def _take_over(self, new: Accepted, *, name: str) -> None:
         if await self._resources.adopt(name, new.job_id):
             self._entries[new.job_id] = _Entry(name, new.text, new.batch)
-            await self._update(new.job_id)
+            try:
+                await self._update(new.job_id)
+            except NotKeptError:
+                # It is not ours to remove.
+                del self._entries[new.job_id]
+                await self._resources.let_go(name)
+                raise
 
     async def _update(self, job_id: JobId) -> None:
         """What is newest of a job, by one at a time: an older status never comes last."""
@@ -264,6 +270,7 @@ class Publisher:
         self._late.pop(job_id, None)
         status = status_of(job, self.shown(job.id), accepted=entry.accepted)
         is_there = await self._resources.update(entry.name, status)
+        self._complaints.pop(job_id, None)
         if not is_there or isinstance(job.phase, Ended):
             self._forget(job.id)
         elif not entry.has_status:
@@ -274,7 +281,9 @@ class Publisher:
         self._entries.pop(job_id, None)
         self._shown.pop(job_id, None)
         self._jobs.pop(job_id, None)
+        self._complaints.pop(job_id, None)
         self.settled.settle(job_id)
+        self.untold.forget(job_id)
 
     def _is_urgent(self, job: Job) -> bool:
         before = self._jobs.get(job.id)

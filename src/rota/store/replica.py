@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -29,10 +29,24 @@ KINDS: dict[str, type[Token | User | Project]] = {
 }
 
 
-def with_the_file(kept: Kept, store: Store) -> Kept:
+class File:
+    """What a replica knew of jobs before it began: looked at once, as most that the cluster keeps
+    are new to it, or run."""
+
+    def __init__(self, store: Store) -> None:
+        saved, self._store = store.load(), store
+        self.live, self.outcomes = {job.id: job for job in saved.jobs}, saved.outcomes
+
+    def job(self, job_id: JobId) -> Job | None:
+        if job_id in self.outcomes:
+            return self._store.job(job_id)
+        return self.live.get(job_id)
+
+
+def with_the_file(kept: Kept, file: File) -> Kept:
     """What an object is told later, the file may know already; and what is over stays so, whoever
     put an object back."""
-    known = store.job(kept.job.id)
+    known = file.job(kept.job.id)
     if known is None or known == kept.job or isinstance(kept.job.phase, Ended):
         return kept
     is_same = essence(known) == essence(kept.job) and _moment(known) >= _moment(kept.job)
@@ -45,23 +59,17 @@ def _moment(job: Job) -> tuple[float, float]:
 
 
 def catch_up(
-    store: Store,
-    kept: Iterable[Kept],
-    *,
-    rows: Mapping[str, str],
-    strange: Collection[JobId] = frozenset(),
+    store: Store, kept: Iterable[Kept], *, file: File, gone: Iterable[Job], rows: Mapping[str, str]
 ) -> Future[None]:
-    """The file then has every job of the cluster, and no other that is not over. Of `strange` ones
-    nobody can tell."""
+    """The file then has every job of the cluster, and what is `gone` from there is over."""
     effects = Effects(now=0.0)
     submissions: list[Submission] = []
-    left = {job.id: job for job in store.load().jobs if job.id not in strange}
     for each in kept:
-        left.pop(each.job.id, None)
-        _put(each.job, store.job(each.job.id), effects=effects)
-        if store.submission(each.job.id) is None:
+        known = file.job(each.job.id)
+        _put(each.job, known, effects=effects)
+        if known is None or store.submission(each.job.id) is None:
             submissions.append(_with_a_free_key(each.submission, store))
-    for job in left.values():
+    for job in gone:
         over = Ended(job.service.as_of_s, State.CANCELLED, GONE)
         _put(replace(job, phase=over), job, effects=effects)
     return store.write(Batch(effects, tuple(submissions), rows=tuple(_shared(rows))))

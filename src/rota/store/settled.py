@@ -46,6 +46,6 @@ class Settled:
         return {ROW: reached} if reached else {}
 
     def told(self, rows: Mapping[str, str]) -> None:
-        """This row is at the cluster."""
-        self._mark = rows[ROW]
+        """What of these rows is the mark is at the cluster."""
+        self._mark = rows.get(ROW, self._mark)
         self._done = {each for each in self._done if not self.covers(each)}

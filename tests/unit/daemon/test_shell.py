@@ -1,15 +1,15 @@
-"""A shell whose store refuses a submit: nobody else notices."""
+"""A shell whose store refuses a submit, or a fence: nobody else notices."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from rota.core.commands import Command, StartWorkers
-from rota.core.events import JobSubmitted
-from rota.core.model import JobId, Node
+from rota.core.commands import Command, StartWorkers, StopWorkers
+from rota.core.events import JobSubmitted, WorkersExited
+from rota.core.model import Ended, JobId, Node
 from rota.daemon.shell import Parts, Shell
-from rota.engines.base import Program
+from rota.engines.base import Facts, Program
 from rota.errors import NotKeptError, UserError
 from rota.policies.registry import parse
 from rota.store.cluster import ClusterStore
@@ -30,7 +30,8 @@ class Engine:
         self.started: list[JobId] = []
         self.is_told = asyncio.Event()
 
-    async def start(self, _: object) -> None: ...
+    async def start(self, facts: Facts) -> None:
+        self._facts = facts
 
     async def adopt(self) -> None: ...
 
@@ -43,6 +44,9 @@ class Engine:
         if isinstance(command, StartWorkers):
             self.started.append(command.job_id)
             self.is_told.set()
+        elif isinstance(command, StopWorkers):
+            codes = dict.fromkeys(command.workers, 143)
+            self._facts(WorkersExited(command.job_id, command.attempt, codes))
 
 
 def test_a_job_that_the_cluster_does_not_keep_never_was() -> None:
@@ -69,6 +73,31 @@ def test_a_job_that_the_cluster_does_not_keep_never_was() -> None:
             await engine.is_told.wait()
         assert (engine.started, list(shell.kernel.jobs), shell.trouble) == ([B], [B], "")
         assert set(objects.found) == {B}
+        await shell.close()
+        await asyncio.to_thread(store.close)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_whose_fence_is_refused_never_starts_and_ends_with_the_reason() -> None:
+    async def scenario() -> None:
+        objects, engine = Objects(), Engine()
+        objects.mute = {A}
+        store = ClusterStore(MemoryStore(), objects, key=b"k", nodes=engine.inventory)
+        made: Any = engine
+        shell = Shell(Parts(store, made, lambda: 100.0, QUICK), parse("fifo"))
+
+        async def program(_: JobId) -> Program:
+            return Program(("p",))
+
+        await shell.start(program, listener=lambda _: None)
+        submits = [JobSubmitted(each, job(each)) for each in (A, B)]
+        await shell.durable(shell.tell_all(submits, list(map(submission, (A, B))), actor="ada"))
+        async with asyncio.timeout(PATIENCE_S):
+            while (found := store.job(A)) is None or not isinstance(found.phase, Ended):
+                await shell.changed()
+        assert found.phase.reason == "the cluster does not keep its status: not in this lab"
+        assert (engine.started, list(shell.kernel.jobs), shell.trouble) == ([B], [B], "")
         await shell.close()
         await asyncio.to_thread(store.close)
 

@@ -1,8 +1,11 @@
 """What is told of objects that are no jobs of ours."""
 
+import asyncio
+from typing import Any
+
 from rota.core.model import JobId
 from rota.core.states import State
-from rota.daemon.verdicts import is_refused, why_put_back
+from rota.daemon.verdicts import Verdicts, is_refused, why_put_back
 
 META = {"name": "mine", "labels": {"rota.dev/job": "1q1ghcmf"}, "generation": 2}
 
@@ -17,3 +20,24 @@ def test_a_refusal_holds_until_an_edit() -> None:
     assert is_refused({"metadata": META, "status": {"state": "refused", "observedGeneration": 2}})
     for status in ({"state": "refused", "observedGeneration": 1}, {"state": "held"}, {}):
         assert not is_refused({"metadata": META, "status": status})
+
+
+class Mute:
+    """Of the objects of a cluster: these take no status."""
+
+    async def tell(self, *_: object) -> None: ...
+
+    async def event(self, *_: object, **__: object) -> None: ...
+
+
+def test_a_refusal_that_no_status_could_take_is_not_forgotten() -> None:
+    """Else each write to the object, our own included, would be another submit."""
+    resources: Any = Mute()
+    verdicts = Verdicts(resources, lambda: 1.0)
+    found = {"metadata": META | {"uid": "u"}, "status": {}}
+    assert not verdicts.has_refused(found)
+    asyncio.run(verdicts.refuse(found, "not in this lab"))
+    assert verdicts.has_refused(found)
+    assert not verdicts.has_refused({"metadata": META | {"uid": "u", "generation": 3}})
+    verdicts.forget("u")
+    assert not verdicts.has_refused(found)

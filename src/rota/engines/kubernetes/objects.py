@@ -10,6 +10,8 @@ from rota.errors import UserError, shown
 
 Object = dict[str, Any]
 """One object, just as the API server gave it or is to be given it."""
+Listing = tuple[list[Object], str]
+"""All of a kind, and the version to watch them from."""
 
 MANAGER = "rota"
 """Who we are to the API server: the owner of the fields that we set."""

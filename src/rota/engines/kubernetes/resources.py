@@ -1,13 +1,16 @@
 """The TrainingJobs of our namespace, and what else every replica of the daemon has to know, at the
-API server. Satisfies `rota.store.publishing.Resources`."""
+API server. Satisfies `rota.store.resources.Resources`."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import structlog
 
 from rota.core.model import JobId
+from rota.engines.kubernetes import definition
 from rota.engines.kubernetes.api import (
     EVENTS,
     TRAINING_JOBS,
@@ -20,9 +23,17 @@ from rota.engines.kubernetes.api import (
 from rota.engines.kubernetes.drawer import Drawer
 from rota.engines.kubernetes.lease import LeaseLostError
 from rota.engines.kubernetes.notices import notice
-from rota.engines.kubernetes.objects import part
-from rota.engines.kubernetes.refusals import is_bloated, is_refusal, not_kept
-from rota.errors import UnavailableError
+from rota.engines.kubernetes.objects import Listing, part
+from rota.engines.kubernetes.refusals import (
+    BLOATED,
+    is_about_one,
+    is_bloated,
+    is_refusal,
+    not_kept,
+)
+from rota.errors import NotKeptError, UnavailableError
+
+log = structlog.get_logger()
 
 FINALIZER = JOB_LABEL = "rota.dev/job"
 ACCEPTED = "rota.dev/accepted"
@@ -30,16 +41,8 @@ STATE_SECRET = "rota-state"
 KEY = "key"
 TRIES = 8
 FIRST_WAIT_S = 0.2
-RELIED_UPON = frozenset({"accepted", "record", "term"})
-"""What a status has to hold for the next daemon."""
-MISSING = (
-    "the cluster does not know what a TrainingJob is",
-    "kubectl apply -f deploy/kubernetes/base/crd.yaml",
-)
-OUTDATED = (
-    "the cluster's definition of TrainingJob is of another version, and drops what a job needs",
-    "apply deploy/kubernetes/base/crd.yaml of this version",
-)
+LOOK_S = 5.0
+"""How often the secret is looked for that nobody should delete."""
 
 
 class Resources:
@@ -47,13 +50,14 @@ class Resources:
 
     def __init__(self, cluster: Cluster, *, term: Callable[[], int]) -> None:
         self._cluster = cluster
-        self._drawer = Drawer(cluster, STATE_SECRET)
+        self._drawer = Drawer(cluster, STATE_SECRET, mark=KEY)
         self._lease_term = term
         self._later_by = 0
         """A lease that was deleted and made again counts from one."""
         self._versions: dict[str, str] = {}
         """Of the objects as we know them: a write is refused if somebody else wrote since."""
         self._uids: dict[str, str] = {}
+        self._listing: Listing | None = None
 
     @property
     def _scope(self) -> Scope:
@@ -69,20 +73,26 @@ class Resources:
 
     async def all(self) -> list[Object]:
         try:
-            found, _ = await self._cluster.list(TRAINING_JOBS, self._scope)
+            found, version = await self._cluster.list(TRAINING_JOBS, self._scope)
         except ApiError as error:
-            raise _of_the_kind(error) from None
+            raise definition.why_not_listed(error) from None
         if not self._versions:
             # Whoever begins has the lease, and comes after all who wrote before.
             newest = max((part(each, "status").get("term") or 0 for each in found), default=0)
             self._later_by = max(0, newest + 1 - self._lease_term())
+            self._listing = found, version
         for each in found:
             self._remember(each)
         return found
 
+    def take_listing(self) -> Listing | None:
+        """What was found when all began, once: who watches them from then on starts with it."""
+        taken, self._listing = self._listing, None
+        return taken
+
     async def check(self) -> None:
         """A definition that was just applied is told of a moment later."""
-        await self.rows()
+        await self._drawer.look()
         for n_before in range(TRIES):
             try:
                 await self.look()
@@ -95,16 +105,7 @@ class Resources:
 
     async def look(self) -> None:
         """Raises while the cluster's definition is not what we need."""
-        told = await self._cluster.definition(TRAINING_JOBS)
-        kept = part(told, "properties", "status", "properties")
-        if told and not kept.keys() >= RELIED_UPON:
-            raise UnavailableError(*OUTDATED)
-        if not told:
-            # Some clusters do not say; whether there is one can be seen by its objects.
-            try:
-                await self._cluster.list(TRAINING_JOBS, self._scope, is_brief=True)
-            except ApiError as error:
-                raise _of_the_kind(error) from None
+        await definition.require(self._cluster)
 
     async def create(self, body: Object) -> bool:
         name = body["metadata"]["name"]
@@ -155,14 +156,16 @@ class Resources:
                     self._forget(name)
                     return False
                 if error.is_too_large and await self._is_bloated(name):
-                    return False
+                    raise NotKeptError(BLOATED) from None
+                if is_about_one(error):
+                    raise not_kept(error, "its status") from None
                 if error.reason != "Conflict":
                     raise
                 if not await self._is_still_ours(name, uid):
                     return False
             else:
                 self._remember(answer)
-                _require_kept(answer, status)
+                definition.require_kept(answer, status)
                 return True
         raise UnavailableError(f"TrainingJob {name} is changed by others all the time")
 
@@ -177,8 +180,9 @@ class Resources:
             )
             self._remember(answer)
         except ApiError as error:
-            if error.reason != "NotFound" and not error.is_too_large:
+            if error.reason != "NotFound" and not is_about_one(error):
                 raise
+            log.warning("a TrainingJob could not be told", object=name, error=str(error))
 
     async def let_go(self, name: str) -> None:
         while found := await self.get(name):
@@ -187,6 +191,15 @@ class Resources:
             if len(left) == len(held) or await self._patch(found, {"finalizers": left}):
                 break
         self._forget(name)
+
+    async def complain(self, name: str, words: str) -> None:
+        meta = {"name": name, "namespace": self._cluster.namespace, "uid": self._uids.get(name, "")}
+        log.warning("the status of a TrainingJob is refused", object=name, error=words)
+        try:
+            about = {"metadata": meta}
+            await self.event(about, kind=TRAINING_JOBS, reason="StatusRefused", words=words)
+        except ApiError as error:
+            log.warning("an event was not told", error=str(error))
 
     async def delete(self, name: str, uid: str) -> None:
         """Of a job that is over: it goes when it was let go."""
@@ -207,8 +220,10 @@ class Resources:
         kept.pop(KEY, None)
         return {name: content.decode(errors="replace") for name, content in kept.items()}
 
-    async def keep(self, rows: dict[str, str]) -> None:
-        await self._drawer.put({name: text.encode() for name, text in rows.items()})
+    async def keep(self, rows: Mapping[str, str | None]) -> None:
+        await self._drawer.put(
+            {name: None if text is None else text.encode() for name, text in rows.items()}
+        )
 
     async def key(self) -> bytes:
         """With which tokens and seals are made: one for all replicas, made by the first."""
@@ -217,6 +232,15 @@ class Resources:
             if kept:
                 return kept
             await self._drawer.put({KEY: secrets.token_bytes(32)})
+
+    async def keep_state(self) -> None:
+        """For ever: what all replicas rest upon stays there, whoever deletes it."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self._drawer.contents()
+            except UnavailableError as error:
+                log.warning("whether our secret is there is not known", error=str(error))
 
     # -- objects as we know them ----------------------------------------------------------------
 
@@ -274,15 +298,3 @@ class Resources:
         if term > self._term():
             raise LeaseLostError(f"a later daemon has written to TrainingJob {name}")
         return True
-
-
-def _of_the_kind(error: ApiError) -> UnavailableError:
-    """What a refusal to list them means."""
-    return UnavailableError(*MISSING) if error.reason == "NotFound" else error
-
-
-def _require_kept(answer: Object, status: Object) -> None:
-    """A definition that does not know a field drops it without a word."""
-    kept = part(answer, "status")
-    if kept.get("record") != status["record"]:
-        raise UnavailableError(*OUTDATED)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import structlog
 
 from rota.engines.kubernetes.api import ApiError, Change, Cluster, Kind, Object, Scope
+from rota.engines.kubernetes.objects import Listing
 from rota.engines.kubernetes.transport import GONE, wait_s
 
 log = structlog.get_logger()
@@ -85,16 +86,27 @@ def _stub(key: Key, uid: str) -> Object:
 
 
 class Reflector:
-    def __init__(self, cluster: Cluster, kind: Kind, *, scope: Scope, listener: Listener) -> None:
+    """What somebody has just listed of them, the `first` look need not ask for again."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind,
+        *,
+        scope: Scope,
+        listener: Listener,
+        first: Callable[[], Listing | None] = lambda: None,
+    ) -> None:
         self._cluster, self._kind, self._scope = cluster, kind, scope
-        self._listener = listener
+        self._listener, self._first = listener, first
         self._seen = Seen()
         self._version = ""
         self._told = asyncio.Event()
 
     async def sync(self) -> None:
         """Look at all there is."""
-        objects, self._version = await self._cluster.list(self._kind, self._scope)
+        listing = self._first() or await self._cluster.list(self._kind, self._scope)
+        objects, self._version = listing
         for change in self._seen.relisted(objects):
             self._listener(change)
 

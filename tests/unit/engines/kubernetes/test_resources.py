@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from rota.core.model import JobId
-from rota.engines.kubernetes import resources
+from rota.engines.kubernetes import definition, resources
 from rota.engines.kubernetes.api import ApiError, Cluster, Kind, Object
 from rota.engines.kubernetes.refusals import is_bloated
 from rota.engines.kubernetes.resources import Resources
@@ -20,7 +20,7 @@ class Server:
 
     namespace = "lab"
 
-    def __init__(self, *terms: int, fields: frozenset[str] = resources.RELIED_UPON) -> None:
+    def __init__(self, *terms: int, fields: frozenset[str] = definition.RELIED_UPON) -> None:
         self.found = {
             f"job-{n}": {
                 "metadata": {"name": f"job-{n}", "resourceVersion": "1", "uid": str(n)},
@@ -31,6 +31,8 @@ class Server:
         self._fields = fields
         self.answers: list[ApiError] = []
         """To who wants to make something."""
+        self.against: dict[str, ApiError] = {}
+        """What it has against statuses, by the names of the objects."""
 
     async def definition(self, _: Kind) -> Object:
         properties = {"status": {"properties": {key: {} for key in self._fields}}}
@@ -55,10 +57,15 @@ class Server:
         found = self.found[body["metadata"]["name"]]
         if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "it has been modified")
+        if error := self.against.get(body["metadata"]["name"]):
+            raise error
         if is_bloated(found):
             raise ApiError(500, "", "etcdserver: request is too large")
         found["status"] = body["status"]
         return found
+
+    async def patch(self, _: Kind, name: str, **__: Any) -> Object:
+        raise self.against[name]
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +90,18 @@ def test_who_begins_comes_after_all_who_wrote_before(lease: int, written: int) -
         await ours.all()
         assert await ours.update("job-1", STATUS)
         assert server.found["job-1"]["status"]["term"] == written
+
+    asyncio.run(scenario())
+
+
+def test_what_all_begins_with_is_there_for_who_watches_once() -> None:
+    async def scenario() -> None:
+        ours = made(Server(1), term=1)
+        assert ours.take_listing() is None
+        found = await ours.all()
+        assert ours.take_listing() == (found, "1")
+        await ours.all()
+        assert ours.take_listing() is None
 
     asyncio.run(scenario())
 
@@ -148,7 +167,33 @@ def test_an_object_that_people_made_too_large_keeps_nobody_from_writing() -> Non
         theirs: Object = server.found["job-0"]["metadata"]
         theirs["finalizers"] = ["x" * 1000] * 1000
         assert not await ours.adopt("job-0", JobId("a"))
-        assert not await ours.update("job-0", STATUS)
+        with pytest.raises(NotKeptError, match="too large"):
+            await ours.update("job-0", STATUS)
         assert await ours.update("job-1", STATUS)
+
+    asyncio.run(scenario())
+
+
+RULE = "ValidatingAdmissionPolicy 'lab' with binding 'lab' denied request: not in this lab"
+RIGHT = 'User "rota" cannot update resource "trainingjobs/status" in API group "rota.dev"'
+
+
+def test_a_rule_against_a_status_is_about_that_object_and_a_missing_right_is_not() -> None:
+    async def scenario() -> None:
+        server = Server(1, 1)
+        ours = made(server, term=1)
+        await ours.all()
+        prefix = 'the cluster refused: trainingjobs.rota.dev "job-0" is forbidden: '
+        server.against["job-0"] = ApiError(422, "Invalid", f"{prefix}{RULE}")
+        with pytest.raises(NotKeptError) as refusal:
+            await ours.update("job-0", STATUS)
+        assert refusal.value.message == f"the cluster does not keep its status: {RULE}"
+        await ours.tell("job-0", {"reason": "refused"})
+        await ours.complain("job-0", "why")
+        assert await ours.update("job-1", STATUS)
+        server.against["job-0"] = ApiError(403, "Forbidden", f"{prefix}{RIGHT}")
+        for deed in (ours.update, ours.tell):
+            with pytest.raises(ApiError, match="cannot update"):
+                await deed("job-0", STATUS)
 
     asyncio.run(scenario())

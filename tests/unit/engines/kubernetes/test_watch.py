@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from rota.engines.kubernetes.api import PODS, Cluster, Scope
-from rota.engines.kubernetes.objects import Change
+from rota.engines.kubernetes.objects import Change, Listing
 from rota.engines.kubernetes.watch import Reflector, Seen
 from tests.unit.engines.kubernetes.objects import Object
 from tests.unit.engines.kubernetes.test_api import Answer, served
@@ -77,6 +77,27 @@ def test_who_has_heard_of_more_than_a_list_shows_is_not_behind() -> None:
     seen.relisted([thing("a", 11), thing("b", 12)])
     assert not behind(seen, thing("a", 5), told=12), "it changed since, and b came"
     assert not behind(seen, thing("a", 5), thing("c", 6), told=12), "c went since"
+
+
+def test_what_was_just_listed_is_not_asked_for_again() -> None:
+    """But later it is."""
+    listings: list[Listing] = [([thing("a", 3)], "5")]
+    heard: list[Change] = []
+
+    async def play(cluster: Cluster) -> None:
+        watcher = Reflector(
+            cluster,
+            PODS,
+            scope=Scope("lab"),
+            listener=heard.append,
+            first=lambda: listings.pop() if listings else None,
+        )
+        await watcher.sync()
+        assert told(heard) == [("ADDED", "a")]
+        await watcher.sync()
+        assert told(heard) == [("ADDED", "a"), ("DELETED", "a")]
+
+    assert len(served([LIST], play)) == 1
 
 
 def test_a_server_that_ends_each_watch_at_once_is_asked_less_and_less(
