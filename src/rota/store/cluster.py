@@ -63,6 +63,9 @@ class ClusterStore:
         self._key = key
         self._nodes, self._spare = nodes, spare
         self._strange: frozenset[JobId] = frozenset()
+        self._unread: set[JobId] = set()
+        """Strange ones without a status: a version of us that can read them has yet to give them
+        one."""
         self._publisher = Publisher(resources, key=key)
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[HandedIn | None] = asyncio.Queue()
@@ -248,6 +251,7 @@ class ClusterStore:
             kept = kept_of(found, key=self._key)
         except StoreError as error:
             self._strange |= {id_of(found)}
+            self._unread |= {id_of(found)} if is_bare(found) else set()
             log.error("a TrainingJob is set aside, and its pods left alone", error=str(error))
             return None
         if kept is None or kept.job.id in ends or not is_bare(found):
@@ -259,6 +263,7 @@ class ClusterStore:
     ) -> None:
         self._refused.clear()
         self._publisher.settled = Settled(rows)
+        self._publisher.settled.expect(self._unread)
         self._publisher.begin(kept, behind=behind)
         self._publisher.drains.begin(rows)
         there = self._strange | {each.job.id for each in kept}

@@ -151,7 +151,8 @@ class Publisher:
         try:
             await self._tell(some)
         except BaseException:
-            self._late = dict.fromkeys([*some, *self._late])
+            # What stands in the way of one of them is not to keep the others waiting.
+            self._late = dict.fromkeys([*self._late, *some])
             raise
         now = asyncio.get_running_loop().time()
         if now - self._settled_s >= SETTLE_S:

@@ -29,7 +29,7 @@ from rota.store.cluster import ClusterStore
 from rota.store.fences import essence
 from rota.store.memory import MemoryStore
 from rota.store.records import Scope, Submission, Token
-from rota.store.training_jobs import Shown
+from rota.store.training_jobs import ACCEPTED, SEAL, Shown, seal
 from tests.builders import QUICK, cluster, job
 from tests.objects import Objects
 
@@ -471,6 +471,23 @@ def test_one_that_cannot_be_read_is_set_aside(broken: str) -> None:
         assert known.state is State.RUNNING
         assert site.objects.found[A] == before
         await asyncio.to_thread(again.close)
+
+    play(scenario)
+
+
+def test_one_that_only_another_version_can_read_still_counts_for_that_one() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        notes = site.objects.found[A]["metadata"]["annotations"]
+        good, later = dict(notes), '{"of":"a later version"}'
+        notes |= {ACCEPTED: later, SEAL: seal(KEY, name=A, text=later)}
+        older = Site(site.objects)
+        await asyncio.to_thread(older.store.load)
+        await older.submit(B)
+        await older.tell_late()
+        site.objects.found[A]["metadata"]["annotations"] = good
+        assert set(await site.rebuilt()) == {A, B}
+        await asyncio.to_thread(older.store.close)
 
     play(scenario)
 

@@ -3,6 +3,7 @@ nobody else notices."""
 
 import asyncio
 import math
+from contextlib import suppress
 
 import pytest
 
@@ -16,10 +17,10 @@ from rota.core.events import (
 from rota.core.model import Ended, Job, JobId
 from rota.core.round import decide
 from rota.core.states import State
-from rota.errors import NotKeptError, UnfencedError
+from rota.errors import NotKeptError, UnavailableError, UnfencedError
 from rota.policies.registry import parse
 from rota.store.untold import PREFIX
-from tests.objects import Objects
+from tests.objects import Object, Objects
 from tests.unit.store.test_cluster import NODES, A, B, C, D, Site, ended, play
 
 REFUSED = "not in this lab"
@@ -204,3 +205,24 @@ def test_an_end_that_somebody_edited_by_hand_is_left_out() -> None:
         assert set(await site.rebuilt()) == {A}
 
     play(scenario)
+
+
+def test_what_cannot_be_told_of_one_job_keeps_no_other_waiting() -> None:
+    class Stubborn(Objects):
+        async def update(self, name: str, status: Object) -> bool:
+            if name == A:
+                raise UnavailableError("not this one, not now")
+            return await super().update(name, status)
+
+    others = [JobId(f"1q1ghcx{n}") for n in range(8)]
+
+    async def scenario(site: Site) -> None:
+        for each in (A, *others):
+            await site.submit(each)
+        for _ in others:
+            with suppress(UnavailableError):
+                await site.tell_late()
+        told = {name for name, each in site.objects.found.items() if "status" in each}
+        assert told == set(others)
+
+    play(scenario, Stubborn())

@@ -39,7 +39,7 @@ FINALIZER = JOB_LABEL = "rota.dev/job"
 ACCEPTED = "rota.dev/accepted"
 STATE_SECRET = "rota-state"
 KEY = "key"
-TRIES = 8
+TRIES, TRIES_TO_UPDATE = 8, 24
 FIRST_WAIT_S = 0.2
 LOOK_S = 5.0
 """How often the secret is looked for that nobody should delete."""
@@ -143,7 +143,7 @@ class Resources:
     async def update(self, name: str, status: Object) -> bool:
         """Replaced, not patched: it costs the API server a third less."""
         whole = {**status, "term": self._term()}
-        for _ in range(TRIES):
+        for _ in range(TRIES_TO_UPDATE):
             if name not in self._versions and await self.get(name) is None:
                 return False
             uid = self._uids[name]
@@ -167,7 +167,8 @@ class Resources:
                 self._remember(answer)
                 definition.require_kept(answer, status)
                 return True
-        raise UnavailableError(f"TrainingJob {name} is changed by others all the time")
+        # Whoever does that does it to their own: nobody else is to wait for it.
+        raise NotKeptError(f"TrainingJob {name} is changed by others all the time")
 
     async def lull(self) -> None:
         await self._cluster.lull()

@@ -159,6 +159,26 @@ def test_what_somebody_made_in_the_place_of_an_object_is_left_alone() -> None:
     asyncio.run(scenario())
 
 
+def test_an_object_that_somebody_never_stops_changing_is_that_jobs_trouble_alone() -> None:
+    class Restless(Server):
+        async def get(self, kind: Kind, name: str) -> Object:
+            found = await super().get(kind, name)
+            before = {**found, "metadata": dict(found["metadata"])}
+            version = int(found["metadata"]["resourceVersion"])
+            found["metadata"]["resourceVersion"] = str(version + 1)
+            return before
+
+    async def scenario() -> None:
+        server = Restless(1)
+        ours = made(server, term=1)
+        await ours.all()
+        server.found["job-0"]["metadata"]["resourceVersion"] = "7"
+        with pytest.raises(NotKeptError, match="changed by others all the time"):
+            await ours.update("job-0", STATUS)
+
+    asyncio.run(scenario())
+
+
 def test_an_object_that_people_made_too_large_keeps_nobody_from_writing() -> None:
     async def scenario() -> None:
         server = Server(1, 1)
