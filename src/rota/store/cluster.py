@@ -33,6 +33,7 @@ from rota.store.training_jobs import (
     kept_of,
     without_the_unaccepted,
 )
+from rota.tasks import Bugs
 
 log = structlog.get_logger()
 
@@ -71,9 +72,7 @@ class ClusterStore:
     ) -> None:
         """`spare` is told of jobs that nobody can read, as long as this daemon lives: what runs
         of them stays."""
-        self._local = local
-        self._resources = resources
-        self._key = key
+        self._local, self._resources, self._key = local, resources, key
         self._nodes, self._spare = nodes, spare
         self._strange: frozenset[JobId] = frozenset()
         self._publisher = Publisher(resources, key=key)
@@ -83,6 +82,7 @@ class ClusterStore:
         self._refused: set[JobId] = set()
         """Jobs that the cluster does not keep, until they are over: nothing for the file."""
         self._is_closed = False
+        self._bugs = Bugs("statuses could not be brought up to date")
         self._pump = self._loop.create_task(self._run())
         self._aside = self._loop.create_task(self._tell_late())
         self.job, self.jobs, self.submission = local.job, local.jobs, local.submission
@@ -108,9 +108,8 @@ class ClusterStore:
         catch_up(self._local, kept, rows=rows, strange=self._strange).result()
         self._from_outside(self._begin(kept, behind, rows=rows))
         jobs = tuple(each.job for each in kept if not isinstance(each.job.phase, Ended))
-        outcomes = {each.job.id: each.job.state for each in kept} | dict(
-            self._local.load().outcomes
-        )
+        outcomes = {each.job.id: each.job.state for each in kept}
+        outcomes |= self._local.load().outcomes
         # What a job waits for and nobody knows any more has succeeded: else the job were over.
         after = {each for job in jobs for each in job.spec.after} - self._strange
         needed = dict.fromkeys(after, State.SUCCEEDED)
@@ -192,7 +191,9 @@ class ClusterStore:
                 work.done.set_exception(self._failure)
         else:
             for work in works:
-                if error := refused.get(work.submit) if work.submit else None:
+                if self._failure is not None:
+                    work.done.set_exception(self._failure)
+                elif error := refused.get(work.submit) if work.submit else None:
                     self._refuse(work, error)
                 else:
                     self._hand_on(work)
@@ -211,14 +212,14 @@ class ClusterStore:
         work.done.set_exception(error)
 
     def _hand_on(self, work: _Work) -> None:
-        batch = work.batch.without(self._refused) if self._refused else work.batch
-        over = (job for job in work.batch.effects.jobs.values() if isinstance(job.phase, Ended))
-        self._refused.difference_update(job.id for job in over)
         try:
+            batch = work.batch.without(self._refused) if self._refused else work.batch
+            over = (job for job in work.batch.effects.jobs.values() if isinstance(job.phase, Ended))
+            self._refused.difference_update(job.id for job in over)
             local = self._local.resume() if work.resumes else self._local.write(batch)
-        except StoreError as error:
-            self._failure = error
-            work.done.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - whoever waits gets an answer, whatever it is
+            self._failure = _explained(error)
+            work.done.set_exception(self._failure)
         else:
             local.add_done_callback(lambda written: _pass_on(written, work.done))
 
@@ -227,7 +228,8 @@ class ClusterStore:
         while True:
             began_s, has_more = self._loop.time(), False
             try:
-                has_more = self._failure is None and await self._publisher.publish_late()
+                with self._bugs.of():
+                    has_more = self._failure is None and await self._publisher.publish_late()
             except UnavailableError as error:
                 log.warning("statuses could not be brought up to date", error=str(error))
             rest_s = REST_FACTOR * (self._loop.time() - began_s)
@@ -292,8 +294,7 @@ def _explained(error: Exception) -> StoreError:
 
 
 def _pass_on(written: Future[None], done: Future[None]) -> None:
-    error = written.exception()
-    if error is None:
-        done.set_result(None)
-    else:
+    if error := written.exception():
         done.set_exception(error)
+    else:
+        done.set_result(None)

@@ -25,6 +25,7 @@ from rota.store.training_jobs import (
     body_of,
     status_of,
 )
+from rota.tasks import Bugs
 
 LATE_AT_ONCE = 4
 SETTLE_S = 3.0
@@ -96,6 +97,7 @@ class Publisher:
         self._settled_s = -math.inf
         self._writing: dict[JobId, asyncio.Future[None]] = {}
         self._room = asyncio.Semaphore(NEW_AT_ONCE)
+        self._bugs = Bugs("the status of a job could not be told")
 
     def begin(self, kept: Iterable[Kept], *, behind: Collection[JobId] = ()) -> None:
         """Go on from what the cluster keeps. Of those `behind` we know more than their objects:
@@ -182,12 +184,17 @@ class Publisher:
         for job_id in some:
             del self._late[job_id]
         try:
-            await _all(map(self._update, some))
+            await _all(map(self._update_late, some))
         except BaseException:
             self._late = dict.fromkeys([*some, *self._late])
             raise
         await self._tell_what_is_settled()
         return bool(self._late)
+
+    async def _update_late(self, job_id: JobId) -> None:
+        """A bug with one must not keep the others waiting: it is told again when it changes."""
+        with self._bugs.of(job=job_id):
+            await self._update(job_id)
 
     async def _tell_what_is_settled(self) -> None:
         now, rows = asyncio.get_running_loop().time(), self.settled.due()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rota.core.events import JobSubmitted
 from rota.core.model import JobId
@@ -315,3 +316,24 @@ def test_a_job_that_is_cancelled_on_its_way_runs_nowhere(tmp_path: Path) -> None
     life(tmp_path, there, crashes, do=do)
     assert outcome(tmp_path) == ("cancelled", "cancelled by ann")
     assert list(there.jobs.values()) == ["cancelled"]
+
+
+def test_a_bug_with_one_is_told_with_its_job_and_it_is_tried_again(tmp_path: Path) -> None:
+    there, crashes = There(), Crashes(10_000)
+    hand_over = there.hand_over
+
+    def stumble(*_: Any) -> str:
+        there.hand_over = hand_over  # type: ignore[method-assign]
+        raise KeyError("x")
+
+    there.hand_over = stumble  # type: ignore[method-assign]
+
+    async def do(desk: Desk, moves: Moves) -> None:
+        await submit(desk, moves)
+        await until(crashes, tmp_path)(desk, moves)
+
+    with capture_logs() as lines:
+        life(tmp_path, there, crashes, do=do)
+    [told] = [each for each in lines if each["log_level"] == "error"]
+    assert (told["job"], type(told["exc_info"])) == (JOB, KeyError)
+    assert list(there.jobs.values()) == ["ready"]

@@ -1,15 +1,21 @@
-"""A shell whose store refuses a submit: nobody else notices."""
+"""A shell whose store refuses a submit, or in which there is a bug: who notices it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rota.core.commands import Command, StartWorkers
-from rota.core.events import JobSubmitted
+from rota.core.events import JobSubmitted, NodeSeen, WorkersExited
 from rota.core.model import JobId, Node
+from rota.daemon.machine import Address, Machine, Setup
+from rota.daemon.people import Caller
 from rota.daemon.shell import Parts, Shell
-from rota.engines.base import Program
+from rota.engines.base import Facts, Program
 from rota.errors import NotKeptError, UserError
 from rota.policies.registry import parse
 from rota.store.cluster import ClusterStore
@@ -77,3 +83,87 @@ def test_a_job_that_the_cluster_does_not_keep_never_was() -> None:
 
 def submission(job_id: JobId) -> Submission:
     return Submission(job_id, "ada", 1000, PROGRAM)
+
+
+class Stumbling(Engine):
+    """Tells what it is made to; there is a bug in how it reads logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tell: Facts = lambda _: None
+
+    async def start(self, facts: Facts) -> None:  # type: ignore[override]
+        self.tell = facts
+
+    def logs(self, *_: object) -> None:
+        raise KeyError("x")
+
+
+class Clock:
+    """Stands still, until it is broken."""
+
+    is_broken = False
+
+    def __call__(self) -> float:
+        if self.is_broken:
+            raise KeyError("x")
+        return 100.0
+
+
+async def with_a_job(play: Callable[[Shell, Stumbling, Clock], Awaitable[None]]) -> None:
+    engine, clock = Stumbling(), Clock()
+    made: Any = engine
+    shell = Shell(Parts(MemoryStore(), made, clock, QUICK), parse("fifo"))
+
+    async def program(_: JobId) -> Program:
+        return Program(("p",))
+
+    await shell.start(program, listener=lambda _: None)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await shell.durable(
+                shell.tell_all([JobSubmitted(A, job(A))], [submission(A)], actor="ada")
+            )
+            await engine.is_told.wait()
+            await play(shell, engine, clock)
+    finally:
+        await shell.close()
+
+
+def test_an_exit_is_told_although_its_log_cannot_be_looked_at() -> None:
+    async def play(shell: Shell, engine: Stumbling, _: Clock) -> None:
+        engine.tell(WorkersExited(A, 1, {0: 1}))
+        while A in shell.kernel.jobs:
+            await shell.changed()
+        assert not shell.trouble
+
+    with capture_logs() as lines:
+        asyncio.run(with_a_job(play))
+    [told] = [each for each in lines if each["log_level"] == "error"]
+    assert (told["job"], type(told["exc_info"])) == (A, KeyError)
+
+
+def test_a_bug_in_what_a_timer_rings_is_everybodys() -> None:
+    async def play(shell: Shell, engine: Stumbling, clock: Clock) -> None:
+        [node] = cluster("1x5")
+        clock.is_broken = True
+        engine.tell(NodeSeen(node))
+        await shell.broken.wait()
+        assert "a bug in rota (KeyError)" in shell.trouble
+
+    asyncio.run(with_a_job(play))
+
+
+def test_a_farewell_that_dies_is_noticed() -> None:
+    """Nothing is decided any more by then: the daemon would neither work nor end."""
+
+    async def play(shell: Shell, engine: Stumbling, clock: Clock) -> None:
+        desk: Any = SimpleNamespace(shell=shell, clock=clock)
+        setup = Setup("fake", Address("", ""), "fifo", Path("policy"))
+        stumbling: Any = engine
+        machine = Machine(desk, stumbling, tuple, setup=setup)
+        clock.is_broken = True
+        machine.stop(Caller("ada", is_admin=True), stop_jobs=True)
+        await shell.broken.wait()
+
+    asyncio.run(with_a_job(play))
