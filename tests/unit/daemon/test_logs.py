@@ -57,7 +57,7 @@ def test_one_of_many_that_cannot_be_read_ends_it_for_whoever_follows():
         if worker.worker == 1:
             raise KeyError("x")
         await asyncio.Event().wait()
-        yield LogChunk(b"", 0.0)
+        yield LogChunk(0.0, b"")
 
     workers = [SimpleNamespace(number=number) for number in (0, 1)]
     attempts: list[Any] = [SimpleNamespace(number=1, workers=workers)]

@@ -100,12 +100,13 @@ class Stumbling(Engine):
 
 
 class Clock:
-    """Stands still, until it is broken."""
+    """Stands still. Once it is broken, whoever looks first stumbles."""
 
     is_broken = False
 
     def __call__(self) -> float:
         if self.is_broken:
+            self.is_broken = False
             raise KeyError("x")
         return 100.0
 
