@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -149,6 +149,7 @@ def _set_aside_what_stays() -> None:
 
 
 async def _prune(launches: Launches, engine: ForgetfulEngine, *, keep_logs_s: float) -> None:
+    """Nobody's job rests upon this: it is tried again, whatever comes."""
     while True:
         await asyncio.sleep(PRUNE_S)
         try:
@@ -158,6 +159,8 @@ async def _prune(launches: Launches, engine: ForgetfulEngine, *, keep_logs_s: fl
             await launches.remove_checkpoints(gone)
         except (RotaError, OSError) as error:
             log.warning("what nobody needs could not be removed", error=str(error))
+        except Exception:
+            log.exception("what nobody needs could not be removed")
 
 
 def _pass_on(command: Command, *, membership: Membership, training: Training) -> None:
@@ -176,7 +179,8 @@ async def _house(
     env = partial(_env, url=place.url, tokens=tokens)
     site = Site(clock, settings.defaults, env, snapshots, place.premises)
     membership = Membership(shell, clock=clock, care=settings.care)
-    training = Training(shell, membership, clock=clock, cards=Cards(place.held_on_cards))
+    cards = Cards(place.held_on_cards)
+    training = Training(shell, membership, clock=clock, cards=cards)
     rendezvous = Rendezvous(shell, membership, clock=clock)
     desk = Desk(shell, store, site=site, training=training)
     launches = Launches(shell, store, site=site)
@@ -188,33 +192,26 @@ async def _house(
     moves = Moves(desk, keeper, carrier=carrier, limits=settings.moving, origin=origin)
     desk.travels, desk.cards = moves.word, place.cards
     pruning = _prune(launches, engine, keep_logs_s=settings.keep_logs_s)
-    work = [pruning, training.run(), training.cards.run(), membership.run(), rendezvous.run()]
-    chores = [asyncio.ensure_future(each) for each in work]
+    for chore in (pruning, *(each.run() for each in (training, cards, membership, rendezvous))):
+        shell.tasks.rely_on(chore)
     try:
         await shell.start(
             launches.program, listener=partial(_pass_on, membership=membership, training=training)
         )
         for chore in place.chores(desk):
-            shell.spawn(chore)
+            shell.tasks.rely_on(chore)
         doorkeeper = Doorkeeper(tokens, admins=settings.admins, strangers=place.strangers)
         visits = Visits(desk, engine)
         desks = (training, rendezvous, moves)
-        chores.append(asyncio.ensure_future(moves.run()))
+        shell.tasks.rely_on(moves.run())
         yield House(desk, machine, tokens, doorkeeper, visits, *desks, settings.patience)
     finally:
-        await _end(chores)
         await shell.close()
 
 
 def _env(job: Job, *, url: str, tokens: Tokens) -> dict[str, str]:
     """How a worker reaches us."""
     return {"ROTA_URL": url, "ROTA_TOKEN": tokens.for_attempt(job.id, job.attempt)} if url else {}
-
-
-async def _end(chores: Sequence[asyncio.Future[None]]) -> None:
-    for chore in chores:
-        chore.cancel()
-    await asyncio.gather(*chores, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ import structlog
 from rota.engines.kubernetes.api import Change
 from rota.errors import UnavailableError
 from rota.store.training_jobs import Object, is_sealed, part
+from rota.tasks import Bugs
 
 log = structlog.get_logger()
 
@@ -51,22 +52,26 @@ class EndedObjects:
         self._delete, self._keep = delete, keep
         self._key, self._clock = key, clock
         self._ended: dict[str, _Ended] = {}
+        self._bugs = Bugs("an object of a job that is over is left alone")
 
     def hear(self, change: Change) -> None:
         found = change.object
         meta = found["metadata"]
         self._ended.pop(meta["uid"], None)
-        at_s = _ended_s(found)
         is_leaving = change.type == "DELETED" or "deletionTimestamp" in meta
-        if at_s is not None and not is_leaving and is_sealed(found, key=self._key):
-            self._ended[meta["uid"]] = _Ended(at_s, meta["name"], meta["uid"])
+        # Whatever stands in one that anybody may write: it stays, and the others are seen.
+        with self._bugs.of(object=meta["name"]):
+            at_s = _ended_s(found)
+            if at_s is not None and not is_leaving and is_sealed(found, key=self._key):
+                self._ended[meta["uid"]] = _Ended(at_s, meta["name"], meta["uid"])
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
                 for each in self._due():
-                    await self._delete(each.name, each.uid)
+                    with self._bugs.of(object=each.name):
+                        await self._delete(each.name, each.uid)
             except UnavailableError as error:
                 log.warning("what is over could not be removed", error=str(error))
 

@@ -10,14 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-import structlog
-
 from rota.core.forecast import Expected, Horizon, Situation, forecast
 from rota.core.model import JobId, Queued
 from rota.daemon.shell import Shell
 from rota.engines.foreseen import foreseen
-
-log = structlog.get_logger()
 
 MOST_LOOKS = 40_000
 """At jobs, in all rounds of a forecast."""
@@ -44,8 +40,7 @@ class Foresight:
     async def look(self) -> None:
         """Bring the forecast up to date if that is cheap; not later than after a moment."""
         if self._task is None and self._is_due():
-            self._task = asyncio.create_task(self._forecast())
-            self._task.add_done_callback(self._ended)
+            self._task = self._shell.tasks.spawn(self._forecast(), what="a forecast")
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=PATIENCE_S)
 
@@ -78,17 +73,14 @@ class Foresight:
                 now=self._clock(),
                 horizon=Horizon(most_rounds=self._n_rounds()),
             )
+        except Exception:
+            # It is no reason to fail for anything else, and what was foreseen is old.
+            self.expected = {}
+            raise
         finally:
+            self._task = None
             self._made_s = asyncio.get_running_loop().time()
             self._rests_until_s = self._made_s + REST_FACTOR * (self._made_s - began_s)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """A forecast that fails is no reason to fail for anything else."""
-        self._task = None
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self.expected = {}
-            log.error("forecast failed", error=repr(error))
 
     def _situation(self) -> Situation:
         kernel = self._shell.kernel

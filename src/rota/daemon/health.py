@@ -50,7 +50,6 @@ class Health:
         """A bug: it does not pass by itself."""
         self.trouble = f"a bug in rota ({type(error).__name__}); start it again, and report it"
         self.broken.set()
-        log.error("task died", exc_info=error)
 
     async def close(self) -> None:
         if self._mending is not None:
@@ -66,35 +65,12 @@ class Health:
                 await self._begin_anew()
             except (RotaError, OSError) as error:
                 self.trouble = _words(error)
-            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else hears of it
+            except Exception as error:
+                log.exception("it cannot begin anew")
                 self.break_down(error)
         self._mending = None
         if not self.trouble:
             log.info("disk is back")
-
-
-class Chores:
-    """What is done for as long as the daemon lives. Without one of them it would only seem to
-    work: a bug in it is everybody's trouble."""
-
-    def __init__(self, health: Health) -> None:
-        self._health = health
-        self._tasks: set[asyncio.Future[None]] = set()
-
-    def add(self, task: asyncio.Future[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _ended(self, task: asyncio.Future[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._health.break_down(error)
 
 
 def _words(error: RotaError | OSError) -> str:

@@ -167,18 +167,23 @@ async def _as_it_comes(streams: list[AsyncIterator[Piece]]) -> AsyncIterator[Pie
         async for piece in streams[0]:
             yield piece
         return
-    queue: asyncio.Queue[Piece | None] = asyncio.Queue(maxsize=64)
+    queue: asyncio.Queue[Piece | Exception | None] = asyncio.Queue(maxsize=64)
 
     async def pump(stream: AsyncIterator[Piece]) -> None:
-        async for piece in stream:
-            await queue.put(piece)
-        await queue.put(None)
+        try:
+            async for piece in stream:
+                await queue.put(piece)
+            await queue.put(None)
+        except Exception as error:  # noqa: BLE001 - it is raised again, where it is waited for
+            await queue.put(error)
 
     pumps = [asyncio.ensure_future(pump(stream)) for stream in streams]
     try:
         n_open = len(pumps)
         while n_open:
             piece = await queue.get()
+            if isinstance(piece, Exception):
+                raise piece
             if piece is None:
                 n_open -= 1
             else:

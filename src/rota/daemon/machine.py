@@ -58,8 +58,6 @@ class Machine:
         self.policy = setup.policy
         self._policy_file = setup.policy_file
         self.stopping = asyncio.Event()
-        self._farewell: asyncio.Future[None] | None = None
-        """The stop of all jobs, while it is under way."""
 
     def status(self) -> Status:
         nodes = self._desk.shell.kernel.nodes.values()
@@ -128,7 +126,7 @@ class Machine:
         require_admin(caller, "end the daemon")
         if stop_jobs:
             self._desk.shell.rounds.pause()
-            self._farewell = asyncio.ensure_future(self._stop_all(caller))
+            self._desk.shell.tasks.rely_on(self._stop_all(caller))
         else:
             self.stopping.set()
 

@@ -32,6 +32,7 @@ from rota.daemon.crew import Crew
 from rota.daemon.generations import Wanted
 from rota.daemon.reports import Told
 from rota.daemon.shell import Shell
+from rota.tasks import Bugs
 from rota_trainer.messages import Switch
 
 log = structlog.get_logger()
@@ -92,6 +93,7 @@ class Membership:
         self._committed: dict[JobId, MembershipChanged] = {}
         """Generations whose leavers are still there."""
         self._looked_at_s = clock()
+        self._bugs = Bugs("the workers of a job could not be looked after")
         self.wake: Callable[[JobId], None] = lambda _job_id: None
         """Called when the workers of a job have something new to hear."""
         self.remark: Callable[[JobId, str], None] = lambda _job_id, _words: None
@@ -190,7 +192,8 @@ class Membership:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._shell.changed(), LOOK_S)
             for job_id in list(self._committed):
-                self._settle(job_id)
+                with self._bugs.of(job=job_id):
+                    self._settle(job_id)
             now = self._clock()
             if now - self._looked_at_s >= LOOK_S:
                 self.look_around(now)
@@ -204,15 +207,19 @@ class Membership:
             if job is None or not job.is_active:
                 del self._crews[job_id]
                 continue
-            if was_asleep:
-                crew.excuse(now)
-            if isinstance(job.phase, Running) and not self._shell.trouble:
-                # Of those who never speak, and whose members do not change, nobody is missed.
-                if crew.said or job.numbers != crew.wanted.numbers:
-                    self._end_silent(job, crew, now=now)
-                if job.spec.mode is Mode.LIVE:
-                    self._miss_newcomers(job, crew, now=now)
-                    self._remark_silence(job, crew, now=now)
+            with self._bugs.of(job=job_id):
+                if was_asleep:
+                    crew.excuse(now)
+                if isinstance(job.phase, Running) and not self._shell.trouble:
+                    self._look_at(job, crew, now=now)
+
+    def _look_at(self, job: Job, crew: Crew, *, now: float) -> None:
+        # Of those who never speak, and whose members do not change, nobody is missed.
+        if crew.said or job.numbers != crew.wanted.numbers:
+            self._end_silent(job, crew, now=now)
+        if job.spec.mode is Mode.LIVE:
+            self._miss_newcomers(job, crew, now=now)
+            self._remark_silence(job, crew, now=now)
 
     def _end_silent(self, job: Job, crew: Crew, *, now: float) -> None:
         for reason, workers in crew.faults(

@@ -71,7 +71,6 @@ class MoveFiles:
         await asyncio.to_thread(self._forget, job_id)
 
     def _load(self) -> Iterator[Move]:
-        make_folder(self._folder, 0o700)
         for path in sorted(self._folder.glob("*.json")):
             try:
                 yield load(Move, json.loads(path.read_text(encoding="utf-8")))
@@ -80,11 +79,13 @@ class MoveFiles:
                 log.error("a planned move cannot be read, and is left alone", file=str(path))
 
     def _save(self, moves: Iterable[Move]) -> None:
+        make_folder(self._folder, 0o700)
         for move in moves:
             replace_file(self._place(move.job_id), dump(move))
         sync(self._folder)
 
     def _forget(self, job_id: JobId) -> None:
+        make_folder(self._folder, 0o700)
         self._place(job_id).unlink(missing_ok=True)
         sync(self._folder)
 

@@ -24,6 +24,7 @@ from rota.daemon.people import Caller
 from rota.daemon.snapshots import shipper_of
 from rota.daemon.threads import in_thread
 from rota.errors import RotaError, UnavailableError, UserError, shown
+from rota.tasks import Bugs
 from rota.wire.jobs import JobView
 from rota.wire.moves import Code, MoveRequest, Parcel, key_of, moved
 
@@ -72,7 +73,7 @@ class Moves:
         self._moves: dict[JobId, Move] = {}
         self._trying: dict[JobId, _Trying] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._bugs = Bugs("a move could not be looked at")
         self._planned = asyncio.Event()
 
     async def plan(self, caller: Caller, request: MoveRequest) -> list[JobView]:
@@ -106,21 +107,15 @@ class Moves:
         """For as long as the daemon runs."""
         for move in await self._known():
             self._moves.setdefault(move.job_id, move)
-        try:
-            while True:
-                change = asyncio.ensure_future(self._desk.shell.changed())
-                news = asyncio.ensure_future(self._planned.wait())
-                wait_s = self._look()
-                await asyncio.wait(
-                    {change, news}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                change.cancel()
-                news.cancel()
-                self._planned.clear()
-                await asyncio.sleep(BREATH_S)
-        finally:
-            for task in list(self._tasks):
-                task.cancel()
+        while True:
+            change = asyncio.ensure_future(self._desk.shell.changed())
+            news = asyncio.ensure_future(self._planned.wait())
+            wait_s = self._look()
+            await asyncio.wait({change, news}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            change.cancel()
+            news.cancel()
+            self._planned.clear()
+            await asyncio.sleep(BREATH_S)
 
     async def _known(self) -> list[Move]:
         while True:
@@ -139,16 +134,15 @@ class Moves:
         now, next_s = self._desk.clock(), math.inf
         for move in list(self._moves.values()):
             trying = self._trying.setdefault(move.job_id, _Trying(since_s=now))
-            due_s = max(self._due_s(move), trying.not_before_s)
             if trying.is_busy:
                 continue
-            if due_s <= now:
-                trying.is_busy = True
-                task = asyncio.ensure_future(self._try(move, trying))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            else:
-                next_s = min(next_s, due_s)
+            with self._bugs.of(job=move.job_id):
+                due_s = max(self._due_s(move), trying.not_before_s)
+                if due_s <= now:
+                    trying.is_busy = True
+                    self._desk.shell.tasks.spawn(self._try(move, trying), job=move.job_id)
+                else:
+                    next_s = min(next_s, due_s)
         return max(BREATH_S, min(next_s - now, AGAIN_S[1]))
 
     def _due_s(self, move: Move) -> float:

@@ -37,6 +37,7 @@ from rota.store.training_jobs import (
     kept_of,
     part,
 )
+from rota.tasks import Bugs
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
@@ -71,6 +72,7 @@ class Petitions:
         self._names: asyncio.Queue[str] = asyncio.Queue()
         self._jobs: dict[str, JobId] = {}
         """By the uid of their objects."""
+        self._bugs = Bugs("a TrainingJob was left alone")
 
     def hear(self, change: Change) -> None:
         name = change.object["metadata"]["name"]
@@ -98,10 +100,14 @@ class Petitions:
             del self._pending[name]
 
     async def _heed_in_the_end(self, change: Change) -> None:
+        """One that we stumble over must not end it for all: the next daemon would come to it, too,
+        and stumble."""
         said, is_old = "", False
         while True:
             try:
-                return await self._heed(await self._by_now(change) if is_old else change)
+                with self._bugs.of(object=change.object["metadata"]["name"]):
+                    await self._heed(await self._by_now(change) if is_old else change)
+                return None
             except UnavailableError as error:
                 is_old = True
                 if isinstance(error, ApiError) and not error.is_passing:

@@ -28,6 +28,7 @@ from rota.engines.kubernetes.plain_pods import (
 )
 from rota.engines.kubernetes.resources import Resources
 from rota.errors import NotKeptError, RotaError, UnavailableError, UserError
+from rota.tasks import Bugs
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
@@ -62,6 +63,7 @@ class PlainPods:
         """By the uid of their pods."""
         self._pods: dict[str, Object] = {}
         self._told: dict[str, _Told] = {}
+        self._bugs = Bugs("a pod was left alone")
         self._not_yet: dict[str, None] = {}
         """Those that need something which may still come: a claim, a node."""
         self._is_unsure = False
@@ -112,10 +114,14 @@ class PlainPods:
                 await self._heed_in_the_end(Change("MODIFIED", pod))
 
     async def _heed_in_the_end(self, change: Change) -> None:
+        """One that we stumble over must not end it for all: the next daemon would come to it, too,
+        and stumble."""
         said = ""
         while True:
             try:
-                return await self._heed(change)
+                with self._bugs.of(pod=change.object["metadata"]["name"]):
+                    await self._heed(change)
+                return None
             except UnavailableError as error:
                 if isinstance(error, ApiError) and not error.is_passing:
                     return await self._put_off(change.object, error)
@@ -202,7 +208,8 @@ class PlainPods:
             for uid, job_id in list(self._jobs.items()):
                 job, pod = self._desk.shell.kernel.job(job_id), self._pods.get(uid)
                 if pod is not None and job is not None and isinstance(job.phase, Queued):
-                    await self._tell(pod, reason="Waiting", words=self._desk.why(job))
+                    with self._bugs.of(job=job_id):
+                        await self._tell(pod, reason="Waiting", words=self._desk.why(job))
 
     async def _tell(self, pod: Object, *, reason: str, words: str) -> None:
         uid, now = pod["metadata"]["uid"], asyncio.get_running_loop().time()

@@ -20,6 +20,7 @@ from rota.daemon.meeting_room import Restart, Room
 from rota.daemon.membership import Membership, Roll, roll_of
 from rota.daemon.people import Caller, ForbiddenError, Reach
 from rota.daemon.shell import Shell
+from rota.tasks import Bugs
 from rota_trainer.meetings import (
     ABSENT,
     BROKEN,
@@ -51,6 +52,7 @@ class Rendezvous:
         self._clock = clock
         self._rooms: dict[JobId, Room] = {}
         self._is_hushed = False
+        self._bugs = Bugs("those who wait for others could not be told")
 
     # -- the barrier ----------------------------------------------------------------------------
 
@@ -187,7 +189,8 @@ class Rendezvous:
         while True:
             await self._shell.changed()
             for job_id, room in list(self._rooms.items()):
-                self._look(job_id, room)
+                with self._bugs.of(job=job_id):
+                    self._look(job_id, room)
 
     def _look(self, job_id: JobId, room: Room) -> None:
         job = self._shell.kernel.job(job_id)

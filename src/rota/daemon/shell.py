@@ -9,9 +9,10 @@ for an engine whose own disk fails under a command: it is given again until it a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -34,13 +35,14 @@ from rota.core.view import Rules, View
 from rota.daemon import nodes, recovery
 from rota.daemon.accounts import Accounts
 from rota.daemon.findings import examined, exits_of, needs_a_look
-from rota.daemon.health import Chores, Health
+from rota.daemon.health import Health
 from rota.daemon.outbox import Alarm, Due
 from rota.daemon.rounds import Rounds
 from rota.engines.base import Engine, Program
 from rota.errors import RotaError, StoreError, UnfencedError
 from rota.store.base import Batch, Store
 from rota.store.records import Row, Sample, Submission
+from rota.tasks import Bugs, Tasks
 
 log = structlog.get_logger()
 
@@ -78,8 +80,10 @@ class Shell:
         self._programs: Programs = _nothing_to_run
         self._listener: Listener = _nobody_listens
         self._rounds = Rounds(self, interval_s=parts.rules.round_interval_s)
-        self._chores = Chores(self._health)
-        self._alarm = Alarm(parts.clock, self._wake)
+        self.tasks = Tasks(self._health.break_down)
+        """What goes on until the shell closes."""
+        self._bugs = Bugs("an exit is told without a look at the log")
+        self._alarm = Alarm(parts.clock, partial(self.tasks.rely_on_soon, self._wake))
         self._changed = asyncio.Event()
         self._sightings: dict[NodeId, Node] = {}
         self._loop = asyncio.get_running_loop()
@@ -93,14 +97,14 @@ class Shell:
         self._listener = listener
         await self._parts.engine.start(self._report)
         await self._recover()
-        self.spawn(self._deliver())
-        self.spawn(self._rounds.run())
-        self.spawn(nodes.watch(self._parts.engine, self._look))
+        self.tasks.rely_on(self._deliver())
+        self.tasks.rely_on(self._rounds.run())
+        self.tasks.rely_on(nodes.watch(self._parts.engine, self._look))
 
     async def close(self) -> None:
         """Stop deciding; what runs goes on under its keepers."""
         await self._health.close()
-        await self._chores.close()
+        await self.tasks.close()
         self._alarm.cancel()
         await self._parts.engine.close()
 
@@ -171,7 +175,7 @@ class Shell:
             return
         if isinstance(event, NodeSeen):
             if not self._sightings:
-                self._loop.call_later(nodes.GATHER_S, self._look)
+                self._loop.call_later(nodes.GATHER_S, self.tasks.rely_on_soon, self._look)
             self._sightings[event.node.id] = event.node
             return
         if isinstance(event, NodeLost):
@@ -179,12 +183,14 @@ class Shell:
         elif isinstance(event, WorkersLost):
             self._look()  # A node that was closed by then is not planned for once more.
         if isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
-            self.spawn(self._examine(event))
+            self.tasks.rely_on(self._examine(event))
         else:
             self.tell(event)
 
     async def _examine(self, event: WorkersExited) -> None:
-        found = await examined(event, self.kernel, engine=self._parts.engine)
+        found = event
+        with self._bugs.of(job=event.job_id):
+            found = await examined(event, self.kernel, engine=self._parts.engine)
         if not self.trouble:
             self.tell(found)
 
@@ -283,10 +289,6 @@ class Shell:
     def _wake(self) -> None:
         if not self.trouble:
             self.tell(TimerFired())
-
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Until the shell closes. A bug in it is everybody's trouble."""
-        self._chores.add(self._loop.create_task(work))
 
 
 async def _nothing_to_run(job_id: JobId) -> Program:

@@ -11,6 +11,7 @@ from rota.daemon.outlook import Outlook, outlook
 from rota.daemon.views import own_reason
 from rota.store.cluster import ClusterStore
 from rota.store.training_jobs import Shown
+from rota.tasks import Bugs
 
 EVERY_S = 2.0
 REST_FACTOR = 20.0
@@ -22,24 +23,25 @@ left."""
 
 
 async def keep_showing(desk: Desk, store: ClusterStore) -> None:
-    loop = asyncio.get_running_loop()
+    loop, bugs = asyncio.get_running_loop(), Bugs("what is new of a job could not be shown")
     while True:
         began_s = loop.time()
         if not desk.shell.trouble:
             await desk.foresight.look()
-            await _show_all(desk, store)
+            await _show_all(desk, store, bugs=bugs)
         await asyncio.sleep(max(EVERY_S, REST_FACTOR * (loop.time() - began_s)))
 
 
-async def _show_all(desk: Desk, store: ClusterStore) -> None:
+async def _show_all(desk: Desk, store: ClusterStore, *, bugs: Bugs) -> None:
     for place, job_id in enumerate(list(desk.shell.kernel.jobs)):
         if place % AT_A_TIME == 0:
             await asyncio.sleep(0)
         job, now = desk.shell.kernel.job(job_id), desk.clock()
         if job is not None:
-            ahead = outlook(job, now, expected=desk.foresight.expected.get(job_id))
-            reason = desk.why(job) or own_reason(job, now)
-            store.show(job_id, shown_of(reason, ahead, before=store.shown(job_id), now=now))
+            with bugs.of(job=job_id):
+                ahead = outlook(job, now, expected=desk.foresight.expected.get(job_id))
+                reason = desk.why(job) or own_reason(job, now)
+                store.show(job_id, shown_of(reason, ahead, before=store.shown(job_id), now=now))
 
 
 def shown_of(reason: str, ahead: Outlook, *, before: Shown, now: float) -> Shown:

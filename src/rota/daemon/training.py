@@ -22,6 +22,7 @@ from rota.daemon.reports import Told, told
 from rota.daemon.shell import Shell
 from rota.daemon.trainees import Given, Team, Trainee
 from rota.errors import RotaError
+from rota.tasks import Bugs
 from rota_trainer.messages import Orders
 
 log = structlog.get_logger()
@@ -44,6 +45,7 @@ class Training:
         self._measurements = Measurements(shell)
         self.cards = cards
         self._is_hushed = False
+        self._bugs = Bugs("a job that trains could not be looked at")
 
     # -- reports --------------------------------------------------------------------------------
 
@@ -175,21 +177,23 @@ class Training:
                     self._tidy()
                 except RotaError as error:
                     log.warning("measurements were not kept", error=str(error))
-                except Exception:
-                    # One job's oddity is not the end of this for all.
-                    log.exception("looking through the jobs that train failed")
         finally:
             self._measurements.write(now=self._clock(), all_of_it=True)
 
     def _tidy(self) -> None:
-        self._measurements.write(now=self._clock())
+        with self._bugs.of():
+            self._measurements.write(now=self._clock())
         for job_id, team in list(self._teams.items()):
-            job = self._shell.kernel.job(job_id)
-            if job is None or not job.is_active or job.attempt != team.attempt:
-                self._forget(job_id)
-            else:
-                team.keep_only(job.numbers)
-                self._name_slow(job_id, team)
+            with self._bugs.of(job=job_id):
+                self._look_at(job_id, team)
+
+    def _look_at(self, job_id: JobId, team: Team) -> None:
+        job = self._shell.kernel.job(job_id)
+        if job is None or not job.is_active or job.attempt != team.attempt:
+            self._forget(job_id)
+        else:
+            team.keep_only(job.numbers)
+            self._name_slow(job_id, team)
 
     def _name_slow(self, job_id: JobId, team: Team) -> None:
         """Once for each worker and attempt, wherever the job's owner and the operator look."""

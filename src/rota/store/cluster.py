@@ -34,6 +34,7 @@ from rota.store.training_jobs import (
     without_the_unaccepted,
 )
 from rota.store.untold import ends_in, with_its_end
+from rota.tasks import Bugs
 
 log = structlog.get_logger()
 
@@ -58,9 +59,7 @@ class ClusterStore:
     ) -> None:
         """`spare` is told of jobs that nobody can read, as long as this daemon lives: what runs
         of them stays."""
-        self._local = local
-        self._resources = resources
-        self._key = key
+        self._local, self._resources, self._key = local, resources, key
         self._nodes, self._spare = nodes, spare
         self._strange: frozenset[JobId] = frozenset()
         self._unread: set[JobId] = set()
@@ -73,6 +72,7 @@ class ClusterStore:
         self._refused: set[JobId] = set()
         """Jobs that the cluster does not keep, until they are over: nothing for the file."""
         self._is_closed = False
+        self._bugs = Bugs("statuses could not be brought up to date")
         self._pump = self._loop.create_task(self._run())
         self._aside = self._loop.create_task(self._tell_late())
         self.job, self.jobs, self.submission = local.job, local.jobs, local.submission
@@ -184,7 +184,9 @@ class ClusterStore:
                 work.done.set_exception(self._failure)
         else:
             for work in works:
-                if error := refused.get(work.submit) if work.submit else None:
+                if self._failure is not None:
+                    work.done.set_exception(self._failure)
+                elif error := refused.get(work.submit) if work.submit else None:
                     self._refuse(work, error)
                 else:
                     self._hand_on(work, unfenced=work.unfenced(refused))
@@ -203,14 +205,14 @@ class ClusterStore:
         work.done.set_exception(error)
 
     def _hand_on(self, work: HandedIn, *, unfenced: UnfencedError | None) -> None:
-        batch = work.batch.without(self._refused) if self._refused else work.batch
-        over = (job for job in work.batch.effects.jobs.values() if isinstance(job.phase, Ended))
-        self._refused.difference_update(job.id for job in over)
         try:
+            batch = work.batch.without(self._refused) if self._refused else work.batch
+            over = (job for job in work.batch.effects.jobs.values() if isinstance(job.phase, Ended))
+            self._refused.difference_update(job.id for job in over)
             local = self._local.resume() if work.resumes else self._local.write(batch)
-        except StoreError as error:
-            self._failure = error
-            work.done.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - whoever waits gets an answer, whatever it is
+            self._failure = _explained(error)
+            work.done.set_exception(self._failure)
         else:
             work.follow(local, unfenced=unfenced)
 
@@ -219,7 +221,8 @@ class ClusterStore:
         while True:
             began_s, has_more = self._loop.time(), False
             try:
-                has_more = self._failure is None and await self._publisher.publish_late()
+                with self._bugs.of():
+                    has_more = self._failure is None and await self._publisher.publish_late()
             except UnavailableError as error:
                 log.warning("statuses could not be brought up to date", error=str(error))
             rest_s = REST_FACTOR * (self._loop.time() - began_s)

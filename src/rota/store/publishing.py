@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -26,6 +26,7 @@ from rota.store.training_jobs import (
     status_of,
 )
 from rota.store.untold import Untold
+from rota.tasks import Bugs
 
 LATE_AT_ONCE = 4
 SETTLE_S = 3.0
@@ -34,6 +35,9 @@ AGAIN_S = 60.0
 """How often the end of a job is offered again to an object that was not allowed to take it."""
 NEW_AT_ONCE = 32
 """More of a submit are not asked for before it is known that the others were not refused."""
+
+
+TellOne = Callable[[JobId, dict[JobId, NotKeptError]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Publisher:
         """Why the newest status of these was refused."""
         self._writing: dict[JobId, asyncio.Future[None]] = {}
         self._room = asyncio.Semaphore(NEW_AT_ONCE)
+        self._bugs = Bugs("the status of a job could not be told")
 
     def begin(self, kept: Iterable[Kept], *, behind: Collection[JobId] = ()) -> None:
         """Go on from what the cluster keeps. Of those `behind` we know more than their objects:
@@ -140,7 +145,7 @@ class Publisher:
         if rows:
             await self._resources.keep(rows)
         changed = dict.fromkeys(job.id for change in changes for job in change.jobs)
-        return refused | await self._tell(changed)
+        return refused | await self._tell(changed, self._tell_one)
 
     async def publish_late(self) -> bool:
         """Some of what can wait. Returns whether there is more."""
@@ -149,7 +154,7 @@ class Publisher:
         for job_id in some:
             del self._late[job_id]
         try:
-            await self._tell(some)
+            await self._tell(some, self._tell_one_late)
         except BaseException:
             # What stands in the way of one of them is not to keep the others waiting.
             self._late = dict.fromkeys([*self._late, *some])
@@ -170,11 +175,11 @@ class Publisher:
             self.settled.told(settled)
             self.untold.told(stale)
 
-    async def _tell(self, job_ids: Iterable[JobId]) -> dict[JobId, NotKeptError]:
+    async def _tell(self, job_ids: Iterable[JobId], tell: TellOne) -> dict[JobId, NotKeptError]:
         """What is newest of these jobs. Returns those whose status is refused: if they are over,
         that is kept elsewhere by then."""
         refused: dict[JobId, NotKeptError] = {}
-        await _all(self._tell_one(each, refused) for each in job_ids)
+        await _all(tell(each, refused) for each in job_ids)
         jobs = [self._jobs[each] for each in refused if each in self._jobs]
         rows = self.untold.look(jobs)
         if rows:
@@ -194,6 +199,11 @@ class Publisher:
             if entry is not None and self._complaints.get(job_id) != words:
                 self._complaints[job_id] = words
                 await self._resources.complain(entry.name, words)
+
+    async def _tell_one_late(self, job_id: JobId, refused: dict[JobId, NotKeptError]) -> None:
+        """A bug with one must not keep the others waiting: it is told again when it changes."""
+        with self._bugs.of(job=job_id):
+            await self._tell_one(job_id, refused)
 
     async def let_go(self, job_id: JobId, name: str) -> None:
         """Of an object whose job is over. With it goes the proof that its submit was accepted, so

@@ -94,3 +94,14 @@ def test_a_cluster_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) 
     house = House(Keep(for_s=0, at_most=0), monkeypatch, n_failures=1)
     house.hear(made("old", 500))
     assert house.looks(2) == ["old"]
+
+
+def test_one_that_makes_no_sense_stays_and_the_others_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A definition of TrainingJobs does not say that a condition has a time."""
+    house = House(Keep(for_s=100, at_most=10), monkeypatch)
+    odd = made("odd", 500)
+    del odd["status"]["conditions"][0]["lastTransitionTime"]
+    house.hear(odd, made("old", 101))
+    assert house.looks() == ["old"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rota.core.events import JobSubmitted
 from rota.core.model import JobId
@@ -31,10 +32,10 @@ from rota.store.sqlite import SqliteStore
 from rota.wire.jobs import JobRequest
 from rota.wire.moves import MoveRequest, Parcel
 from tests.builders import job
+from tests.patience import PATIENCE_S
 
 JOB = JobId("1q1ghcmf")
 ANN = Caller("ann")
-LIMIT_S = 20.0
 
 
 class CrashError(Exception):
@@ -179,7 +180,7 @@ def life(
         await shell.start(lambda _: asyncio.sleep(0), listener=lambda _: None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         running = asyncio.ensure_future(moves.run())
         try:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await do(desk, moves)
         finally:
             running.cancel()
@@ -305,7 +306,7 @@ def test_a_job_that_is_cancelled_on_its_way_runs_nowhere(tmp_path: Path) -> None
         hand_over = there.hand_over
 
         def and_cancel(target: Target, parcel: Parcel) -> str:
-            asyncio.run_coroutine_threadsafe(desk.cancel(ANN, JOB), loop).result(LIMIT_S)
+            asyncio.run_coroutine_threadsafe(desk.cancel(ANN, JOB), loop).result(PATIENCE_S)
             return hand_over(target, parcel)
 
         there.hand_over = and_cancel  # type: ignore[method-assign]
@@ -315,3 +316,24 @@ def test_a_job_that_is_cancelled_on_its_way_runs_nowhere(tmp_path: Path) -> None
     life(tmp_path, there, crashes, do=do)
     assert outcome(tmp_path) == ("cancelled", "cancelled by ann")
     assert list(there.jobs.values()) == ["cancelled"]
+
+
+def test_a_bug_with_one_is_told_with_its_job_and_it_is_tried_again(tmp_path: Path) -> None:
+    there, crashes = There(), Crashes(10_000)
+    hand_over = there.hand_over
+
+    def stumble(*_: Any) -> str:
+        there.hand_over = hand_over  # type: ignore[method-assign]
+        raise KeyError("x")
+
+    there.hand_over = stumble  # type: ignore[method-assign]
+
+    async def do(desk: Desk, moves: Moves) -> None:
+        await submit(desk, moves)
+        await until(crashes, tmp_path)(desk, moves)
+
+    with capture_logs() as lines:
+        life(tmp_path, there, crashes, do=do)
+    [told] = [each for each in lines if each["log_level"] == "error"]
+    assert (told["job"], type(told["exc_info"])) == (JOB, KeyError)
+    assert list(there.jobs.values()) == ["ready"]

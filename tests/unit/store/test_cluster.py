@@ -4,9 +4,11 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rota.core.effects import Effects
 from rota.core.events import (
@@ -511,3 +513,45 @@ def test_nothing_is_written_to_a_namesake_of_an_object_that_is_gone() -> None:
         assert not site.store.is_publishing(A)
 
     play(scenario)
+
+
+def test_a_bug_in_the_file_is_answered_and_writing_goes_on_from_the_next_resume() -> None:
+    """Whoever waits would wait for ever, and the daemon seem well."""
+
+    async def scenario() -> None:
+        site, write = Site(Objects()), MemoryStore.write
+
+        def stumble(_: Batch) -> Any:
+            raise KeyError("x")
+
+        site.local.write = stumble  # type: ignore[method-assign]
+        for each in (A, B):
+            with pytest.raises(StoreError, match="KeyError"):
+                await asyncio.wait_for(site.submit(each), 30)
+        site.local.write = partial(write, site.local)  # type: ignore[method-assign]
+        await asyncio.wait_for(asyncio.wrap_future(site.store.resume()), 30)
+        await asyncio.wait_for(site.submit(C), 30)
+        assert site.local.job(C) is not None
+        await asyncio.to_thread(site.store.close)
+
+    asyncio.run(scenario())
+
+
+def test_a_status_that_cannot_be_told_keeps_no_other_waiting() -> None:
+    class Stumbling(Objects):
+        async def update(self, name: str, status: dict[str, Any]) -> bool:
+            if name == A:
+                raise KeyError(name)
+            return await super().update(name, status)
+
+    async def scenario() -> None:
+        site = Site(Stumbling())
+        await site.submit(A)
+        await site.submit(B)
+        with capture_logs() as lines:
+            await site.tell_late()
+        assert [each["job"] for each in lines] == [A]
+        assert "status" in site.objects.found[B]
+        await asyncio.to_thread(site.store.close)
+
+    asyncio.run(scenario())

@@ -12,9 +12,9 @@ from rota.engines.kubernetes.api import PODS, ApiError, Cluster
 from rota.engines.kubernetes.bodies import KILL_GRACE_S, Body, Stage
 from rota.engines.kubernetes.crew import Attempt, Crew
 from rota.engines.kubernetes.manifests import grace_s
-from rota.engines.kubernetes.tasks import Tasks
 from rota.engines.kubernetes.transport import NOT_FOUND
 from rota.engines.kubernetes.watch import insist
+from rota.tasks import Tasks
 
 LET_GO_AT_ONCE = 4
 """What is over can wait for what is to come."""
@@ -45,11 +45,11 @@ class Ends:
         grace = KILL_GRACE_S if is_kill else grace_s(self._crew.grace_s(body.worker))
         if (body.uid, grace) not in self._ending:
             self._ending.add((body.uid, grace))
-            self._tasks.spawn(self._delete(body, grace))
+            self._tasks.spawn(self._delete(body, grace), pod=body.name)
 
     def tear_out(self, body: Body) -> None:
         """Of a node that is gone: nobody will ever say that it has ended."""
-        self._tasks.spawn(self._remove(body))
+        self._tasks.spawn(self._remove(body), pod=body.name)
 
     def let_go_later(self, body: Body, *, after_s: float) -> None:
         """Somebody waits for a pod that was deleted to be gone: it is held no longer than needed
@@ -70,7 +70,7 @@ class Ends:
         for worker in workers:
             body = self._crew.bodies.get(worker)
             if body is not None and body.stage is Stage.OVER and body.uid not in self._leaving:
-                self._tasks.spawn(self._remove(body))
+                self._tasks.spawn(self._remove(body), pod=body.name)
 
     def let_go_of(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:

@@ -51,7 +51,9 @@ class KubernetesEngine:
 
     async def broken(self) -> None:
         """Raises when we no longer see what happens, and never will again."""
-        await self._scene.tasks.broken()
+        fault = await self._scene.tasks.broken()
+        what = f"a bug in rota ({type(fault).__name__}): it no longer sees the cluster"
+        raise RotaError(what, "start it again, and report it") from fault
 
     async def close(self) -> None:
         """Pods go on."""
@@ -169,7 +171,8 @@ class KubernetesEngine:
         if program is None:
             raise RotaError(f"no program to start for job {command.job_id}")
         if program.pod:
-            self._scene.tasks.spawn(self._scene.plain.bring_up(seats(command)[0], program.pod))
+            plain = self._scene.plain.bring_up(seats(command)[0], program.pod)
+            self._scene.tasks.spawn(plain, job=command.job_id)
         crew, coming = self._scene.crew, list[tuple[Seat, Object]]()
         for seat in seats(command):
             worker, body = seat.worker, crew.bodies.get(seat.worker)
@@ -186,7 +189,8 @@ class KubernetesEngine:
         self._scene.ends.let_go_of(crew.older((command.job_id, command.attempt)))
         if coming:
             master = seats(command)[0].worker
-            self._scene.tasks.spawn(self._scene.births.bring_up(coming, master=master))
+            births = self._scene.births.bring_up(coming, master=master)
+            self._scene.tasks.spawn(births, job=command.job_id)
 
     def _stop(self, command: StopWorkers) -> None:
         crew, attempt = self._scene.crew, (command.job_id, command.attempt)

@@ -95,7 +95,7 @@ class Followers:
             del self._tasks[worker]
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("output is not followed", job=worker.job_id, error=str(error))
+            log.error("output is not followed", job=worker.job_id, exc_info=error)
 
     def _folder(self, worker: WorkerId) -> Path:
         if names.slug(worker.job_id) != worker.job_id:

@@ -167,7 +167,6 @@ class Resources:
                 self._remember(answer)
                 definition.require_kept(answer, status)
                 return True
-        # Whoever does that does it to their own: nobody else is to wait for it.
         raise NotKeptError(f"TrainingJob {name} is changed by others all the time")
 
     async def lull(self) -> None:

@@ -26,9 +26,9 @@ from rota.engines.kubernetes.plain_pods import PlainPods
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.engines.kubernetes.sharing import Cards
 from rota.engines.kubernetes.stock import Stock
-from rota.engines.kubernetes.tasks import Tasks
 from rota.engines.kubernetes.vigil import Vigil, trouble_with, verdict
 from rota.engines.kubernetes.watch import Reflector
+from rota.tasks import Tasks
 
 TICK_S = 1.0
 
@@ -45,11 +45,10 @@ class Scene:
         registrar = Registrar(self._see, self._hinder, self.give_up)
         self.births = Births(cluster, self.crew, cards=self.cards, registrar=registrar)
         self.plain = PlainPods(cluster, self.crew, see=self._see, give_up=self.give_up)
-        self._vigil = Vigil(settings)
+        self._vigil, self._claims = Vigil(settings), Claims()
         self._facts: Facts = lambda _: None
         self._names: dict[str, WorkerId] = {}
         self._spared: set[JobId] = set()
-        self._claims = Claims()
         self._is_watching = self._is_live = self._tells_nodes = self._is_node_news_due = False
         self._reflectors = (
             Reflector(cluster, NODES, scope=Scope(None), listener=self._node_changed),
@@ -210,7 +209,7 @@ class Scene:
         is_failure = ending.code > 0 and not self.crew.wish(worker).is_stopped
         if is_failure and self.followers.is_following(worker):
             # Whoever asks why it failed reads its output.
-            self.tasks.spawn(self._tell_end_with_output(worker, ending))
+            self.tasks.spawn(self._tell_end_with_output(worker, ending), job=worker.job_id)
         else:
             self.tell_end(worker, ending)
         self.stock.look_again(body.node or body.planned)
@@ -223,7 +222,7 @@ class Scene:
 
     def _leave_cards(self) -> None:
         for card in self.cards.left():
-            self.tasks.spawn(self.cards.let_go(card))
+            self.tasks.spawn(self.cards.let_go(card), pod=card.name)
 
     # -- nodes ----------------------------------------------------------------------------------
 
@@ -265,7 +264,7 @@ class Scene:
             for worker, ending in self._vigil.verdicts(now).items():
                 self.give_up(worker, ending)
             for worker in self._vigil.unclear(now):
-                self.tasks.spawn(self._inquire(worker))
+                self.tasks.spawn(self._inquire(worker), job=worker.job_id)
             for worker in self._claims.overdue(now):
                 self._facts(facts.found(worker))
             self.ends.let_go_due()

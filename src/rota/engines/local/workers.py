@@ -25,6 +25,7 @@ from rota.engines.local.cradle import Cradle
 from rota.engines.local.folders import Folders
 from rota.engines.local.order import KILLED_CODE, NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
 from rota.engines.local.remains import end_remains
+from rota.tasks import Tasks
 
 log = structlog.get_logger()
 
@@ -45,7 +46,7 @@ class Workers:
         self._folders = folders
         self._cradle = Cradle(folders.jobs, self._hear)
         self._watched: dict[Fence, _Watched] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._facts: Facts = _nobody_listens
 
     def open(self, facts: Facts) -> None:
@@ -56,9 +57,7 @@ class Workers:
         for fence in list(self._watched):
             self._unwatch(fence)
         self._cradle.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def watched(self) -> Iterable[Fence]:
         return self._watched
@@ -234,9 +233,7 @@ class Workers:
         self.stop(fence)
 
     def _spawn(self, fence: Fence, care: Callable[[], Awaitable[None]]) -> None:
-        task = asyncio.get_running_loop().create_task(_insist(fence, care))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(_insist(fence, care), worker=fence.folder)
 
     # -- facts ----------------------------------------------------------------------------------
 
@@ -265,9 +262,6 @@ async def _insist(fence: Fence, care: Callable[[], Awaitable[None]]) -> None:
             if str(error) != trouble:
                 log.warning("worker waits for the machine", worker=fence.folder, error=str(error))
             trouble = str(error)
-        except Exception:
-            log.exception("worker is left alone", worker=fence.folder)
-            raise
         await asyncio.sleep(TRY_AGAIN_S)
 
 

@@ -9,7 +9,7 @@ from rota.engines.base import WorkerId
 from rota.engines.kubernetes.bodies import body_of
 from rota.engines.kubernetes.crew import Crew
 from rota.engines.kubernetes.ends import Ends
-from rota.engines.kubernetes.tasks import Tasks
+from rota.tasks import Tasks
 from tests.unit.engines.kubernetes.objects import WORKER, pod
 
 
