@@ -85,7 +85,6 @@ class MoveFiles:
         sync(self._folder)
 
     def _forget(self, job_id: JobId) -> None:
-        make_folder(self._folder, 0o700)
         self._place(job_id).unlink(missing_ok=True)
         sync(self._folder)
 

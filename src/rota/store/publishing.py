@@ -25,6 +25,7 @@ from rota.store.training_jobs import (
     body_of,
     status_of,
 )
+from rota.store.turns import Turns, all_of
 from rota.store.untold import Untold
 from rota.tasks import Bugs
 
@@ -35,7 +36,6 @@ AGAIN_S = 60.0
 """How often the end of a job is offered again to an object that was not allowed to take it."""
 NEW_AT_ONCE = 32
 """More of a submit are not asked for before it is known that the others were not refused."""
-
 
 TellOne = Callable[[JobId, dict[JobId, NotKeptError]], Awaitable[None]]
 
@@ -64,7 +64,7 @@ class Publisher:
         self._settled_s = self._again_s = -math.inf
         self._complaints: dict[JobId, str] = {}
         """Why the newest status of these was refused."""
-        self._writing: dict[JobId, asyncio.Future[None]] = {}
+        self._turns = Turns()
         self._room = asyncio.Semaphore(NEW_AT_ONCE)
         self._bugs = Bugs("the status of a job could not be told")
 
@@ -135,12 +135,12 @@ class Publisher:
         new = [each for change in changes for each in change.accepted]
         refused: dict[JobId, NotKeptError] = {}
         # The first of a submit comes last: with it, and not before, all of them count.
-        await _all(self._try(each, refused) for each in new if each.job_id != each.batch)
-        await _all(self._try(each, refused) for each in new if each.job_id == each.batch)
+        await all_of(self._try(each, refused) for each in new if each.job_id != each.batch)
+        await all_of(self._try(each, refused) for each in new if each.job_id == each.batch)
         # A clock that went back gives ids that are no longer taken at their word.
         early = [each for each in new if self.settled.covers(each.job_id)]
-        await _all(self._try(each, refused, is_made=True) for each in early)
-        await _all(self._take_back(each.job_id) for each in new if each.batch in refused)
+        await all_of(self._try(each, refused, is_made=True) for each in early)
+        await all_of(self._take_back(each.job_id) for each in new if each.batch in refused)
         rows = {name: text for change in changes for name, text in change.rows.items()}
         if rows:
             await self._resources.keep(rows)
@@ -179,7 +179,7 @@ class Publisher:
         """What is newest of these jobs. Returns those whose status is refused: if they are over,
         that is kept elsewhere by then."""
         refused: dict[JobId, NotKeptError] = {}
-        await _all(tell(each, refused) for each in job_ids)
+        await all_of(tell(each, refused) for each in job_ids)
         jobs = [self._jobs[each] for each in refused if each in self._jobs]
         rows = self.untold.look(jobs)
         if rows:
@@ -213,7 +213,7 @@ class Publisher:
             for each, entry in self._entries.items()
             if not entry.has_status and entry.batch == job_id and each in self._jobs
         ]
-        await _all(map(self._update, others))
+        await all_of(map(self._update, others))
         await self._resources.let_go(name)
 
     async def _try(
@@ -261,14 +261,8 @@ class Publisher:
 
     async def _update(self, job_id: JobId) -> None:
         """What is newest of a job, by one at a time: an older status never comes last."""
-        while before := self._writing.get(job_id):
-            await asyncio.wait((before,))
-        self._writing[job_id] = done = asyncio.get_running_loop().create_future()
-        try:
+        async with self._turns.of(job_id):
             await self._write(job_id)
-        finally:
-            del self._writing[job_id]
-            done.set_result(None)
 
     async def _write(self, job_id: JobId) -> None:
         entry, job = self._entries.get(job_id), self._jobs.get(job_id)
@@ -299,10 +293,3 @@ class Publisher:
     def _is_urgent(self, job: Job) -> bool:
         before = self._jobs.get(job.id)
         return before is None or essence(before) != essence(job)
-
-
-async def _all(works: Iterable[Awaitable[object]]) -> None:
-    """Waits for every one of them, whatever becomes of the others; then fails if one did."""
-    for outcome in await asyncio.gather(*works, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
