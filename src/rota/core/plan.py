@@ -105,6 +105,9 @@ def check(plan: Plan, view: View) -> tuple[str, ...]:
         elif change.after:
             wrong += _wrong_size(job, change.after)
             wrong += _wrong_place(job, change.after, nodes=view.nodes)
+            # Where it was sent before it was refused, whoever takes the plan over drops it.
+            if is_barred(job, [slot for slot in change.after if slot not in change.before]):
+                wrong.append(f"{job.id} is planned on a node that would not have it")
             try:
                 capacity.take_all(change.after, demand_of(job, plan.gpu_types[job.id]))
             except OverbookedError as error:
@@ -133,8 +136,6 @@ def _wrong_place(job: Job, allocation: Allocation, *, nodes: Mapping[NodeId, Nod
         if not tolerates(job.spec.tolerations, node.taints):
             wrong.append(f"{job.id} is planned on {slot.node}, which is kept for others")
         kinds |= {gpu.type for gpu in node.gpus if gpu.index in slot.gpus}
-    if is_barred(job, allocation):
-        wrong.append(f"{job.id} is planned on a node that would not have it")
     if len(kinds) > 1 or (job.spec.gpu_types and not kinds <= set(job.spec.gpu_types)):
         wrong.append(f"{job.id} is planned on GPUs of type {', '.join(sorted(kinds))}")
     return wrong

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rota.core.events import WorkersLost
 from rota.core.growth import capped
-from rota.core.model import Allocation, Job, Refusal, Running
+from rota.core.model import Job, Refusal, Running, Slot
 
 REFUSED_S = 300.0
 """How long after the last of them all nodes that refused a job are left alone."""
@@ -47,7 +47,7 @@ def without_lapsed(job: Job, now: float) -> Job:
     return replace(job, refusal=None)
 
 
-def is_barred(job: Job, allocation: Allocation) -> bool:
+def is_barred(job: Job, allocation: Iterable[Slot]) -> bool:
     """Whether the job would come to a node that refused it."""
     if job.refusal is None:
         return False

@@ -13,7 +13,7 @@ from datetime import datetime
 
 import structlog
 
-from rota.engines.kubernetes.api import Change
+from rota.engines.kubernetes.api import ApiError, Change
 from rota.errors import UnavailableError
 from rota.store.training_jobs import Object, is_sealed, part
 from rota.tasks import Bugs
@@ -70,10 +70,19 @@ class EndedObjects:
             await asyncio.sleep(LOOK_S)
             try:
                 for each in self._due():
-                    with self._bugs.of(object=each.name):
-                        await self._delete(each.name, each.uid)
+                    await self._remove(each)
             except UnavailableError as error:
                 log.warning("what is over could not be removed", error=str(error))
+
+    async def _remove(self, ended: _Ended) -> None:
+        """What is refused for good stays, and the others go."""
+        with self._bugs.of(object=ended.name):
+            try:
+                await self._delete(ended.name, ended.uid)
+            except ApiError as error:
+                if error.is_passing:
+                    raise
+                log.warning("what is over stays", object=ended.name, error=str(error))
 
     def _due(self) -> list[_Ended]:
         """The oldest first."""

@@ -19,6 +19,7 @@ from rota.daemon import resizes
 from rota.daemon.admission import Defaults, with_defaults
 from rota.daemon.asked_by_object import asker_of, edits_of, request_of, wishes_of
 from rota.daemon.desk import Desk
+from rota.daemon.farewells import Farewells
 from rota.daemon.intake import Arrival
 from rota.daemon.people import Caller
 from rota.daemon.programs import unpack
@@ -72,6 +73,7 @@ class Petitions:
         self._names: asyncio.Queue[str] = asyncio.Queue()
         self._jobs: dict[str, JobId] = {}
         """By the uid of their objects."""
+        self._farewells = Farewells(desk.shell, store)
         self._bugs = Bugs("a TrainingJob was left alone")
 
     def hear(self, change: Change) -> None:
@@ -89,6 +91,7 @@ class Petitions:
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
                 group.create_task(self._work())
+            group.create_task(self._farewells.run())
 
     async def _work(self) -> None:
         """One name is never in two hands at once."""
@@ -223,9 +226,11 @@ class Petitions:
     # -- those that go --------------------------------------------------------------------------
 
     async def _leave(self, job_id: JobId, found: Object) -> None:
+        name = found["metadata"]["name"]
         if self._desk.shell.kernel.job(job_id) is None:
-            await self._store.let_go(job_id, found["metadata"]["name"])
+            await self._store.let_go(job_id, name)
         else:
+            self._farewells.wait_for(job_id, name)
             await self._cancel(job_id)
 
     async def _lose(self, uid: str) -> None:

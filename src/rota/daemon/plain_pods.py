@@ -143,7 +143,8 @@ class PlainPods:
         if self._is_unsure:
             self._recall()
         if change.type == "DELETED":
-            await self._end(self._jobs.pop(uid, None), pod)
+            await self._end(self._jobs.get(uid), pod)
+            self._jobs.pop(uid, None)
             self._pods.pop(uid, None)
             self._told.pop(uid, None)
             return

@@ -32,7 +32,6 @@ class Verdicts:
         self._refused.pop(uid, None)
 
     async def refuse(self, found: Object, words: str) -> None:
-        self._refused[found["metadata"]["uid"]] = generation_of(found)
         condition = {
             "type": "Accepted",
             "status": "False",
@@ -49,6 +48,7 @@ class Verdicts:
                 "conditions": [condition],
             },
         )
+        self._refused[found["metadata"]["uid"]] = generation_of(found)
         await self.announce(found, reason="Refused", words=words)
 
     async def set_aside(self, found: Object, words: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rota.core.model import Job, JobId
+from rota.errors import NotKeptError
 from rota.store.base import Batch
 from rota.store.codec import encode
 from rota.store.records import Project, Row, Token, User, key_of
@@ -33,6 +34,15 @@ class Changes:
     jobs: tuple[Job, ...] = ()
     rows: Mapping[str, str] = field(default_factory=dict[str, str])
     """By their names there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What the API server will not keep, and why: submits, by the first job of each, of which
+    nothing is left there; and statuses, by their jobs."""
+
+    submits: Mapping[JobId, NotKeptError]
+    statuses: Mapping[JobId, NotKeptError]
 
 
 def accepted_of(batch: Batch) -> Iterable[Accepted]:

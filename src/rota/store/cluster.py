@@ -186,10 +186,10 @@ class ClusterStore:
             for work in works:
                 if self._failure is not None:
                     work.done.set_exception(self._failure)
-                elif error := refused.get(work.submit) if work.submit else None:
+                elif error := refused.submits.get(work.submit) if work.submit else None:
                     self._refuse(work, error)
                 else:
-                    self._hand_on(work, unfenced=work.unfenced(refused))
+                    self._hand_on(work, unfenced=work.unfenced(refused.statuses))
 
     def _without_the_lost(self, group: Sequence[HandedIn]) -> Sequence[HandedIn]:
         """After a failure: what comes from the moment on at which writing goes on."""

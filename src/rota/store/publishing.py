@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from rota.core.model import Ended, Job, JobId
 from rota.errors import NotKeptError
 from rota.store.base import Batch
-from rota.store.changes import Accepted, Changes, accepted_of, shared_rows
+from rota.store.changes import Accepted, Changes, Refused, accepted_of, shared_rows
 from rota.store.drains import Drains
 from rota.store.fences import essence
 from rota.store.resources import Resources
@@ -26,7 +26,7 @@ from rota.store.training_jobs import (
     status_of,
 )
 from rota.store.turns import Turns, all_of
-from rota.store.untold import Untold
+from rota.store.untold import Untold, end_of
 from rota.tasks import Bugs
 
 LATE_AT_ONCE = 4
@@ -111,6 +111,8 @@ class Publisher:
         """Its object is gone. Another of that name is somebody else's."""
         self._entries.pop(job_id, None)
         self.untold.forget(job_id)
+        if (job := self._jobs.get(job_id)) and isinstance(job.phase, Ended):
+            self._forget(job_id)
 
     def knows(self, job_id: JobId) -> bool:
         return job_id in self._entries or job_id in self._jobs
@@ -129,9 +131,8 @@ class Publisher:
         rows = shared_rows(batch) | self.drains.look(batch.effects.nodes)
         return Changes(accepted, tuple(urgent), rows)
 
-    async def publish(self, changes: Sequence[Changes]) -> Mapping[JobId, NotKeptError]:
-        """Returns when all of it is at the API server, but for what it refuses: why, by the first
-        job of a submit, of which nothing is left there, and by each job whose status it is."""
+    async def publish(self, changes: Sequence[Changes]) -> Refused:
+        """Returns when all of it is at the API server, but for what it refuses."""
         new = [each for change in changes for each in change.accepted]
         refused: dict[JobId, NotKeptError] = {}
         # The first of a submit comes last: with it, and not before, all of them count.
@@ -145,7 +146,7 @@ class Publisher:
         if rows:
             await self._resources.keep(rows)
         changed = dict.fromkeys(job.id for change in changes for job in change.jobs)
-        return refused | await self._tell(changed, self._tell_one)
+        return Refused(refused, await self._tell(changed, self._tell_one))
 
     async def publish_late(self) -> bool:
         """Some of what can wait. Returns whether there is more."""
@@ -213,7 +214,10 @@ class Publisher:
             for each, entry in self._entries.items()
             if not entry.has_status and entry.batch == job_id and each in self._jobs
         ]
-        await all_of(map(self._update, others))
+        refused = await self._tell(others, self._tell_one)
+        for each in refused.keys() & self._jobs.keys():
+            if end_of(self._jobs[each]) is None:
+                raise refused[each]
         await self._resources.let_go(name)
 
     async def _try(

@@ -5,7 +5,7 @@ such a status. They are kept in rows that every replica knows, so that none runs
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -28,32 +28,46 @@ ENDS: Mapping[Purpose, State] = {
 }
 
 
-def end_of(job: Job) -> Ended | None:
-    """How a job ended, or will end as soon as its workers are gone; None if it may run again."""
+@dataclass(frozen=True, slots=True)
+class End:
+    """Of a job that `is_over`, or will be as soon as its workers are gone."""
+
+    phase: Ended
+    is_over: bool
+
+
+def end_of(job: Job) -> End | None:
+    """None of a job that may run again."""
     phase = job.phase
     if isinstance(phase, Stopping) and phase.purpose in ENDS:
-        return Ended(phase.since_s, ENDS[phase.purpose], phase.reason)
-    return phase if isinstance(phase, Ended) else None
+        ended = Ended(phase.since_s, ENDS[phase.purpose], phase.reason)
+        return End(ended, is_over=False)
+    return End(phase, is_over=True) if isinstance(phase, Ended) else None
 
 
-def ends_in(rows: Mapping[str, str]) -> dict[JobId, Ended]:
+def ends_in(rows: Mapping[str, str]) -> dict[JobId, End]:
     """What the rows of a cluster say. Somebody may have edited them by hand."""
-    ends: dict[JobId, Ended] = {}
+    ends: dict[JobId, End] = {}
     for name, text in rows.items():
         if name.startswith(PREFIX):
             try:
-                ends[JobId(name.removeprefix(PREFIX))] = decode(Ended, text)
+                ends[JobId(name.removeprefix(PREFIX))] = decode(End, text)
             except CodecError as error:
                 log.error("what the cluster keeps cannot be read", name=name, error=str(error))
     return ends
 
 
-def with_its_end(kept: Kept, ends: Mapping[JobId, Ended]) -> Kept:
-    """What the object of a job was not allowed to say of it."""
-    end = ends.get(kept.job.id)
-    if end is None or isinstance(kept.job.phase, Ended):
+def with_its_end(kept: Kept, ends: Mapping[JobId, End]) -> Kept:
+    """What the object of a job was not allowed to say of it. Workers that it may still have are to
+    stop, and hold what they have until then."""
+    job, end = kept.job, ends.get(kept.job.id)
+    if end is None or isinstance(job.phase, Ended):
         return kept
-    return replace(kept, job=replace(kept.job, phase=end))
+    if end.is_over or not job.is_active:
+        return replace(kept, job=replace(job, phase=end.phase))
+    purpose = next(each for each, state in ENDS.items() if state is end.phase.state)
+    stopping = Stopping(end.phase.at_s, job.members, job.numbers, purpose, end.phase.reason)
+    return replace(kept, job=replace(job, phase=stopping))
 
 
 class Untold:
@@ -75,10 +89,7 @@ class Untold:
     def look(self, jobs: Iterable[Job]) -> dict[str, str]:
         """The rows that have to say how these ended, and do not yet."""
         ends = {_name(job.id): end for job in jobs if (end := end_of(job))}
-        rows = {
-            name: encode(replace(end, reason=shown(end.reason, WORDS)))
-            for name, end in ends.items()
-        }
+        rows = {name: encode(_shortened(end)) for name, end in ends.items()}
         return {name: text for name, text in rows.items() if self._rows.get(name) != text}
 
     def forget(self, job_id: JobId) -> None:
@@ -98,6 +109,10 @@ class Untold:
                 self._rows.pop(name, None)
             else:
                 self._rows[name] = text
+
+
+def _shortened(end: End) -> End:
+    return replace(end, phase=replace(end.phase, reason=shown(end.phase.reason, WORDS)))
 
 
 def _name(job_id: JobId) -> str:

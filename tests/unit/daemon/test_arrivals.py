@@ -10,6 +10,7 @@ import pytest
 
 from rota.core.model import JobId
 from rota.daemon import petitions, plain_pods
+from rota.daemon.farewells import Farewells
 from rota.daemon.petitions import Ground, Petitions
 from rota.daemon.plain_pods import PlainPods
 from rota.daemon.programs import Saved, pack
@@ -18,6 +19,7 @@ from rota.errors import UnavailableError
 from rota.store.records import Submission
 from rota.store.training_jobs import JOB
 from rota.wire.jobs import JobRequest
+from tests.patience import PATIENCE_S
 
 TURNS = 500
 UNSURE = UnavailableError("who knows")
@@ -48,7 +50,9 @@ class Cluster:
     @property
     def desk(self) -> Any:
         shell = SimpleNamespace(
-            require_sound=lambda: None, kernel=SimpleNamespace(jobs=self.jobs, job=lambda _: None)
+            require_sound=lambda: None,
+            changed=asyncio.Event().wait,
+            kernel=SimpleNamespace(jobs=self.jobs, job=lambda _: None),
         )
         store = SimpleNamespace(submission=self.submission)
         return SimpleNamespace(shell=shell, store=store, intake=self, clock=lambda: 0.0)
@@ -140,3 +144,49 @@ def test_a_pod_that_we_may_not_look_into_keeps_nobody_waiting() -> None:
     play(pods, first, second)
     assert cluster.jobs == {"job-0": "second/uid-second"}
     assert cluster.told == [("first", "Waiting: claim secret may not be read")]
+
+
+def test_an_object_that_may_not_be_told_is_let_go_when_its_job_is_over() -> None:
+    async def scenario() -> None:
+        let_go, changes, jobs = asyncio.Event(), asyncio.Queue[None](), {JobId("job-0"): "runs"}
+
+        async def gone(*what: str) -> None:
+            assert what == ("job-0", "mine")
+            let_go.set()
+
+        shell: Any = SimpleNamespace(changed=changes.get, kernel=SimpleNamespace(job=jobs.get))
+        store: Any = SimpleNamespace(let_go=gone)
+        farewells = Farewells(shell, store)
+        farewells.wait_for(JobId("job-0"), "mine")
+        running = asyncio.ensure_future(farewells.run())
+        changes.put_nowait(None)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert not let_go.is_set()
+        jobs.clear()
+        changes.put_nowait(None)
+        async with asyncio.timeout(PATIENCE_S):
+            await let_go.wait()
+        running.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_the_job_of_a_pod_that_went_while_nothing_could_be_written_is_cancelled() -> None:
+    told: list[str] = []
+
+    async def durable(_: object) -> None:
+        if len(told) == 1:
+            raise UNSURE
+
+    mine = plain("mine")
+    cluster: Any = Cluster({"mine": mine})
+    desk = cluster.desk
+    desk.shell.kernel.job = lambda _: SimpleNamespace(id="job-0", phase=None)
+    desk.shell.tell = lambda event, **_: told.append(type(event).__name__)
+    desk.shell.durable, desk.store.story = durable, lambda _: []
+    pods = PlainPods(desk, cluster, resources=cluster, gpu_resource="nvidia.com/gpu")
+    pods.hear(Change("ADDED", unheard(mine)))
+    pods.hear(Change("DELETED", mine))
+    play(pods)
+    assert told == ["JobCancelled", "JobCancelled"]

@@ -204,7 +204,9 @@ class Intake:
 
 
 def asked(intake: Intake) -> Any:
-    shell = SimpleNamespace(kernel=Lab().kernel, require_sound=lambda: None)
+    shell = SimpleNamespace(
+        kernel=Lab().kernel, require_sound=lambda: None, changed=asyncio.Event().wait
+    )
     return SimpleNamespace(shell=shell, clock=lambda: 0.0, intake=intake)
 
 

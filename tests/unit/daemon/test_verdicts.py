@@ -1,11 +1,15 @@
 """What is told of objects that are no jobs of ours."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from rota.core.model import JobId
 from rota.core.states import State
 from rota.daemon.verdicts import Verdicts, is_refused, why_put_back
+from rota.errors import UnavailableError
 
 META = {"name": "mine", "labels": {"rota.dev/job": "1q1ghcmf"}, "generation": 2}
 
@@ -41,3 +45,28 @@ def test_a_refusal_that_no_status_could_take_is_not_forgotten() -> None:
     assert not verdicts.has_refused({"metadata": META | {"uid": "u", "generation": 3}})
     verdicts.forget("u")
     assert not verdicts.has_refused(found)
+
+
+def test_a_refusal_that_could_not_be_told_is_told_later() -> None:
+    async def scenario() -> None:
+        troubles: list[Exception] = [UnavailableError("not now")]
+        told: list[str] = []
+
+        async def tell(name: str, _: object) -> None:
+            if troubles:
+                raise troubles.pop()
+            told.append(name)
+
+        async def event(*_: object, **__: object) -> None:
+            pass
+
+        resources: Any = SimpleNamespace(tell=tell, event=event)
+        verdicts, found = Verdicts(resources, lambda: 0.0), {"metadata": {**META, "uid": "u"}}
+        with pytest.raises(UnavailableError):
+            await verdicts.refuse(found, "no")
+        assert not verdicts.has_refused(found)
+        await verdicts.refuse(found, "no")
+        assert verdicts.has_refused(found)
+        assert told == ["mine"]
+
+    asyncio.run(scenario())

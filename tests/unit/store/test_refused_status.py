@@ -14,7 +14,7 @@ from rota.core.events import (
     WorkersExited,
     WorkersLost,
 )
-from rota.core.model import Ended, Job, JobId
+from rota.core.model import Ended, Job, JobId, Purpose, Stopping
 from rota.core.round import decide
 from rota.core.states import State
 from rota.errors import NotKeptError, UnavailableError, UnfencedError
@@ -101,7 +101,10 @@ def test_a_cancel_that_is_refused_is_heeded_by_the_next_daemon() -> None:
         site.objects.mute = {A}
         await site.write(site.kernel.apply(JobCancelled(A, "ada"), site.now))
         assert known(site, A).state is State.STOPPING
-        assert await site.rebuilt() == {}
+        rebuilt = (await site.rebuilt())[A]
+        assert isinstance(rebuilt.phase, Stopping)
+        assert rebuilt.phase.purpose is Purpose.CANCEL
+        assert rebuilt.members == known(site, A).members, "held until its workers are gone"
 
     play(scenario)
 
@@ -226,3 +229,32 @@ def test_what_cannot_be_told_of_one_job_keeps_no_other_waiting() -> None:
         assert told == set(others)
 
     play(scenario, Stubborn())
+
+
+def test_a_fence_that_is_refused_at_once_is_no_refusal_of_the_submit() -> None:
+    async def scenario(site: Site) -> None:
+        site.objects.mute = {A}
+        await site.write(site.kernel.apply_all(map(NodeSeen, NODES), site.now))
+        submit = asyncio.ensure_future(site.submit(A, B))
+        await asyncio.sleep(0)
+        # In one go with the submit, as while the cluster is slow.
+        with pytest.raises(UnfencedError) as unfenced:
+            await start_all(site)
+        await submit
+        assert set(unfenced.value.jobs) == {A}
+        assert {each for each in (A, B) if site.local.job(each)} == {A, B}
+
+    play(scenario)
+
+
+def test_one_that_is_over_and_gone_is_forgotten() -> None:
+    async def scenario(site: Site) -> None:
+        await site.submit(A)
+        await start_all(site)
+        site.objects.mute = {A}
+        await end_here(site, A)
+        del site.objects.found[A]
+        site.store.lose(A)
+        assert not site.store._publisher.knows(A)
+
+    play(scenario)

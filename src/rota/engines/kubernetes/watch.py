@@ -85,8 +85,13 @@ def _stub(key: Key, uid: str) -> Object:
     return {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
 
 
+def _nobody_listed() -> Listing | None:
+    return None
+
+
 class Reflector:
-    """What somebody has just listed of them, the `first` look need not ask for again."""
+    """What somebody has just listed of them, the `first` look need not ask for again; later ones
+    have to."""
 
     def __init__(
         self,
@@ -95,7 +100,7 @@ class Reflector:
         *,
         scope: Scope,
         listener: Listener,
-        first: Callable[[], Listing | None] = lambda: None,
+        first: Callable[[], Listing | None] = _nobody_listed,
     ) -> None:
         self._cluster, self._kind, self._scope = cluster, kind, scope
         self._listener, self._first = listener, first
@@ -105,8 +110,8 @@ class Reflector:
 
     async def sync(self) -> None:
         """Look at all there is."""
-        listing = self._first() or await self._cluster.list(self._kind, self._scope)
-        objects, self._version = listing
+        first, self._first = self._first, _nobody_listed
+        objects, self._version = first() or await self._cluster.list(self._kind, self._scope)
         for change in self._seen.relisted(objects):
             self._listener(change)
 
