@@ -1,10 +1,10 @@
-"""How long one round takes: every policy, three sizes of cluster, one core.
+"""Measures the time of one round: every policy, three sizes of cluster, one core.
 
     python -m benchmarks.decide [--policy NAME ...] [--rounds N]
 
-A round is divide, size, place, guard and check (`rota.core.round.decide`); making the view before
-it and committing the plan after it are timed on their own. The first round fills an empty cluster;
-in the steady rounds after it a few jobs have ended and as many have come. Prints and writes
+A round is divide, size, place, guard and check (`rota.core.scheduling.round.decide`). Creating the
+view and committing the plan are measured separately. The first round fills an empty cluster; before
+each of the following steady rounds, a few jobs end and as many are submitted. Prints and writes
 `docs/results/decide.md`.
 """
 
@@ -12,25 +12,54 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 from statistics import median
 from time import perf_counter, process_time
 from typing import TypeVar
 
-from benchmarks.crowd import Crowd
-from benchmarks.page import page, publish, table
-from benchmarks.runs import flags
-from rota.core.policy import Policy
-from rota.core.round import decide
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import machine, page, publish, table
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.commands import (
+    AskToStop,
+    ChangeMembership,
+    KillWorkers,
+    ReportWorkers,
+    StartWorkers,
+    StopWorkers,
+)
+from rota.core.model.effects import Effects
+from rota.core.model.events import (
+    JobSubmitted,
+    MembershipChanged,
+    NodeSeen,
+    ProgressReported,
+    WorkersExited,
+    WorkersStarted,
+)
+from rota.core.model.job import Job, JobId, Running
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.policy_api import Policy
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules, View
 from rota.policies.registry import describe, parse_many
+from rota.simulator.cluster_spec import parse_cluster
+from rota.simulator.traces.synthetic import synthetic
+from rota.simulator.workload import TraceJob
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ROUNDS = 9
-
+SEED = 1
+STEP_S = 60.0
+ENDING = 0.01
+REPORTING = 0.1
+SPARE_JOBS = 4
+"""Factor of generated jobs: jobs that are submitted later come from the same generator."""
+STOPPED = 143
 T = TypeVar("T")
 
 
@@ -55,7 +84,7 @@ ROOMY = Size(256, 400, 200.0)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Milliseconds on the wall and of this process's own."""
+    """Milliseconds of wall time and of this process's CPU time."""
 
     wall_ms: float
     cpu_ms: float
@@ -70,7 +99,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One policy at one size: the first round, and the steady ones."""
+    """One policy at one size: the first round and the steady rounds."""
 
     policy: str
     size: Size
@@ -102,7 +131,7 @@ def main() -> None:
 
 
 def _limit_threads() -> None:
-    """Numeric libraries read their number of threads when they are loaded: start over with one."""
+    """Restart with one thread, because numeric libraries read the limit when they are loaded."""
     wanted = dict.fromkeys(THREAD_VARIABLES, "1")
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         again = [sys.executable, "-m", "benchmarks.decide", *sys.argv[1:]]
@@ -110,22 +139,22 @@ def _limit_threads() -> None:
 
 
 def run(policy: Policy, size: Size, *, rounds: int) -> Result:
-    crowd = Crowd(size.nodes, size.jobs)
-    cold = time_round(crowd, policy)
+    churn = JobChurn(size.nodes, size.jobs)
+    cold = time_round(churn, policy)
     steady: list[Round] = []
     for _ in range(rounds):
-        crowd.turn_over()
-        steady.append(time_round(crowd, policy))
+        churn.turn_over()
+        steady.append(time_round(churn, policy))
     return Result(describe(policy), size, cold, tuple(steady))
 
 
-def time_round(crowd: Crowd, policy: Policy) -> Round:
-    view, to_view = timed(crowd.view)
+def time_round(churn: JobChurn, policy: Policy) -> Round:
+    view, to_view = timed(churn.view)
     plan, to_decide = timed(lambda: decide(view, policy))
     if plan.violations:
         raise SystemExit(f"{describe(policy)} broke a rule: {plan.violations[0]}")
-    effects, to_commit = timed(lambda: crowd.commit(plan))
-    crowd.carry_out(effects)
+    effects, to_commit = timed(lambda: churn.commit(plan))
+    churn.carry_out(effects)
     return Round(to_view, to_decide, to_commit)
 
 
@@ -134,10 +163,6 @@ def timed(work: Callable[[], T]) -> tuple[T, Timing]:
     result = work()
     cpu_s, wall_s = process_time() - cpu_s, perf_counter() - wall_s
     return result, Timing(1000 * wall_s, 1000 * cpu_s)
-
-
-def machine() -> str:
-    return f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
 
 
 def render(results: Sequence[Result], machine: str) -> str:
@@ -200,6 +225,63 @@ def _exponent(small: Result, large: Result) -> str:
     return f"{steeper / math.log(large.size.jobs / small.size.jobs):.2f}"
 
 
+class JobChurn:
+    """A kernel with a constant number of jobs: every job that ends is replaced."""
+
+    def __init__(self, nodes: int, jobs: int) -> None:
+        self.now = 0.0
+        self._kernel = Kernel(Rules(round_interval_s=STEP_S))
+        self._random = Random(SEED)
+        made = synthetic(f"jobs={SPARE_JOBS * jobs},seed={SEED},gpus={8 * nodes}").jobs
+        self._coming = iter(made)
+        for node in parse_cluster(f"{nodes}x8"):
+            self._kernel.apply(NodeSeen(node), self.now)
+        for _ in range(jobs):
+            self._submit(next(self._coming))
+
+    def view(self) -> View:
+        return self._kernel.view(self.now)
+
+    def commit(self, plan: Plan) -> Effects:
+        return self._kernel.commit(plan, self.now)
+
+    def carry_out(self, effects: Effects) -> None:
+        """Carry out every command at once."""
+        for command in effects.commands:
+            job_id, attempt = command.job_id, command.attempt
+            match command:
+                case StartWorkers(allocation=slots):
+                    event = WorkersStarted(job_id, attempt, frozenset(range(len(slots))))
+                case StopWorkers(workers=workers):
+                    event = WorkersExited(job_id, attempt, dict.fromkeys(workers, STOPPED))
+                case ChangeMembership(generation=generation):
+                    event = MembershipChanged(job_id, attempt, generation)
+                case ReportWorkers() | AskToStop() | KillWorkers():
+                    continue  # Workers here do not crash, stop reporting or take stop requests.
+            self.carry_out(self._kernel.apply(event, self.now))
+
+    def turn_over(self) -> None:
+        """Advance the time: some jobs end, as many are submitted, and some report progress."""
+        self.now += STEP_S
+        running = [job for job in self._kernel.jobs.values() if isinstance(job.phase, Running)]
+        leaving = self._random.sample(running, max(2, round(ENDING * len(running))))
+        for job in leaving:
+            exits = dict.fromkeys(range(len(job.allocation)), 0)
+            self.carry_out(self._kernel.apply(WorkersExited(job.id, job.attempt, exits), self.now))
+            self._submit(next(self._coming))
+        for job in self._random.sample(running, round(REPORTING * len(running))):
+            self._report(job)
+
+    def _submit(self, job: TraceJob) -> None:
+        self._kernel.apply(JobSubmitted(JobId(job.id), job.spec), self.now)
+
+    def _report(self, job: Job) -> None:
+        part = min(0.9, job.epochs_done + 0.02)
+        epoch_s = job.speed.epoch_s(len(job.allocation))
+        event = ProgressReported(job.id, job.attempt, part, epoch_s)
+        self.carry_out(self._kernel.apply(event, self.now))
+
+
 COMPLEXITIES = {
     "fifo": "J",
     "elastic-fifo": "J + K",
@@ -210,24 +292,22 @@ COMPLEXITIES = {
     "ffdl": "J; with R GPUs beyond the minima, J R max on top",
     "afs-l": "K scans of up to J in arrays, in practice from the last winner on",
 }
-
 INTRODUCTION = """
-Milliseconds of CPU time for one round of the production scheduler (`rota.core.round.decide`:
-divide, size, place, guard, check) on nodes of 8 GPUs, with jobs from the generator `synthetic`
-(sizes 1 to 32, half of them elastic). At the three sizes with an aim of their own the jobs'
-minima alone fill the cluster; 400 jobs on 2,048 GPUs leave room to grow. *First round* fills an
-empty cluster; before each steady round 1 % of the running jobs ended, as many came and some
-reported progress. *View* and *commit* happen before and after a decision. *On the wall* is the
-same median by the clock: other work on the machine is in it, which is why the aim is compared
-with CPU time. Numeric libraries are limited to one thread. Made by `python -m benchmarks.decide`
-on a machine with {machine}.
+Milliseconds of CPU time for one round of the production scheduler
+(`rota.core.scheduling.round.decide`: divide, size, place, guard, check) on nodes of 8 GPUs, with
+jobs from the generator `synthetic` (sizes 1 to 32, half of them elastic). At the three sizes with
+an aim, the jobs' minima fill the cluster; 400 jobs on 2,048 GPUs leave room to grow. *First round*
+fills an empty cluster; before each steady round 1 % of the running jobs end, as many are submitted
+and some report progress. *View* and *commit* happen before and after a decision. *On the wall* is
+the same median in wall time, which includes other work on the machine; the aim is compared with
+CPU time. Numeric libraries use one thread. Made by `python -m benchmarks.decide` on a machine with
+{machine}.
 """
-
 GROWTH = """
 The exponent x of time ~ jobs^x from one size to the next, for the median of steady rounds; n log
 n is an x of about 1.1 here. The cluster grows, too: 32-fold while the jobs grow 12.5-fold, then
-2-fold while they grow 5-fold. *Sizing* is the policy's own work for J jobs on K GPUs; placing
-what changed comes on top.
+2-fold while they grow 5-fold. *Sizing* is the policy's own work for J jobs on K GPUs, without
+placement.
 """
 
 

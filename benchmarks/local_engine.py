@@ -1,8 +1,8 @@
-"""What a worker costs on the local engine: from the order to its reported end.
+"""Measures a worker of the local engine from the command to its reported exit.
 
     python benchmarks/local_engine.py [--workers 200] [--at-once 8]
 
-First one after the other, then several at once; all of them do nothing. `--folder` puts the
+Workers do nothing. They run first one after the other, then several at once. `--folder` puts the
 engine's files on another disk.
 """
 
@@ -15,10 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from rota.core.commands import StartWorkers
-from rota.core.events import Event, WorkersExited, WorkersStarted
-from rota.core.model import GIB, JobId, NodeId, Slot
-from rota.engines.base import Program
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import StartWorkers
+from rota.core.model.events import Event, WorkersExited, WorkersStarted
+from rota.core.model.job import JobId
+from rota.core.model.node import NodeId
+from rota.core.model.units import GIB
+from rota.engines.interface import Program
 from rota.engines.local.engine import LocalEngine
 from rota.engines.local.gpus import VirtualGpus
 
@@ -27,7 +30,7 @@ SLOTS = (Slot(NodeId("here"), (0,)),)
 
 
 class Clock:
-    """When each job started and ended, in seconds since it was ordered."""
+    """Start and end of each job, in seconds since its command."""
 
     def __init__(self) -> None:
         self.started: list[float] = []
@@ -50,7 +53,7 @@ class Clock:
 
 
 async def run(engine: LocalEngine, clock: Clock, *, name: str, at_once: int, n: int) -> float:
-    """Seconds in all for `n` workers."""
+    """Run `n` workers and return the total seconds."""
     numbers = iter(range(n))
 
     async def lane() -> None:

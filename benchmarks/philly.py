@@ -1,9 +1,9 @@
-"""A hundred days of Philly through the scheduler: time and memory of the simulator.
+"""Simulates a hundred days of Philly and measures time and memory of the simulator.
 
     python -m benchmarks.philly --traces DIR [--jobs N] [--policy NAME ...]
 
-All 82,247 jobs on 96 nodes with 8 GPUs, where a real queue forms, with a round a minute. Every
-policy runs in a process of its own, so that its memory can be measured. Writes
+All 82,247 jobs run on 96 nodes with 8 GPUs, where a real queue forms, with one round per minute.
+Every policy runs in its own process, so that its memory can be measured. Writes
 `docs/results/philly.md`.
 """
 
@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter, process_time
 
-from benchmarks.page import page, percent, publish, table, whole
-from benchmarks.runs import add_traces, flags, measure, trace_file
-from rota.simulator.results import Measures
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import page, percent, publish, table, whole
+from benchmarks.support.simulation import add_traces, measure, trace_file
+from rota.simulator.metrics import RunMetrics
 from rota.simulator.runner import Options
 from rota.simulator.traces import load
 
@@ -37,7 +38,7 @@ MAX_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run took: seconds on the wall, seconds of CPU, and the largest resident memory."""
+    """Wall time, CPU time and largest resident memory of one run."""
 
     wall_s: float
     cpu_s: float
@@ -47,7 +48,7 @@ class Cost:
 @dataclass(frozen=True, slots=True)
 class Result:
     cost: Cost
-    measures: Measures
+    measures: RunMetrics
 
 
 def main() -> None:
@@ -66,7 +67,7 @@ def main() -> None:
 
 
 def run(path: Path, policy: str, *, jobs: int) -> Result:
-    """Reading the trace is part of it."""
+    """Run one policy. The measured time includes reading the trace."""
     wall_s, cpu_s = perf_counter(), process_time()
     workload = load(str(path))
     if jobs:
@@ -85,7 +86,7 @@ def run_apart(policy: str, arguments: argparse.Namespace) -> Result:
     command += ["--traces", str(arguments.traces), "--jobs", str(arguments.jobs)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result = json.loads(done.stdout)
-    return Result(Cost(**result["cost"]), Measures(**result["measures"]))
+    return Result(Cost(**result["cost"]), RunMetrics(**result["measures"]))
 
 
 def render(results: Sequence[Result]) -> str:
@@ -126,7 +127,7 @@ def _limited(value: float, limit: float) -> str:
     return whole(value) if value <= limit else f"**{whole(value)}**"
 
 
-def _decision_ms(figures: Measures) -> tuple[float | None, ...]:
+def _decision_ms(figures: RunMetrics) -> tuple[float | None, ...]:
     return figures.decision_ms_p50, figures.decision_ms_p99, figures.decision_ms_max
 
 

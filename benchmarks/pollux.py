@@ -1,4 +1,4 @@
-"""Pollux side by side: our `tiresias` and `elastic-tiresias` beside the means it published.
+"""Compares rota's `tiresias` and `elastic-tiresias` with the means that Pollux published.
 
     python -m benchmarks.pollux --traces DIR
 
@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.page import page, percent, publish, ratio, table, whole
-from benchmarks.runs import add_traces, flags, measure, trace_file
-from rota.simulator.results import Measures
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import page, percent, publish, ratio, table, whole
+from benchmarks.support.simulation import add_traces, measure, trace_file
+from rota.simulator.metrics import RunMetrics
 from rota.simulator.runner import Options
 from rota.simulator.traces import load
 from rota.simulator.workload import Workload
@@ -50,7 +51,7 @@ UNGUARDED = tuple(Variant(f"{each.title}, no guard", each.policy, False) for eac
 
 Means = Mapping[tuple[str, str, str], float]
 """Published mean completion times in seconds by (policy, load, workload)."""
-Results = Mapping[tuple[Variant, str, str], Measures]
+Results = Mapping[tuple[Variant, str, str], RunMetrics]
 """Ours, by (variant, load, workload)."""
 
 
@@ -59,7 +60,7 @@ def main() -> None:
     add_traces(parser)
     arguments = parser.parse_args()
     published = read_published(trace_file(arguments.traces, "pollux/published.csv", origin=ORIGIN))
-    results: dict[tuple[Variant, str, str], Measures] = {}
+    results: dict[tuple[Variant, str, str], RunMetrics] = {}
     for load_name, folder in FOLDERS.items():
         for workload in WORKLOADS:
             path = trace_file(arguments.traces, f"pollux/{folder}/{workload}.csv", origin=ORIGIN)
@@ -77,7 +78,7 @@ def read_published(path: Path) -> Means:
         }
 
 
-def run(workload: Workload, variant: Variant) -> Measures:
+def run(workload: Workload, variant: Variant) -> RunMetrics:
     options = Options(restart_cost_s=RESTART_COST_S, round_s=ROUND_S, guard=variant.guard)
     return measure(workload, CLUSTER, policy=variant.policy, options=options)
 
@@ -118,7 +119,7 @@ def _load_section(name: str, *, published: Means, results: Results) -> Iterable[
 
 
 def _mean(results: Results, run: tuple[Variant, str], *, of: str = "mean_jct_s") -> float:
-    """The mean of a figure over the workloads of one variant at one load."""
+    """The mean of a metric over the workloads of one variant at one load."""
     return fmean(getattr(results[*run, workload], of) for workload in WORKLOADS)
 
 
@@ -166,20 +167,19 @@ EXPLANATION = """
 What is said to have been *tried* comes from runs with a changed scheduler or workload at load 1,
 made once; the script above does not repeat them.
 
-- *The threshold.* Our defaults are Voda's: a job goes down after 3,600 GPU-seconds and comes up
-  again after it waited 8 times as long as it last ran. Of these jobs 60 % need more than that,
+- *The threshold.* rota's defaults are Voda's: a job moves to a lower queue after 3,600 GPU-seconds
+  and returns after waiting 8 times as long as it last ran. 60 % of these jobs need more than that,
   and only 1 to 2 % more than the 57,600 GPU-seconds (16 GPU-hours) after which the artifact's
-  Tiresias sends a job down, never to come up. With our defaults most jobs are therefore
-  interrupted, those of load 1 nearly four times each on average. Tried: 57,600 with our promotion
-  gives 1.08 of the published Tiresias, 3,600 without any promotion 2.31. The threshold has to
-  match the jobs.
-- *The order inside a queue.* With the artifact's parameters our `tiresias` equals the published
-  one at load 0.5 and is 8 % faster at load 1. Ours serves a queue in the order of first starts,
-  so that whoever runs goes on. Tried: in the order of submission, where an older job that finds
+  Tiresias moves a job down for good. So rota's defaults preempt most jobs, those of load 1 nearly
+  four times each on average. Tried: 57,600 with rota's promotion gives 1.08 of the published
+  Tiresias, 3,600 without promotion 2.31. The threshold has to match the jobs.
+- *The order inside a queue.* With the artifact's parameters rota's `tiresias` equals the published
+  one at load 0.5 and is 8 % faster at load 1. rota serves a queue in the order of first starts,
+  so that running jobs continue. Tried: in the order of submission, where an older job that finds
   room stops younger ones that started meanwhile, and with submissions noticed at full minutes, it
   comes to 0.98 of the published mean (0.96 to 1.00 by workload). That the order is the difference
   is inferred from this, not read in the artifact's code. Noticing at full minutes alone is worth
-  2 %; filling the emptiest node first, nothing.
+  2 %; filling the emptiest node first has no effect.
 - *Growth.* With the artifact's parameters `elastic-tiresias` is 2 % faster than `tiresias` at
   load 0.5, where GPUs would idle, and 7 % slower at load 1. Restarts are only part of that.
   Tried, with all speed-ups known and nothing learnt: 0.96 of the published Tiresias; with free

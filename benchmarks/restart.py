@@ -1,10 +1,10 @@
-"""How long a daemon takes to be ready again after kill -9, and where the time goes.
+"""Measures the time until a daemon is ready again after kill -9.
 
     python -m benchmarks.restart [--jobs 1000] [--rounds 5]
 
-So many jobs are in the store, eight of them running. The aim is under 2 seconds with 1,000 jobs,
+The store holds `--jobs` jobs, eight of them running. The aim is under 2 seconds with 1,000 jobs,
 from the start of the command to an answer of `/readyz`. Everything is in a temporary folder and
-ends with the benchmark.
+stops with the benchmark.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import rota
-from benchmarks.page import table
+from benchmarks.support.markdown import table
 from rota.client import Client, JobRequest
-from rota.client.find import Door
-from rota.client.wires import connect
+from rota.client.endpoint import Endpoint
+from rota.client.http import connect
 from rota.errors import UnavailableError
 
 N_GPUS = 8
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def measure(folder: Path, *, n_jobs: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each round: with nothing in the store, and with all the jobs."""
+    """Seconds of each repetition, with an empty store and with all jobs."""
     empty, full = folder / "empty", folder / "full"
     with daemon(full), Client(f"unix://{full}/rota.sock") as client:
         request = JobRequest(["sleep", "infinity"], gpus="1", workdir="/")
@@ -81,7 +81,7 @@ def seconds(home: Path) -> float:
 
 @contextmanager
 def daemon(home: Path) -> Iterator[None]:
-    """Ready inside the block; killed after it."""
+    """A daemon that is ready inside the block and killed after it."""
     home.mkdir(exist_ok=True)
     command = [*ROTA, "up", "--virtual-gpus", f"{N_GPUS}x16GiB"]
     process = subprocess.Popen(command, env=environment(home), stderr=subprocess.DEVNULL)
@@ -99,7 +99,7 @@ def daemon(home: Path) -> Iterator[None]:
 
 def is_ready(home: Path) -> bool:
     try:
-        connection = connect(Door(socket=f"{home}/rota.sock"), answer_s=1.0)
+        connection = connect(Endpoint(socket=f"{home}/rota.sock"), answer_s=1.0)
     except UnavailableError:
         return False
     with closing(connection):

@@ -1,9 +1,9 @@
-"""How fast the store of one box writes and reads.
+"""Measures writes and reads of the SQLite store.
 
     python -m benchmarks.store [--folder DIR]
 
-Every write is durable: it counts when its commit is on the disk. The folder chooses the disk; the
-system's folder for temporary files, if it is not given. Prints and writes `docs/results/store.md`.
+Every write is durable: it counts when its commit is on disk. `--folder` chooses the disk (default:
+the system's temporary folder). Prints and writes `docs/results/store.md`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
 
-from benchmarks.decide import machine
-from benchmarks.page import NO_VALUE, page, publish, table
-from benchmarks.runs import flags
-from rota.core.effects import Effects
-from rota.core.events import JobSubmitted
-from rota.core.kernel import Kernel
-from rota.core.model import Estimate, JobId, JobSpec
-from rota.core.view import Rules
-from rota.store.base import Batch
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import NO_VALUE, machine, page, publish, table
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.effects import Effects
+from rota.core.model.events import JobSubmitted
+from rota.core.model.job import Estimate, JobId, JobSpec
+from rota.core.scheduling.view import Rules
+from rota.store.interface import Batch
 from rota.store.records import Submission
-from rota.store.sqlite import SqliteStore
+from rota.store.sqlite.store import SqliteStore
 
 PROGRAM = '{"argv": ["python", "train.py", "--epochs", "90"], "workdir": "/data/runs", "env": {}}'
 N_CLIENTS = 16
@@ -36,7 +35,7 @@ HUNDRED = 100
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Seconds by the clock, and of this process's CPU."""
+    """Wall time and CPU time of this process, in seconds."""
 
     wall_s: float
     cpu_s: float
@@ -124,7 +123,7 @@ def _each(count: int, took: Time) -> str:
 
 
 def submit(numbers: Sequence[int]) -> Batch:
-    """Jobs as a kernel accepts them, with the least that a submit brings along."""
+    """Batches of new jobs with the smallest possible submission."""
     kernel, accepted = Kernel(Rules()), Effects(0.0)
     for number in numbers:
         spec = JobSpec(f"train-{number}", user="ann", project="vision", estimate=Estimate(3600.0))
@@ -140,9 +139,9 @@ def job_id(number: int) -> JobId:
 
 
 def write_all(path: Path, batches: Sequence[Batch], *, n_clients: int) -> Time:
-    """Each client waits for its answer before it sends the next."""
+    """Write all batches. Each client waits for its answer before the next write."""
     store = SqliteStore(path)
-    # Advancing a list's iterator is one step of the interpreter, so clients may share it.
+    # Advancing a list's iterator is atomic in CPython, so the clients can share it.
     todo = iter(batches)
 
     def send() -> None:

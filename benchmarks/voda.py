@@ -1,9 +1,9 @@
-"""Voda side by side: its four published algorithms on both of its workloads, ours beside theirs.
+"""Compares rota with Voda's four published algorithms on both of its workloads.
 
     python -m benchmarks.voda
 
-What Voda measured on 12 GPUs is a matter of record (heyfey/vodascheduler, branch exp); what our
-scheduler does with the same jobs is simulated. Writes `docs/results/voda.md`; needs no file.
+Voda's results were measured on 12 GPUs (heyfey/vodascheduler, branch exp); rota's results are
+simulated with the same jobs. Writes `docs/results/voda.md`; needs no file.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.page import page, publish, ratio, table, whole
-from benchmarks.runs import flags, measure
-from benchmarks.voda_published import PUBLISHED
-from rota.simulator.results import Measures
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import page, publish, ratio, table, whole
+from benchmarks.support.simulation import measure
+from rota.simulator.metrics import RunMetrics
 from rota.simulator.runner import Options
-from rota.simulator.traces.builtin import builtin
+from rota.simulator.traces.voda_builtin import voda_workload
 
 CLUSTER = "3x4"
 TRACES = ("run_1", "run_1_hard")
@@ -34,15 +34,42 @@ POLICIES = {
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One trace with all jobs at one size."""
+    """One trace with all jobs at the same size."""
 
     trace: str
     size: int
-    figures: Measures
+    figures: RunMetrics
 
 
-Results = Sequence[Measures]
+Results = Sequence[RunMetrics]
 """Ours, row by row as in `PUBLISHED`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One row of Voda's own results, from the logs of its branch exp."""
+
+    trace: str
+    algorithm: str
+    makespan_s: float
+    mean_jct_s: float
+    p95_jct_s: float
+    mean_wait_s: float
+    mean_gpu_s: float
+    workers_moved: int
+    rescheds: int
+
+
+PUBLISHED = (
+    Published("run_1", "ElasticFIFO", 6196, 3506, 5173, 1118, 2789, 75, 26),
+    Published("run_1", "ElasticTiresias", 7269, 4506, 6756, 2801, 3459, 115, 51),
+    Published("run_1", "FfDLOptimizer", 6071, 3504, 5137, 1121, 2811, 74, 26),
+    Published("run_1", "AFS-L", 6017, 3079, 5714, 862, 2859, 78, 26),
+    Published("run_1_hard", "ElasticFIFO", 6442, 2549, 4203, 308, 3013, 98, 32),
+    Published("run_1_hard", "ElasticTiresias", 7344, 3276, 5808, 1533, 3491, 108, 52),
+    Published("run_1_hard", "FfDLOptimizer", 6364, 2586, 4489, 297, 3031, 92, 32),
+    Published("run_1_hard", "AFS-L", 6893, 2711, 5312, 350, 3244, 110, 34),
+)
 
 
 def main() -> None:
@@ -62,14 +89,14 @@ def main() -> None:
 def run_all(cost_s: float, *, guard: bool) -> Results:
     options = Options(restart_cost_s=cost_s, round_s=ROUND_S, guard=guard)
     return [
-        measure(builtin(row.trace), CLUSTER, policy=POLICIES[row.algorithm], options=options)
+        measure(voda_workload(row.trace), CLUSTER, policy=POLICIES[row.algorithm], options=options)
         for row in PUBLISHED
     ]
 
 
 def run_at_size(trace: str, policy: str, *, size: int, cost_s: float) -> Wait:
-    """All jobs at one size under a policy that does not resize."""
-    workload = builtin(trace)
+    """Run all jobs at one size under a policy that does not resize."""
+    workload = voda_workload(trace)
     jobs = (
         replace(job, spec=replace(job.spec, min_workers=size, requested_workers=size))
         for job in workload.jobs
@@ -226,7 +253,6 @@ are Voda's: 120 s between rounds, a Tiresias threshold of 1,800 GPU-seconds, kno
 Theirs is measured on a cluster; ours is the production scheduler in the simulator. Made by
 `python -m benchmarks.voda`.
 """
-
 RESTART_COST = """
 The one thing that the logs do not tell is what a change costs: the time from Voda's decision
 until the job trains again. It is the same for all eight rows here, and chosen once: from 0 to 180
@@ -239,7 +265,6 @@ operator: the hosts file reaches the launcher with the kubelet's next synchronis
 minute), Horovod leaves a lost host out for 30 to 100 s (`--blacklist-cooldown-range 30 100`), the
 uncommitted part of an epoch is lost, and the process group is built anew.
 """
-
 EXPLANATION = """
 - *One cost for every change.* In Voda a worker that joins costs less than a launcher that
   restarts with all its workers, of which it counted 47 to 92 a run; here both cost the same.
@@ -261,17 +286,15 @@ EXPLANATION = """
 - *Chance.* Voda breaks ties by the order of a Go map, ours by submission. Each of Voda's rows is
   a single run.
 """
-
 WAITS = """
 Why does `tiresias` wait so much longer than `fifo`? `fifo` runs jobs at their minimum of 1 GPU,
 `tiresias` at the 2 that they request. At the same size 1 both wait alike. At 2 half as many jobs
 run at once, so that `fifo`, too, waits twice as long; and `tiresias` makes jobs of much the same
 length take turns, which lets all of them end late. Minutes, without the guard, at {best_s} s.
 """
-
 GUARDED = """
 The same at {best_s} s with our guard: a job is left alone for 60 s after its start, grows only if
-it ends sooner although it has to restart, and gives way only if somebody uses what it gives up.
+it ends sooner although it has to restart, and gives up GPUs only if another job uses them.
 *Without → with.*
 """
 

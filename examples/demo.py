@@ -1,6 +1,6 @@
-"""A live queue on virtual GPUs: two users, jobs that really train, and one that cannot wait.
+"""Shows a queue on virtual GPUs: two users, jobs that train, and one urgent job.
 
-Everything happens in a folder of its own that is removed at the end, Ctrl-C included.
+Everything runs in a temporary folder, which is removed at the end, also after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> int:
     has_torch = importlib.util.find_spec("torch") is not None
     library = "torch" if has_torch else "numpy, because torch is not installed,"
     say(f"rota demo: two users share four virtual GPUs and train with {library} on CPUs")
-    say("two minutes at most; Ctrl-C ends it")
+    say("takes at most two minutes; Ctrl-C stops it")
     with folder() as home, daemon(home):
         first, second = users()
         for job in with_torch() if has_torch else with_numpy():
@@ -53,7 +53,7 @@ def main() -> int:
         urgent = work(URGENT, gpus="3", seconds=URGENT_S, priority=10)
         stops = watch(lambda: second(urgent), until_s=began_s + LONGEST_S)
         summary(stops)
-    say("\nThe daemon is down and its folder is gone. To go on: 'rota up --detach', 'rota submit'.")
+    say("\nThe daemon is stopped, its folder removed. Next: 'rota up --detach', 'rota submit'.")
     return 0
 
 
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def with_torch() -> list[JobRequest]:
-    """`resnet` has two workers, which agree on where to stop."""
+    """Jobs with torch. `resnet` has two workers, which agree on the step to stop after."""
     return [
         train("resnet", "image_ddp.py", size="--pictures=128", gpus="2"),
         train("gpt", "transformer.py", size="--sums=256", gpus="1"),
@@ -91,16 +91,16 @@ def train(name: str, script: str, *, size: str, gpus: str) -> JobRequest:
 
 
 def work(name: str, *, gpus: str, seconds: int, priority: int = 0, array: str = "") -> JobRequest:
-    """Anything else that runs on a GPU."""
+    """A job that only occupies GPUs."""
     command = ["sleep", str(seconds)]
     return JobRequest(command, name=name, gpus=gpus, priority=priority, array=array, workdir="/")
 
 
-# -- people ---------------------------------------------------------------------------------------
+# -- users ----------------------------------------------------------------------------------------
 
 
 def users() -> tuple[Submit, Submit]:
-    """Two who submit; the first one trains. Root's daemon runs jobs as accounts of this machine."""
+    """Two users; the first one trains. A daemon of root runs jobs as accounts of this machine."""
     names: list[str] = ["user-1", "user-2"]
     if os.geteuid() == 0:
         accounts = sorted(pwd.getpwall(), key=lambda one: not 1000 <= one.pw_uid < 60_000)
@@ -111,7 +111,7 @@ def users() -> tuple[Submit, Submit]:
 
 
 def can_train(account: pwd.struct_passwd) -> bool:
-    """Not if this Python is where only root can read it."""
+    """Whether the account can use this Python, which may be readable for root only."""
     command = [sys.executable, str(HERE / "numpy_model.py"), "--help"]
     who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": ()}
     try:
@@ -124,7 +124,7 @@ def can_train(account: pwd.struct_passwd) -> bool:
 
 
 def by_token(user: str) -> Submit:
-    """Whoever has no name is who runs the demo."""
+    """Submit as a user. The empty name is the user who runs the demo."""
     token = ""
     if user:
         with Client() as rota:
@@ -137,7 +137,7 @@ def by_token(user: str) -> Submit:
     return submit
 
 
-# -- the box --------------------------------------------------------------------------------------
+# -- daemon ---------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def folder() -> Generator[Path]:
     try:
         yield home
     finally:
-        with undisturbed():
+        with interrupts_delayed():
             shutil.rmtree(home)
 
 
@@ -160,14 +160,14 @@ def daemon(home: Path) -> Generator[None]:
     (home / "state").mkdir(mode=0o700)
     (home / "state" / "config.toml").write_text(CONFIG)
     try:
-        with undisturbed():
-            # In a session of its own, where the terminal's Ctrl-C does not arrive.
+        with interrupts_delayed():
+            # A new session does not receive the terminal's Ctrl-C.
             up = [*rota, "up", "--detach", "--virtual-gpus", GPUS]
             subprocess.run(up, check=True, start_new_session=True)
         yield
     finally:
-        with undisturbed():
-            # Whatever still runs is ended, and not only sent back to the queue.
+        with interrupts_delayed():
+            # Cancel running jobs; `down` would return them to the queue.
             cancel_all()
             subprocess.run([*rota, "down", "--stop-jobs"], check=True, start_new_session=True)
 
@@ -181,8 +181,8 @@ def cancel_all() -> None:
 
 
 @contextmanager
-def undisturbed() -> Generator[None]:
-    """Ctrl-C takes effect when this is over."""
+def interrupts_delayed() -> Generator[None]:
+    """Delay Ctrl-C until the end of the block."""
     received: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:

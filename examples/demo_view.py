@@ -1,4 +1,4 @@
-"""What the demo shows: the queue while it runs, and what became of it."""
+"""The output of the demo: the queue while it runs, and a summary."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rota.cli.output.jobs import columns, finish
-from rota.cli.output.marks import percent
-from rota.cli.output.table import draw
+from rota.cli.output.jobs import columns, finish_time
+from rota.cli.output.table import draw, percent
 from rota.client import Client
 from rota.wire.jobs import FINAL_STATES, JobView
 
 URGENT = "urgent"
 URGENT_AT = 0.3
-"""How far the training is when the job comes that cannot wait."""
+"""Progress of training at which the urgent job is submitted."""
 REFRESH_S = 0.25
 SHOWN = ("name", "user", "state", "gpus", "ran", "done", "left", "ends", "why")
 
 
 def watch(urgent: Callable[[], None], *, until_s: float) -> dict[str, float]:
-    """The queue until it is empty; amid the training, a job comes that cannot wait. Gives the
-    epochs after which jobs were stopped."""
+    """Show the queue until all jobs have ended, and submit the urgent job during the training.
+
+    Returns the finished epochs of the jobs that were stopped.
+    """
     console = Console()
     is_sent = False
     seen: dict[str, str] = {}
@@ -36,7 +37,7 @@ def watch(urgent: Callable[[], None], *, until_s: float) -> dict[str, float]:
             if console.is_terminal:
                 live.update(table(jobs), refresh=True)
             else:
-                tell_changes(jobs, seen)
+                print_changes(jobs, seen)
             stops |= {job.id: job.epochs_done for job in jobs if is_stopped(job)}
             if not is_sent and is_amid_training(jobs):
                 urgent()
@@ -44,7 +45,7 @@ def watch(urgent: Callable[[], None], *, until_s: float) -> dict[str, float]:
             elif is_sent and all(job.state in FINAL_STATES for job in jobs):
                 return stops
             time.sleep(REFRESH_S)
-    raise SystemExit("rota: this machine is too busy to show it in two minutes; try it again")
+    raise SystemExit("rota: the demo did not finish in two minutes; try a less busy machine")
 
 
 def trains(job: JobView) -> bool:
@@ -56,7 +57,7 @@ def is_stopped(job: JobView) -> bool:
 
 
 def is_amid_training(jobs: Sequence[JobView]) -> bool:
-    """And only those that train are left."""
+    """Whether only training jobs are left and all of them run."""
     return all(
         (job.progress or 0.0) >= URGENT_AT if trains(job) else job.state in FINAL_STATES
         for job in jobs
@@ -70,25 +71,25 @@ def table(jobs: Sequence[JobView]) -> Text:
 
 
 def caption(jobs: Sequence[JobView]) -> str:
-    """What there is to see just now."""
+    """A sentence about the current state."""
     urgent = next((job for job in jobs if job.name == URGENT), None)
     if all(job.state in FINAL_STATES for job in jobs):
-        return "All are done."
+        return "All jobs are done."
     if urgent is None:
         has_begun = any(job.progress for job in jobs)
-        words = "They tell how far they are" if has_begun else "The programs start up"
-        return f"{words}. Soon a job comes that is urgent and needs three GPUs."
+        words = "The jobs report their progress" if has_begun else "The programs start"
+        return f"{words}. Soon an urgent job needs three GPUs."
     asked = " and ".join(job.name for job in jobs if trains(job) and job.state == "stopping")
     if asked:
-        return f"{asked} was asked to give way: it saves after the step that it is in, and stops."
+        return f"{asked} is preempted: it saves after its current step and stops."
     waiting = " and ".join(job.name for job in jobs if is_stopped(job))
     if waiting:
-        return f"{waiting} waits, and nothing of its work is lost."
-    return "Whoever gave way goes on where it was."
+        return f"{waiting} waits; none of its work is lost."
+    return "The preempted job continues from its checkpoint."
 
 
-def tell_changes(jobs: Sequence[JobView], seen: dict[str, str]) -> None:
-    """Without a terminal: a line whenever something changed."""
+def print_changes(jobs: Sequence[JobView], seen: dict[str, str]) -> None:
+    """Without a terminal: print a line after each change."""
     for job in jobs:
         quarter = int(4 * (job.progress or 0.0))
         if seen.get(job.id) != (key := f"{job.state} {quarter}"):
@@ -102,7 +103,7 @@ def facts(job: JobView) -> Generator[str]:
     if job.progress and job.state not in FINAL_STATES:
         yield percent(job.progress)
     if job.finish_s is not None and job.state == "running":
-        yield f"ends {finish(job, now=time.time())}"
+        yield f"ends {finish_time(job, now=time.time())}"
     if job.reason:
         yield job.reason
 
@@ -116,10 +117,10 @@ def summary(stops: Mapping[str, float]) -> None:
     say(f"\n{n_good} of {len(jobs)} jobs succeeded, in {n_starts} attempts.")
     for job in (job for job in jobs if job.id in stops):
         say(
-            f"{job.name} gave way after {stops[job.id]:.3g} epochs, went on from there,"
-            f" and has done {job.epochs_done:g} of {job.epochs:g}."
+            f"{job.name} was preempted after {stops[job.id]:.3g} epochs, continued from there,"
+            f" and has finished {job.epochs_done:g} of {job.epochs:g}."
         )
-    say(f"Work that was lost: {f'{lost_s:.1f} s' if lost_s else 'nothing'}.")
+    say(f"Lost work: {f'{lost_s:.1f} s' if lost_s else 'none'}.")
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""A small image model on generated pictures; with several workers it trains on all of them.
+"""Trains a small image model on generated pictures, with one worker or several.
 
 python examples/image_ddp.py --epochs 5
 rota submit --gpus 2 --gpus-per-worker 1 --epochs 5 -- python examples/image_ddp.py --epochs 5
@@ -56,7 +56,7 @@ def main() -> None:
             run.report(loss=total_loss / n_seen, accuracy=n_right / n_seen)
         print(f"epoch {epoch + 1} is done", flush=True)
 
-    if options.weights and run.place.rank == 0:
+    if options.weights and run.environment.rank == 0:
         torch.save(model.state_dict(), options.weights)
 
 
@@ -73,7 +73,7 @@ def make_model() -> nn.Module:
 
 
 def make_pictures(n_pictures: int) -> TensorDataset:
-    """Noise with a bright quarter; which quarter is what there is to learn."""
+    """Noise with one bright quarter. The model learns which quarter it is."""
     chance = torch.Generator().manual_seed(1)
     kinds = torch.arange(n_pictures) % 4
     pictures = torch.rand(n_pictures, 1, 16, 16, generator=chance)

@@ -1,4 +1,4 @@
-"""A small model trained by Keras 3 on torch, whose callback does all there is to do for rota.
+"""Trains a small model with Keras 3 on torch and rota's callback.
 
 python examples/keras_model.py --epochs 5
 rota submit --gpus 1 --epochs 5 -- python examples/keras_model.py --epochs 5

@@ -1,4 +1,4 @@
-"""A small model trained by Lightning, whose callback does all there is to do for rota.
+"""Trains a small model with Lightning and rota's callback.
 
 python examples/lightning_model.py --epochs 5
 rota submit --gpus 1 --epochs 5 -- python examples/lightning_model.py --epochs 5
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 class Rings(LightningModule):
-    """Tells points inside of a ring from those outside."""
+    """Separates points inside a ring from points outside."""
 
     def __init__(self, pause_s: float) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Grows and shrinks while it trains. Alone, `python examples/live_ddp.py` trains with one worker;
-as a job it needs the mode `live`, and a least and a greatest number of workers.
+"""Grows and shrinks while it trains. Without rota, `python examples/live_ddp.py` trains with one
+worker. As a job it needs the mode `live` and a range of workers.
 """
 
 import argparse

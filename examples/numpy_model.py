@@ -1,4 +1,4 @@
-"""A regression by gradient descent with numpy alone, for machines without torch.
+"""Trains a regression by gradient descent with numpy, for machines without torch.
 
 python examples/numpy_model.py --epochs 10
 rota submit --epochs 10 -- python examples/numpy_model.py --epochs 10
@@ -31,7 +31,7 @@ def main() -> None:
 
     run.restore(load)
     for epoch in run.epochs(options.epochs, save=save):
-        # The order of an epoch is drawn from its number: it is the same after a restart.
+        # The epoch number seeds the order, so the order is the same after a restart.
         order = np.random.default_rng([options.seed, epoch]).permutation(options.points)
         batches = np.array_split(order, max(1, options.points // 32))
         for batch in run.steps(batches, save=save):

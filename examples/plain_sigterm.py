@@ -1,4 +1,4 @@
-"""A script that knows nothing of rota: it saves when it gets SIGTERM, and goes on from its file.
+"""A script without rota's library: it saves on SIGTERM and resumes from its file.
 
 rota submit -- python examples/plain_sigterm.py --file /tmp/counted.json
 """

@@ -1,4 +1,4 @@
-"""A small transformer that learns to tell the next letter of sums such as `27+58=85`.
+"""Trains a small transformer to predict the next letter of sums such as `27+58=85`.
 
 python examples/transformer.py --epochs 10
 rota submit --gpus 1 --epochs 10 -- python examples/transformer.py --epochs 10

@@ -1,1 +1,1 @@
-"""The tests, in rooms by what they cost to run; see CONTRIBUTING.md."""
+"""The tests, in suites by what they cost to run; see CONTRIBUTING.md."""

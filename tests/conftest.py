@@ -1,9 +1,13 @@
 """Settings that hold for every room."""
 
+import os
+import signal
+from collections.abc import Generator
+
 import pytest
 from hypothesis import settings
 
-from tests.counts import IS_LONG, count
+from tests.support.seed_counts import IS_LONG, LONG_REASON, count
 
 # Short runs use the same examples every time, so that nobody's change turns red by chance; long
 # runs look for new ones. A failure prints the line that replays it. There is no deadline for one
@@ -15,6 +19,46 @@ settings.register_profile("long", max_examples=count(500), print_blob=True, dead
 settings.load_profile("long" if IS_LONG else "ci")
 
 
+NEVER_CAUGHT = {signal.SIGKILL, signal.SIGSTOP}
+OF_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+"""Python itself ignores these, and `subprocess` restores them for its children."""
+
+
+def pytest_configure() -> None:
+    """Programs under test start with default signal handling, whoever started the tests: nohup
+    ignores SIGHUP, a shell ignores SIGINT and SIGQUIT of what it runs in the background, and a
+    program inherits what is ignored or blocked. A signal with a handler is reset to its default
+    when a program is started, and this process goes on ignoring it."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - NEVER_CAUGHT - OF_PYTHON:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs a cluster comes last: the first time, its programs are built meanwhile."""
     items.sort(key=lambda item: item.get_closest_marker("cluster") is not None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """In CI, where nobody reads what was skipped, a missing part is a failure."""
+    if not os.environ.get("CI") or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if LONG_REASON not in why:
+        report.outcome = "failed"
+        report.longrepr = f"CI is set, and nothing may be skipped there: {why}"

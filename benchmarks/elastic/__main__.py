@@ -1,10 +1,10 @@
-"""How long a training pauses when its size changes, in several ways, all measured in one run.
+"""Compares how long training pauses when its size changes, with several methods in one run.
 
     python -m benchmarks.elastic [--only 'live; torchrun, etcd'] [--minutes 5.5]
 
-Each way is a training of torch on gloo under a real daemon with two virtual GPUs, and a resize is
-the client's. Measures those that are installed and says which are missing. Everything is on
-loopback, in a temporary folder, and ends with the measurement. Prints and writes
+Each method trains with torch on gloo under a real daemon with two virtual GPUs; the client resizes
+the job. The benchmark measures the installed methods and lists the missing ones. Everything runs on
+loopback in a temporary folder and stops with the measurement. Prints and writes
 `docs/results/elastic.md`.
 """
 
@@ -18,13 +18,12 @@ import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from benchmarks.decide import machine
-from benchmarks.page import NO_VALUE, page, publish, table
-from benchmarks.resizes.journal import Change
-from benchmarks.resizes.measure import Box, Measured, box
-from benchmarks.resizes.stamps import STEP_S
-from benchmarks.resizes.ways import AGENTS, ETCD, LARGE, LIVE, WAYS, Way
-from benchmarks.runs import flags
+from benchmarks.elastic.journal import Change
+from benchmarks.elastic.measurement import BenchmarkDaemon, Measured, benchmark_daemon
+from benchmarks.elastic.stamps import STEP_S
+from benchmarks.elastic.ways import AGENTS, ETCD, LARGE, LIVE, WAYS, Way
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import NO_VALUE, machine, page, publish, table
 
 LIVE_AIM_S, AGENTS_AIM_S = 0.5, 3.0
 LIVE_AIM_TIMES, AGENTS_AIM_TIMES = 10.0, 3.0
@@ -57,7 +56,7 @@ def main() -> None:
         "--minutes", type=float, default=5.5, metavar="N", help="leave out what takes longer"
     )
     arguments = parser.parse_args()
-    # Daemons and jobs end when the program unwinds, so a request to end has to unwind it.
+    # Daemons and jobs stop when the stack unwinds, so SIGTERM has to unwind it.
     signal.signal(signal.SIGTERM, _leave)
     ways = chosen(arguments.only)
     load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
@@ -103,7 +102,7 @@ def without_start_s(changes: Sequence[Change]) -> float:
 
 
 def _aims(measured: Results) -> list[Sequence[str]]:
-    """Growth only: that is what the others can do as well."""
+    """The rows that compare growth, which all methods support."""
     live, agents = measured.get(LIVE), measured.get(AGENTS)
     large, etcd = measured.get(LARGE), measured.get(ETCD)
     live_s = statistics.median(each.pause_s for each in live.grown) if live else None
@@ -148,7 +147,7 @@ def _rate(measured: Measured | None) -> str:
 
 
 def _hooks(measured: Measured | None) -> str:
-    """The clock also counts what other programs and a slower peer take."""
+    """Wall time of the hooks also includes other programs and slower workers."""
     if measured is None or measured.hooks_s is None:
         return NO_VALUE
     clock_s, processor_s = measured.hooks_s
@@ -156,9 +155,9 @@ def _hooks(measured: Measured | None) -> str:
 
 
 def _measure_all(ways: Sequence[Way], *, gaps: list[str], until_s: float) -> Results:
-    """Whatever could be measured: one that fails must not cost the others' figures."""
+    """Measure every method. The failure of one method keeps the results of the others."""
     measured: dict[Way, Measured] = {}
-    with box() as running:
+    with benchmark_daemon() as running:
         for way in ways:
             if time.monotonic() > until_s:
                 gaps.append(f"{way.name}, for which no time was left")
@@ -167,7 +166,9 @@ def _measure_all(ways: Sequence[Way], *, gaps: list[str], until_s: float) -> Res
     return measured
 
 
-def _measure(running: Box, way: Way, *, gaps: list[str], until_s: float) -> Measured | None:
+def _measure(
+    running: BenchmarkDaemon, way: Way, *, gaps: list[str], until_s: float
+) -> Measured | None:
     try:
         found = running.measure(way, until_s=until_s)
     except (OSError, RuntimeError) as failure:

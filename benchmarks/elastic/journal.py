@@ -1,4 +1,4 @@
-"""What the lines of a training say about a change of its size. Pure functions of those lines."""
+"""Computes pauses and rates from the lines that a training script writes. Pure functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Change(NamedTuple):
 
 
 def read(path: Path) -> list[Stamp]:
-    """All whole lines."""
+    """Parse all complete lines."""
     try:
         text = path.read_text()
     except FileNotFoundError:
@@ -40,12 +40,12 @@ def _stamp(words: Sequence[str]) -> Stamp:
 
 
 def first_step_s(stamps: Iterable[Stamp], *, size: int, after_s: float) -> float | None:
-    """When the first step with so many workers was done."""
+    """Time of the first step with this number of workers."""
     return min((at_s for at_s in _steps(stamps, size) if at_s > after_s), default=None)
 
 
 def change(stamps: Sequence[Stamp], *, decided_s: float, sizes: tuple[int, int]) -> Change:
-    """The change between two sizes that was decided on then. It has to be over."""
+    """The change of size that was decided at this time. The change must be complete."""
     before, after = sizes
     first_s = first_step_s(stamps, size=after, after_s=decided_s)
     if first_s is None:
@@ -66,7 +66,7 @@ def _steps(stamps: Iterable[Stamp], size: int) -> list[float]:
 
 
 def rate_mb_s(stamps: Iterable[Stamp]) -> float | None:
-    """How fast the state of a training arrived, in 10**6 bytes per second."""
+    """Rate at which the training state arrived, in 10**6 bytes per second."""
     found = [stamp.numbers for stamp in stamps if stamp.kind == "received" and stamp.numbers[0]]
     rates = [n_bytes / seconds / 1e6 for n_bytes, seconds in found]
     return statistics.median(rates) if rates else None

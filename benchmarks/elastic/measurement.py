@@ -1,4 +1,4 @@
-"""A training under a real daemon whose size the client changes; it ends with its measurement."""
+"""Runs a training job under a real daemon and changes its size through the client."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from pathlib import Path
 
 import rota
 import rota_trainer
-from benchmarks.peers.base import wait_until
-from benchmarks.peers.rota_box import ROTA
-from benchmarks.peers.stage import MARK, Stage, answers, answers_at, free_port, stage
-from benchmarks.resizes.journal import Change, Stamp, change, first_step_s, hooks_s, rate_mb_s, read
-from benchmarks.resizes.ways import Way
+from benchmarks.elastic.journal import Change, Stamp, change, first_step_s, hooks_s, rate_mb_s, read
+from benchmarks.elastic.ways import Way
+from benchmarks.one_box.rota_daemon import ROTA
+from benchmarks.support.sandbox import (
+    MARK,
+    Sandbox,
+    answers,
+    answers_at,
+    free_port,
+    sandbox,
+    wait_until,
+)
 from rota.client import Client, JobRequest
-from rota.config import SOCKET_NAME
+from rota.config.paths import SOCKET_NAME
 from rota.wire.jobs import FINAL_STATES
 
 SMALL, GREAT = 1, 2
@@ -38,10 +45,10 @@ class Measured:
     hooks_s: tuple[float, float] | None = None
 
 
-class Box:
+class BenchmarkDaemon:
     """A daemon with two virtual GPUs."""
 
-    def __init__(self, place: Stage) -> None:
+    def __init__(self, place: Sandbox) -> None:
         self._place = place
         home = place.folder / "state"
         place.environment |= {
@@ -55,7 +62,7 @@ class Box:
         self.client = Client(f"unix://{home / SOCKET_NAME}")
 
     def measure(self, way: Way, *, until_s: float) -> Measured:
-        """Gives up when it is later than this, by the monotonic clock."""
+        """Measure one method. Fails after the deadline, which is a time of the monotonic clock."""
         with self._training(way, until_s=until_s) as training:
             training.reaches(SMALL, after_s=0.0)
             grown: list[Change] = []
@@ -109,7 +116,7 @@ class Box:
         }
 
     def _etcd(self) -> str:
-        """A server of its own for each training."""
+        """Start an etcd server for one training job."""
         door, peer = (f"127.0.0.1:{free_port()}" for _ in range(2))
         port = int(door.rpartition(":")[2])
         self._place.daemon(
@@ -175,13 +182,13 @@ class Training:
 
 
 @contextmanager
-def box() -> Generator[Box]:
-    with stage("elastic") as place, closing(Box(place)) as made:
+def benchmark_daemon() -> Generator[BenchmarkDaemon]:
+    with sandbox("elastic") as place, closing(BenchmarkDaemon(place)) as made:
         yield made
 
 
 def _python_path() -> str:
-    """Our own code as it is here, and whatever else this Python was told of."""
+    """PYTHONPATH with this checkout first, then the inherited value."""
     given = os.environ.get("PYTHONPATH", "")
     root = Path(__file__).parents[2]
     return os.pathsep.join([str(each) for each in (*PATHS, root)] + ([given] if given else []))

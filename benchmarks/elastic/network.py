@@ -1,4 +1,4 @@
-"""The model of all scripts here: square layers, whose width decides how large it is."""
+"""The model of all training scripts: square layers whose width sets the size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH = 8
 
 
 def network() -> nn.Sequential:
-    """Of four layers that are as wide as `WIDTH` says."""
+    """A model of four layers with the width of the variable `WIDTH`."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     width = int(os.environ["WIDTH"])

@@ -1,4 +1,4 @@
-"""What a training script writes down while it runs, for `benchmarks.resizes.journal` to read."""
+"""Writes time stamps of a training script, which `benchmarks.elastic.journal` reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEP_S = 0.05
 
 
 class Stamps:
-    """Lines of one file that all workers of a job append to: time, kind, numbers."""
+    """Appends lines to a file that all workers of a job share: time, kind, numbers."""
 
     def __init__(self) -> None:
         self._file = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -22,7 +22,7 @@ class Stamps:
 
 
 def began_s() -> float:
-    """When this process was started: before anything was imported."""
+    """Start time of this process, before any import."""
     after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     since_boot_s = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
     up_s = float(Path("/proc/uptime").read_text().split()[0])

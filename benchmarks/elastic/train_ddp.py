@@ -1,5 +1,4 @@
-"""A training with plain DDP that knows of torch only, as torchrun starts it: it saves every second
-and goes on from there."""
+"""Trains with plain DDP under torchrun, without rota. Saves every second and resumes."""
 
 import os
 import time
@@ -11,8 +10,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from benchmarks.resizes.network import BATCH, network, samples
-from benchmarks.resizes.stamps import STEP_S, Stamps, began_s
+from benchmarks.elastic.network import BATCH, network, samples
+from benchmarks.elastic.stamps import STEP_S, Stamps, began_s
 
 SAVE_EVERY_S = 1.0
 CHECKPOINT = Path(os.environ["ROTA_CHECKPOINT_DIR"]) / "state.pt"

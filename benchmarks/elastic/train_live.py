@@ -1,5 +1,4 @@
-"""A live training. Besides its steps it writes down what our hooks cost, and how long the state
-took to arrive."""
+"""Trains in mode `live`. Writes the times of steps, of hooks and of receiving the state."""
 
 import time
 from collections.abc import Callable
@@ -10,9 +9,9 @@ import torch
 from torch import nn
 
 import rota_trainer as trainer
-from benchmarks.resizes.network import BATCH, network, samples
-from benchmarks.resizes.stamps import STEP_S, Stamps, began_s
-from rota_trainer.live import transfer
+from benchmarks.elastic.network import BATCH, network, samples
+from benchmarks.elastic.stamps import STEP_S, Stamps, began_s
+from rota_trainer.elastic import state_broadcast
 from rota_trainer.torch import live as live_training
 
 
@@ -20,7 +19,7 @@ def main() -> None:
     stamps = Stamps()
     net = network()
     optimizer = torch.optim.Adam(net.parameters())
-    transfer.receive = timed(transfer.receive, stamps)
+    state_broadcast.receive = timed(state_broadcast.receive, stamps)
     stamps.put("ready", began_s())
     run = trainer.start()
     live = live_training(run, model=net, optimizer=optimizer, dataset=samples(), batch_size=BATCH)
@@ -68,7 +67,7 @@ class Hooks:
 
 
 def counted(hook: Callable[[], None], hooks: Hooks) -> Callable[[], None]:
-    """The part of ours that runs in the middle of a step, when gradients are ready."""
+    """Measure the hook that runs in the middle of a step, when gradients are ready."""
 
     def measured() -> None:
         hooks.goes_on()
@@ -92,7 +91,7 @@ def timed(receive: Callable[..., Any], stamps: Stamps) -> Callable[..., Any]:
 
 def transfer_bytes(state: Any) -> int:
     tensors: list[torch.Tensor] = []
-    transfer.take_apart(state, tensors)
+    state_broadcast.split_tensors(state, tensors)
     return sum(tensor.nbytes for tensor in tensors)
 
 

@@ -1,4 +1,4 @@
-"""A training with plain DDP that is asked to stop: it saves after the step and is started again."""
+"""Trains with plain DDP. On a stop request it saves after the step; the daemon starts it again."""
 
 import time
 
@@ -9,8 +9,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 import rota_trainer as trainer
-from benchmarks.resizes.network import BATCH, network, samples
-from benchmarks.resizes.stamps import STEP_S, Stamps, began_s
+from benchmarks.elastic.network import BATCH, network, samples
+from benchmarks.elastic.stamps import STEP_S, Stamps, began_s
 from rota_trainer.torch import State
 
 

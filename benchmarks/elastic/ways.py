@@ -1,4 +1,4 @@
-"""The ways to change the size of a training that are measured side by side."""
+"""The compared methods to change the size of a training job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 
-from benchmarks.peers.stage import has_commands
+from benchmarks.support.sandbox import has_commands
 
 TORCHRUN = "exec $PYTHON -m torch.distributed.run --local-addr 127.0.0.1"
 PLAIN = "$SCRIPTS/train_ddp.py"
@@ -20,7 +20,7 @@ MILLION = 500
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """`command` is for a shell. A way that `shrinks` can be measured in that direction as well."""
+    """One method. `command` is for a shell. `shrinks` says that shrinking is measured, too."""
 
     name: str
     mode: str
@@ -77,5 +77,5 @@ C10D = Way(
     f" --rdzv-id $ROTA_JOB --nnodes $WORLD_SIZE {PLAIN}",
     rounds=1,
 )
-RESTART = Way("stop and restart", "restart", "exec $PYTHON $SCRIPTS/train_asked.py", rounds=1)
+RESTART = Way("stop and restart", "restart", "exec $PYTHON $SCRIPTS/train_restart.py", rounds=1)
 WAYS: Sequence[Way] = (LIVE, AGENTS, ETCD, RESTART, C10D, LARGE, ETCD_V2)

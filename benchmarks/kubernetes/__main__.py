@@ -1,9 +1,9 @@
-"""How fast rota is on a cluster of 500 nodes with 8 GPUs each, beside the cluster's own scheduler.
+"""Measures rota on 500 nodes with 8 GPUs each, beside the cluster's own scheduler.
 
     python -m benchmarks.kubernetes [--nodes N] [--gang N]
 
-The control plane is a real one, as the tests of the Kubernetes engine have it; KWOK plays the
-nodes. Everything runs on this machine and is gone at the end. Prints and writes
+The control plane is real, the same as in the tests of the Kubernetes engine; KWOK simulates the
+nodes. Everything runs on this machine and is removed at the end. Prints and writes
 `docs/results/kubernetes.md`.
 """
 
@@ -14,65 +14,72 @@ import os
 import sys
 from collections.abc import Iterable
 
-from benchmarks.decide import machine
-from benchmarks.page import NO_VALUE, page, publish, table
-from benchmarks.runs import flags
-from benchmarks.scale.daemon import daemon
-from benchmarks.scale.ground import NAMESPACE, Ground, ground
-from benchmarks.scale.measures import Found, Size, Stand, What, memory
-from benchmarks.scale.sight import Sight
-from rota.engines.kubernetes.api import connect
+from benchmarks.kubernetes.cluster import NAMESPACE, BenchmarkCluster, benchmark_cluster
+from benchmarks.kubernetes.daemon import daemon
+from benchmarks.kubernetes.measurements import (
+    ClusterBenchmark,
+    ClusterMeasure,
+    ClusterResults,
+    ClusterSize,
+    memory,
+)
+from benchmarks.kubernetes.pod_watch import PodWatch
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import NO_VALUE, machine, page, publish, table
+from rota.kube.client import connect
 
 INTRODUCTION = """\
-{n_nodes:,} nodes with {gpus} GPUs each, which KWOK plays; the API server, etcd, the scheduler and
-the controllers are real, on the same machine as rota's daemon and as the one who measures. Running
-is what the API server tells of a pod. A job is of one GPU, and comes in batches of a thousand
-through the daemon's own door. A gang that can never run asks for more GPUs in each worker than a
-node has; one that has to wait asks for ten whole nodes, and the time is until its reason can be
-read. KAI's figures are its own, on 500 nodes of KWOK
-and a machine that we do not know; that for the fill is worked out from the rate that it gives. Its
-gang is one that could not be placed: ours that can never run is refused by a check at the submit,
-which is less work, so that these two do not compare. The standby has
-a disk of its own, with nothing on it; it is asked to let go of a job that was held, for which
-another one has to give way.
+{n_nodes:,} nodes with {gpus} GPUs each, simulated by KWOK. The API server, etcd, the scheduler and
+the controllers are real and run on the same machine as rota's daemon and the benchmark. A pod runs
+when the API server says so. A job has one GPU; jobs are submitted in batches of 1,000 through the
+daemon's API. A gang that can never run requests more GPUs per worker than a node has; a gang that
+has to wait requests ten whole nodes, and the time is until its reason can be read. KAI's values are
+its own, on 500 KWOK nodes and an unknown machine; its fill time is computed from its published
+rate. KAI's gang could not be placed; rota refuses a gang that can never run at the submit, which is
+less work, so these two values do not compare. The standby has its own empty disk; it has to release
+a held job, for which another job is preempted.
 Made by `python -m benchmarks.kubernetes` on a machine with {machine}."""
 CPU = """\
 ## Where the time goes
 
-Seconds of CPU that each process used, from the first submit until all were running."""
+CPU seconds of each process, from the first submit until all jobs ran."""
 
 
 def main() -> None:
     parser = flags(__doc__ or "", page="kubernetes.md")
-    parser.add_argument("--nodes", type=int, default=Size().n_nodes, help="how many (%(default)s)")
-    parser.add_argument("--gang", type=int, default=Size().n_gang, help="workers (%(default)s)")
+    parser.add_argument(
+        "--nodes", type=int, default=ClusterSize().n_nodes, help="how many (%(default)s)"
+    )
+    parser.add_argument(
+        "--gang", type=int, default=ClusterSize().n_gang, help="workers (%(default)s)"
+    )
     arguments = parser.parse_args()
-    size = Size(n_nodes=arguments.nodes, n_gang=arguments.gang)
-    with ground(f"scale-{os.getpid()}", n_nodes=size.n_nodes, gpus=size.gpus) as made:
+    size = ClusterSize(n_nodes=arguments.nodes, n_gang=arguments.gang)
+    with benchmark_cluster(f"scale-{os.getpid()}", n_nodes=size.n_nodes, gpus=size.gpus) as made:
         found = asyncio.run(_measure(made, size))
     publish(render(found, size), arguments.out)
 
 
-async def _measure(made: Ground, size: Size) -> Found:
-    cluster, found = connect(made.kubeconfig, namespace=NAMESPACE), Found()
-    stand = Stand(made, cluster, Sight(cluster), size)
-    following = asyncio.create_task(stand.sight.follow())
+async def _measure(made: BenchmarkCluster, size: ClusterSize) -> ClusterResults:
+    cluster, found = connect(made.kubeconfig, namespace=NAMESPACE), ClusterResults()
+    benchmark = ClusterBenchmark(made, cluster, PodWatch(cluster), size)
+    following = asyncio.create_task(benchmark.pod_watch.follow())
     try:
-        await stand.stock(found)
-        _tell(found, (What.LOAD, What.STOCK))
+        await benchmark.stock(found)
+        _tell(found, (ClusterMeasure.LOAD, ClusterMeasure.STOCK))
         with daemon(made) as running:
-            await stand.gang(running, found)
-            _tell(found, (What.GANG,))
-            await stand.fill(running, found)
-            _tell(found, (What.FILL,))
-            await stand.takeovers(running, found)
-            _tell(found, (What.TAKEOVER,))
-            await stand.answers(running, found)
+            await benchmark.gang(running, found)
+            _tell(found, (ClusterMeasure.GANG,))
+            await benchmark.fill(running, found)
+            _tell(found, (ClusterMeasure.FILL,))
+            await benchmark.takeovers(running, found)
+            _tell(found, (ClusterMeasure.TAKEOVER,))
+            await benchmark.answers(running, found)
             memory(running, found)
-            _tell(found, (What.IMPOSSIBLE, What.CROWDED, What.MEMORY))
+            _tell(found, (ClusterMeasure.IMPOSSIBLE, ClusterMeasure.CROWDED, ClusterMeasure.MEMORY))
             with daemon(made, is_standby=True) as standby:
-                await stand.handover(running, found, standby=standby)
-            _tell(found, (What.HANDOVER,))
+                await benchmark.handover(running, found, standby=standby)
+            _tell(found, (ClusterMeasure.HANDOVER,))
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
@@ -80,20 +87,20 @@ async def _measure(made: Ground, size: Size) -> Found:
     return found
 
 
-def _tell(found: Found, news: Iterable[What]) -> None:
+def _tell(found: ClusterResults, news: Iterable[ClusterMeasure]) -> None:
     for what in news:
         spent = " ".join(f"{name} {used:.0f}" for name, used in found.cpu.get(what, {}).items())
         print(f"{what.title}: {found.figures[what]} {spent}", file=sys.stderr)
 
 
-def render(found: Found, size: Size) -> str:
+def render(found: ClusterResults, size: ClusterSize) -> str:
     figures = found.figures
     rows = [
         (what.title, what.aim or NO_VALUE, str(figures.get(what, NO_VALUE)), what.kai or NO_VALUE)
-        for what in What
+        for what in ClusterMeasure
     ]
-    ratio = figures[What.FILL].value / figures[What.STOCK].value
-    spent = (What.STOCK, What.FILL)
+    ratio = figures[ClusterMeasure.FILL].value / figures[ClusterMeasure.STOCK].value
+    spent = (ClusterMeasure.STOCK, ClusterMeasure.FILL)
     names = list(dict.fromkeys(name for what in spent for name in found.cpu[what]))
     return page(
         "# How fast a cluster fills",

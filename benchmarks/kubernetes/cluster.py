@@ -1,4 +1,4 @@
-"""A cluster for the benchmark: a real control plane, and nodes that only look like nodes."""
+"""A cluster for the benchmark: a real control plane and simulated nodes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.scale.stages import with_ends
-from tests.kubernetes.cluster import parts
+from benchmarks.kubernetes.kwok_stages import with_pod_end_stage
+from tests.kubernetes.cluster import components
 from tests.kubernetes.cluster.api import Api, until
-from tests.kubernetes.cluster.compiling import find_or_build
+from tests.kubernetes.cluster.binaries import find_or_build
 from tests.kubernetes.cluster.control import Control
-from tests.kubernetes.cluster.fakes import NODES, fake_nodes
+from tests.kubernetes.cluster.kwok_nodes import NODES, fake_nodes
+from tests.kubernetes.cluster.layout import NODE, PROJECT, ClusterLayout
 from tests.kubernetes.cluster.lifecycle import join_or_start, leave
-from tests.kubernetes.cluster.places import NODE, PROJECT, Place
 
 NAMESPACE = "scale"
 DEFINITION = PROJECT / "deploy" / "kubernetes" / "base" / "crd.yaml"
@@ -29,17 +29,17 @@ MEASURED = ("kube-apiserver", "etcd", "kube-scheduler", "kube-controller-manager
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BenchmarkCluster:
     kubeconfig: Path
     api: Api
-    place: Place
+    place: ClusterLayout
 
     def cpu_s(self) -> Mapping[str, float]:
-        """What each part of the control plane has used."""
+        """CPU seconds of each component of the control plane."""
         return {program: sum(map(cpu_s, pids)) for program, pids in self._pids().items()}
 
     def _pids(self) -> Mapping[str, list[int]]:
-        """The parts of this cluster, as this machine sees them: their flags name its folder."""
+        """Process ids of this cluster's components, found by the folder in their flags."""
         found: dict[str, list[int]] = {name: [] for name in MEASURED}
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -51,37 +51,37 @@ class Ground:
 
 
 @contextmanager
-def ground(name: str, *, n_nodes: int, gpus: int) -> Iterator[Ground]:
-    """A cluster with these nodes and no others, and a namespace in it; gone at the end."""
-    place = Place(name)
+def benchmark_cluster(name: str, *, n_nodes: int, gpus: int) -> Iterator[BenchmarkCluster]:
+    """Start a cluster with these nodes only and a namespace, and remove both at the end."""
+    place = ClusterLayout(name)
     control = join_or_start(name)
     try:
         api = Api(place.kubeconfig)
         _without_kubelet(place, control, api=api)
         _define(place, api)
         with fake_nodes(api, n_nodes, gpus=gpus):
-            yield Ground(place.kubeconfig, api, place)
+            yield BenchmarkCluster(place.kubeconfig, api, place)
     finally:
         leave(place, control)
 
 
-def _without_kubelet(place: Place, control: Control, *, api: Api) -> None:
+def _without_kubelet(place: ClusterLayout, control: Control, *, api: Api) -> None:
     for each in IDLE:
         control.stop(each)
     api.delete(f"{NODES}/{NODE}")
     binaries = find_or_build()
     stages = place.of("kwok") / "stages.yaml"
-    stages.write_text(with_ends(binaries["stages.yaml"]))
+    stages.write_text(with_pod_end_stage(binaries["stages.yaml"]))
     control.stop("kwok")
-    control.start("kwok", parts.kwok(place, {**binaries, "stages.yaml": stages}))
-    manager = parts.controller_manager(
+    control.start("kwok", components.kwok(place, {**binaries, "stages.yaml": stages}))
+    manager = components.controller_manager(
         place, binaries["kube-controller-manager"], node_grace=NODE_GRACE
     )
     control.stop("controller-manager")
     control.start("controller-manager", manager)
 
 
-def _define(place: Place, api: Api) -> None:
+def _define(place: ClusterLayout, api: Api) -> None:
     command = ["kubectl", "--kubeconfig", str(place.kubeconfig), "apply", "-f", str(DEFINITION)]
     subprocess.run(command, check=True, capture_output=True)
     api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -92,6 +92,6 @@ def _define(place: Place, api: Api) -> None:
 
 
 def cpu_s(pid: int) -> float:
-    # The name, which may hold spaces, ends with the last bracket.
+    # The process name may contain spaces and ends with the last bracket.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""rota on a cluster: the daemon as people start it, beside the cluster, in a folder of its own."""
+"""Starts rota's daemon for a cluster, with the command that users run and its own state folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx2
 
 import rota
-from benchmarks.peers.stage import free_port, stage
-from benchmarks.scale.ground import NAMESPACE, Ground, cpu_s
+from benchmarks.kubernetes.cluster import NAMESPACE, BenchmarkCluster, cpu_s
+from benchmarks.support.sandbox import free_port, sandbox
 from rota.client import Client
-from rota.config import SOCKET_NAME
+from rota.config.paths import SOCKET_NAME
 
-# What the installed command runs; a checkout that is not installed has no such command.
+# The module behind the command `rota`, which exists only in an installed checkout.
 ANSWER_S = 300.0
 ROTA = (sys.executable, "-c", "from rota.cli.main import main; main()")
 
@@ -36,23 +36,30 @@ class Daemon:
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def kill(self) -> None:
-        """-9, without a word to anybody."""
+        """Kill the daemon with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
 
 @contextmanager
-def daemon(ground: Ground, *, is_standby: bool = False) -> Iterator[Daemon]:
-    """Returns when it commands; one that stands by, when it does that."""
+def daemon(benchmark_cluster: BenchmarkCluster, *, is_standby: bool = False) -> Iterator[Daemon]:
+    """Start a daemon and wait until it leads or, as a standby, until it waits for the lease."""
     listen = f"127.0.0.1:{free_port()}"
     expected = httpx2.codes.SERVICE_UNAVAILABLE if is_standby else httpx2.codes.OK
-    with stage("kubernetes") as made:
+    with sandbox("kubernetes") as made:
         home = made.folder / "state"
         made.environment |= {
             "ROTA_HOME": str(home),
             "PYTHONPATH": str(Path(rota.__file__).parents[1]),
         }
-        where = ("--kubeconfig", ground.kubeconfig, "--namespace", NAMESPACE, "--listen", listen)
+        where = (
+            "--kubeconfig",
+            benchmark_cluster.kubeconfig,
+            "--namespace",
+            NAMESPACE,
+            "--listen",
+            listen,
+        )
         process = made.daemon(
             *ROTA,
             "up",
@@ -65,7 +72,7 @@ def daemon(ground: Ground, *, is_standby: bool = False) -> Iterator[Daemon]:
 
 
 def _readiness(listen: str) -> int:
-    """The status of the answer to whoever asks whether it takes work; 0 if nobody answers."""
+    """The HTTP status of `/readyz`; 0 without an answer."""
     try:
         return httpx2.get(f"http://{listen}/readyz", timeout=5.0).status_code
     except httpx2.TransportError:

@@ -1,4 +1,4 @@
-"""How nodes that only look like nodes treat pods: as kubelets do, also at the end."""
+"""Stages for KWOK that let simulated nodes treat pods like kubelets, also at the end."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ containerStatuses:
 PHASE, DELETED = ".status.phase", ".metadata.deletionTimestamp"
 
 
-def with_ends(stages: Path) -> str:
-    """KWOK's own stages, but that a pod that is deleted says that it has ended before it goes: its
-    GPUs are free from then on, whoever still holds the object."""
+def with_pod_end_stage(stages: Path) -> str:
+    """KWOK's own stages, with one change: a deleted pod reports its end before it is removed, so
+    that its GPUs are free while a finalizer still keeps the object."""
     found = list(yaml.safe_load_all(stages.read_text()))
     for each in found:
         if each["metadata"]["name"] == "pod-delete":

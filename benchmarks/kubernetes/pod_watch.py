@@ -1,21 +1,22 @@
-"""Pods as the API server tells of them, to somebody who is neither a scheduler nor rota."""
+"""Watches pods through the API server, independently of rota and of the scheduler."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from rota.engines.kubernetes.api import PODS, Change, Cluster, Object, Scope
-from rota.engines.kubernetes.watch import Reflector
+from rota.kube.client import KubeClient
+from rota.kube.informer import Reflector
+from rota.kube.resources import PODS, Object, ResourceScope, WatchEvent
 
 
-class Sight:
-    """Which pods of the namespace are running now."""
+class PodWatch:
+    """The running pods of the namespace."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: KubeClient) -> None:
         self.running: set[str] = set()
         self._changed = asyncio.Event()
-        scope = Scope(cluster.namespace, fields="status.phase=Running")
+        scope = ResourceScope(cluster.namespace, fields="status.phase=Running")
         self._reflector = Reflector(cluster, PODS, scope=scope, listener=self._see)
 
     async def follow(self) -> None:
@@ -32,7 +33,7 @@ class Sight:
             message = f"{what}: not within {within_s:.0f} s; {n:,} pods are running"
             raise RuntimeError(message) from None
 
-    def _see(self, change: Change) -> None:
+    def _see(self, change: WatchEvent) -> None:
         name = change.object["metadata"]["name"]
         if change.type == "DELETED" or "deletionTimestamp" in change.object["metadata"]:
             self.running.discard(name)
@@ -42,7 +43,7 @@ class Sight:
 
 
 def plain_pod(name: str, *, resource: str = "nvidia.com/gpu") -> Object:
-    """What people without rota would make: a pod that asks for one GPU."""
+    """A pod that requests one GPU, as users without rota create it."""
     gpu = {resource: "1"}
     container = {
         "name": "main",

@@ -1,10 +1,10 @@
-"""How fast one box is, beside other schedulers that run on one, all measured in one run.
+"""Compares rota on one machine with other schedulers, all measured in one run.
 
     ROTA_PEERS=VENV python -m benchmarks.one_box [--only slurm,gflow]
 
-Measures those that are installed and says which are missing. Those from PyPI are looked for in
-the virtual environment that `ROTA_PEERS` names, then in PATH. Every daemon runs on loopback, in a
-temporary folder, and ends with its measurement. Prints and writes `docs/results/one_box.md`.
+The benchmark measures the installed schedulers and lists the missing ones. Those from PyPI are
+found in the virtual environment `ROTA_PEERS`, then in PATH. Every daemon runs on loopback in a
+temporary folder and stops with its measurement. Prints and writes `docs/results/one_box.md`.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from benchmarks.decide import machine
-from benchmarks.one_box_measures import IDLE_S, Figure, What, measure
-from benchmarks.page import NO_VALUE, page, publish, table
-from benchmarks.peers.base import Peer
-from benchmarks.peers.gflow import Gflow
-from benchmarks.peers.hyperqueue import HyperQueue
-from benchmarks.peers.rota_box import RotaBox
-from benchmarks.peers.slurm import Slurm
-from benchmarks.peers.task_spooler import TaskSpooler
-from benchmarks.runs import flags
+from benchmarks.one_box.gflow import Gflow
+from benchmarks.one_box.hyperqueue import HyperQueue
+from benchmarks.one_box.measurements import IDLE_S, OneBoxMeasure, measure
+from benchmarks.one_box.peer import Peer
+from benchmarks.one_box.rota_daemon import RotaDaemon
+from benchmarks.one_box.slurm import Slurm
+from benchmarks.one_box.task_spooler import TaskSpooler
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import NO_VALUE, Figure, machine, page, publish, table
 
-OURS: Peer = RotaBox()
+OURS: Peer = RotaDaemon()
 PEERS: Sequence[Peer] = (Slurm(), HyperQueue(), TaskSpooler(), Gflow())
 
-Figures = Mapping[What, Figure]
+Figures = Mapping[OneBoxMeasure, Figure]
 
 INTRODUCTION = """\
 The same jobs by the same clients on every scheduler, in one run. A figure of another scheduler is
@@ -48,7 +47,7 @@ def main() -> None:
     parser = flags(__doc__ or "", page="one_box.md")
     parser.add_argument("--only", metavar="NAMES", help="names of schedulers, with commas between")
     arguments = parser.parse_args()
-    # A daemon ends when the program unwinds, so a request to end has to unwind it.
+    # Daemons stop when the stack unwinds, so SIGTERM has to unwind it.
     signal.signal(signal.SIGTERM, _leave)
     chosen = _chosen(arguments.only)
     present = [peer for peer in chosen if peer.available()]
@@ -73,7 +72,7 @@ def render(measured: Mapping[Peer, Figures], gaps: Sequence[str]) -> str:
                 str(ours.get(what, NO_VALUE)),
                 *(_beside(measured[peer].get(what), ours.get(what)) for peer in others),
             )
-            for what in What
+            for what in OneBoxMeasure
         ),
     ]
     return page(
@@ -86,8 +85,8 @@ def render(measured: Mapping[Peer, Figures], gaps: Sequence[str]) -> str:
 
 
 def _measure(peer: Peer, gaps: list[str]) -> Figures:
-    """Whatever could be measured: one scheduler that fails must not cost the others' figures."""
-    measured: dict[What, Figure] = {}
+    """Measure every scheduler. The failure of one keeps the results of the others."""
+    measured: dict[OneBoxMeasure, Figure] = {}
     try:
         for what, figure in measure(peer):
             print(f"{peer.name}: {what.title}: {figure}", file=sys.stderr)

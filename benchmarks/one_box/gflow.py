@@ -9,10 +9,18 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from benchmarks.peers.base import NOTHING, Amounts, spread, wait_until
-from benchmarks.peers.stage import Stage, answers, first_line, free_port, has_commands, stage
+from benchmarks.one_box.peer import NOTHING, Amounts, spread
+from benchmarks.support.sandbox import (
+    Sandbox,
+    answers,
+    first_line,
+    free_port,
+    has_commands,
+    sandbox,
+    wait_until,
+)
 
-# There is no switch for "accept, but do not start"; a later start does the same.
+# gflow cannot accept jobs without starting them; a later start time does the same.
 LATER = ("--begin", "now+1d")
 ENDED = ("Finished", "Failed", "Cancelled", "Timeout")
 
@@ -30,7 +38,7 @@ class Gflow:
     amounts = Amounts(n_noops=50)
 
     def __init__(self) -> None:
-        self._stage: Stage | None = None
+        self._sandbox: Sandbox | None = None
         self._port = 0
         self._slots = 0
         self._daemon: subprocess.Popen[bytes] | None = None
@@ -45,9 +53,9 @@ class Gflow:
     @contextmanager
     def running(self, slots: int) -> Iterator[None]:
         self._slots, self._port = slots, free_port()
-        with stage("gflow") as self._stage:
-            self._configure(self._stage)
-            self._daemon = self._start(self._stage)
+        with sandbox("gflow") as self._sandbox:
+            self._configure(self._sandbox)
+            self._daemon = self._start(self._sandbox)
             yield
 
     def submit_one(self, argv: Sequence[str]) -> None:
@@ -70,18 +78,18 @@ class Gflow:
         self._run("gqueue")
 
     def survivors(self, n: int) -> int:
-        assert self._stage is not None
+        assert self._sandbox is not None
         assert self._daemon is not None
         before = self._n_live()
         self.submit_singles(n, 1)
-        self._stage.kill(self._daemon)
-        self._daemon = self._start(self._stage)
+        self._sandbox.kill(self._daemon)
+        self._daemon = self._start(self._sandbox)
         return self._n_live() - before
 
     def server_pids(self) -> Sequence[int]:
         return [] if self._daemon is None else [self._daemon.pid]
 
-    def _configure(self, place: Stage) -> None:
+    def _configure(self, place: Sandbox) -> None:
         folder = place.folder
         settings = folder / "config" / "gflow" / "gflow.toml"
         settings.parent.mkdir(parents=True)
@@ -94,11 +102,11 @@ class Gflow:
             "TMUX_TMPDIR": str(folder),
             "SHELL": shutil.which("bash") or "/bin/bash",
         }
-        # A login shell sets PATH anew; without this it would not find how to report a job's end.
+        # A login shell resets PATH; without this the job could not report its end.
         path = shlex.quote(place.environment["PATH"])
         (folder / ".bash_profile").write_text(f"export PATH={path}\n")
 
-    def _start(self, place: Stage) -> subprocess.Popen[bytes]:
+    def _start(self, place: Sandbox) -> subprocess.Popen[bytes]:
         return place.daemon("gflowd", is_ready=lambda: answers(self._port))
 
     def _when(self) -> Sequence[str]:
@@ -106,10 +114,10 @@ class Gflow:
 
     def _n_live(self) -> int:
         printed = self._run("gqueue", "--all", "--output", "json")
-        # Without any job it prints a sentence.
+        # Without jobs the command prints a sentence.
         jobs = json.loads(printed)["jobs"] if printed.startswith("{") else []
         return sum(job["state"] not in ENDED for job in jobs)
 
     def _run(self, *argv: str) -> str:
-        assert self._stage is not None, f"not running: {shlex.join(argv)}"
-        return self._stage.run(*argv)
+        assert self._sandbox is not None, f"not running: {shlex.join(argv)}"
+        return self._sandbox.run(*argv)

@@ -1,7 +1,7 @@
 """HyperQueue: its server and one worker from the PyPI package, driven through its Python API.
 
-The package brings no command line, so that what needs one stays empty. The half that talks to
-HyperQueue is in `hyperqueue_side`, because only the Python that has the package can run it.
+The package has no command line, so measurements of commands stay empty. The code that uses
+HyperQueue is in `hyperqueue_driver`, because it runs in the Python that has the package.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from benchmarks.peers.base import Amounts, NotOfferedError
-from benchmarks.peers.stage import Stage, first_line, search_path, stage
+from benchmarks.one_box.peer import Amounts, NotOfferedError
+from benchmarks.support.sandbox import Sandbox, first_line, sandbox, search_path
 
-SIDE = Path(__file__).with_name("hyperqueue_side.py")
+DRIVER = Path(__file__).with_name("hyperqueue_driver.py")
 PRINT_VERSION = "import hyperqueue; print(hyperqueue.get_version())"
 
 
@@ -48,10 +48,10 @@ class HyperQueue:
 
     @contextmanager
     def running(self, slots: int) -> Iterator[None]:
-        with stage("hq") as place:
+        with sandbox("hq") as place:
             folder = place.folder / "server"
             folder.mkdir()
-            serve = _python(SIDE, "serve", folder, str(slots))
+            serve = _python(DRIVER, "serve", folder, str(slots))
             self._server = place.daemon(*serve, is_ready=(folder / "ready").exists)
             self._client = _start_client(place, folder)
             try:
@@ -90,9 +90,9 @@ class HyperQueue:
             raise RuntimeError(f"HyperQueue's client ended at {request}")
 
 
-def _start_client(place: Stage, folder: Path) -> subprocess.Popen[str]:
+def _start_client(place: Sandbox, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        _python(SIDE, "submit", folder),
+        _python(DRIVER, "submit", folder),
         env=place.environment,
         cwd=place.folder,
         stdin=subprocess.PIPE,
@@ -109,6 +109,6 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 
 
 def _python(*arguments: str | Path) -> list[str]:
-    """The Python that has the package; alone with it, for this folder has a `hyperqueue` too."""
+    """The Python with the package. It must not see this folder, which has a `hyperqueue`, too."""
     found = shutil.which("python3", path=search_path()) or "python3"
     return [found, "-I", *map(str, arguments)]

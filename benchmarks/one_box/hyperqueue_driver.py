@@ -1,10 +1,10 @@
-"""HyperQueue's half of `benchmarks.peers.hyperqueue`: run by the Python that has HyperQueue.
+"""Drives HyperQueue for `benchmarks.one_box.hyperqueue`, in the Python that has HyperQueue.
 
-    python hyperqueue_side.py serve FOLDER SLOTS     the server and, with slots, its worker
-    python hyperqueue_side.py submit FOLDER          a client that takes requests, one per line
+    python hyperqueue_driver.py serve FOLDER SLOTS     the server and, with slots, its worker
+    python hyperqueue_driver.py submit FOLDER          a client that takes requests, one per line
 
-A request is a JSON object; its answer, when it is done, is an empty line. This file imports
-nothing of the project.
+A request is a JSON object. The answer, when the request is done, is an empty line. This file must
+not import the project.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def submit_singles(folder: Path, n: int, *, n_clients: int) -> None:
 
 
 def run(client: Any, n: int, *, ended: Path) -> None:
-    """One task more waits for all the others, because HyperQueue's own wait asks rarely."""
+    """An additional task waits for all others, because HyperQueue's own wait polls rarely."""
     ended.unlink(missing_ok=True)
     job = hq.Job()
     tasks = [job.program(NOTHING) for _ in range(n)]

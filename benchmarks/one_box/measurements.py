@@ -1,4 +1,4 @@
-"""What `benchmarks.one_box` measures of every scheduler, and how."""
+"""The measurements of `benchmarks.one_box`, the same for every scheduler."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from time import perf_counter, sleep, time_ns
 
-from benchmarks.peers.base import NotOfferedError, Peer, wait_until
+from benchmarks.one_box.peer import NotOfferedError, Peer
+from benchmarks.support.markdown import MIB, Figure
+from benchmarks.support.sandbox import wait_until
 
 N_CLIENTS = 16
 N_SLOTS = 8
@@ -20,11 +21,10 @@ N_LISTS = 10
 N_CRASHED = 20
 IDLE_S = 20.0
 PAUSE_S = 0.3
-MIB = 1 << 20
 
 
-class What(Enum):
-    """A row: what is measured, and the aim."""
+class OneBoxMeasure(Enum):
+    """A row of the results: the measure and its aim."""
 
     SINGLES = f"submits one by one, {N_CLIENTS} clients", "500/s"
     BATCHES = "submits by the thousand", "5,000/s"
@@ -42,26 +42,13 @@ class What(Enum):
         self.aim = aim
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    value: float
-    unit: str
-    note: str = ""
-
-    def __str__(self) -> str:
-        digits = 0 if self.value >= 100 or self.value == int(self.value) else 1
-        text = f"{self.value:,.{digits}f}"
-        text += self.unit if self.unit.startswith("/") else f" {self.unit}"
-        return f"{text.strip()} ({self.note})" if self.note else text.strip()
-
-
-Measured = Iterator[tuple[What, Figure]]
+Measured = Iterator[tuple[OneBoxMeasure, Figure]]
 
 
 def measure(peer: Peer) -> Measured:
-    """The figures of all that the peer offers, one by one as they are known."""
-    # Not its own doing, but it slows down all that follows.
-    yield What.LOAD, Figure(os.getloadavg()[0], "")
+    """Yield the results of all measurements that the peer supports."""
+    # The load before the measurement, which slows it down.
+    yield OneBoxMeasure.LOAD, Figure(os.getloadavg()[0], "")
     yield from _without_slots(peer)
     with tempfile.TemporaryDirectory() as folder:
         yield from _with_slots(peer, Path(folder))
@@ -71,9 +58,9 @@ def measure(peer: Peer) -> Measured:
 def _without_slots(peer: Peer) -> Measured:
     amounts, n_known = peer.amounts, 0
     with peer.running(0):
-        yield from _list(peer, What.LIST_EMPTY, note="")
+        yield from _list(peer, OneBoxMeasure.LIST_EMPTY, note="")
         took_s = _timed(lambda: peer.submit_singles(amounts.n_single, N_CLIENTS))
-        yield What.SINGLES, Figure(amounts.n_single / took_s, "/s")
+        yield OneBoxMeasure.SINGLES, Figure(amounts.n_single / took_s, "/s")
         n_known += amounts.n_single
         try:
             took_s = _timed(lambda: _submit_batches(peer))
@@ -81,30 +68,30 @@ def _without_slots(peer: Peer) -> Measured:
             pass
         else:
             n_batched = amounts.n_batches * amounts.n_in_batch
-            yield What.BATCHES, Figure(n_batched / took_s, "/s")
+            yield OneBoxMeasure.BATCHES, Figure(n_batched / took_s, "/s")
             n_known += n_batched
-        yield from _list(peer, What.LIST, note=f"{n_known:,} jobs")
+        yield from _list(peer, OneBoxMeasure.LIST, note=f"{n_known:,} jobs")
         yield from _idle(peer, note=f"{n_known:,} jobs")
 
 
 def _with_slots(peer: Peer, folder: Path) -> Measured:
     with peer.running(N_SLOTS):
-        # The first job also waits for whatever a daemon still does after its start.
+        # The first job also waits until the daemon has finished its start.
         _first_instruction_ms(peer, folder / "warm")
         times = [
             _first_instruction_ms(peer, folder / str(number))
             for number in range(N_FIRST_INSTRUCTIONS)
         ]
-        yield What.FIRST, Figure(statistics.median(times), "ms")
+        yield OneBoxMeasure.FIRST, Figure(statistics.median(times), "ms")
         n_noops = peer.amounts.n_noops
         took_s = _timed(lambda: peer.run_noops(n_noops))
-        yield What.NOOPS, Figure(1e3 * took_s / n_noops, "ms", f"{n_noops:,} jobs")
+        yield OneBoxMeasure.NOOPS, Figure(1e3 * took_s / n_noops, "ms", f"{n_noops:,} jobs")
 
 
 def _after_a_crash(peer: Peer) -> Measured:
     with peer.running(0):
         try:
-            yield What.SURVIVORS, Figure(peer.survivors(N_CRASHED), "")
+            yield OneBoxMeasure.SURVIVORS, Figure(peer.survivors(N_CRASHED), "")
         except NotOfferedError:
             return
 
@@ -114,7 +101,7 @@ def _submit_batches(peer: Peer) -> None:
         peer.submit_many(peer.amounts.n_in_batch)
 
 
-def _list(peer: Peer, what: What, *, note: str) -> Measured:
+def _list(peer: Peer, what: OneBoxMeasure, *, note: str) -> Measured:
     try:
         peer.list_once()
     except NotOfferedError:
@@ -129,15 +116,15 @@ def _idle(peer: Peer, *, note: str) -> Measured:
     before_s = sum(map(_cpu_s, pids))
     sleep(IDLE_S)
     used_s = sum(map(_cpu_s, pids)) - before_s
-    yield What.IDLE, Figure(100 * used_s / IDLE_S, "%", note)
-    yield What.MEMORY, Figure(sum(map(_resident_bytes, pids)) / MIB, "MiB", note)
+    yield OneBoxMeasure.IDLE, Figure(100 * used_s / IDLE_S, "%", note)
+    yield OneBoxMeasure.MEMORY, Figure(sum(map(_resident_bytes, pids)) / MIB, "MiB", note)
 
 
 def _first_instruction_ms(peer: Peer, file: Path) -> float:
     start_ns = time_ns()
     peer.submit_one(("sh", "-c", f"date +%s%N > {file}"))
     wait_until(lambda: _is_line(file), what="start of a job", every_s=0.002, within_s=60.0)
-    # A job that is still ending would be in the way of the next.
+    # A job that is still ending would delay the next one.
     sleep(PAUSE_S)
     return (int(file.read_text()) - start_ns) / 1e6
 
@@ -153,7 +140,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _cpu_s(pid: int) -> float:
-    # The name, which may hold spaces, ends with the last bracket.
+    # The process name may contain spaces and ends with the last bracket.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

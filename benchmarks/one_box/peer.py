@@ -1,4 +1,4 @@
-"""What `benchmarks.one_box` asks of a scheduler; each file beside this one is one that answers."""
+"""The protocol through which `benchmarks.one_box` drives a scheduler."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from time import monotonic, sleep
 from typing import Protocol
 
 NOTHING = ("true",)
 
 
 class NotOfferedError(Exception):
-    """The peer has no such request; the message says so, and the figure stays empty."""
+    """The peer does not support the request. The result stays empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """How many jobs each measurement takes: fewer for a peer that is slow at it."""
+    """The number of jobs of each measurement; smaller for a slow peer."""
 
     n_single: int = 2_000
     n_batches: int = 8
@@ -27,7 +26,7 @@ class Amounts:
 
 
 class Peer(Protocol):
-    """A scheduler with its daemons on this box, in a folder of their own."""
+    """A scheduler whose daemons run on this machine in their own folder."""
 
     @property
     def name(self) -> str: ...
@@ -37,17 +36,17 @@ class Peer(Protocol):
 
     @property
     def needs(self) -> str:
-        """What to install where, for those who miss it."""
+        """How to install the scheduler."""
         ...
 
     @property
     def remark(self) -> str:
-        """How it was driven: what a reader has to know to compare its figures."""
+        """How the scheduler is driven, which a reader needs to compare the results."""
         ...
 
     @property
     def is_durable(self) -> bool:
-        """Whether it says that an acknowledged job is on the disk."""
+        """Whether the scheduler promises that an acknowledged job is on disk."""
         ...
 
     @property
@@ -56,7 +55,7 @@ class Peer(Protocol):
     def available(self) -> bool: ...
 
     def running(self, slots: int) -> AbstractContextManager[None]:
-        """Its daemons, with room for that many jobs at once; with 0, jobs are only accepted."""
+        """Run the daemons with this number of slots; with 0, jobs are accepted but not started."""
         ...
 
     def submit_one(self, argv: Sequence[str]) -> None:
@@ -64,31 +63,31 @@ class Peer(Protocol):
         ...
 
     def submit_singles(self, n: int, n_clients: int) -> None:
-        """`n` no-ops in requests of their own, by clients that each wait for every answer."""
+        """Submit `n` no-ops in single requests; each client waits for every answer."""
         ...
 
     def submit_many(self, n: int) -> None:
-        """`n` no-ops in one request."""
+        """Submit `n` no-ops in one request."""
         ...
 
     def run_noops(self, n: int) -> None:
-        """Submits `n` no-ops as fast as the peer can, and returns when all have ended."""
+        """Submit `n` no-ops as fast as possible and wait until all have ended."""
         ...
 
     def list_once(self) -> None: ...
 
     def survivors(self, n: int) -> int:
-        """How many of `n` jobs acknowledged just before a kill -9 of the daemon are still known."""
+        """How many of `n` acknowledged jobs survive a kill -9 of the daemon."""
         ...
 
     def server_pids(self) -> Sequence[int]:
-        """The processes that stay while nothing happens."""
+        """Process ids of the idle daemons."""
         ...
 
 
 def spread(submit: Callable[[], object], n: int, *, n_clients: int) -> None:
     """Calls `submit` `n` times from that many threads."""
-    # Advancing a range's iterator is one step of the interpreter, so the threads may share it.
+    # Advancing a range's iterator is atomic in CPython, so the threads can share it.
     numbers = iter(range(n))
 
     def client() -> None:
@@ -98,11 +97,3 @@ def spread(submit: Callable[[], object], n: int, *, n_clients: int) -> None:
     with ThreadPoolExecutor(n_clients) as clients:
         for each in [clients.submit(client) for _ in range(n_clients)]:
             each.result()
-
-
-def wait_until(is_so: Callable[[], bool], *, what: str, every_s: float, within_s: float) -> None:
-    deadline = monotonic() + within_s
-    while not is_so():
-        if monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {within_s:.0f} s")
-        sleep(every_s)

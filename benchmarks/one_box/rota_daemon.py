@@ -1,4 +1,4 @@
-"""rota itself, by the same protocol: its daemon on virtual GPUs, one for each slot."""
+"""rota as a peer: its daemon with one virtual GPU per slot."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import rota
-from benchmarks.peers.base import NOTHING, Amounts, spread, wait_until
-from benchmarks.peers.stage import Stage, answers_at, children, stage
+from benchmarks.one_box.peer import NOTHING, Amounts, spread
+from benchmarks.support.sandbox import Sandbox, answers_at, children, sandbox, wait_until
 from rota.client import Client, JobRequest
-from rota.config import SOCKET_NAME
+from rota.config.paths import SOCKET_NAME
 
-# What the installed command runs; a checkout that is not installed has no such command.
+# The module behind the command `rota`, which exists only in an installed checkout.
 ROTA = (sys.executable, "-c", "from rota.cli.main import main; main()")
 LIVE = ("queued", "starting", "running", "stopping")
 
 
-class RotaBox:
+class RotaDaemon:
     name = "rota"
     needs = "nothing else"
     remark = (
@@ -31,7 +31,7 @@ class RotaBox:
     amounts = Amounts()
 
     def __init__(self) -> None:
-        self._stage: Stage | None = None
+        self._sandbox: Sandbox | None = None
         self._daemon: subprocess.Popen[bytes] | None = None
         self._slots = 0
         self._clients = threading.local()
@@ -47,15 +47,15 @@ class RotaBox:
     def running(self, slots: int) -> Iterator[None]:
         self._slots = slots
         self._clients = threading.local()
-        with stage("rota") as self._stage:
-            self._stage.environment |= {
+        with sandbox("rota") as self._sandbox:
+            self._sandbox.environment |= {
                 "ROTA_HOME": str(self._home),
                 "PYTHONPATH": str(Path(rota.__file__).parents[1]),
-                # Compiled once, as by an install, whatever the checkout has and may keep.
-                "PYTHONPYCACHEPREFIX": str(self._stage.folder / "compiled"),
+                # Compile once, as an installation does.
+                "PYTHONPYCACHEPREFIX": str(self._sandbox.folder / "compiled"),
                 "PYTHONDONTWRITEBYTECODE": "",
             }
-            self._daemon = self._start(self._stage)
+            self._daemon = self._start(self._sandbox)
             if slots == 0:
                 self.submit_one(("sleep", "infinity"))
                 wait_until(
@@ -79,17 +79,17 @@ class RotaBox:
             raise RuntimeError(f"{n_failed} or more no-ops failed")
 
     def list_once(self) -> None:
-        assert self._stage is not None
-        self._stage.run(*ROTA, "list")
+        assert self._sandbox is not None
+        self._sandbox.run(*ROTA, "list")
 
     def survivors(self, n: int) -> int:
-        assert self._stage is not None
+        assert self._sandbox is not None
         assert self._daemon is not None
         before = self._n(LIVE)
         self.submit_singles(n, 1)
-        self._stage.kill(self._daemon)
+        self._sandbox.kill(self._daemon)
         self._clients = threading.local()
-        self._daemon = self._start(self._stage)
+        self._daemon = self._start(self._sandbox)
         return self._n(LIVE) - before
 
     def server_pids(self) -> Sequence[int]:
@@ -98,26 +98,26 @@ class RotaBox:
 
     @property
     def _home(self) -> Path:
-        assert self._stage is not None
-        return self._stage.folder / "state"
+        assert self._sandbox is not None
+        return self._sandbox.folder / "state"
 
     @property
     def _client(self) -> Client:
-        """One for each thread, as each user has one."""
+        """One client per thread, as each user has one."""
         if not hasattr(self._clients, "own"):
             self._clients.own = Client(f"unix://{self._home / SOCKET_NAME}")
         return self._clients.own
 
-    def _start(self, place: Stage) -> subprocess.Popen[bytes]:
+    def _start(self, place: Sandbox) -> subprocess.Popen[bytes]:
         gpus = f"{max(self._slots, 1)}x16GiB"
         socket = self._home / SOCKET_NAME
         command = (*ROTA, "up", "--virtual-gpus", gpus)
         return place.daemon(*command, is_ready=lambda: answers_at(socket))
 
     def _request(self, argv: Sequence[str]) -> JobRequest:
-        assert self._stage is not None
-        return JobRequest(command=list(argv), gpus="1", workdir=str(self._stage.folder))
+        assert self._sandbox is not None
+        return JobRequest(command=list(argv), gpus="1", workdir=str(self._sandbox.folder))
 
     def _n(self, states: Sequence[str]) -> int:
-        """How many jobs are in these states, up to a page of them."""
+        """The number of jobs in these states, at most one page."""
         return len(self._client.jobs(states=states).jobs)

@@ -1,7 +1,7 @@
-"""Slurm: munged, slurmctld and slurmd of this box alone, without a database of accounts.
+"""Slurm: munged, slurmctld and slurmd on this machine, without an accounting database.
 
-Its scheduler's settings are those it comes with. What is configured is where things are, that the
-box has as many slots as asked for, and that nothing needs systemd or control groups.
+The scheduler has its default settings. The configuration sets paths and the number of slots, and
+avoids systemd and control groups.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.peers.base import NOTHING, Amounts, spread, wait_until
-from benchmarks.peers.stage import Stage, answers, first_line, free_port, has_commands, stage
+from benchmarks.one_box.peer import NOTHING, Amounts, spread
+from benchmarks.support.sandbox import (
+    Sandbox,
+    answers,
+    first_line,
+    free_port,
+    has_commands,
+    sandbox,
+    wait_until,
+)
 
 CONFIGURATION = """\
 ClusterName=box
@@ -58,7 +66,7 @@ class Slurm:
     amounts = Amounts(n_noops=200)
 
     def __init__(self) -> None:
-        self._stage: Stage | None = None
+        self._sandbox: Sandbox | None = None
         self._port = 0
         self._munged: subprocess.Popen[bytes] | None = None
         self._controller: subprocess.Popen[bytes] | None = None
@@ -72,12 +80,12 @@ class Slurm:
 
     @contextmanager
     def running(self, slots: int) -> Iterator[None]:
-        with stage("slurm") as self._stage:
-            self._configure(self._stage.folder, max(slots, 1))
-            self._munged = self._start_munged(self._stage)
-            self._controller = self._start_controller(self._stage)
+        with sandbox("slurm") as self._sandbox:
+            self._configure(self._sandbox.folder, max(slots, 1))
+            self._munged = self._start_munged(self._sandbox)
+            self._controller = self._start_controller(self._sandbox)
             if slots:
-                self._start_node(self._stage)
+                self._start_node(self._sandbox)
             yield
 
     def submit_one(self, argv: Sequence[str]) -> None:
@@ -99,12 +107,12 @@ class Slurm:
         self._run("squeue")
 
     def survivors(self, n: int) -> int:
-        assert self._stage is not None
+        assert self._sandbox is not None
         assert self._controller is not None
         before = self._n_known()
         self.submit_singles(n, 1)
-        self._stage.kill(self._controller)
-        self._controller = self._start_controller(self._stage)
+        self._sandbox.kill(self._controller)
+        self._controller = self._start_controller(self._sandbox)
         return self._n_known() - before
 
     def server_pids(self) -> Sequence[int]:
@@ -112,9 +120,9 @@ class Slurm:
         return [daemon.pid for daemon in daemons if daemon is not None]
 
     def _configure(self, folder: Path, slots: int) -> None:
-        assert self._stage is not None
+        assert self._sandbox is not None
         self._port = free_port()
-        # munged refuses a socket that not everybody can reach.
+        # munged refuses a socket in a folder that other users cannot read.
         folder.chmod(0o711)
         for name in ("state", "spool"):
             (folder / name).mkdir()
@@ -130,9 +138,9 @@ class Slurm:
             slots=slots,
         )
         (folder / "slurm.conf").write_text(configuration)
-        self._stage.environment["SLURM_CONF"] = str(folder / "slurm.conf")
+        self._sandbox.environment["SLURM_CONF"] = str(folder / "slurm.conf")
 
-    def _start_munged(self, place: Stage) -> subprocess.Popen[bytes]:
+    def _start_munged(self, place: Sandbox) -> subprocess.Popen[bytes]:
         folder = place.folder
         return place.daemon(
             "munged",
@@ -144,10 +152,10 @@ class Slurm:
             is_ready=(folder / "munge.socket").exists,
         )
 
-    def _start_controller(self, place: Stage) -> subprocess.Popen[bytes]:
+    def _start_controller(self, place: Sandbox) -> subprocess.Popen[bytes]:
         return place.daemon("slurmctld", "-D", is_ready=lambda: answers(self._port))
 
-    def _start_node(self, place: Stage) -> subprocess.Popen[bytes]:
+    def _start_node(self, place: Sandbox) -> subprocess.Popen[bytes]:
         def is_idle() -> bool:
             return place.run("sinfo", "-h", "-o", "%T").strip() == "idle"
 
@@ -157,5 +165,5 @@ class Slurm:
         return len(self._run("squeue", "-h", "-r").splitlines())
 
     def _run(self, *argv: str) -> str:
-        assert self._stage is not None, f"not running: {shlex.join(argv)}"
-        return self._stage.run(*argv)
+        assert self._sandbox is not None, f"not running: {shlex.join(argv)}"
+        return self._sandbox.run(*argv)

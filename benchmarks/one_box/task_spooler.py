@@ -1,4 +1,4 @@
-"""task-spooler: one server without a disk, and one waiting process for each job."""
+"""task-spooler: one server without persistence, and one waiting process per job."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from benchmarks.peers.base import NOTHING, Amounts, NotOfferedError, spread, wait_until
-from benchmarks.peers.stage import Stage, first_line, has_commands, stage
+from benchmarks.one_box.peer import NOTHING, Amounts, NotOfferedError, spread
+from benchmarks.support.sandbox import Sandbox, first_line, has_commands, sandbox, wait_until
 
 LIVE = ("queued", "running", "allocating", "skipped")
 
@@ -22,11 +22,11 @@ class TaskSpooler:
         " them in memory, and keeps one waiting process for each."
     )
     is_durable = False
-    # The server takes a thousand connections, and each waiting job has one.
+    # The server accepts 1,000 connections, and each waiting job has one.
     amounts = Amounts(n_single=500)
 
     def __init__(self) -> None:
-        self._stage: Stage | None = None
+        self._sandbox: Sandbox | None = None
         self._server: int = 0
 
     @property
@@ -38,12 +38,12 @@ class TaskSpooler:
 
     @contextmanager
     def running(self, slots: int) -> Iterator[None]:
-        with stage("tsp") as self._stage:
-            self._stage.environment |= {
-                "TS_SOCKET": str(self._stage.folder / "socket"),
+        with sandbox("tsp") as self._sandbox:
+            self._sandbox.environment |= {
+                "TS_SOCKET": str(self._sandbox.folder / "socket"),
                 "TS_MAXFINISHED": "5000",
                 "TS_SLOTS": str(max(slots, 1)),
-                "TMPDIR": str(self._stage.folder),
+                "TMPDIR": str(self._sandbox.folder),
             }
             self._start()
             if slots == 0:
@@ -79,17 +79,17 @@ class TaskSpooler:
         return [self._server]
 
     def _start(self) -> None:
-        assert self._stage is not None
-        (self._stage.folder / "socket").unlink(missing_ok=True)
-        others = set(self._stage.pids())
-        # Any command starts the server, which leaves for the background.
+        assert self._sandbox is not None
+        (self._sandbox.folder / "socket").unlink(missing_ok=True)
+        others = set(self._sandbox.pids())
+        # Any command starts the server in the background.
         self._run("tsp", "-S")
-        (self._server,) = set(self._stage.pids()) - others
+        (self._server,) = set(self._sandbox.pids()) - others
 
     def _n_live(self) -> int:
         lines = self._run("tsp", "-l").splitlines()[1:]
         return sum(line.split()[1] in LIVE for line in lines)
 
     def _run(self, *argv: str) -> str:
-        assert self._stage is not None, f"not running: {shlex.join(argv)}"
-        return self._stage.run(*argv)
+        assert self._sandbox is not None, f"not running: {shlex.join(argv)}"
+        return self._sandbox.run(*argv)

@@ -1,9 +1,4 @@
-"""Where a peer runs: a folder of its own, its daemons, and nothing left of either afterwards.
-
-Every process started here carries the folder's name in its environment, and so do all that it
-starts in turn, also those that turn into daemons. That is how the rest is found at the end, and
-why nobody else's process can be mistaken for one of ours.
-"""
+"""Runs daemons in a temporary folder and stops all their processes at the end."""
 
 from __future__ import annotations
 
@@ -18,8 +13,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic, sleep
 
-from benchmarks.peers.base import wait_until
+
+def wait_until(is_so: Callable[[], bool], *, what: str, every_s: float, within_s: float) -> None:
+    deadline = monotonic() + within_s
+    while not is_so():
+        if monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {within_s:.0f} s")
+        sleep(every_s)
+
 
 MARK = "BENCHMARK_STAGE"
 PEERS_VARIABLE = "ROTA_PEERS"
@@ -28,14 +31,14 @@ START_S = 30.0
 LOOK_AGAIN_S = 0.02
 
 
-class Stage:
+class Sandbox:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = {**os.environ, MARK: str(folder), "PATH": search_path()}
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def run(self, *argv: str | Path) -> str:
-        """What the command prints; an error with its complaint if it fails."""
+        """Run a command and return its output. A failure raises an error with its stderr."""
         done = subprocess.run(
             argv, env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False
         )
@@ -44,7 +47,7 @@ class Stage:
         return done.stdout
 
     def daemon(self, *argv: str | Path, is_ready: Callable[[], bool]) -> subprocess.Popen[bytes]:
-        """Starts a daemon that stays in the foreground; its output goes to a file of the stage."""
+        """Start a daemon in the foreground. Its output goes to a file of the sandbox."""
         log = self.folder / f"{Path(argv[0]).name}.out"
         with log.open("ab") as output:
             daemon = subprocess.Popen(
@@ -54,7 +57,7 @@ class Stage:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # A Ctrl-C is for the benchmark, which ends its daemons itself.
+                # Ctrl-C goes to the benchmark only, which stops its daemons itself.
                 start_new_session=True,
             )
         self._daemons.append(daemon)
@@ -74,14 +77,14 @@ class Stage:
         self._daemons.remove(daemon)
 
     def pids(self) -> list[int]:
-        """All living processes of this stage, the oldest first as far as pids tell."""
+        """All running processes of this sandbox, by process id."""
         mark = f"{MARK}={self.folder}".encode()
         return sorted(pid for pid in _all_pids() if mark in _environment_of(pid))
 
     def close(self) -> None:
         while self._daemons:
             _end(self._daemons.pop())
-        # Twice: one that is just becoming another program shows no mark for a moment.
+        # Twice, because a process shows no marker while it executes another program.
         for _ in range(2):
             while found := self.pids():
                 for pid in found:
@@ -93,8 +96,8 @@ class Stage:
 
 
 @contextmanager
-def stage(name: str) -> Iterator[Stage]:
-    made = Stage(Path(tempfile.mkdtemp(prefix=f"one-box-{name}-")))
+def sandbox(name: str) -> Iterator[Sandbox]:
+    made = Sandbox(Path(tempfile.mkdtemp(prefix=f"one-box-{name}-")))
     atexit.register(made.close)
     try:
         yield made
@@ -104,7 +107,7 @@ def stage(name: str) -> Iterator[Stage]:
 
 
 def search_path(environment: Mapping[str, str] = os.environ) -> str:
-    """PATH, after the folder named for what comes from PyPI and before that of the daemons."""
+    """The search path: the folder of packages from PyPI, PATH, then folders of daemons."""
     own = environment.get(PEERS_VARIABLE)
     first = [str(Path(own).resolve() / "bin")] if own else []
     return os.pathsep.join([*first, environment.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
@@ -115,7 +118,7 @@ def has_commands(names: Sequence[str]) -> bool:
 
 
 def first_line(*argv: str) -> str:
-    """What a command prints of itself, such as its version."""
+    """The first line that a command prints, such as its version."""
     environment = {**os.environ, "PATH": search_path()}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip().splitlines()[0]
@@ -157,5 +160,5 @@ def _all_pids() -> Iterator[int]:
 def _environment_of(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # It has just ended, or belongs to somebody else.
+    except OSError:  # The process has ended, or belongs to another user.
         return []

@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: their flags, and one simulated run as its figures."""
+"""Finds trace files and runs one simulation for a benchmark."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ import argparse
 import os
 from pathlib import Path
 
-from benchmarks.page import RESULTS
 from rota.policies.registry import parse_many
-from rota.simulator.cluster import parse_cluster
-from rota.simulator.results import Measures, measures
+from rota.simulator.cluster_spec import parse_cluster
+from rota.simulator.metrics import RunMetrics, compute_metrics
 from rota.simulator.runner import Options, simulate
-from rota.simulator.traces.open import TRACES_VARIABLE
+from rota.simulator.traces.loader import TRACES_VARIABLE
 from rota.simulator.workload import Workload
-
-
-def flags(about: str, *, page: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS / page, metavar="FILE", help="the page to write"
-    )
-    return parser
 
 
 def add_traces(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +25,7 @@ def add_traces(parser: argparse.ArgumentParser) -> None:
 
 
 def trace_file(traces: Path | None, name: str, *, origin: str) -> Path:
-    """A file of the traces' folder. Without it there is nothing to measure: say what to get."""
+    """A file of the folder of traces. If it is missing, the error says where to get it."""
     if traces is None:
         raise SystemExit(
             f"this needs {name} ({origin}): name the folder that holds it"
@@ -46,7 +37,7 @@ def trace_file(traces: Path | None, name: str, *, origin: str) -> Path:
     return path
 
 
-def measure(workload: Workload, cluster: str, *, policy: str, options: Options) -> Measures:
+def measure(workload: Workload, cluster: str, *, policy: str, options: Options) -> RunMetrics:
     (parsed,) = parse_many([policy])
     run = simulate(
         workload,
@@ -55,4 +46,4 @@ def measure(workload: Workload, cluster: str, *, policy: str, options: Options) 
         options=options,
         progress=lambda _: None,
     )
-    return measures(run)
+    return compute_metrics(run)

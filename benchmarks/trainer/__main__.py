@@ -1,10 +1,10 @@
-"""What `rota_trainer` costs a training loop, a daemon, and the daemon's disk.
+"""Measures the cost of `rota_trainer` for a training loop, a daemon and the daemon's disk.
 
     python -m benchmarks.trainer
 
-A loop with the library beside the same loop without it, alone and as a job; two hundred workers
-that report to one daemon; and what is kept of a job that trains for hours. Everything is on this
-machine, in a temporary folder, and ends with the benchmark. Prints and writes
+Three parts: a loop with the library beside the same loop without it, alone and as a job; workers
+that report to one daemon; the stored size of a job that trains for hours. Everything runs on this
+machine in a temporary folder and stops with the benchmark. Prints and writes
 `docs/results/trainer.md`.
 """
 
@@ -26,15 +26,15 @@ import psutil
 
 import rota
 import rota_trainer
-from benchmarks import trainer_load, trainer_steps
-from benchmarks.decide import machine
-from benchmarks.page import NO_VALUE, page, publish, table
 from benchmarks.restart import ROTA, is_ready
-from benchmarks.runs import flags
-from benchmarks.trainer_load import Load, Rounds, middle, percentile
-from benchmarks.trainer_store import kept_bytes
+from benchmarks.support.flags import flags
+from benchmarks.support.markdown import NO_VALUE, machine, page, publish, table
+from benchmarks.trainer import load as trainer_load
+from benchmarks.trainer import steps as trainer_steps
+from benchmarks.trainer.load import Load, Rounds, middle, percentile
+from benchmarks.trainer.store import kept_bytes
 from rota.client import Client, JobRequest
-from rota.store.thinning import MOST_SAMPLES
+from rota.store.retention import MAX_SAMPLES
 
 N_SPARE = 4
 """GPUs for the jobs that show how soon rounds are."""
@@ -148,7 +148,7 @@ def render(
         ),
         "## What is kept",
         "Bytes in the database of one job that trains for so long, with four metrics: at most "
-        f"{MOST_SAMPLES} samples stay, and the older ones are thinned out.",
+        f"{MAX_SAMPLES} samples stay, and the older ones are thinned out.",
         table(("a sample every", "1 hour", "10 hours", "ratio"), list(store_rows(stored))),
     )
 

@@ -1,4 +1,4 @@
-"""Two hundred workers that report to one daemon, and what else it gets done meanwhile."""
+"""Lets 200 workers report to one daemon and measures its other work meanwhile."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from statistics import median
 import psutil
 
 from rota.client import Client, JobRequest
-from rota.client.wires import connect
-from rota_trainer.messages import PATH, EpochRecord, Report, StepsRecord, to_json
+from rota.client.http import connect
+from rota_trainer.reporting.messages import PATH, EpochRecord, StepsRecord, TrainingReport, to_json
 
 N_WORKERS = 200
 GPUS_EACH = 0.25
@@ -32,12 +32,12 @@ METRICS = {"loss": 0.25, "accuracy": 0.9, "learning_rate": 1e-3, "grad_norm": 1.
 
 @dataclass(slots=True)
 class Worker:
-    """One that reports, and what became of its requests."""
+    """One reporting worker and the results of its requests."""
 
     number: int
     token: str
     late_s: list[float] = field(default_factory=list[float])
-    """How much later than asked for the answers came."""
+    """Delay of the answers after the requested wait."""
     n_refused: int = 0
     talked_s: float = 0.0
 
@@ -62,7 +62,7 @@ class Load:
 
 
 def start_workers(client: Client, folder: Path) -> list[Worker]:
-    """Jobs that do nothing but hold a share of a GPU; what they would report is made here."""
+    """Start jobs that only hold a share of a GPU. This process sends their reports."""
     folder.mkdir(mode=0o777)
     script = 'echo "$ROTA_TOKEN" > "$TOKENS/$ROTA_JOB.new"; '
     script += 'mv "$TOKENS/$ROTA_JOB.new" "$TOKENS/$ROTA_JOB"; exec sleep infinity'
@@ -86,7 +86,7 @@ async def measure(client: Client, workers: Sequence[Worker], *, daemon: psutil.P
     idle = await probe(client, seconds=IDLE_S, daemon=daemon)
     began_s = time.monotonic()
     talks = [
-        asyncio.create_task(converse(each, client.door.socket, until_s=began_s + LOAD_S))
+        asyncio.create_task(converse(each, client.endpoint.socket, until_s=began_s + LOAD_S))
         for each in workers
     ]
     busy = await probe(client, seconds=LOAD_S, daemon=daemon)
@@ -102,7 +102,7 @@ async def measure(client: Client, workers: Sequence[Worker], *, daemon: psutil.P
 
 
 async def converse(worker: Worker, socket: str, *, until_s: float) -> None:
-    """On one connection, as the library does: the next report when the answer is there."""
+    """Send reports on one connection, as the library does: each one after the last answer."""
     await asyncio.sleep(worker.number / N_WORKERS * WAIT_S)
     reading, writing = await asyncio.open_unix_connection(socket)
     sequence, start_s = 0, time.monotonic()
@@ -129,12 +129,12 @@ async def read_answer(reading: asyncio.StreamReader) -> int:
     return int(head.split()[1])
 
 
-def report(sequence: int, *, offset: int) -> Report:
-    """As a program with ten records of steps a second sends it; an epoch ends now and then."""
+def report(sequence: int, *, offset: int) -> TrainingReport:
+    """The report of a program with ten records of steps per second and occasional epochs."""
     now, turn = time.time(), sequence + offset
     ends_epoch = turn % EPOCH_EVERY == 0
     epoch = EpochRecord(now, turn // EPOCH_EVERY, EPOCH_EVERY * WAIT_S, 300, 9600)
-    return Report(
+    return TrainingReport(
         worker=0,
         sequence=sequence,
         wait_s=WAIT_S,
@@ -151,7 +151,7 @@ def report(sequence: int, *, offset: int) -> Report:
 
 
 async def probe(client: Client, *, seconds: float, daemon: psutil.Process) -> Rounds:
-    """Jobs that end at once, one after the other, and when the daemon decided to start them."""
+    """Submit jobs that end at once, one by one, and measure the time until each start."""
     began_s, used_s = time.monotonic(), cpu_s(daemon)
     jobs: list[str] = []
     lengths_s: list[float] = []
@@ -172,8 +172,8 @@ def waits(client: Client, job: str) -> list[float]:
 
 
 def round_s(client: Client) -> float:
-    """Of the newest decision."""
-    with closing(connect(client.door, answer_s=10.0)) as connection:
+    """Duration of the latest decision."""
+    with closing(connect(client.endpoint, answer_s=10.0)) as connection:
         connection.request("GET", "/metrics")
         lines = connection.getresponse().read().decode().splitlines()
     return float(next(line for line in lines if line.startswith("rota_round_seconds ")).split()[1])

@@ -1,6 +1,6 @@
-"""What `rota_trainer` adds to a step: a loop with it and the same loop without it, by turns.
+"""Measures what `rota_trainer` adds to a step: loops with and without it, alternating.
 
-Run as a script, alone or as a job; prints its figures as JSON.
+Run as a script, alone or as a job. Prints the results as JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ N_EMPTY = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Medians over pairs of blocks; `ratios` are the quartiles."""
+    """Medians over pairs of blocks. `ratios` are the quartiles."""
 
     step_ms: int
     bare_ms: float
@@ -67,7 +67,7 @@ def measure(run: trainer.Run, step_ms: int) -> Figures:
 
 
 def seconds_of_hash() -> float:
-    """Of the processor, so that a busy machine does not make the steps short."""
+    """CPU time of one hash. With wall time, a busy machine would make the steps too short."""
     n_hashes = 2000
     began_s = time.thread_time()
     for _ in range(n_hashes):
@@ -76,7 +76,7 @@ def seconds_of_hash() -> float:
 
 
 def block(steps: Iterable[int], work: Callable[[], None], *, n_steps: int) -> float:
-    """Seconds of a step, by the clock."""
+    """Wall time of a step in seconds."""
     began_s = time.perf_counter()
     for _ in steps:
         work()

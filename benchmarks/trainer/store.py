@@ -1,15 +1,15 @@
-"""How much of what jobs measure is kept, after one hour and after ten."""
+"""Measures the stored size of a job's samples after one hour and after ten."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from benchmarks.store import job_id, submit
-from benchmarks.trainer_load import METRICS
-from rota.daemon.trainees import SAMPLE_EVERY_S, SAMPLE_LEAST_S
-from rota.store.base import Batch
-from rota.store.records import Sample
-from rota.store.sqlite import SqliteStore
+from benchmarks.trainer.load import METRICS
+from rota.daemon.training.worker_progress import SAMPLE_EVERY_S, SAMPLE_LEAST_S
+from rota.store.interface import Batch
+from rota.store.records import SampleRecord
+from rota.store.sqlite.store import SqliteStore
 
 HOUR_S = 3600
 BEGAN_S = 1.7e9
@@ -19,7 +19,7 @@ AT_ONCE_S = 120
 
 
 def kept_bytes(folder: Path) -> dict[str, list[float]]:
-    """By how often there is a sample: bytes of a job after one hour, and after ten."""
+    """Interval of samples -> bytes of a job after one hour and after ten."""
     return {
         f"{every_s:g} s": [bytes_of_job(folder, every_s, hours=hours) for hours in (1, 10)]
         for every_s in (SAMPLE_EVERY_S, SAMPLE_LEAST_S)
@@ -50,8 +50,8 @@ def write(path: Path, batches: list[Batch]) -> None:
     store.close()
 
 
-def sample(number: int, at_s: float) -> Sample:
-    return Sample(
+def sample(number: int, at_s: float) -> SampleRecord:
+    return SampleRecord(
         job_id(number),
         1,
         BEGAN_S + at_s,

@@ -1,4 +1,4 @@
-# The daemon, for a cluster. From the top of the repository:
+# Image of the daemon for Kubernetes. Build it from the root of the repository:
 #   podman build --file deploy/docker/daemon.Dockerfile --tag rota .
 ARG PYTHON=python:3.12-slim
 
@@ -7,7 +7,7 @@ WORKDIR /build
 COPY LICENSE README.md CHANGELOG.md pyproject.toml constraints.txt ./
 COPY src src
 COPY trainer trainer
-# Compiled here: whoever runs it may write nowhere, and would do it at every start.
+# Compile here: the file system is read-only at run time, so Python would compile at every start.
 RUN python -m venv /opt/rota \
     && /opt/rota/bin/pip install --no-cache-dir --constraint constraints.txt \
        ./trainer '.[kubernetes]' \

@@ -1,16 +1,16 @@
-"""Every error that a user can meet.
+"""Every error that a user can see.
 
 RotaError
-├── UserError          what was asked cannot be done as asked; exit code 2
-│   ├── InputError     a file, a row or a field of it is wrong
-│   ├── NotKeptError   whoever would have to keep it refuses it
-│   └── PolicyError    no such policy, or no such parameter
-├── UnfencedError      all was written but what some jobs rest upon
-└── UnavailableError   nothing is wrong with what was asked, it cannot be done now; exit code 1
-    └── StoreError     the file that rota keeps its state in cannot be read or written
+├── UserError                the request cannot be done as given; exit code 2
+│   ├── InputError           a file, a row or a field is wrong
+│   ├── WriteRejectedError   the store rejects the submitted jobs
+│   └── PolicyError          unknown policy or bad parameter
+├── FenceRejectedError       everything was stored except the fences of some jobs
+└── UnavailableError         the request is fine but cannot be done now; exit code 1
+    └── StoreError           rota's state cannot be read or written
 
-A message says what happened, to what, and what would be right: lower case, one line. What it
-repeats of the user's words goes through `shown`.
+A message says what happened, to what, and what to do next: lower case, one line. Text from users
+goes through `shown`.
 """
 
 from __future__ import annotations
@@ -20,43 +20,42 @@ from dataclasses import dataclass
 from enum import StrEnum
 from json import JSONDecodeError
 
-WORD = 60
-"""Characters of a value that tell which one is meant."""
-PATH = 200
-"""The same of a file's name, whose end counts as much as its start."""
+MAX_SHOWN_CHARS = 60
+"""Characters of a value that identify it in a message."""
+MAX_SHOWN_PATH_CHARS = 200
+"""Characters of a path in a message; the end of a path matters as much as its start."""
 
 
-def shown(text: str, most: int = WORD) -> str:
-    """A foreign text as a message repeats it: cut, and without a character that a terminal would
-    obey instead of showing it."""
+def shown(text: str, most: int = MAX_SHOWN_CHARS) -> str:
+    """Foreign text for a message: shortened, and with control characters escaped."""
     return printable(text if len(text) <= most else f"{text[: most - 3]}...")
 
 
 def printable(text: str) -> str:
-    """All of a text, with nothing in it that a terminal would obey."""
+    """The whole text, with characters escaped that would control a terminal."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escaped(each) for each in text)
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """The hint for a word that is not known but nearly is; else nothing."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for mistakes only
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The hint for an unknown word that is close to a known one; else empty."""
+    from difflib import get_close_matches  # noqa: PLC0415 - needed only after a mistake
 
     close = get_close_matches(word.lower(), list(known), n=1)
     return f"did you mean '{close[0]}'?" if close else ""
 
 
-def why_not_json(error: ValueError | RecursionError) -> str:
-    """Why `json.loads` refused a line, in words that help whoever wrote it."""
+def json_error_message(error: ValueError | RecursionError) -> str:
+    """Why `json.loads` rejected a line, for the author of that line."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, JSONDecodeError):
         return f"not JSON: {error.msg.lower()} at column {error.pos + 1}"
     if isinstance(error, UnicodeDecodeError):
         return "not JSON: not UTF-8 text"
-    if "digits" in str(error):  # Python's own words name a setting of Python
-        return "not JSON: a number of thousands of digits"
+    if "digits" in str(error):  # Python's own message names an internal Python setting
+        return "not JSON: a number has thousands of digits"
     return f"not JSON: {error}"
 
 
@@ -65,7 +64,8 @@ def _escaped(character: str) -> str:
 
 
 class RotaError(Exception):
-    """Something to tell the user. Subclasses say whose mistake it was."""
+    """An error to show to the user. The subclass tells whether the request or the service is at
+    fault."""
 
     code = "error"
     exit_code = 1
@@ -80,20 +80,21 @@ class RotaError(Exception):
 
 
 class UserError(RotaError):
+    """The request cannot be done as given."""
+
     code = "bad_request"
     exit_code = 2
 
 
-class NotKeptError(UserError):
-    """Jobs that were submitted and that whoever would have to keep them refuses: an answer to that
-    submit alone. Nothing of it is there."""
+class WriteRejectedError(UserError):
+    """The store rejects the jobs of one submission. None of them is stored."""
 
     code = "refused"
 
 
-class UnfencedError(RotaError):
-    """All was written but the fences of these jobs, which whoever would have to keep them refuses:
-    `jobs` says why, by their ids. Nothing of them may start."""
+class FenceRejectedError(RotaError):
+    """Everything was stored except the fences of these jobs, which the store rejects. `jobs` maps
+    job ids to reasons. No worker of these jobs may start."""
 
     def __init__(self, jobs: Mapping[str, str]) -> None:
         super().__init__("; ".join(dict.fromkeys(jobs.values())))
@@ -101,12 +102,14 @@ class UnfencedError(RotaError):
 
 
 class UnavailableError(RotaError):
+    """The request is fine but cannot be done now."""
+
     code = "unavailable"
     exit_code = 1
 
 
-class Trouble(StrEnum):
-    """What is the matter with a store. The first three may pass by themselves."""
+class StoreErrorKind(StrEnum):
+    """What is wrong with a store. The first three kinds may resolve by themselves."""
 
     FULL = "full"
     LOCKED = "locked"
@@ -121,20 +124,22 @@ class Trouble(StrEnum):
 
 
 class StoreError(UnavailableError):
-    """State could not be read or written; what was acknowledged before is as safe as its disk."""
+    """State cannot be read or written. State that was acknowledged earlier is safe on disk."""
 
-    def __init__(self, trouble: Trouble, message: str, hint: str = "") -> None:
+    def __init__(self, kind: StoreErrorKind, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
-        self.trouble = trouble
+        self.kind = kind
 
 
 class PolicyError(UserError):
+    """The policy or one of its parameters is unknown or invalid."""
+
     code = "bad_policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """The place of a mistake in a file: row 1 is the first line, header included."""
+class InputLocation:
+    """The position of an error in a file. Row 1 is the first line, including the header."""
 
     file: str
     row: int | None = None
@@ -143,14 +148,14 @@ class Where:
     def __str__(self) -> str:
         row = f", row {self.row}" if self.row is not None else ""
         name = f", field '{shown(self.field)}'" if self.field is not None else ""
-        return f"{shown(self.file, PATH)}{row}{name}"
+        return f"{shown(self.file, MAX_SHOWN_PATH_CHARS)}{row}{name}"
 
 
 class InputError(UserError):
-    """A mistake in something that was read, with its place."""
+    """An error in an input file, with its position."""
 
     code = "bad_input"
 
-    def __init__(self, where: Where, message: str, hint: str = "") -> None:
+    def __init__(self, where: InputLocation, message: str, hint: str = "") -> None:
         super().__init__(f"{where}: {message}", hint)
         self.where = where

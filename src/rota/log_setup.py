@@ -1,4 +1,4 @@
-"""The daemon's own log: one line for each thing that happened, as JSON or for people."""
+"""Configures the daemon's log: one line for each event, as JSON or in colour for a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG_BYTES_MAX = 10 * 1024**2
 
 
 class _Stderr:
-    """A log that cannot be written, on a full disk say, is no reason to fail."""
+    """Standard error, ignoring write errors: a full disk must not stop the daemon."""
 
     def write(self, text: str) -> None:
         with suppress(OSError):
@@ -25,24 +25,26 @@ class _Stderr:
 
 
 def log_to_stderr() -> None:
-    """Times, levels, keys; in colours on a terminal, as JSON anywhere else."""
+    """Write the log to standard error: in colour on a terminal, as JSON elsewhere."""
     is_terminal = sys.stderr.isatty()
-    shown = structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
+    renderer = (
+        structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
+    )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
-            shown,
+            renderer,
         ],
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )
 
 
-def put_aside(log: Path) -> None:
-    """Before a log is opened: one that has grown large becomes `.1`, in place of the one before.
-    Whoever still writes to it goes on there."""
+def rotate_log(log: Path) -> None:
+    """Rename a log that has grown too large to `.1`, replacing an older one. Call this before the
+    log is opened; a process that still has the old log open keeps writing to `.1`."""
     with suppress(OSError):
         if log.stat().st_size > LOG_BYTES_MAX:
             log.rename(f"{log}.1")

@@ -1,6 +1,6 @@
-"""Writing SVG and HTML by hand: numbers, escaping, elements.
+"""Helpers to write SVG and HTML: numbers, escaping, elements.
 
-Names come from users and traces, and those from anywhere: every text goes through `safe`.
+Names come from users and traces and are not trusted: every text goes through `safe`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import html
 import unicodedata
 from dataclasses import dataclass
 
-LONGEST_NAME = 80
+MAX_NAME_CHARS = 80
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The part of a drawing inside its axes."""
+    """The area of a chart inside its axes."""
 
     left: float
     top: float
@@ -31,35 +31,35 @@ class Frame:
         return self.top + self.height
 
     def y(self, part: float) -> float:
-        """Where a part of the whole (0 to 1) lies, from the bottom up."""
+        """The y coordinate of a value from 0 to 1, measured from the bottom."""
         return self.bottom - part * self.height
 
 
 def num(value: float) -> str:
-    """A coordinate with at most two decimals, the same on every machine."""
+    """A coordinate with at most two decimals, equal on every machine."""
     without_minus_zero = round(value, 2) + 0.0
     return f"{without_minus_zero:.2f}".rstrip("0").rstrip(".")
 
 
-def safe(text: str, longest: int = LONGEST_NAME) -> str:
-    """Text that can do nothing but be read: escaped, of bounded length, and without the control,
-    direction and surrogate characters that break a file or make it read differently."""
-    shown = text if len(text) <= longest else text[: longest - 1] + "…"
-    if not shown.isprintable():
-        shown = "".join(
-            REPLACEMENT if unicodedata.category(char)[0] == "C" else char for char in shown
+def safe(text: str, longest: int = MAX_NAME_CHARS) -> str:
+    """Text that is safe to insert: escaped, of limited length, and without control, direction and
+    surrogate characters, which break a file or change how it reads."""
+    result = text if len(text) <= longest else text[: longest - 1] + "…"
+    if not result.isprintable():
+        result = "".join(
+            REPLACEMENT if unicodedata.category(char)[0] == "C" else char for char in result
         )
-    return html.escape(shown)
+    return html.escape(result)
 
 
 def tag(name: str, attributes: str = "", *children: str) -> str:
-    """An element; children are markup, already escaped."""
+    """An element. Children are markup and already escaped."""
     start = f"{name} {attributes}" if attributes else name
     return f"<{start}>{''.join(children)}</{name}>"
 
 
 def label(at: tuple[float, float], text: str, *, kind: str) -> str:
-    """A line of text in a chart, placed by its class."""
+    """A line of text in a chart; its class positions it."""
     x, y = at
     return tag("text", f'class="{kind}" x="{num(x)}" y="{num(y)}"', safe(text))
 
@@ -70,7 +70,7 @@ def grid_line(start: tuple[float, float], end: tuple[float, float]) -> str:
 
 
 def page(*children: str, size: tuple[float, float], title: str, style: str) -> str:
-    """A drawing that is a file of its own."""
+    """A complete drawing as a standalone file."""
     width, height = num(size[0]), num(size[1])
     return tag(
         "svg",
@@ -83,7 +83,7 @@ def page(*children: str, size: tuple[float, float], title: str, style: str) -> s
 
 
 def figure(*children: str, size: tuple[float, float], title: str, kind: str = "") -> str:
-    """A whole drawing with the sentence that stands for it where it cannot be seen."""
+    """A complete drawing to embed, with a title for readers who cannot see it."""
     width, height = size
     return tag(
         "svg",

@@ -1,120 +1,162 @@
-"""Work that goes on beside other work, and what a bug in it means.
+"""Supervised background tasks, isolation of errors, and calls in threads.
 
-What all else rests upon is relied on: without it one would only seem to work, and whoever asks is
-told. What is for one job or one request is spawned: a bug in it is told with whose it is. Where
-many are looked after in turn, a bug with one of them is kept apart from the others.
+Every background task is supervised. A critical task is one that the process cannot work without:
+its failure stops the process. A spawned task serves one job or one request: its failure is logged
+with labels that identify the job or request. `ErrorIsolation` keeps an error with one item of a
+loop from the other items. `in_thread` runs a blocking call in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import structlog
 
 from rota.errors import RotaError
 
 log = structlog.get_logger()
+MAX_LOGGED_ERRORS = 1000
+TaskCoroutine = Coroutine[None, None, None]
+FailureCallback = Callable[[BaseException], None]
+T = TypeVar("T")
 
-MOST_TOLD = 1000
 
-Work = Coroutine[None, None, None]
-Missed = Callable[[BaseException], None]
-
-
-def _nobody_is_told(_: BaseException) -> None:
+def _ignore_failure(_: BaseException) -> None:
     pass
 
 
 class Tasks:
-    """All of it ends with `close`. `missed` hears what became of work that was relied upon."""
+    """A group of background tasks, which `close` cancels. `on_failure` is called when a critical
+    task fails."""
 
-    def __init__(self, missed: Missed = _nobody_is_told) -> None:
-        self._missed = missed
+    def __init__(self, on_failure: FailureCallback = _ignore_failure) -> None:
+        self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
         self._fault: BaseException | None = None
-        self._is_broken = asyncio.Event()
+        self._has_failed = asyncio.Event()
         self._is_closing = False
 
-    def rely_on(self, work: Work) -> None:
-        self._begin(work).add_done_callback(self._relied_ended)
+    def spawn_critical(self, work: TaskCoroutine) -> None:
+        """Start a task that the process cannot work without."""
+        self._start(work).add_done_callback(self._critical_ended)
 
-    def rely_on_soon(self, deed: Callable[[], None]) -> None:
-        """Not any more once it closes: a timer may ring after that."""
+    def call_critical(self, callback: Callable[[], None]) -> None:
+        """Call a function as a critical task. Does nothing after `close`, because a timer may fire
+        later."""
 
         async def work() -> None:
-            deed()
+            callback()
 
         if not self._is_closing:
-            self.rely_on(work())
+            self.spawn_critical(work())
 
-    def spawn(self, work: Work, **whose: str) -> asyncio.Task[None]:
-        task = self._begin(work)
-        task.add_done_callback(lambda done: self._spawned_ended(done, whose))
+    def spawn(self, work: TaskCoroutine, **labels: str) -> asyncio.Task[None]:
+        """Start a task for one job or request. `labels` identify it in the log if the task
+        fails."""
+        task = self._start(work)
+        task.add_done_callback(lambda done: self._spawned_ended(done, labels))
         return task
 
-    async def broken(self) -> BaseException:
-        """Returns when something died that was relied upon: a bug, which does not pass by
-        itself."""
-        await self._is_broken.wait()
+    async def wait_failed(self) -> BaseException:
+        """Wait until a critical task fails, and return its error. The error is a bug and does not
+        resolve itself."""
+        await self._has_failed.wait()
         assert self._fault is not None
         return self._fault
 
     async def close(self) -> None:
+        """Cancel all tasks and wait for them."""
         self._is_closing = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _begin(self, work: Work) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+    def _start(self, work: TaskCoroutine) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(
+            work, name=getattr(work, "__qualname__", None)
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _relied_ended(self, task: asyncio.Task[None]) -> None:
-        error = self._fault_of(task)
+    def _critical_ended(self, task: asyncio.Task[None]) -> None:
+        error = self._error_of(task)
         if error is not None:
-            log.error("something died that all else rests upon", exc_info=error)
+            log.error("critical background task failed", task=task.get_name(), exc_info=error)
             if not self._is_closing:
                 self._fault = self._fault or error
-                self._is_broken.set()
-                self._missed(error)
+                self._has_failed.set()
+                self._on_failure(error)
 
-    def _spawned_ended(self, task: asyncio.Task[None], whose: dict[str, str]) -> None:
-        error = self._fault_of(task)
+    def _spawned_ended(self, task: asyncio.Task[None], labels: dict[str, str]) -> None:
+        error = self._error_of(task)
         if error is not None:
-            log.error("work was given up", error=str(error), exc_info=error, **whose)
+            log.error("background task failed", error=str(error), exc_info=error, **labels)
 
-    def _fault_of(self, task: asyncio.Task[None]) -> BaseException | None:
-        """Whoever waits for something that is cancelled is cancelled with it, although nobody
-        meant to end it."""
+    def _error_of(self, task: asyncio.Task[None]) -> BaseException | None:
+        """The error of a task, if any. A task that is cancelled with the future that it awaits
+        counts as failed."""
         if task.cancelled():
-            return None if self._is_closing else asyncio.CancelledError("what it waited for ended")
+            return (
+                None
+                if self._is_closing
+                else asyncio.CancelledError("the awaited task was cancelled")
+            )
         return task.exception()
 
 
-class Bugs:
-    """Each is told once, as `what` and whose it is, until it is another or over. What rota says in
-    words of its own is no bug, and goes on to whoever waits."""
+class ErrorIsolation:
+    """Keeps an error with one item of a loop from the other items.
+
+    Logs the error with the event `what` and the item's labels: once, until the item raises another
+    error or succeeds. A `RotaError` is not a bug and is raised to the caller.
+    """
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._told: dict[tuple[str, ...], str] = {}
+        self._logged: dict[tuple[str, ...], str] = {}
 
     @contextmanager
-    def of(self, **whose: str) -> Generator[None]:
-        key = tuple(whose.values())
+    def of(self, **labels: str) -> Generator[None]:
+        """Isolate the errors of one item. `labels` identify the item."""
+        key = tuple(labels.values())
         try:
             yield
         except RotaError:
             raise
         except Exception as error:
-            if self._told.get(key) != repr(error):
-                log.error(self._what, exc_info=error, **whose)
-            if len(self._told) >= MOST_TOLD:
-                self._told.clear()
-            self._told[key] = repr(error)
+            if self._logged.get(key) != repr(error):
+                log.error(self._what, exc_info=error, **labels)
+            if len(self._logged) >= MAX_LOGGED_ERRORS:
+                self._logged.clear()
+            self._logged[key] = repr(error)
         else:
-            self._told.pop(key, None)
+            self._logged.pop(key, None)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run a blocking call in a daemon thread and return its result. Unlike `asyncio.to_thread`, it
+    does not delay the end of the process."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def deliver(put: Callable[[], None]) -> None:
+        # The caller may be gone, and the loop may be closed.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: None if done.done() else put())
+
+    def run() -> None:
+        try:
+            found = work()
+        except Exception as error:  # noqa: BLE001 - raised again in the caller
+            failure = error
+            deliver(lambda: done.set_exception(failure))
+        else:
+            deliver(lambda: done.set_result(found))
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done

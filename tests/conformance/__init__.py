@@ -1,1 +1,1 @@
-"""What every engine has to do, as scenarios that are run on each of them."""
+"""The conformance suite: scenarios that every engine must pass."""

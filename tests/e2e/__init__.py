@@ -1,1 +1,1 @@
-"""The whole of it on real processes: a daemon, its keepers, and what users run."""
+"""End-to-end tests with real processes: a daemon, its supervisors and user programs."""

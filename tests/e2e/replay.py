@@ -2,21 +2,21 @@
 
 import sys
 
-from tests.e2e.house import a_house
-from tests.e2e.kills import N_GPUS, Day
+from tests.support.daemon_process import temporary_daemon
+from tests.support.kill_scenario import N_GPUS, KillScenario
 
 
 def main() -> None:
-    with a_house(gpus=f"{N_GPUS}x16GiB") as house:
-        day = Day(house, int(sys.argv[1]))
+    with temporary_daemon(gpus=f"{N_GPUS}x16GiB") as daemon:
+        scenario = KillScenario(daemon, int(sys.argv[1]))
         try:
-            day.run()
-            for complaint in day.complaints():
+            scenario.run()
+            for complaint in scenario.complaints():
                 sys.stdout.write(f"{complaint}\n")
         finally:
-            for line in house.heard():
+            for line in daemon.heard():
                 sys.stdout.write(f"{line.job_id} #{line.attempt} {line.words}\n")
-            sys.stdout.write(house.log())
+            sys.stdout.write(daemon.log())
 
 
 if __name__ == "__main__":

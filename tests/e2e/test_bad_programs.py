@@ -1,87 +1,87 @@
-"""Programs that cannot run, will not end, or write without measure."""
+"""Programs that cannot start, do not stop, or write too much output."""
 
 from pathlib import Path
 
 import pytest
 
 from rota.wire.jobs import JobRequest
-from tests.e2e.disks import can_mount, fill, on_a_disk
-from tests.e2e.house import House, a_house, wait_until
+from tests.support.daemon_process import DaemonProcess, temporary_daemon, wait_until
+from tests.support.small_disks import can_mount, fill, on_a_disk
 
 GB = 10**9
 LOG_BYTES_MAX = 4 * 64 * 1024**2
 
 
-def run(house: House, *command: str) -> tuple[str, str, list[int | None]]:
-    job = house.client.submit(JobRequest(list(command), workdir=str(house.place)))
-    ended = house.ends(job)
-    attempts = house.client.show(job).attempts
+def run(daemon: DaemonProcess, *command: str) -> tuple[str, str, list[int | None]]:
+    job = daemon.client.submit(JobRequest(list(command), workdir=str(daemon.place)))
+    ended = daemon.ends(job)
+    attempts = daemon.client.show(job).attempts
     return ended.state, ended.reason, [each.workers[0].exit_code for each in attempts]
 
 
-def test_a_program_that_does_not_exist(house: House) -> None:
-    state, reason, codes = run(house, "no-such-program", "--flag")
+def test_a_program_that_does_not_exist(daemon: DaemonProcess) -> None:
+    state, reason, codes = run(daemon, "no-such-program", "--flag")
     assert (state, codes) == ("failed", [127])
-    assert "program 'no-such-program' was not found in PATH" in reason
+    assert "program 'no-such-program' not found in PATH" in reason
 
 
-def test_a_program_that_is_none(house: House) -> None:
-    path = house.place / "script"
+def test_a_program_that_is_none(daemon: DaemonProcess) -> None:
+    path = daemon.place / "script"
     path.write_text("#!/bin/sh\necho hello\n")
-    state, reason, codes = run(house, str(path))
+    state, reason, codes = run(daemon, str(path))
     assert (state, codes) == ("failed", [126])
-    assert "may not be executed: permission denied" in reason
+    assert "is not executable: permission denied" in reason
     path.chmod(0o755)
-    assert run(house, str(path)) == ("succeeded", "", [0])
+    assert run(daemon, str(path)) == ("succeeded", "", [0])
     path.write_text("#!/no/such/interpreter\n")
-    state, reason, codes = run(house, str(path))
+    state, reason, codes = run(daemon, str(path))
     assert (state, codes) == ("failed", [127])
     assert "needs an interpreter that does not exist" in reason
 
 
-def test_a_folder_that_does_not_exist(house: House) -> None:
-    job = house.client.submit(JobRequest(["true"], workdir="/no/such/folder"))
-    ended = house.ends(job)
+def test_a_folder_that_does_not_exist(daemon: DaemonProcess) -> None:
+    job = daemon.client.submit(JobRequest(["true"], workdir="/no/such/folder"))
+    ended = daemon.ends(job)
     assert ended.state == "failed"
-    assert "working folder '/no/such/folder' cannot be entered" in ended.reason
+    assert "cannot enter working directory '/no/such/folder'" in ended.reason
 
 
-def test_programs_that_end_at_once(house: House) -> None:
-    assert run(house, "true") == ("succeeded", "", [0])
-    state, reason, codes = run(house, "false")
+def test_programs_that_end_at_once(daemon: DaemonProcess) -> None:
+    assert run(daemon, "true") == ("succeeded", "", [0])
+    state, reason, codes = run(daemon, "false")
     assert (state, codes) == ("failed", [1])
     assert "exit code 1" in reason
 
 
-def test_a_program_that_forks_away(house: House) -> None:
-    job = house.submit('(trap "" TERM; say child; await never) & await child; exit 0', grace="1s")
-    house.says(job, "child")
-    house.allow("child")
-    assert house.ends(job).state == "succeeded"
-    assert house.processes(job) == {}
+def test_a_program_that_forks_away(daemon: DaemonProcess) -> None:
+    job = daemon.submit('(trap "" TERM; say child; await never) & await child; exit 0', grace="1s")
+    daemon.says(job, "child")
+    daemon.allow("child")
+    assert daemon.ends(job).state == "succeeded"
+    assert daemon.processes(job) == {}
 
 
-def test_a_program_that_ignores_sigterm(house: House) -> None:
-    job = house.submit(
+def test_a_program_that_ignores_sigterm(daemon: DaemonProcess) -> None:
+    job = daemon.submit(
         'trap "say ignored" TERM; say start; until false; do sleep 1; done', grace="1s"
     )
-    house.says(job, "start")
-    house.client.cancel(job)
-    assert house.ends(job).state == "cancelled"
-    house.says(job, "ignored")
-    assert house.client.show(job).attempts[0].workers[0].exit_code == 137
-    assert house.processes(job) == {}
+    daemon.says(job, "start")
+    daemon.client.cancel(job)
+    assert daemon.ends(job).state == "cancelled"
+    daemon.says(job, "ignored")
+    assert daemon.client.show(job).attempts[0].workers[0].exit_code == 137
+    assert daemon.processes(job) == {}
 
 
-def test_a_line_of_a_gigabyte(house: House) -> None:
-    job = house.submit(f"head -c {GB} /dev/zero; printf done")
-    assert house.ends(job).state == "succeeded"
-    folder = house.folders.attempt(job, 1) / "0"
+def test_a_line_of_a_gigabyte(daemon: DaemonProcess) -> None:
+    job = daemon.submit(f"head -c {GB} /dev/zero; printf done")
+    assert daemon.ends(job).state == "succeeded"
+    folder = daemon.folders.attempt(job, 1) / "0"
     kept = sum(path.stat().st_size for path in folder.glob("worker-0.log*"))
     assert kept < LOG_BYTES_MAX + 1024**2
     last = b""
     n_bytes = 0
-    for chunk in house.client.log_bytes(job):
+    for chunk in daemon.client.log_bytes(job):
         n_bytes += len(chunk)
         last = (last + chunk)[-4:]
     assert last == b"done"
@@ -92,19 +92,21 @@ def test_a_disk_that_a_log_has_filled(tmp_path: Path) -> None:
     """The program goes on, without its log. Who comes next waits for room."""
     if not can_mount(tmp_path):
         pytest.skip("needs the right to mount")
-    with a_house(gpus="1x16GiB", runner=on_a_disk("engine", "2m")) as house:
-        house.launch()
-        house.look_through_its_eyes()
-        house.ready()
-        loud = house.submit("yes | head -c 8000000; say end; await go")
-        house.says(loud, "end")
+    with temporary_daemon(gpus="1x16GiB", runner=on_a_disk("engine", "2m")) as daemon:
+        daemon.launch()
+        daemon.enter_mount_namespace()
+        daemon.ready()
+        loud = daemon.submit("yes | head -c 8000000; say end; await go")
+        daemon.says(loud, "end")
         # What was written by half is taken back, so that a little room may be left.
-        fill(house.state / "engine" / "filler")
-        following = house.submit("say start; await go; say end")
-        house.allow("go")
-        wait_until(lambda: "no space left" in house.client.status().trouble, "the daemon to say so")
-        (house.state / "engine" / "filler").unlink()
-        house.folders.attempt(loud, 1).joinpath("0", "worker-0.log").unlink()
-        assert house.ends(following).state == "succeeded"
-        assert house.ends(loud).state == "succeeded"
-        assert [line.words for line in house.heard(following)] == ["start", "end"]
+        fill(daemon.state / "engine" / "filler")
+        following = daemon.submit("say start; await go; say end")
+        daemon.allow("go")
+        wait_until(
+            lambda: "no space left" in daemon.client.status().trouble, "the daemon to say so"
+        )
+        (daemon.state / "engine" / "filler").unlink()
+        daemon.folders.attempt(loud, 1).joinpath("0", "worker-0.log").unlink()
+        assert daemon.ends(following).state == "succeeded"
+        assert daemon.ends(loud).state == "succeeded"
+        assert [line.words for line in daemon.heard(following)] == ["start", "end"]

@@ -1,4 +1,4 @@
-"""The examples of the client's page, as they stand there."""
+"""The examples of the client's reference page run as written."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.house import House
+from tests.support.daemon_process import DaemonProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "client.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -19,8 +19,8 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_an_example_does_what_it_says(house: House, example: str):
-    env = {**os.environ, "ROTA_URL": house.door}
+def test_an_example_does_what_it_says(daemon: DaemonProcess, example: str):
+    env = {**os.environ, "ROTA_URL": daemon.door}
     done = subprocess.run(
         [sys.executable, "-c", example], env=env, capture_output=True, text=True, check=False
     )

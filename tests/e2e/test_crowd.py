@@ -1,4 +1,4 @@
-"""Many live trainings on few GPUs: they make room for each other as they come and go."""
+"""Many live trainings share few GPUs and resize each other."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from rota.wire.jobs import FINAL_STATES, LIVE_STATES, JobRequest
-from tests.e2e.house import House, a_house, wait_until
+from tests.support.daemon_process import DaemonProcess, temporary_daemon, wait_until
 from tests.tidy.tree import ROOT
 
 N_GPUS = 8
@@ -65,13 +65,13 @@ class Glance(NamedTuple):
 
 
 class Crowd:
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, daemon: DaemonProcess) -> None:
+        self.daemon = daemon
         self.jobs: list[str] = []
         self.glances: list[Glance] = []
 
     def come(self, n_jobs: int) -> list[str]:
-        script = self.house.place / "train.py"
+        script = self.daemon.place / "train.py"
         script.write_text(PROGRAM)
         request = JobRequest(
             [sys.executable, str(script)],
@@ -80,24 +80,24 @@ class Crowd:
             gpus="1..4",
             gpus_per_worker=1,
             epochs=EPOCHS,
-            env={"HERE": str(self.house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
-            workdir=str(self.house.place),
+            env={"HERE": str(self.daemon.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
+            workdir=str(self.daemon.place),
         )
-        ids = self.house.client.submit_many([request] * n_jobs)
+        ids = self.daemon.client.submit_many([request] * n_jobs)
         self.jobs += ids
         return ids
 
     def go(self, jobs: Sequence[str]) -> None:
         """They hurry from now on, and end."""
         for job in jobs:
-            self.house.allow(job)
+            self.daemon.allow(job)
         for job in jobs:
-            self.until(lambda job=job: self.house.state_of(job) in FINAL_STATES, f"{job} to end")
-            assert self.house.state_of(job) == "succeeded", self.words()
+            self.until(lambda job=job: self.daemon.state_of(job) in FINAL_STATES, f"{job} to end")
+            assert self.daemon.state_of(job) == "succeeded", self.words()
 
     def sizes(self, job: str) -> list[int]:
         """With how many workers it has trained, one after the other."""
-        said = [line.words.split() for line in self.house.heard(job)]
+        said = [line.words.split() for line in self.daemon.heard(job)]
         by_generation = {int(words[1]): int(words[2]) for words in said if words[0] == "in"}
         return [by_generation[each] for each in sorted(by_generation)]
 
@@ -116,7 +116,7 @@ class Crowd:
 
         def holds() -> bool:
             # All of one moment: a GPU may go from one job to the next between two questions.
-            jobs = self.house.client.jobs(states=LIVE_STATES).jobs
+            jobs = self.daemon.client.jobs(states=LIVE_STATES).jobs
             held = sum(job.gpus_held for job in jobs)
             assert held <= N_GPUS
             self.glances.append(Glance(time.monotonic(), held))
@@ -133,16 +133,18 @@ class Crowd:
 
     def words(self) -> str:
         """What a failed test shows."""
-        stories = {job: [each.reason for each in self.house.client.story(job)] for job in self.jobs}
-        logs = {job: self.house.output(job)[-300:] for job in self.jobs}
-        return f"{stories}; {logs}; daemon {self.house.log()[-2000:]}"
+        stories = {
+            job: [each.reason for each in self.daemon.client.story(job)] for job in self.jobs
+        }
+        logs = {job: self.daemon.output(job)[-300:] for job in self.jobs}
+        return f"{stories}; {logs}; daemon {self.daemon.log()[-2000:]}"
 
 
 @pytest.fixture
 def crowd() -> Generator[Crowd]:
-    with a_house(gpus=f"{N_GPUS}x16GiB", settings=SETTINGS) as house:
-        house.up()
-        yield Crowd(house)
+    with temporary_daemon(gpus=f"{N_GPUS}x16GiB", settings=SETTINGS) as daemon:
+        daemon.up()
+        yield Crowd(daemon)
 
 
 def test_all_finish_and_share_the_gpus_on_their_way(crowd: Crowd) -> None:
@@ -155,9 +157,9 @@ def test_all_finish_and_share_the_gpus_on_their_way(crowd: Crowd) -> None:
     crowd.until(crowd.has_grown, "those who are left to grow")
     crowd.go(first)
     for job in crowd.jobs:
-        ends = {line.words for line in crowd.house.heard(job) if line.words.startswith("ends")}
+        ends = {line.words for line in crowd.daemon.heard(job) if line.words.startswith("ends")}
         assert ends == {f"ends {STEPS}"}
-        assert len(crowd.house.starts(job)) == 1
+        assert len(crowd.daemon.starts(job)) == 1
     grown = sum(before < after for before, after in crowd.changes())
     shrunk = sum(before > after for before, after in crowd.changes())
     used = crowd.utilisation()

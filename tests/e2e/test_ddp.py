@@ -1,4 +1,4 @@
-"""A job of two workers that train together, and one of them is killed."""
+"""A DDP job of two workers, of which one is killed."""
 
 import importlib.util
 import signal
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.engines.local import procs
+from rota.engines.local.supervisor import proc
 from rota.wire.jobs import JobRequest, LogRange
-from tests.e2e.house import House, wait_until
+from tests.support.daemon_process import DaemonProcess, wait_until
 from tests.tidy.tree import ROOT
 
 EPOCHS = 6
@@ -21,24 +21,24 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def train(house: House, name: str, *flags: str) -> str:
-    sizes = [f"--epochs={EPOCHS}", "--pictures=64", f"--weights={house.place / name}"]
+def train(daemon: DaemonProcess, name: str, *flags: str) -> str:
+    sizes = [f"--epochs={EPOCHS}", "--pictures=64", f"--weights={daemon.place / name}"]
     request = JobRequest(
         [sys.executable, str(SCRIPT), *sizes, *flags],
         name=name,
         gpus="2",
         gpus_per_worker=1,
         retries=1,
-        env={"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
-        workdir=str(house.place),
+        env={"HERE": str(daemon.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
+        workdir=str(daemon.place),
     )
-    return house.client.submit(request)
+    return daemon.client.submit(request)
 
 
-def epochs_said(house: House, job: str, *, attempt: int) -> list[int]:
+def epochs_said(daemon: DaemonProcess, job: str, *, attempt: int) -> list[int]:
     """By the first worker."""
     where = LogRange(worker=0, attempt=attempt)
-    text = b"".join(house.client.log_bytes(job, where)).decode()
+    text = b"".join(daemon.client.log_bytes(job, where)).decode()
     lines = [line.split() for line in text.splitlines() if line.startswith("epoch ")]
     return [int(words[1]) for words in lines]
 
@@ -51,23 +51,23 @@ def tensors(path: Path) -> dict[str, bytes]:
 
 
 def test_the_killed_worker_ends_the_attempt_and_the_job_goes_on_from_its_checkpoint(
-    house: House,
+    daemon: DaemonProcess,
 ) -> None:
-    undisturbed = train(house, "undisturbed")
-    assert house.ends(undisturbed).state == "succeeded", house.output(undisturbed)
-    job = train(house, "killed", "--seconds-per-epoch=1")
-    wait_until(lambda: house.client.show(job).epochs_saved >= 2, "a checkpoint of two epochs")
-    for pid, start_ticks in house.processes(job, worker=1).items():
-        procs.send(pid, start_ticks, number=signal.SIGKILL)
-    ended = house.ends(job)
+    undisturbed = train(daemon, "undisturbed")
+    assert daemon.ends(undisturbed).state == "succeeded", daemon.output(undisturbed)
+    job = train(daemon, "killed", "--seconds-per-epoch=1")
+    wait_until(lambda: daemon.client.show(job).epochs_saved >= 2, "a checkpoint of two epochs")
+    for pid, start_ticks in daemon.processes(job, worker=1).items():
+        proc.send(pid, start_ticks, number=signal.SIGKILL)
+    ended = daemon.ends(job)
     assert (ended.state, ended.attempt, ended.epochs_done) == ("succeeded", 2, EPOCHS)
-    first, second = (epochs_said(house, job, attempt=attempt) for attempt in (1, 2))
+    first, second = (epochs_said(daemon, job, attempt=attempt) for attempt in (1, 2))
     assert first == list(range(1, len(first) + 1))
     assert second == list(range(second[0], EPOCHS + 1))
     # An epoch is said to be done just before it is saved.
     assert second[0] > 2, "it began anew"
     assert second[0] - first[-1] in (0, 1)
-    killed, resumed = house.client.show(job).attempts
+    killed, resumed = daemon.client.show(job).attempts
     assert [worker.exit_code for worker in resumed.workers] == [0, 0]
     assert all(worker.exit_code for worker in killed.workers), killed
-    assert tensors(house.place / "killed") == tensors(house.place / "undisturbed") != {}
+    assert tensors(daemon.place / "killed") == tensors(daemon.place / "undisturbed") != {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.engines.local import procs
+from rota.engines.local.supervisor import proc
 from tests.tidy.tree import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -40,8 +40,8 @@ def start(scratch: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
 
 
-def left(scratch: Path) -> tuple[list[Path], procs.Found]:
-    return list(scratch.iterdir()), procs.carrying(f"TMPDIR={scratch}")
+def left(scratch: Path) -> tuple[list[Path], proc.ProcessTable]:
+    return list(scratch.iterdir()), proc.with_variable(f"TMPDIR={scratch}")
 
 
 def test_who_gives_way_loses_nothing(scratch: Path) -> None:
@@ -49,8 +49,8 @@ def test_who_gives_way_loses_nothing(scratch: Path) -> None:
     output, _ = demo.communicate(timeout=LONGEST_S)
     assert demo.returncode == 0, output
     assert "7 of 7 jobs succeeded, in 8 attempts." in output, output
-    assert "large gave way after" in output
-    assert "Work that was lost: nothing." in output
+    assert "large was preempted after" in output
+    assert "Lost work: none." in output
     assert left(scratch) == ([], {})
 
 

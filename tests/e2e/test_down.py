@@ -1,67 +1,67 @@
-"""The daemon is taken down on purpose, with and without its jobs."""
+"""`rota down`, with and without stopping the jobs."""
 
-from tests.e2e.house import House, Line, wait_until
+from tests.support.daemon_process import DaemonProcess, JournalLine, wait_until
 
 PATIENT = 'trap "say term; exit 0" TERM; say "start ${ROTA_RESTARTED:-0}"; await go; say end'
 
 
-def test_jobs_run_on_while_the_daemon_is_down(own_house: House) -> None:
-    house = own_house
-    house.up()
-    first = house.submit(PATIENT)
-    second = house.submit("say start")
-    house.says(first, "start 0")
-    house.down()
-    house.up()
-    assert house.state_of(first) == "running"
-    house.down()
-    house.allow("go")
-    house.says(first, "end")
-    wait_until(lambda: not house.processes(first), "the job to end by itself")
-    house.up()
-    assert house.ends(first).state == "succeeded"
-    assert house.ends(second).state == "succeeded"
-    assert house.heard() == [
-        Line(first, 1, "start 0"),
-        Line(first, 1, "end"),
-        Line(second, 1, "start"),
+def test_jobs_run_on_while_the_daemon_is_down(own_daemon: DaemonProcess) -> None:
+    daemon = own_daemon
+    daemon.up()
+    first = daemon.submit(PATIENT)
+    second = daemon.submit("say start")
+    daemon.says(first, "start 0")
+    daemon.down()
+    daemon.up()
+    assert daemon.state_of(first) == "running"
+    daemon.down()
+    daemon.allow("go")
+    daemon.says(first, "end")
+    wait_until(lambda: not daemon.processes(first), "the job to end by itself")
+    daemon.up()
+    assert daemon.ends(first).state == "succeeded"
+    assert daemon.ends(second).state == "succeeded"
+    assert daemon.heard() == [
+        JournalLine(first, 1, "start 0"),
+        JournalLine(first, 1, "end"),
+        JournalLine(second, 1, "start"),
     ]
 
 
-def test_jobs_go_back_to_the_queue(own_house: House) -> None:
-    house = own_house
-    house.up()
-    running = house.submit(PATIENT)
-    waiting = house.submit("say start")
-    held = house.submit("say start", hold=True)
-    house.says(running, "start 0")
-    house.down("--stop-jobs")
-    assert house.heard() == [Line(running, 1, "start 0"), Line(running, 1, "term")]
-    assert house.processes(running) == {}
-    house.up()
-    house.says(running, "start 1", attempt=2)
-    house.allow("go")
-    assert house.ends(waiting).state == "succeeded"
-    assert house.state_of(held) == "held"
+def test_jobs_go_back_to_the_queue(own_daemon: DaemonProcess) -> None:
+    daemon = own_daemon
+    daemon.up()
+    running = daemon.submit(PATIENT)
+    waiting = daemon.submit("say start")
+    held = daemon.submit("say start", hold=True)
+    daemon.says(running, "start 0")
+    daemon.down("--stop-jobs")
+    assert daemon.heard() == [JournalLine(running, 1, "start 0"), JournalLine(running, 1, "term")]
+    assert daemon.processes(running) == {}
+    daemon.up()
+    daemon.says(running, "start 1", attempt=2)
+    daemon.allow("go")
+    assert daemon.ends(waiting).state == "succeeded"
+    assert daemon.state_of(held) == "held"
 
 
-def test_jobs_go_back_to_the_queue_whatever_else_is_planned(own_house: House) -> None:
+def test_jobs_go_back_to_the_queue_whatever_else_is_planned(own_daemon: DaemonProcess) -> None:
     """One gives way to another, and a third is on its way to be held, when all are to stop."""
-    house = own_house
-    house.up()
+    daemon = own_daemon
+    daemon.up()
     stubborn = 'trap "say term; await go; exit 0" TERM; say start; await go'
-    low = house.submit(stubborn, gpus="0.5")
-    held = house.submit(stubborn, gpus="0.5")
-    house.says(low, "start")
-    house.says(held, "start")
-    house.client.hold(held)
-    high = house.submit("say start; await never", gpus="1", priority=5)
-    house.says(low, "term")
-    house.says(held, "term")
-    house.client.stop(stop_jobs=True)
-    house.allow("go")
-    assert house.has_ended()
-    house.up()
-    house.says_like(high, "start", attempt=len(house.client.show(high).attempts) or 1)
-    assert house.state_of(held) == "held"
-    assert house.state_of(low) == "queued"
+    low = daemon.submit(stubborn, gpus="0.5")
+    held = daemon.submit(stubborn, gpus="0.5")
+    daemon.says(low, "start")
+    daemon.says(held, "start")
+    daemon.client.hold(held)
+    high = daemon.submit("say start; await never", gpus="1", priority=5)
+    daemon.says(low, "term")
+    daemon.says(held, "term")
+    daemon.client.stop(stop_jobs=True)
+    daemon.allow("go")
+    assert daemon.has_ended()
+    daemon.up()
+    daemon.says_like(high, "start", attempt=len(daemon.client.show(high).attempts) or 1)
+    assert daemon.state_of(held) == "held"
+    assert daemon.state_of(low) == "queued"

@@ -1,4 +1,4 @@
-"""Real training under a real daemon: every example, and a job that is stopped and killed."""
+"""Every example under a real daemon, and a training job that is stopped and killed."""
 
 import importlib.util
 import random
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from rota.engines.local import procs
+from rota.engines.local.supervisor import proc
 from rota.wire.jobs import JobRequest, LogRange
-from tests.counts import seeds
-from tests.e2e.house import House, wait_until
-from tests.integration.torch.attempts import SCRIPT, History
-from tests.integration.torch.nursery import PYTHONPATH
+from tests.integration.torch.attempts import SCRIPT, TrainingHistory
+from tests.integration.torch.fork_server import PYTHONPATH
+from tests.support.daemon_process import DaemonProcess, wait_until
+from tests.support.seed_counts import seeds
 from tests.tidy.tree import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -36,10 +36,10 @@ NEEDS = {
 }
 
 
-def submit(house: House, command: list[str], **fields: Any) -> str:
-    env = {"HERE": str(house.place), "PYTHONPATH": PYTHONPATH}
-    request = JobRequest(command, env=env, workdir=str(house.place), **{"name": "train", **fields})
-    return house.client.submit(request)
+def submit(daemon: DaemonProcess, command: list[str], **fields: Any) -> str:
+    env = {"HERE": str(daemon.place), "PYTHONPATH": PYTHONPATH}
+    request = JobRequest(command, env=env, workdir=str(daemon.place), **{"name": "train", **fields})
+    return daemon.client.submit(request)
 
 
 def need(module: str) -> None:
@@ -48,66 +48,66 @@ def need(module: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_example_runs_to_its_end(name: str, house: House) -> None:
+def test_an_example_runs_to_its_end(name: str, daemon: DaemonProcess) -> None:
     need(NEEDS.get(name, "numpy"))
     command = [sys.executable, str(EXAMPLES / name), *COMMANDS[name]]
-    job = submit(house, command, gpus="2" if name == "image_ddp.py" else "1", gpus_per_worker=1)
-    ended = house.ends(job)
-    assert ended.state == "succeeded", house.output(job)
+    job = submit(daemon, command, gpus="2" if name == "image_ddp.py" else "1", gpus_per_worker=1)
+    ended = daemon.ends(job)
+    assert ended.state == "succeeded", daemon.output(job)
     if name != "plain_sigterm.py":
         assert (ended.epochs_done, ended.epochs) == (EPOCHS, EPOCHS)
 
 
-def test_a_program_in_another_language_is_seen_through_the_wrapper(house: House) -> None:
+def test_a_program_in_another_language_is_seen_through_the_wrapper(daemon: DaemonProcess) -> None:
     wrapper = [sys.executable, "-m", "rota_trainer", "run", "--progress-regex", PATTERN, "--"]
     program = ["sh", str(EXAMPLES / "progress_lines.sh"), str(EPOCHS), "0.05"]
-    job = submit(house, [*wrapper, *program])
-    ended = house.ends(job)
+    job = submit(daemon, [*wrapper, *program])
+    ended = daemon.ends(job)
     assert (ended.state, ended.epochs_done, ended.epochs) == ("succeeded", EPOCHS, EPOCHS)
 
 
 @pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("way", ["hold", "kill"])
-def test_three_interruptions_change_nothing(way: str, seed: int, house: House) -> None:
+def test_three_interruptions_change_nothing(way: str, seed: int, daemon: DaemonProcess) -> None:
     need("torch")
     command = [sys.executable, str(SCRIPT), "--pause-s=0.1"]
-    undisturbed = submit(house, [sys.executable, str(SCRIPT)])
+    undisturbed = submit(daemon, [sys.executable, str(SCRIPT)])
     moments = sorted(random.Random(seed).sample(range(1, 40), 3))
-    job = submit(house, [*command, *(["--every-step"] if way == "hold" else [])], retries=3)
+    job = submit(daemon, [*command, *(["--every-step"] if way == "hold" else [])], retries=3)
     for attempt, moment in enumerate(moments, start=1):
-        wait_until(partial(has_come, house, job, moment), f"step {moment} of {job}")
+        wait_until(partial(has_come, daemon, job, moment), f"step {moment} of {job}")
         if way == "hold":
-            house.client.hold(job)
-            house.reaches(job, "held", attempt=attempt)
-            house.client.release(job)
+            daemon.client.hold(job)
+            daemon.reaches(job, "held", attempt=attempt)
+            daemon.client.release(job)
         else:
             # An attempt that nobody knows any progress of is not tried again for ever.
-            wait_until(partial(is_known, house, job, attempt), f"{attempt} epochs of {job}")
-            for pid, start_ticks in house.processes(job, attempt=attempt).items():
-                procs.send(pid, start_ticks, number=signal.SIGKILL)
-        house.reaches(job, "starting", attempt=attempt + 1)
-    assert house.ends(job).state == "succeeded", house.client.story(job)
-    assert house.ends(undisturbed).state == "succeeded"
-    ended, expected = history(house, job), history(house, undisturbed)
+            wait_until(partial(is_known, daemon, job, attempt), f"{attempt} epochs of {job}")
+            for pid, start_ticks in daemon.processes(job, attempt=attempt).items():
+                proc.send(pid, start_ticks, number=signal.SIGKILL)
+        daemon.reaches(job, "starting", attempt=attempt + 1)
+    assert daemon.ends(job).state == "succeeded", daemon.client.story(job)
+    assert daemon.ends(undisturbed).state == "succeeded"
+    ended, expected = history(daemon, job), history(daemon, undisturbed)
     assert ended.steps == expected.steps
     assert (ended.end, bool(ended.end)) == (expected.end, True)
     if way == "hold":
         assert ended.n_lost == 0
 
 
-def has_come(house: House, job: str, n_steps: int) -> bool:
-    return len(history(house, job).steps) >= n_steps
+def has_come(daemon: DaemonProcess, job: str, n_steps: int) -> bool:
+    return len(history(daemon, job).steps) >= n_steps
 
 
-def is_known(house: House, job: str, n_epochs: int) -> bool:
-    return house.client.show(job).job.epochs_done >= n_epochs
+def is_known(daemon: DaemonProcess, job: str, n_epochs: int) -> bool:
+    return daemon.client.show(job).job.epochs_done >= n_epochs
 
 
-def history(house: House, job: str) -> History:
+def history(daemon: DaemonProcess, job: str) -> TrainingHistory:
     """What all attempts said so far."""
-    heard = History()
-    for attempt in range(1, 1 + len(house.client.show(job).attempts)):
-        said = b"".join(house.client.log_bytes(job, LogRange(attempt=attempt))).decode()
+    heard = TrainingHistory()
+    for attempt in range(1, 1 + len(daemon.client.show(job).attempts)):
+        said = b"".join(daemon.client.log_bytes(job, LogRange(attempt=attempt))).decode()
         for line in said.splitlines(keepends=True):
             if line.endswith("\n") and line.startswith(("begins ", "step ", "ends ")):
                 heard.hear(line)

@@ -1,11 +1,11 @@
-"""When a job will be over, as the API says it, beside what the job itself wrote down."""
+"""Estimated finish times of the API, compared with the real ones of the jobs."""
 
 import sys
 import time
 from dataclasses import dataclass
 
 from rota.wire.jobs import JobRequest, JobView
-from tests.e2e.house import House, wait_until
+from tests.support.daemon_process import DaemonProcess, wait_until
 from tests.tidy.tree import ROOT
 
 EPOCHS = 24
@@ -39,34 +39,34 @@ class Seen:
     job: JobView
 
 
-def train(house: House, *, slow_from: int, slow_s: float) -> str:
-    script = house.place / "steady.py"
+def train(daemon: DaemonProcess, *, slow_from: int, slow_s: float) -> str:
+    script = daemon.place / "steady.py"
     script.write_text(PROGRAM)
     sizes = [str(each) for each in (EPOCHS, slow_from, EPOCH_S, slow_s)]
     request = JobRequest(
         [sys.executable, str(script), *sizes],
         name="steady",
         gpus="1",
-        env={"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
-        workdir=str(house.place),
+        env={"HERE": str(daemon.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
+        workdir=str(daemon.place),
     )
-    return house.client.submit(request)
+    return daemon.client.submit(request)
 
 
-def seen_at(house: House, job: str, epochs: int) -> Seen:
+def seen_at(daemon: DaemonProcess, job: str, epochs: int) -> Seen:
     """As soon as so many epochs are known to be done."""
 
     def look() -> Seen | None:
-        at_s, found = time.time(), house.client.show(job).job
+        at_s, found = time.time(), daemon.client.show(job).job
         return Seen(at_s, found) if found.epochs_done >= epochs else None
 
-    return wait_until(look, f"{epochs} epochs of {job}: {house.output(job)!r}")
+    return wait_until(look, f"{epochs} epochs of {job}: {daemon.output(job)!r}")
 
 
-def end_of(house: House, job: str) -> float:
+def end_of(daemon: DaemonProcess, job: str) -> float:
     """When the last epoch ended, by the job's own word."""
-    assert house.ends(job).state == "succeeded", house.output(job)
-    *_, last = house.heard(job)
+    assert daemon.ends(job).state == "succeeded", daemon.output(job)
+    *_, last = daemon.heard(job)
     word, number, at_s = last.words.split()
     assert (word, number) == ("epoch", str(EPOCHS))
     return float(at_s)
@@ -78,18 +78,18 @@ def is_right(seen: Seen, ended_s: float) -> bool:
     return abs(seen.job.finish_s - ended_s) <= allowed_s
 
 
-def test_at_half_of_a_steady_job_its_end_is_known(house: House) -> None:
-    job = train(house, slow_from=EPOCHS, slow_s=EPOCH_S)
-    seen = seen_at(house, job, EPOCHS // 2)
-    ended_s = end_of(house, job)
+def test_at_half_of_a_steady_job_its_end_is_known(daemon: DaemonProcess) -> None:
+    job = train(daemon, slow_from=EPOCHS, slow_s=EPOCH_S)
+    seen = seen_at(daemon, job, EPOCHS // 2)
+    ended_s = end_of(daemon, job)
     assert is_right(seen, ended_s), (seen, ended_s)
 
 
-def test_three_epochs_after_a_slow_down_the_end_is_known_again(house: House) -> None:
+def test_three_epochs_after_a_slow_down_the_end_is_known_again(daemon: DaemonProcess) -> None:
     half = EPOCHS // 2
-    job = train(house, slow_from=half, slow_s=SLOW_S)
-    before = seen_at(house, job, half - 2)
-    after = seen_at(house, job, half + 3)
-    ended_s = end_of(house, job)
+    job = train(daemon, slow_from=half, slow_s=SLOW_S)
+    before = seen_at(daemon, job, half - 2)
+    after = seen_at(daemon, job, half + 3)
+    ended_s = end_of(daemon, job)
     assert not is_right(before, ended_s), "it could not know of what comes"
     assert is_right(after, ended_s), (after, ended_s)

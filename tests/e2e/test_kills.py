@@ -5,18 +5,18 @@ A hundred rounds in all, of which a short run has ten.
 
 import pytest
 
-from tests.counts import seeds
-from tests.e2e.house import a_house
-from tests.e2e.kills import N_GPUS, Day
+from tests.support.daemon_process import temporary_daemon
+from tests.support.kill_scenario import N_GPUS, KillScenario
+from tests.support.seed_counts import seeds
 
 
 @pytest.mark.parametrize("seed", seeds(10))
 def test_nothing_is_lost_and_nothing_runs_twice(seed: int) -> None:
-    with a_house(gpus=f"{N_GPUS}x16GiB") as house:
-        day = Day(house, seed)
+    with temporary_daemon(gpus=f"{N_GPUS}x16GiB") as daemon:
+        scenario = KillScenario(daemon, seed)
         try:
-            day.run()
-            assert day.complaints() == []
+            scenario.run()
+            assert scenario.complaints() == []
         except BaseException as error:
             error.add_note(f"seed={seed}; to replay it: python -m tests.e2e.replay {seed}")
             raise

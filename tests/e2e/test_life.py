@@ -1,141 +1,144 @@
-"""What can become of a job, on real processes."""
+"""The life cycle of jobs on real processes."""
 
 import pytest
 
 from rota.client.http import AnswerError
-from tests.e2e.house import House, Line, wait_until
+from tests.support.daemon_process import DaemonProcess, JournalLine, wait_until
 
 ALL = "4"
 """GPUs: as many as there are."""
 
 
-def test_a_job_runs_to_its_end(house: House) -> None:
-    job = house.submit("say start; echo some output; say end")
-    assert house.ends(job).state == "succeeded"
-    assert [line.words for line in house.heard(job)] == ["start", "end"]
-    assert house.output(job) == b"some output\n"
+def test_a_job_runs_to_its_end(daemon: DaemonProcess) -> None:
+    job = daemon.submit("say start; echo some output; say end")
+    assert daemon.ends(job).state == "succeeded"
+    assert [line.words for line in daemon.heard(job)] == ["start", "end"]
+    assert daemon.output(job) == b"some output\n"
 
 
-def test_what_does_not_fit_waits_and_says_why(house: House) -> None:
-    first = house.submit("say start; await go; say end", gpus=ALL)
-    house.says(first, "start")
-    second = house.submit("say start; say end", gpus="1")
-    wait_until(lambda: "GPU" in house.client.show(second).job.reason, "a reason")
-    assert house.state_of(second) == "queued"
-    house.allow("go")
-    assert house.ends(second).state == "succeeded"
-    assert house.heard() == [
-        Line(first, 1, "start"),
-        Line(first, 1, "end"),
-        Line(second, 1, "start"),
-        Line(second, 1, "end"),
+def test_what_does_not_fit_waits_and_says_why(daemon: DaemonProcess) -> None:
+    first = daemon.submit("say start; await go; say end", gpus=ALL)
+    daemon.says(first, "start")
+    second = daemon.submit("say start; say end", gpus="1")
+    wait_until(lambda: "GPU" in daemon.client.show(second).job.reason, "a reason")
+    assert daemon.state_of(second) == "queued"
+    daemon.allow("go")
+    assert daemon.ends(second).state == "succeeded"
+    assert daemon.heard() == [
+        JournalLine(first, 1, "start"),
+        JournalLine(first, 1, "end"),
+        JournalLine(second, 1, "start"),
+        JournalLine(second, 1, "end"),
     ]
 
 
-def test_a_higher_priority_takes_the_gpus_and_gives_them_back(house: House) -> None:
+def test_a_higher_priority_takes_the_gpus_and_gives_them_back(daemon: DaemonProcess) -> None:
     script = 'trap "say term; exit 0" TERM; say "start ${ROTA_RESTARTED:-0}"; await go; say end'
-    low = house.submit(script, gpus=ALL)
-    house.says(low, "start 0")
-    high = house.submit("say start; await high; say end", gpus=ALL, priority=5)
-    house.says(high, "start")
-    assert house.state_of(low) == "queued"
-    house.allow("high")
-    house.says(low, "start 1", attempt=2)
-    house.allow("go")
-    assert house.ends(low).state == "succeeded"
-    assert house.heard() == [
-        Line(low, 1, "start 0"),
-        Line(low, 1, "term"),
-        Line(high, 1, "start"),
-        Line(high, 1, "end"),
-        Line(low, 2, "start 1"),
-        Line(low, 2, "end"),
+    low = daemon.submit(script, gpus=ALL)
+    daemon.says(low, "start 0")
+    high = daemon.submit("say start; await high; say end", gpus=ALL, priority=5)
+    daemon.says(high, "start")
+    assert daemon.state_of(low) == "queued"
+    daemon.allow("high")
+    daemon.says(low, "start 1", attempt=2)
+    daemon.allow("go")
+    assert daemon.ends(low).state == "succeeded"
+    assert daemon.heard() == [
+        JournalLine(low, 1, "start 0"),
+        JournalLine(low, 1, "term"),
+        JournalLine(high, 1, "start"),
+        JournalLine(high, 1, "end"),
+        JournalLine(low, 2, "start 1"),
+        JournalLine(low, 2, "end"),
     ]
 
 
-def test_a_job_that_runs_is_cancelled(house: House) -> None:
-    job = house.submit('trap "say term; exit 0" TERM; say start; await never')
-    house.says(job, "start")
-    house.client.cancel(job)
-    assert house.ends(job).state == "cancelled"
-    assert [line.words for line in house.heard(job)] == ["start", "term"]
-    assert house.processes(job) == {}
+def test_a_job_that_runs_is_cancelled(daemon: DaemonProcess) -> None:
+    job = daemon.submit('trap "say term; exit 0" TERM; say start; await never')
+    daemon.says(job, "start")
+    daemon.client.cancel(job)
+    assert daemon.ends(job).state == "cancelled"
+    assert [line.words for line in daemon.heard(job)] == ["start", "term"]
+    assert daemon.processes(job) == {}
 
 
-def test_a_job_that_waits_is_cancelled(house: House) -> None:
-    job = house.submit("say start", hold=True)
-    assert house.client.cancel(job).state == "cancelled"
-    assert house.heard(job) == []
+def test_a_job_that_waits_is_cancelled(daemon: DaemonProcess) -> None:
+    job = daemon.submit("say start", hold=True)
+    assert daemon.client.cancel(job).state == "cancelled"
+    assert daemon.heard(job) == []
 
 
-def test_a_job_that_takes_too_long_is_ended(house: House) -> None:
-    job = house.submit("say start; await never", time_limit="1s")
-    ended = house.ends(job)
+def test_a_job_that_takes_too_long_is_ended(daemon: DaemonProcess) -> None:
+    job = daemon.submit("say start; await never", time_limit="1s")
+    ended = daemon.ends(job)
     assert ended.state == "failed"
     assert ended.reason == "reached its time limit of 1 s"
 
 
-def test_crashes_and_chosen_exit_codes_are_retried(house: House) -> None:
-    crash = house.submit('say start; [ "$ROTA_ATTEMPT" = 2 ] || kill -9 $$; say end', retries=2)
-    chosen = house.submit("say start; exit 3", retries=1, retry_on=[3])
-    other = house.submit("say start; exit 4", retries=1, retry_on=[3])
-    assert house.ends(crash).state == "succeeded"
-    assert house.heard(crash) == [
-        Line(crash, 1, "start"),
-        Line(crash, 2, "start"),
-        Line(crash, 2, "end"),
+def test_crashes_and_chosen_exit_codes_are_retried(daemon: DaemonProcess) -> None:
+    crash = daemon.submit('say start; [ "$ROTA_ATTEMPT" = 2 ] || kill -9 $$; say end', retries=2)
+    chosen = daemon.submit("say start; exit 3", retries=1, retry_on=[3])
+    other = daemon.submit("say start; exit 4", retries=1, retry_on=[3])
+    assert daemon.ends(crash).state == "succeeded"
+    assert daemon.heard(crash) == [
+        JournalLine(crash, 1, "start"),
+        JournalLine(crash, 2, "start"),
+        JournalLine(crash, 2, "end"),
     ]
-    first, second = house.client.show(crash).attempts
+    first, second = daemon.client.show(crash).attempts
     assert [worker.exit_code for worker in first.workers + second.workers] == [137, 0]
-    assert house.ends(chosen).reason.endswith("no retries left")
-    assert house.heard(chosen) == [Line(chosen, 1, "start"), Line(chosen, 2, "start")]
-    assert house.ends(other).reason.startswith("exit code 4")
-    assert len(house.heard(other)) == 1
+    assert daemon.ends(chosen).reason.endswith("no retries left")
+    assert daemon.heard(chosen) == [
+        JournalLine(chosen, 1, "start"),
+        JournalLine(chosen, 2, "start"),
+    ]
+    assert daemon.ends(other).reason.startswith("exit code 4")
+    assert len(daemon.heard(other)) == 1
 
 
-def test_a_crash_without_retries_is_the_end(house: House) -> None:
-    job = house.submit("say start; kill -9 $$")
-    assert house.ends(job).state == "failed"
-    assert len(house.heard(job)) == 1
+def test_a_crash_without_retries_is_the_end(daemon: DaemonProcess) -> None:
+    job = daemon.submit("say start; kill -9 $$")
+    assert daemon.ends(job).state == "failed"
+    assert len(daemon.heard(job)) == 1
 
 
-def test_an_array_is_a_job_for_each_index(house: House) -> None:
-    jobs = house.client.submit_many([house.request('say "$ROTA_ARRAY_INDEX"', array="1,3-5")])
-    assert [house.ends(job).state for job in jobs] == ["succeeded"] * 4
-    assert [house.heard(job)[0].words for job in jobs] == ["1", "3", "4", "5"]
+def test_an_array_is_a_job_for_each_index(daemon: DaemonProcess) -> None:
+    jobs = daemon.client.submit_many([daemon.request('say "$ROTA_ARRAY_INDEX"', array="1,3-5")])
+    assert [daemon.ends(job).state for job in jobs] == ["succeeded"] * 4
+    assert [daemon.heard(job)[0].words for job in jobs] == ["1", "3", "4", "5"]
 
 
-def test_a_job_waits_for_another(house: House) -> None:
-    first = house.submit("say start; await go; say end")
-    second = house.submit("say start", after=[first])
-    house.says(first, "start")
-    assert house.state_of(second) == "queued"
-    house.allow("go")
-    assert house.ends(second).state == "succeeded"
-    assert [line.job_id for line in house.heard()] == [first, first, second]
+def test_a_job_waits_for_another(daemon: DaemonProcess) -> None:
+    first = daemon.submit("say start; await go; say end")
+    second = daemon.submit("say start", after=[first])
+    daemon.says(first, "start")
+    assert daemon.state_of(second) == "queued"
+    daemon.allow("go")
+    assert daemon.ends(second).state == "succeeded"
+    assert [line.job_id for line in daemon.heard()] == [first, first, second]
 
 
-def test_a_job_does_not_wait_for_what_failed(house: House) -> None:
-    first = house.submit("await go; exit 1")
-    second = house.submit("say start", after=[first])
-    third = house.submit("say start", after=[second])
-    house.allow("go")
-    assert house.ends(second).reason == f"{first}, which it waits for, has failed"
-    assert house.ends(third).reason == f"{second}, which it waits for, has failed"
+def test_a_job_does_not_wait_for_what_failed(daemon: DaemonProcess) -> None:
+    first = daemon.submit("await go; exit 1")
+    second = daemon.submit("say start", after=[first])
+    third = daemon.submit("say start", after=[second])
+    daemon.allow("go")
+    assert daemon.ends(second).reason == f"dependency {first} failed"
+    assert daemon.ends(third).reason == f"dependency {second} failed"
     with pytest.raises(AnswerError, match="has failed"):
-        house.submit("say start", after=[first])
-    assert house.heard() == []
+        daemon.submit("say start", after=[first])
+    assert daemon.heard() == []
 
 
-def test_a_job_is_held_and_released(house: House) -> None:
-    job = house.submit('say "start ${ROTA_RESTARTED:-0}"; await go', hold=True)
-    assert house.state_of(job) == "held"
-    house.client.release(job)
-    house.says(job, "start 0")
-    house.client.hold(job)
-    house.reaches(job, "held", attempt=1)
-    assert house.processes(job) == {}
-    house.client.release(job)
-    house.says(job, "start 1", attempt=2)
-    house.allow("go")
-    assert house.ends(job).state == "succeeded"
+def test_a_job_is_held_and_released(daemon: DaemonProcess) -> None:
+    job = daemon.submit('say "start ${ROTA_RESTARTED:-0}"; await go', hold=True)
+    assert daemon.state_of(job) == "held"
+    daemon.client.release(job)
+    daemon.says(job, "start 0")
+    daemon.client.hold(job)
+    daemon.reaches(job, "held", attempt=1)
+    assert daemon.processes(job) == {}
+    daemon.client.release(job)
+    daemon.says(job, "start 1", attempt=2)
+    daemon.allow("go")
+    assert daemon.ends(job).state == "succeeded"

@@ -1,4 +1,4 @@
-"""Live trainings under a real daemon: they grow and shrink, and outlive whoever is killed."""
+"""Live trainings under a real daemon: resizes and killed workers."""
 
 import os
 import signal
@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.e2e.house import House, a_house, wait_until
-from tests.e2e.live import LiveJob
+from tests.support.daemon_process import DaemonProcess, temporary_daemon, wait_until
+from tests.support.live_job import LiveJob
 from tests.tidy.tree import ROOT
 
 SETTINGS = {"ROTA_MIN_RUNTIME": "0s", "ROTA_HEARTBEAT": "5s", "ROTA_RESTART_COST": "0s"}
@@ -16,16 +16,16 @@ SETTINGS = {"ROTA_MIN_RUNTIME": "0s", "ROTA_HEARTBEAT": "5s", "ROTA_RESTART_COST
 
 
 @pytest.fixture(scope="module")
-def shared() -> Generator[House]:
-    with a_house(settings=SETTINGS) as house:
-        house.up()
-        yield house
+def shared() -> Generator[DaemonProcess]:
+    with temporary_daemon(settings=SETTINGS) as daemon:
+        daemon.up()
+        yield daemon
 
 
-def occupy(house: House, n_gpus: int, name: str) -> str:
-    """Somebody else's job, until `house.allow(name)`."""
-    job = house.submit(f"say start; await {name}", gpus=str(n_gpus))
-    house.says(job, "start")
+def occupy(daemon: DaemonProcess, n_gpus: int, name: str) -> str:
+    """Somebody else's job, until `daemon.allow(name)`."""
+    job = daemon.submit(f"say start; await {name}", gpus=str(n_gpus))
+    daemon.says(job, "start")
     return job
 
 
@@ -34,31 +34,33 @@ def kill(job: LiveJob, *workers: int, by: signal.Signals = signal.SIGKILL) -> No
         os.kill(job.came()[worker].pid, by)
 
 
-def test_it_grows_and_shrinks_as_others_come_and_go_and_as_its_owner_says(house: House) -> None:
-    occupy(house, 3, "first")
-    job = LiveJob(house)
+def test_it_grows_and_shrinks_as_others_come_and_go_and_as_its_owner_says(
+    daemon: DaemonProcess,
+) -> None:
+    occupy(daemon, 3, "first")
+    job = LiveJob(daemon)
     assert job.trains_with(1) == [0]
-    house.allow("first")
+    daemon.allow("first")
     assert job.trains_with(4) == [0, 1, 2, 3]
-    occupy(house, 2, "second")
+    occupy(daemon, 2, "second")
     assert job.trains_with(2) == [0, 1]
-    house.allow("second")
+    daemon.allow("second")
     assert job.trains_with(4) == [0, 1, 4, 5]
-    [attempt] = house.client.show(job.id).attempts
+    [attempt] = daemon.client.show(job.id).attempts
     began_s = [each.started_s or 0.0 for each in attempt.workers]
     assert began_s[0] == attempt.started_s < began_s[3] < began_s[5]
-    resized = house.rota("resize", job.id, "2")
+    resized = daemon.rota("resize", job.id, "2")
     assert (resized.returncode, resized.stderr) == (0, "")
     assert job.trains_with(2) == [0, 1]
-    refused = house.rota("resize", job.id, "5")
+    refused = daemon.rota("resize", job.id, "5")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "runs on 1 to 4 workers, not 5" in refused.stderr
     job.finishes()
     assert job.attempt() == 1
 
 
-def test_whoever_dies_or_freezes_is_replaced(house: House) -> None:
-    job = LiveJob(house, gpus="1..3")
+def test_whoever_dies_or_freezes_is_replaced(daemon: DaemonProcess) -> None:
+    job = LiveJob(daemon, gpus="1..3")
     assert job.trains_with(3) == [0, 1, 2]
     kill(job, 2)
     assert job.trains_with(3, without=[2]) == [0, 1, 3]
@@ -66,23 +68,23 @@ def test_whoever_dies_or_freezes_is_replaced(house: House) -> None:
     assert 0 not in job.trains_with(3, without=[0])
     kill(job, 1, by=signal.SIGSTOP)
     assert 1 not in job.trains_with(3, without=[1])
-    assert "said nothing for 5 s, and the others cannot go on" in job.reasons()
+    assert "no report for 5 s while the other workers wait" in job.reasons()
     job.finishes()
     assert job.attempt() == 1
 
 
-def test_a_newcomer_dies_on_its_way_and_the_daemon_during_the_switch(house: House) -> None:
-    occupy(house, 2, "first")
-    job = LiveJob(house, gpus="1..3")
+def test_a_newcomer_dies_on_its_way_and_the_daemon_during_the_switch(daemon: DaemonProcess) -> None:
+    occupy(daemon, 2, "first")
+    job = LiveJob(daemon, gpus="1..3")
     assert job.trains_with(2) == [0, 1]
-    house.allow("first")
+    daemon.allow("first")
     wait_until(lambda: 2 in job.came(), "a newcomer")
     kill(job, 2)
     wait_until(lambda: 3 in job.came(), "another in its place")
     n_given = job.n_given()
     wait_until(lambda: job.n_given() > n_given, "the switch")
-    house.kill()
-    house.up()
+    daemon.kill()
+    daemon.up()
     assert job.trains_with(3, without=[2]) == [0, 1, 3]
     job.finishes()
     assert job.attempt() == 1
@@ -90,37 +92,37 @@ def test_a_newcomer_dies_on_its_way_and_the_daemon_during_the_switch(house: Hous
     assert len(joined) == len(set(joined)), "a worker joined twice"
 
 
-def test_with_too_few_left_it_saves_and_goes_on_later(house: House) -> None:
-    job = LiveJob(house, gpus="2..3", retries=1)
+def test_with_too_few_left_it_saves_and_goes_on_later(daemon: DaemonProcess) -> None:
+    job = LiveJob(daemon, gpus="2..3", retries=1)
     assert job.trains_with(3) == [0, 1, 2]
-    wait_until(lambda: house.client.show(job.id).job.epochs_done > 0, "a report")
+    wait_until(lambda: daemon.client.show(job.id).job.epochs_done > 0, "a report")
     kill(job, 0, 1)
-    house.reaches(job.id, "starting", attempt=2)
+    daemon.reaches(job.id, "starting", attempt=2)
     job.trains_with(3, attempt=2)
     before = max(each.step for each in job.joined())
     assert min(each.step for each in job.joined(attempt=2)) > before
     job.finishes()
 
 
-def test_a_newcomer_that_differs_may_not_join(house: House) -> None:
-    occupy(house, 3, "first")
-    job = LiveJob(house)
+def test_a_newcomer_that_differs_may_not_join(daemon: DaemonProcess) -> None:
+    occupy(daemon, 3, "first")
+    job = LiveJob(daemon)
     job.trains_with(1)
-    (house.place / "samples").write_text("63")
-    house.allow("first")
+    (daemon.place / "samples").write_text("63")
+    daemon.allow("first")
     wait_until(lambda: any("may not join" in each for each in job.reasons()), "the refusal")
     assert any("dataset of 63" in each for each in job.reasons())
     job.finishes()
     assert job.attempt() == 1
 
 
-def test_the_example(house: House) -> None:
-    done = house.rota(
+def test_the_example(daemon: DaemonProcess) -> None:
+    done = daemon.rota(
         *("submit", "--mode", "live", "--gpus", "1..2", "--workdir", str(ROOT)),
         *("--env", f"PYTHONPATH={ROOT / 'trainer' / 'src'}", "--"),
         *(sys.executable, "examples/live_ddp.py", "--epochs", "3"),
     )
     assert done.returncode == 0, done.stderr
     job = done.stdout.split()[0]
-    assert house.ends(job).state == "succeeded", house.output(job)
-    assert b"epoch 3 is done, by 2 workers" in house.output(job)
+    assert daemon.ends(job).state == "succeeded", daemon.output(job)
+    assert b"epoch 3 is done, by 2 workers" in daemon.output(job)

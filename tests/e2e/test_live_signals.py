@@ -1,4 +1,4 @@
-"""SIGTERM to workers of a live training, by somebody else than the daemon."""
+"""SIGTERM to workers of a live training from outside of the daemon."""
 
 import os
 import random
@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from tests.e2e.house import House, wait_until
-from tests.e2e.live import LiveJob
 from tests.e2e.test_live import shared
+from tests.support.daemon_process import DaemonProcess, wait_until
+from tests.support.live_job import LiveJob
 
 __all__ = ["shared"]
 
@@ -22,29 +22,31 @@ def terminate(job: LiveJob, *workers: int) -> None:
 def goes_on_where_it_was(job: LiveJob) -> None:
     """In another attempt. At most the last step comes again: one that went may have been alone in
     finishing it."""
-    job.house.reaches(job.id, "starting", attempt=2)
+    job.daemon.reaches(job.id, "starting", attempt=2)
     done = max(step for _, step in job.did())
     job.trains_with(3, attempt=2)
     assert min(each.step for each in job.joined(attempt=2)) >= done
     job.finishes()
 
 
-def test_one_is_replaced_and_with_too_few_left_it_waits(house: House) -> None:
-    job = LiveJob(house, gpus="2..3", retries=0)
+def test_one_is_replaced_and_with_too_few_left_it_waits(daemon: DaemonProcess) -> None:
+    job = LiveJob(daemon, gpus="2..3", retries=0)
     assert job.trains_with(3) == [0, 1, 2]
     terminate(job, 0)
     assert job.trains_with(3, without=[0]) == [1, 2, 3]
-    assert "goes on without worker 0; exit code 75" in job.reasons()
-    wait_until(lambda: house.client.show(job.id).job.epochs_done > 0, "a report")
+    assert "continues without worker 0; exit code 75" in job.reasons()
+    wait_until(lambda: daemon.client.show(job.id).job.epochs_done > 0, "a report")
     terminate(job, 1, 3)
     goes_on_where_it_was(job)
 
 
 @pytest.mark.parametrize("longest_gap_s", [0.0, 1.0])
-def test_all_save_and_stop_however_far_apart_they_hear(house: House, longest_gap_s: float) -> None:
-    job = LiveJob(house, gpus="1..3", retries=0)
+def test_all_save_and_stop_however_far_apart_they_hear(
+    daemon: DaemonProcess, longest_gap_s: float
+) -> None:
+    job = LiveJob(daemon, gpus="1..3", retries=0)
     workers = job.trains_with(3)
-    wait_until(lambda: house.client.show(job.id).job.epochs_done > 0, "a report")
+    wait_until(lambda: daemon.client.show(job.id).job.epochs_done > 0, "a report")
     chance = random.Random(1)
     for worker in chance.sample(workers, len(workers)):
         terminate(job, worker)

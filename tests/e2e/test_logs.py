@@ -1,22 +1,22 @@
-"""Output that is followed while jobs wait, run, break, come back and end."""
+"""Following logs while jobs are queued, run, fail, restart and end."""
 
 import subprocess
 import threading
 
 from rota.client import Client
 from rota.wire.jobs import LogRange
-from tests.e2e.house import House, wait_until
-from tests.patience import PATIENCE_S
+from tests.support.daemon_process import DaemonProcess, wait_until
+from tests.support.timeouts import PATIENCE_S
 
 
 class Follower(threading.Thread):
     """Somebody who reads all that a job writes, until there is no more."""
 
-    def __init__(self, house: House, job: str) -> None:
+    def __init__(self, daemon: DaemonProcess, job: str) -> None:
         super().__init__(daemon=True)
         self.output = b""
         self.error: BaseException | None = None
-        self._door = house.door
+        self._door = daemon.door
         self._job = job
         self.start()
 
@@ -39,72 +39,72 @@ class Follower(threading.Thread):
         return self.output
 
 
-def test_who_waits_for_a_job_reads_all_of_it(house: House) -> None:
+def test_who_waits_for_a_job_reads_all_of_it(daemon: DaemonProcess) -> None:
     """Several times, because it is a matter of moments."""
     for _ in range(10):
-        job = house.submit("echo first; await go; echo second", hold=True)
-        follower = Follower(house, job)
-        house.client.release(job)
+        job = daemon.submit("echo first; await go; echo second", hold=True)
+        follower = Follower(daemon, job)
+        daemon.client.release(job)
         follower.reads(b"first\n")
-        house.allow("go")
+        daemon.allow("go")
         assert follower.all() == b"first\nsecond\n"
-        (house.place / "go").unlink()
+        (daemon.place / "go").unlink()
 
 
-def test_a_job_that_comes_back_is_read_on(house: House) -> None:
-    job = house.submit('echo "attempt $ROTA_ATTEMPT"; await "go-$ROTA_ATTEMPT"; echo end')
-    follower = Follower(house, job)
+def test_a_job_that_comes_back_is_read_on(daemon: DaemonProcess) -> None:
+    job = daemon.submit('echo "attempt $ROTA_ATTEMPT"; await "go-$ROTA_ATTEMPT"; echo end')
+    follower = Follower(daemon, job)
     follower.reads(b"attempt 1\n")
-    house.client.hold(job)
-    house.reaches(job, "held")
-    house.client.release(job)
+    daemon.client.hold(job)
+    daemon.reaches(job, "held")
+    daemon.client.release(job)
     follower.reads(b"attempt 2\n")
-    house.allow("go-2")
+    daemon.allow("go-2")
     assert follower.all() == b"attempt 1\nattempt 2\nend\n"
 
 
-def test_nobody_waits_for_output_that_never_comes(house: House) -> None:
-    job = house.submit("echo never", hold=True)
-    follower = Follower(house, job)
-    house.client.cancel(job)
+def test_nobody_waits_for_output_that_never_comes(daemon: DaemonProcess) -> None:
+    job = daemon.submit("echo never", hold=True)
+    follower = Follower(daemon, job)
+    daemon.client.cancel(job)
     assert follower.all() == b""
 
 
-def test_the_daemon_goes_down_while_somebody_reads(own_house: House) -> None:
-    house = own_house
-    house.up()
-    job = house.submit("echo first; await go; echo second")
-    command = house.command("logs", "--follow", job)
+def test_the_daemon_goes_down_while_somebody_reads(own_daemon: DaemonProcess) -> None:
+    daemon = own_daemon
+    daemon.up()
+    job = daemon.submit("echo first; await go; echo second")
+    command = daemon.command("logs", "--follow", job)
     with subprocess.Popen(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"first\n"
-        house.kill()
-        house.up()
-        house.allow("go")
+        daemon.kill()
+        daemon.up()
+        daemon.allow("go")
         assert reader.wait(PATIENCE_S) == 0
         assert reader.stdout.read() == b"second\n"
         assert reader.stderr is not None
         assert reader.stderr.read() == b""
-    assert house.ends(job).state == "succeeded"
-    assert house.output(job) == b"first\nsecond\n"
+    assert daemon.ends(job).state == "succeeded"
+    assert daemon.output(job) == b"first\nsecond\n"
 
 
-def test_what_comes_while_the_daemon_is_down_is_read_once(own_house: House) -> None:
+def test_what_comes_while_the_daemon_is_down_is_read_once(own_daemon: DaemonProcess) -> None:
     """Bytes that are no text, too; and a daemon that goes down as it is asked to."""
-    house = own_house
-    house.up()
+    daemon = own_daemon
+    daemon.up()
     script = r"printf 'a\377\n'; await one; printf 'b\376'; say done; await two; printf 'c\n'"
-    job = house.submit(script)
-    follower = Follower(house, job)
+    job = daemon.submit(script)
+    follower = Follower(daemon, job)
     follower.reads(b"a\xff\n")
-    house.client.stop()
-    assert house.daemon is not None
-    house.daemon.wait(PATIENCE_S)
-    house.allow("one")
-    house.says(job, "done")
-    house.up()
+    daemon.client.stop()
+    assert daemon.process is not None
+    daemon.process.wait(PATIENCE_S)
+    daemon.allow("one")
+    daemon.says(job, "done")
+    daemon.up()
     follower.reads(b"b\xfe")
-    house.kill()
-    house.up()
-    house.allow("two")
+    daemon.kill()
+    daemon.up()
+    daemon.allow("two")
     assert follower.all() == b"a\xff\nb\xfec\n"

@@ -1,4 +1,4 @@
-"""Jobs that go from one daemon to another: by hand, by themselves, and through crashes."""
+"""Moves of jobs between daemons: by command, automatic, and through crashes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 
 from rota.client import Client
 from rota.client.http import AnswerError
-from rota.client.moving import hand_over, move
+from rota.client.migration import hand_over, move
 from rota.wire.jobs import JobRequest
-from rota.wire.moves import MoveRequest, Parcel, key_of
-from tests.e2e.house import House, a_house, wait_until
+from rota.wire.moves import JobTransfer, MoveRequest, move_key
+from tests.support.daemon_process import DaemonProcess, temporary_daemon, wait_until
 
 USER = "nobody"
 """Root's daemon lets no token run jobs as root."""
@@ -28,14 +28,14 @@ LONG = "say start; await done"
 class Town:
     """Two daemons with a GPU each, and somebody who knows both."""
 
-    def __init__(self, box: House, lab: House, *, config: Path) -> None:
+    def __init__(self, box: DaemonProcess, lab: DaemonProcess, *, config: Path) -> None:
         self.box, self.lab = box, lab
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        for house in (box, lab):
+        for daemon in (box, lab):
             # What jobs say, they say in one place, whoever runs them.
-            house.home.chmod(0o711)
-            house.place.chmod(0o777)
+            daemon.home.chmod(0o711)
+            daemon.place.chmod(0o777)
         lab.place = box.place
         box.up()
         lab.up("--listen", f"127.0.0.1:{port}")
@@ -84,7 +84,7 @@ class Town:
 
         def released() -> str:
             story = self.here.story(job)
-            return next((each.reason for each in story if "stays here" in each.reason), "")
+            return next((each.reason for each in story if "not moved" in each.reason), "")
 
         return wait_until(released, f"job {job} to stay")
 
@@ -99,8 +99,8 @@ def free_port() -> int:
 def a_town(tmp_path: Path) -> Generator[Town]:
     settings = {**PATIENCE, "XDG_CONFIG_HOME": str(tmp_path)}
     with (
-        a_house(gpus="1x16GiB", settings=settings) as box,
-        a_house(gpus="1x16GiB") as lab,
+        temporary_daemon(gpus="1x16GiB", settings=settings) as box,
+        temporary_daemon(gpus="1x16GiB") as lab,
     ):
         town = Town(box, lab, config=tmp_path / "rota")
         try:
@@ -147,8 +147,8 @@ def test_a_move_that_is_tried_again_is_one_job(town: Town) -> None:
     job = town.here.submit(town.box.request("say once"))
     found = town.here.show(job)
     # The first try got as far as the hand-over, and its answer was lost.
-    key = key_of(job, found.job.submitted_s)
-    first = hand_over(town.there, Parcel(found.request, key, "somewhere"))
+    key = move_key(job, found.job.submitted_s)
+    first = hand_over(town.there, JobTransfer(found.request, key, "somewhere"))
     assert town.there.show(first).job.state == "held"
     assert move(town.here, town.there, job=job, to="lab") == first
     assert town.lab.ends(first).state == "succeeded"
@@ -175,7 +175,7 @@ def test_what_is_refused_there_stays_here(town: Town) -> None:
     job = town.here.submit(town.box.request("say start", cpus=0.001))
     town.lab.client.drain(town.lab.client.nodes()[0].id)
     with pytest.raises(AnswerError, match="snapshot"):
-        hand_over(town.there, Parcel(JobRequest(["true"], snapshot="0" * 64), "k", "x"))
+        hand_over(town.there, JobTransfer(JobRequest(["true"], snapshot="0" * 64), "k", "x"))
     with Client(town.url, token="rota_wrong") as stranger, pytest.raises(AnswerError):
         move(town.here, stranger, job=job, to="lab")
     assert town.here.show(job).job.state == "queued"
@@ -210,7 +210,7 @@ def test_a_plan_is_kept_for_the_daemon_alone_and_told_without_its_token(town: To
     [file] = town.secrets()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     reason = town.here.show(job).job.reason
-    assert reason.endswith("; goes to lab in 60 min unless it starts before")
+    assert reason.endswith("; moves to lab in 60 min unless it starts before")
     shown = town.rota("show", job, "--json").stdout + town.rota("report", job, "-o", "-").stdout
     assert town.secret not in shown
 
@@ -231,8 +231,8 @@ def test_a_job_that_starts_in_time_stays_and_its_token_goes(town: Town) -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"url": "http://127.0.0.1:1"}, "lab cannot be reached: no daemon answers at http://127"),
-        ({"token": "rota_wrong"}, "lab did not take it: unknown, expired or revoked token"),
+        ({"url": "http://127.0.0.1:1"}, "cannot reach lab: no daemon at http://127"),
+        ({"token": "rota_wrong"}, "lab refused the job: unknown, expired or revoked token"),
     ],
 )
 def test_what_cannot_be_handed_over_stays(town: Town, other: dict[str, str], words: str) -> None:
@@ -248,12 +248,12 @@ def test_what_cannot_be_handed_over_stays(town: Town, other: dict[str, str], wor
 def test_a_daemon_that_dies_in_the_middle_goes_on_with_it(town: Town) -> None:
     town.busy()
     job = town.here.submit(town.box.request("say moved"))
-    assert town.lab.daemon is not None
-    town.lab.daemon.send_signal(signal.SIGSTOP)
+    assert town.lab.process is not None
+    town.lab.process.send_signal(signal.SIGSTOP)
     town.plan(job)
     town.box.reaches(job, "held")
     town.box.kill()
-    town.lab.daemon.send_signal(signal.SIGCONT)
+    town.lab.process.send_signal(signal.SIGCONT)
     town.box.up()
     there = town.moved_as(job)
     town.lab.says(there, "moved")
@@ -266,12 +266,12 @@ def test_a_daemon_that_dies_in_the_middle_goes_on_with_it(town: Town) -> None:
 def test_who_releases_it_meanwhile_has_the_last_word(town: Town) -> None:
     town.busy()
     job = town.here.submit(town.box.request(LONG))
-    assert town.lab.daemon is not None
-    town.lab.daemon.send_signal(signal.SIGSTOP)
+    assert town.lab.process is not None
+    town.lab.process.send_signal(signal.SIGSTOP)
     town.plan(job)
     town.box.reaches(job, "held")
     town.here.release(job)
-    town.lab.daemon.send_signal(signal.SIGCONT)
+    town.lab.process.send_signal(signal.SIGCONT)
     wait_until(lambda: not town.secrets(), "the move to be over")
     assert town.here.show(job).job.state == "queued"
     assert {each.state for each in town.there.jobs().jobs} <= {"cancelled"}
@@ -283,8 +283,10 @@ def test_mistakes_are_told_before_there_is_a_job(town: Town) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         return done.stderr
 
-    assert "--move-after and --to belong together" in refused("--to", "lab")
+    assert "--move-after and --to need each other" in refused("--to", "lab")
     assert "'local' is a socket" in refused("--move-after", "1m", "--to", "local")
-    assert "no context 'lob'; did you mean 'lab'?" in refused("--move-after", "1m", "--to", "lob")
+    assert "unknown context 'lob'; did you mean 'lab'?" in refused(
+        "--move-after", "1m", "--to", "lob"
+    )
     assert "after: " in refused("--move-after", "soon", "--to", "lab")
     assert town.here.jobs().jobs == []

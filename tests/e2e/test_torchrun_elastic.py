@@ -1,4 +1,4 @@
-"""A torchrun job under a real daemon: its owner changes its size, and its agents are killed."""
+"""A torchrun job under a real daemon: resizes and killed agents."""
 
 import os
 import signal
@@ -6,23 +6,23 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.e2e.house import House, a_house
-from tests.e2e.torchruns import Agents
 from tests.integration.torchrun.agents import install
+from tests.support.daemon_process import DaemonProcess, temporary_daemon
+from tests.support.torchrun_job import TorchrunJob
 
 SETTINGS = {"ROTA_MIN_RUNTIME": "0s", "ROTA_RESTART_COST": "0s"}
 
 
 @pytest.fixture
-def house() -> Generator[House]:
-    with a_house(gpus="3x16GiB", settings=SETTINGS) as house:
-        install(house.home / "installed")
-        house.up()
-        yield house
+def daemon() -> Generator[DaemonProcess]:
+    with temporary_daemon(gpus="3x16GiB", settings=SETTINGS) as daemon:
+        install(daemon.home / "installed")
+        daemon.up()
+        yield daemon
 
 
-def test_the_owner_grows_and_shrinks_it_and_it_outlives_its_agents(house: House) -> None:
-    job = Agents(house, installed=house.home / "installed")
+def test_the_owner_grows_and_shrinks_it_and_it_outlives_its_agents(daemon: DaemonProcess) -> None:
+    job = TorchrunJob(daemon, installed=daemon.home / "installed")
     generation, agents = job.grows_and_shrinks()
     for victim in agents:
         # And nothing else: what it started is its keeper's business.

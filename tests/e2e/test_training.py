@@ -5,10 +5,10 @@ import sys
 from contextlib import closing
 from typing import Any
 
-from rota.core.model import JobId
-from rota.store.sqlite import SqliteStore
+from rota.core.model.job import JobId
+from rota.store.sqlite.store import SqliteStore
 from rota.wire.jobs import JobRequest, JobView
-from tests.e2e.house import House, wait_until
+from tests.support.daemon_process import DaemonProcess, wait_until
 from tests.tidy.tree import ROOT
 
 ALL = "4"
@@ -49,40 +49,40 @@ say("end", *epochs)
 """
 
 
-def train(house: House, *flags: str, **fields: Any) -> str:
-    script = house.place / "train.py"
+def train(daemon: DaemonProcess, *flags: str, **fields: Any) -> str:
+    script = daemon.place / "train.py"
     script.write_text(PROGRAM)
     request = JobRequest(
         [sys.executable, str(script), *flags],
-        env={"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
-        workdir=str(house.place),
+        env={"HERE": str(daemon.place), "PYTHONPATH": str(ROOT / "trainer" / "src")},
+        workdir=str(daemon.place),
         **{"name": "train", **fields},
     )
-    return house.client.submit(request)
+    return daemon.client.submit(request)
 
 
-def said(house: House, job: str) -> list[tuple[int, str]]:
-    return [(line.attempt, line.words) for line in house.heard(job)]
+def said(daemon: DaemonProcess, job: str) -> list[tuple[int, str]]:
+    return [(line.attempt, line.words) for line in daemon.heard(job)]
 
 
-def reports(house: House, job: str, epochs: float) -> JobView:
+def reports(daemon: DaemonProcess, job: str, epochs: float) -> JobView:
     def view() -> JobView | None:
-        found = house.client.show(job).job
+        found = daemon.client.show(job).job
         return found if found.epochs_done == epochs else None
 
-    return wait_until(view, f"a report of {epochs} epochs; {house.output(job)!r}")
+    return wait_until(view, f"a report of {epochs} epochs; {daemon.output(job)!r}")
 
 
-def test_a_job_reports_to_its_end(house: House) -> None:
-    job = train(house)
-    house.says(job, "epoch 0")
+def test_a_job_reports_to_its_end(daemon: DaemonProcess) -> None:
+    job = train(daemon)
+    daemon.says(job, "epoch 0")
     for epoch in range(6):
-        reports(house, job, epoch)
-        house.allow(f"go-{epoch}")
-    ended = house.ends(job)
+        reports(daemon, job, epoch)
+        daemon.allow(f"go-{epoch}")
+    ended = daemon.ends(job)
     assert (ended.state, ended.epochs_done, ended.epochs) == ("succeeded", 6, 6)
-    assert house.output(job) == b""
-    with closing(SqliteStore(house.state / "rota.db")) as store:
+    assert daemon.output(job) == b""
+    with closing(SqliteStore(daemon.state / "rota.db")) as store:
         samples = store.samples(JobId(job))
     assert samples, "none was kept"
     assert [each.epochs_done for each in samples] == sorted(each.epochs_done for each in samples)
@@ -91,20 +91,20 @@ def test_a_job_reports_to_its_end(house: House) -> None:
     assert samples[-1].memory_bytes > 0
 
 
-def test_a_higher_priority_waits_for_the_safe_point(house: House) -> None:
-    low = train(house, gpus=ALL)
-    house.allow("go-0")
-    house.says(low, "epoch 1")
-    reports(house, low, 1)
-    high = house.submit("say start; await high", gpus=ALL, priority=5)
-    house.says(high, "start")
-    (stop,) = [each for each in house.client.story(low) if each.before == "stopping"]
+def test_a_higher_priority_waits_for_the_safe_point(daemon: DaemonProcess) -> None:
+    low = train(daemon, gpus=ALL)
+    daemon.allow("go-0")
+    daemon.says(low, "epoch 1")
+    reports(daemon, low, 1)
+    high = daemon.submit("say start; await high", gpus=ALL, priority=5)
+    daemon.says(high, "start")
+    (stop,) = [each for each in daemon.client.story(low) if each.before == "stopping"]
     assert "lost" not in stop.reason
     for epoch in range(2, 6):
-        house.allow(f"go-{epoch}")
-    house.allow("high")
-    assert house.ends(low).state == "succeeded"
-    assert said(house, low) == [
+        daemon.allow(f"go-{epoch}")
+    daemon.allow("high")
+    assert daemon.ends(low).state == "succeeded"
+    assert said(daemon, low) == [
         (1, "start 0 0 0 False"),
         (1, "epoch 0"),
         (1, "epoch 1"),
@@ -112,57 +112,59 @@ def test_a_higher_priority_waits_for_the_safe_point(house: House) -> None:
         *((2, f"epoch {epoch}") for epoch in range(2, 6)),
         (2, "end 0 1 2 3 4 5"),
     ]
-    first, second = house.client.show(low).attempts
+    first, second = daemon.client.show(low).attempts
     assert [worker.exit_code for worker in first.workers + second.workers] == [75, 0]
 
 
-def test_after_the_grace_period_it_is_told(house: House) -> None:
-    job = train(house, "--deaf", gpus=ALL, grace="1s")
-    house.allow("go-0")
-    reports(house, job, 1)
-    house.client.hold(job)
-    house.says(job, "term")
-    house.reaches(job, "held")
-    assert house.client.show(job).job.epochs_done == 1
+def test_after_the_grace_period_it_is_told(daemon: DaemonProcess) -> None:
+    job = train(daemon, "--deaf", gpus=ALL, grace="1s")
+    daemon.allow("go-0")
+    reports(daemon, job, 1)
+    daemon.client.hold(job)
+    daemon.says(job, "term")
+    daemon.reaches(job, "held")
+    assert daemon.client.show(job).job.epochs_done == 1
 
 
-def test_a_daemon_that_dies_changes_nothing_but_reports(own_house: House) -> None:
-    house = own_house
-    house.up()
-    job = train(house)
-    house.allow("go-0")
-    reports(house, job, 1)
-    house.kill()
-    house.allow("go-1")
-    house.says(job, "epoch 2")
-    house.up()
-    reports(house, job, 2)
+def test_a_daemon_that_dies_changes_nothing_but_reports(own_daemon: DaemonProcess) -> None:
+    daemon = own_daemon
+    daemon.up()
+    job = train(daemon)
+    daemon.allow("go-0")
+    reports(daemon, job, 1)
+    daemon.kill()
+    daemon.allow("go-1")
+    daemon.says(job, "epoch 2")
+    daemon.up()
+    reports(daemon, job, 2)
     for epoch in range(2, 6):
-        house.allow(f"go-{epoch}")
-    assert house.ends(job).state == "succeeded"
-    assert said(house, job)[-1] == (1, "end 0 1 2 3 4 5")
-    assert len(house.starts(job)) == 1
+        daemon.allow(f"go-{epoch}")
+    assert daemon.ends(job).state == "succeeded"
+    assert said(daemon, job)[-1] == (1, "end 0 1 2 3 4 5")
+    assert len(daemon.starts(job)) == 1
 
 
-def test_who_was_asked_before_a_crash_is_asked_again_after_it(own_house: House) -> None:
-    house = own_house
-    house.up()
-    job = train(house, "--deaf", grace="1h")
-    house.allow("go-0")
-    reports(house, job, 1)
-    house.says(job, "epoch 1")
-    house.client.hold(job)
-    house.kill()
-    house.up()
-    assert house.state_of(job) == "stopping"
-    wait_until(lambda: b"reports arrive again" in house.output(job), "the worker to come back")
+def test_who_was_asked_before_a_crash_is_asked_again_after_it(own_daemon: DaemonProcess) -> None:
+    daemon = own_daemon
+    daemon.up()
+    job = train(daemon, "--deaf", grace="1h")
+    daemon.allow("go-0")
+    reports(daemon, job, 1)
+    daemon.says(job, "epoch 1")
+    daemon.client.hold(job)
+    daemon.kill()
+    daemon.up()
+    assert daemon.state_of(job) == "stopping"
+    wait_until(
+        lambda: b"the daemon is reachable again" in daemon.output(job), "the worker to come back"
+    )
     for epoch in range(1, 6):
-        house.allow(f"go-{epoch}")
-    house.reaches(job, "held")
-    (stop,) = [each for each in house.client.story(job) if each.before == "stopping"]
+        daemon.allow(f"go-{epoch}")
+    daemon.reaches(job, "held")
+    (stop,) = [each for each in daemon.client.story(job) if each.before == "stopping"]
     assert "lost" not in stop.reason
-    house.client.release(job)
-    n_done = int(house.says_like(job, "start", attempt=2).words.split()[1])
+    daemon.client.release(job)
+    n_done = int(daemon.says_like(job, "start", attempt=2).words.split()[1])
     # It stopped where it could, at the end of an epoch with a checkpoint; not where it had to.
     assert n_done >= 2
-    assert (2, f"start {n_done} 1 {n_done} True") in said(house, job)
+    assert (2, f"start {n_done} 1 {n_done} True") in said(daemon, job)

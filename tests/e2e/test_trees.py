@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.engines.local import files
-from rota.engines.local.order import Fence
-from tests.e2e.house import House, Line, a_house, wait_until
+from rota.engines.local.supervisor import state_files
+from rota.engines.local.supervisor.records import WorkerKey
+from tests.support.daemon_process import DaemonProcess, JournalLine, temporary_daemon, wait_until
 
 MARKED = 'exec 9> "$HERE/lock"; flock -n 9; export MARK="$HERE"; '
 NEXT = """
@@ -60,69 +60,73 @@ await never
 
 
 @pytest.fixture(scope="module")
-def shared() -> Generator[House]:
-    with a_house(gpus="1x16GiB") as house:
-        house.up()
-        yield house
+def shared() -> Generator[DaemonProcess]:
+    with temporary_daemon(gpus="1x16GiB") as daemon:
+        daemon.up()
+        yield daemon
 
 
-def require_clean(house: House, following: str) -> None:
-    assert house.ends(following).state == "succeeded"
-    assert house.heard(following) == [Line(following, 1, "looked")]
+def require_clean(daemon: DaemonProcess, following: str) -> None:
+    assert daemon.ends(following).state == "succeeded"
+    assert daemon.heard(following) == [JournalLine(following, 1, "looked")]
 
 
-def test_an_agent_is_killed_while_its_workers_have_sessions_of_their_own(house: House) -> None:
-    job = house.submit(AGENT, grace="1s")
-    following = house.submit(NEXT)
-    agent = house.says_like(job, "agent ")
+def test_an_agent_is_killed_while_its_workers_have_sessions_of_their_own(
+    daemon: DaemonProcess,
+) -> None:
+    job = daemon.submit(AGENT, grace="1s")
+    following = daemon.submit(NEXT)
+    agent = daemon.says_like(job, "agent ")
     os.kill(int(agent.words.split()[1]), signal.SIGKILL)
-    require_clean(house, following)
-    assert house.ends(job).state == "failed"
+    require_clean(daemon, following)
+    assert daemon.ends(job).state == "failed"
 
 
-def test_a_job_becomes_a_daemon(house: House) -> None:
-    job = house.submit(DAEMON, grace="1s")
-    following = house.submit(NEXT)
-    require_clean(house, following)
-    assert house.ends(job).state == "succeeded"
-    assert not Path(f"/proc/{(house.place / 'daemon').read_text().strip()}").exists()
+def test_a_job_becomes_a_daemon(daemon: DaemonProcess) -> None:
+    job = daemon.submit(DAEMON, grace="1s")
+    following = daemon.submit(NEXT)
+    require_clean(daemon, following)
+    assert daemon.ends(job).state == "succeeded"
+    assert not Path(f"/proc/{(daemon.place / 'daemon').read_text().strip()}").exists()
 
 
 @pytest.mark.parametrize("script", [AGENT, FORGETFUL])
-def test_a_keeper_is_killed(house: House, script: str) -> None:
+def test_a_keeper_is_killed(daemon: DaemonProcess, script: str) -> None:
     """The tree goes, and the job comes back; it is cancelled so that the next one gets the GPU."""
-    if script is FORGETFUL and not has_groups(house):
+    if script is FORGETFUL and not has_groups(daemon):
         pytest.skip("without control groups, who hides the mark is not found")
-    job = house.submit(script, grace="1s")
-    house.says_like(job, "")
-    os.kill(house.keeper(job), signal.SIGKILL)
-    house.says_like(job, "", attempt=2)
-    following = house.submit(NEXT)
-    house.client.cancel(job)
-    require_clean(house, following)
+    job = daemon.submit(script, grace="1s")
+    daemon.says_like(job, "")
+    os.kill(daemon.keeper(job), signal.SIGKILL)
+    daemon.says_like(job, "", attempt=2)
+    following = daemon.submit(NEXT)
+    daemon.client.cancel(job)
+    require_clean(daemon, following)
 
 
-def test_a_bomb_goes_off_within_its_limit(house: House) -> None:
-    job = house.submit(BOMB, grace="1s")
-    following = house.submit(NEXT)
-    house.says(job, "start")
-    record = files.read_json(f"{house.folders.worker(Fence(job, 1, 0))}/{files.KEEPER}")
+def test_a_bomb_goes_off_within_its_limit(daemon: DaemonProcess) -> None:
+    job = daemon.submit(BOMB, grace="1s")
+    following = daemon.submit(NEXT)
+    daemon.says(job, "start")
+    record = state_files.read_json(
+        f"{daemon.folders.worker(WorkerKey(job, 1, 0))}/{state_files.SUPERVISOR_FILE}"
+    )
     folder = record["cgroups"].get("pids") if record else None
     if folder is None:
         pytest.skip("nothing would contain the bomb")
     Path(folder, "pids.max").write_text("200")
-    house.allow("go")
+    daemon.allow("go")
     wait_until(lambda: has_gone_off(Path(folder)), "the bomb to reach its limit")
-    house.client.cancel(job)
-    require_clean(house, following)
+    daemon.client.cancel(job)
+    require_clean(daemon, following)
 
 
-def test_processes_that_are_gone_as_soon_as_they_are_seen(house: House) -> None:
-    job = house.submit(MARKED + RUNNERS, grace="1s")
-    following = house.submit(NEXT)
-    house.says(job, "start")
-    house.client.cancel(job)
-    require_clean(house, following)
+def test_processes_that_are_gone_as_soon_as_they_are_seen(daemon: DaemonProcess) -> None:
+    job = daemon.submit(MARKED + RUNNERS, grace="1s")
+    following = daemon.submit(NEXT)
+    daemon.says(job, "start")
+    daemon.client.cancel(job)
+    require_clean(daemon, following)
 
 
 def has_gone_off(group: Path) -> bool:
@@ -130,8 +134,8 @@ def has_gone_off(group: Path) -> bool:
     return (group / "pids.events").read_text() != "max 0\n"
 
 
-def has_groups(house: House) -> bool:
-    job = house.submit("true")
-    house.ends(job)
-    order = house.folders.order(Fence(job, 1, 0))
-    return order is not None and "kill" in order.cgroups
+def has_groups(daemon: DaemonProcess) -> bool:
+    job = daemon.submit("true")
+    daemon.ends(job)
+    spec = daemon.folders.spec(WorkerKey(job, 1, 0))
+    return spec is not None and "kill" in spec.cgroups

@@ -1,4 +1,4 @@
-"""Many people at once, impatient ones, and somebody who starts a second daemon."""
+"""Many concurrent users, interrupted clients, and a second daemon on the same state."""
 
 import os
 import pwd
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rota.client import Client
 from rota.wire.jobs import JobRequest
-from tests.e2e.house import House
+from tests.support.daemon_process import DaemonProcess
 
 N_USERS = 20
 N_JOBS = 5
@@ -24,12 +24,12 @@ def users() -> list[str]:
 Deed = Callable[[Client], list[str]]
 
 
-def at_once(house: House, deed: Deed, *, tokens: list[str]) -> list[list[str]]:
+def at_once(daemon: DaemonProcess, deed: Deed, *, tokens: list[str]) -> list[list[str]]:
     """Each with a connection of its own, and all of them begin together."""
     gate = threading.Barrier(len(tokens))
 
     def after_all(token: str) -> list[str]:
-        with Client(house.door, token=token) as client:
+        with Client(daemon.door, token=token) as client:
             gate.wait()
             return deed(client)
 
@@ -37,51 +37,53 @@ def at_once(house: House, deed: Deed, *, tokens: list[str]) -> list[list[str]]:
         return list(pool.map(after_all, tokens))
 
 
-def test_everybodys_jobs_keep_their_order(house: House) -> None:
+def test_everybodys_jobs_keep_their_order(daemon: DaemonProcess) -> None:
     names = users()
-    tokens = [house.client.create_token(user=name).secret for name in names]
+    tokens = [daemon.client.create_token(user=name).secret for name in names]
     request = JobRequest(["true"], workdir="/", gpus="1")
 
     def submit_some(client: Client) -> list[str]:
         return [client.submit(request) for _ in range(N_JOBS)]
 
-    made = dict(zip(names, at_once(house, submit_some, tokens=tokens), strict=True))
+    made = dict(zip(names, at_once(daemon, submit_some, tokens=tokens), strict=True))
     assert len({job for jobs in made.values() for job in jobs}) == len(names) * N_JOBS
     for name, jobs in made.items():
-        listed = [job.id for job in house.client.jobs(user=name).jobs]
+        listed = [job.id for job in daemon.client.jobs(user=name).jobs]
         assert listed == jobs[::-1]
-        assert [house.ends(job).state for job in jobs] == ["succeeded"] * N_JOBS
-        starts = [each.number for job in jobs for each in house.starts(job)]
+        assert [daemon.ends(job).state for job in jobs] == ["succeeded"] * N_JOBS
+        starts = [each.number for job in jobs for each in daemon.starts(job)]
         assert starts == sorted(starts)
 
 
-def test_a_submit_that_is_sent_again_is_one_job(house: House) -> None:
-    request = house.request("say start")
-    first = house.client.submit(request, key="again")
-    assert house.client.submit(request, key="again") == first
-    house.ends(first)
-    assert house.client.submit(request, key="again") == first
-    assert house.client.submit(request, key="another") != first
+def test_a_submit_that_is_sent_again_is_one_job(daemon: DaemonProcess) -> None:
+    request = daemon.request("say start")
+    first = daemon.client.submit(request, key="again")
+    assert daemon.client.submit(request, key="again") == first
+    daemon.ends(first)
+    assert daemon.client.submit(request, key="again") == first
+    assert daemon.client.submit(request, key="another") != first
 
 
-def test_a_submit_that_is_sent_many_times_at_once_is_one_job(house: House) -> None:
-    request = house.request("say start", array="3")
+def test_a_submit_that_is_sent_many_times_at_once_is_one_job(daemon: DaemonProcess) -> None:
+    request = daemon.request("say start", array="3")
 
     def submit(client: Client) -> list[str]:
         return client.submit_many([request], key="at once")
 
-    answers = at_once(house, submit, tokens=[""] * 10)
+    answers = at_once(daemon, submit, tokens=[""] * 10)
     assert len(answers[0]) == 3
     assert answers == [answers[0]] * 10
-    assert [house.ends(job).state for job in answers[0]] == ["succeeded"] * 3
-    assert sorted(line.job_id for line in house.heard()) == sorted(answers[0])
+    assert [daemon.ends(job).state for job in answers[0]] == ["succeeded"] * 3
+    assert sorted(line.job_id for line in daemon.heard()) == sorted(answers[0])
 
 
-def test_a_second_daemon_on_the_same_folder_refuses(house: House) -> None:
+def test_a_second_daemon_on_the_same_folder_refuses(daemon: DaemonProcess) -> None:
     for flags in ([], ["--detach"]):
-        second = house.rota("up", "--virtual-gpus", "1x16GiB", *flags)
+        second = daemon.rota("up", "--virtual-gpus", "1x16GiB", *flags)
         assert second.returncode == 1
         assert second.stdout == ""
         (line,) = second.stderr.splitlines()
-        assert f"a daemon (process {house.client.status().pid}) already uses {house.state}" in line
-    assert house.client.status().gpus == 4
+        assert (
+            f"a daemon (process {daemon.client.status().pid}) already uses {daemon.state}" in line
+        )
+    assert daemon.client.status().gpus == 4

@@ -1,1 +1,1 @@
-"""Exact results and exact words, as inline snapshots; changing one needs a reason."""
+"""Exact results and exact output, as inline snapshots."""

@@ -1,4 +1,4 @@
-"""Commands on fixed values, at a fixed time."""
+"""Runs commands with a fake client and a fixed time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 import pytest
 
 from rota.cli.main import run
-from tests.golden.stand_in import NOW, StandIn
+from tests.golden.fake_client import NOW, FakeClient
 
 Rota = Callable[..., str]
 
@@ -25,7 +25,7 @@ def rota(
 
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    monkeypatch.setattr("rota.client.Client", StandIn)
+    monkeypatch.setattr("rota.client.Client", FakeClient)
     monkeypatch.setattr("time.time", lambda: NOW)
     monkeypatch.setattr("platform.python_version", lambda: "3.11.0")
     monkeypatch.setattr("platform.system", lambda: "Linux")

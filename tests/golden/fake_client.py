@@ -1,4 +1,4 @@
-"""A client that needs no daemon: it answers fixed values of the wire."""
+"""A client without a daemon that returns fixed values."""
 
 # ruff: noqa: ARG002 - whatever is asked, the answer is the same
 from __future__ import annotations
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rota.client.client import Page
-from rota.wire.box import GpuView, NodeView, Status, TokenView
+from rota.client.client import JobList
+from rota.wire.daemon import GpuView, NodeView, Status, TokenView
 from rota.wire.jobs import (
     AttemptView,
     JobDetails,
@@ -167,7 +167,15 @@ STORY = [
     StoryEntry(2, NOW - 7000, "1q1ghcmf", 1, "queued", "starting", "Plan", "", ""),
     StoryEntry(3, NOW - 6999, "1q1ghcmf", 1, "starting", "running", "WorkersStarted", "", ""),
     StoryEntry(
-        4, NOW - 6000, "1q1ghcmf", 1, "running", "queued", "WorkersExited", "it gave way", ""
+        4,
+        NOW - 6000,
+        "1q1ghcmf",
+        1,
+        "running",
+        "queued",
+        "WorkersExited",
+        "preempted by a job of higher priority",
+        "",
     ),
 ]
 NODES = [
@@ -215,13 +223,13 @@ TOKENS = [
 ]
 
 
-class StandIn:
+class FakeClient:
     """Takes every call of `rota.client.Client` that a command makes."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
-    def __enter__(self) -> StandIn:
+    def __enter__(self) -> FakeClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -230,9 +238,9 @@ class StandIn:
     def me(self) -> str:
         return "user-1"
 
-    def jobs(self, *, user: str = "", states: Any = (), **_: object) -> Page:
+    def jobs(self, *, user: str = "", states: Any = (), **_: object) -> JobList:
         found = [QUEUED, RUNNING, FAILED]
-        return Page(
+        return JobList(
             [
                 job
                 for job in found
@@ -255,7 +263,7 @@ class StandIn:
     hold = release = cancel
 
     def resize(self, job: str, workers: int | None) -> JobView:
-        reason = f"{workers} workers as its owner wants" if workers else ""
+        reason = f"pinned to {workers} workers by its owner" if workers else ""
         return replace(RUNNING, reason=reason)
 
     def wait(self, job: str) -> JobView:

@@ -1,4 +1,4 @@
-"""A profile with something of everything, for commands and drawings."""
+"""A profile with all fields, for tables and plots."""
 
 from __future__ import annotations
 

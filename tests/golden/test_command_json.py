@@ -1,4 +1,4 @@
-"""What every command that asks a daemon gives to programs. Fields may be added, none may change."""
+"""JSON output of all commands with a daemon. Fields may be added, but none may change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 from tests.golden.conftest import Rota
 
 
-def test_list_of_one_own_jobs_as_json(rota: Rota):
+def test_list_of_own_jobs_as_json(rota: Rota):
     assert rota("list", "--json") == snapshot("""\
 [
   {
@@ -62,7 +62,7 @@ def test_list_of_one_own_jobs_as_json(rota: Rota):
 """)
 
 
-def test_list_of_everybody_jobs_as_json(rota: Rota):
+def test_list_of_all_users_as_json(rota: Rota):
     assert rota("list", "--json", "--all") == snapshot("""\
 [
   {
@@ -371,7 +371,7 @@ def test_story_as_json(rota: Rota):
     "before": "running",
     "after": "queued",
     "cause": "WorkersExited",
-    "reason": "it gave way",
+    "reason": "preempted by a job of higher priority",
     "actor": ""
   }
 ]

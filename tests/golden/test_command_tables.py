@@ -1,4 +1,4 @@
-"""What every command that asks a daemon shows to people, to the character."""
+"""Text output of all commands with a daemon."""
 
 # ruff: noqa: E501 - a table is as wide as it is
 from __future__ import annotations
@@ -8,7 +8,7 @@ from inline_snapshot import snapshot
 from tests.golden.conftest import Rota
 
 
-def test_list_of_one_own_jobs(rota: Rota):
+def test_list_of_own_jobs(rota: Rota):
     assert rota("list") == snapshot("""\
 id         name     user     state          gpus     age      ran   done     left   ends            why
 ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -17,7 +17,7 @@ id         name     user     state          gpus     age      ran   done     lef
 """)
 
 
-def test_list_of_everybody_jobs(rota: Rota):
+def test_list_of_all_users(rota: Rota):
     assert rota("list", "--all") == snapshot("""\
 id         name         user     state          gpus     age      ran   done     left   ends                 why
 ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -65,7 +65,7 @@ lost        12m34s of work
 metrics     loss 0.0667, accuracy 0.87
 stragglers  worker 1 on box, 1.5 times as slow as the others
 
-attempt   worker   where     began                 ended                 exit   then        why
+attempt   worker   where     started               ended                 exit   outcome     why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
       1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
       1        1   box:1     2026-09-21 12:25:00   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
@@ -90,9 +90,9 @@ ran        16m30s
 waited     10s
 GPU time   8m15s
 
-attempt   worker   where   began                 ended                 exit   then     why
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1        0   box:3   2026-09-19 06:40:10   2026-09-19 06:56:40      1   failed   exit code 1: the GPU ran out of memory (OOM)
+attempt   worker   where   started               ended                 exit   outcome   why
+────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box:3   2026-09-19 06:40:10   2026-09-19 06:56:40      1   failed    exit code 1: the GPU ran out of memory (OOM)
 """)
 
 
@@ -100,7 +100,7 @@ def test_a_report_of_a_known_failure_has_the_hint(rota: Rota):
     report = rota("report", "broken", "--output", "-")
     _, job, *_ = report.split("## ")
     assert job == snapshot("""\
-The job
+Job
 
 ~~~~
 id         1q1gxzs9
@@ -118,9 +118,9 @@ ran        16m30s
 waited     10s
 GPU time   8m15s
 
-attempt   worker   where   began                 ended                 exit   then     why
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1        0   box:3   2026-09-19 06:40:10   2026-09-19 06:56:40      1   failed   exit code 1: the GPU ran out of memory (OOM)
+attempt   worker   where   started               ended                 exit   outcome   why
+────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1        0   box:3   2026-09-19 06:40:10   2026-09-19 06:56:40      1   failed    exit code 1: the GPU ran out of memory (OOM)
 ~~~~
 
 """)
@@ -128,12 +128,12 @@ attempt   worker   where   began                 ended                 exit   th
 
 def test_story(rota: Rota):
     assert rota("story", "bert") == snapshot("""\
-when                  attempt   became     because
-────────────────────────────────────────────────────────────────
+time                  attempt   state      reason
+────────────────────────────────────────────────────────────────────────────────
 2026-09-21 12:10:16         -   queued     submitted (by user-1)
-2026-09-21 12:16:40         1   starting   its turn came
-2026-09-21 12:16:41         1   running    all workers are up
-2026-09-21 12:33:20         1   queued     it gave way
+2026-09-21 12:16:40         1   starting   scheduled
+2026-09-21 12:16:41         1   running    all workers started
+2026-09-21 12:33:20         1   queued     preempted by a job of higher priority
 """)
 
 
@@ -148,8 +148,8 @@ id         name   user     state          gpus     age     ran   done     left  
 def test_resize(rota: Rota):
     assert rota("resize", "bert", "2") == snapshot("""\
 id         name   user     state          gpus     age     ran   done     left   ends            why
-─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m    45%   50m00s   ~15:03 ±6 min   2 workers as its owner wants
+─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1q1ghcmf   bert   user-1   running   2 of 1..4   2h03m   1h02m    45%   50m00s   ~15:03 ±6 min   pinned to 2 workers by its owner
 """)
 
 
@@ -181,8 +181,8 @@ old-box     -   -                     -      -   -          draining
 def test_top(rota: Rota):
     assert rota("top") == snapshot("""\
 rota 0.1.0, up 1d01h; tiresias:knob=4; 2 of 3 GPUs held; jobs: 1 queued, 1 running
-box: 2 of 64 CPUs and 32 GiB of 256 GiB asked for
-old-box: 0 of 8 CPUs and 0 B of 16 GiB asked for, draining
+box: 2 of 64 CPUs and 32 GiB of 256 GiB requested
+old-box: 0 of 8 CPUs and 0 B of 16 GiB requested, draining
 
 node      gpu   type             memory   busy   jobs            state
 ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,7 +200,7 @@ id         name   user     state          gpus     ran   done     left   ends   
 
 def test_token_list(rota: Rota):
     assert rota("token", "list") == snapshot("""\
-id         user     scope       made                  until                 state
+id         user     scope       created               expires               state
 ───────────────────────────────────────────────────────────────────────────────────
 0a1b2c3d   user-1   user        2026-09-20 14:13:20   2026-09-22 14:13:20   valid
 11223344   user-1   read_only   2026-09-20 14:13:20   2026-09-21 14:12:20   expired
@@ -210,9 +210,9 @@ id         user     scope       made                  until                 stat
 
 def test_token_revoke(rota: Rota):
     assert rota("token", "revoke", "55667788") == snapshot("""\
-id         user     scope   made                  until   state
-─────────────────────────────────────────────────────────────────
-55667788   user-2   user    2026-09-20 14:13:20   -       revoked
+id         user     scope   created               expires   state
+───────────────────────────────────────────────────────────────────
+55667788   user-2   user    2026-09-20 14:13:20   -         revoked
 """)
 
 
@@ -236,7 +236,7 @@ def test_resubmit(rota: Rota):
 
 
 def test_policy_set(rota: Rota):
-    assert rota("policy", "set", "fifo") == snapshot("fifo decides from now on\n")
+    assert rota("policy", "set", "fifo") == snapshot("policy set to fifo\n")
 
 
 def test_token_create(rota: Rota):
@@ -264,9 +264,9 @@ def test_report(rota: Rota):
     assert rota("report", "bert", "--output", "-") == snapshot("""\
 # rota report: job 1q1ghcmf (bert)
 
-Made 2026-09-21 14:13:20. Secrets are removed as far as they can be told.
+Written at 2026-09-21 14:13:20. Known kinds of secrets are removed.
 
-## The job
+## Job
 
 ~~~~
 id          1q1ghcmf
@@ -297,14 +297,14 @@ lost        12m34s of work
 metrics     loss 0.0667, accuracy 0.87
 stragglers  worker 1 on box, 1.5 times as slow as the others
 
-attempt   worker   where     began                 ended                 exit   then        why
+attempt   worker   where     started               ended                 exit   outcome     why
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
       1        0   box:0     2026-09-21 12:16:40   2026-09-21 12:33:20    143   preempted   a job of higher priority needed its GPUs
       1        1   box:1     2026-09-21 12:25:00   2026-09-21 12:33:19      0   preempted   a job of higher priority needed its GPUs
       2        0   box:0,1   2026-09-21 13:27:55   -                        -
 ~~~~
 
-## Its job file, with the defaults filled in
+## Job file, with defaults
 
 ~~~~
 command:
@@ -331,27 +331,18 @@ time_limit: 2d
 umask: 0027
 ~~~~
 
-## Its story
+## History
 
 ~~~~
-when                  attempt   became     because
-────────────────────────────────────────────────────────────────
+time                  attempt   state      reason
+────────────────────────────────────────────────────────────────────────────────
 2026-09-21 12:10:16         -   queued     submitted (by user-1)
-2026-09-21 12:16:40         1   starting   its turn came
-2026-09-21 12:16:41         1   running    all workers are up
-2026-09-21 12:33:20         1   queued     it gave way
+2026-09-21 12:16:40         1   starting   scheduled
+2026-09-21 12:16:41         1   running    all workers started
+2026-09-21 12:33:20         1   queued     preempted by a job of higher priority
 ~~~~
 
-## Output of attempt 1, worker 0: its end
-
-~~~~
-epoch 1
-logged in with [removed]
-tokens: 12345
-used [removed]
-~~~~
-
-## Output of attempt 1, worker 1: its end
+## Last output of attempt 1, worker 0
 
 ~~~~
 epoch 1
@@ -360,7 +351,16 @@ tokens: 12345
 used [removed]
 ~~~~
 
-## Output of attempt 2, worker 0: its end
+## Last output of attempt 1, worker 1
+
+~~~~
+epoch 1
+logged in with [removed]
+tokens: 12345
+used [removed]
+~~~~
+
+## Last output of attempt 2, worker 0
 
 ~~~~
 epoch 1
@@ -372,7 +372,7 @@ used [removed]
 ## Versions
 
 ~~~~
-what              which
+name              value
 ─────────────────────────────────────────
 rota              0.1.0
 python            3.11.0
@@ -386,7 +386,7 @@ daemon address    127.0.0.1:8800
 daemon up since   2026-09-20 13:13:20
 ~~~~
 
-## Machines
+## Nodes
 
 ~~~~
 node      gpu   type             memory   busy   jobs       state
@@ -404,10 +404,10 @@ def test_policy_in_use(rota: Rota):
     assert rota("policy", "show") == snapshot("""\
 tiresias:knob=4: Runs jobs at their requested size, those that have used little GPU time first.
 
-A job whose run used `threshold_gpu_s` GPU-seconds goes to the second queue; one that waited
-`knob` times as long as it last ran comes back to the first. Tiresias-L, the discretised
-two-dimensional least-attained-service policy of Gu et al., "Tiresias: A GPU Cluster Manager
-for Distributed Deep Learning", NSDI 2019; the defaults are Voda's.
+A job whose run used `threshold_gpu_s` GPU-seconds moves to the second queue; a job that waited
+`knob` times as long as its last run moves back to the first. Tiresias-L, the discretised
+two-dimensional least-attained-service policy of Gu et al., "Tiresias: A GPU Cluster Manager for
+Distributed Deep Learning", NSDI 2019; the defaults are Voda's.
 
 Parameters:
   threshold_gpu_s=3600 (a number above 0)

@@ -1,4 +1,4 @@
-"""What `rota profile` shows to people and to programs, to the character."""
+"""Text and JSON output of `rota profile`."""
 
 # ruff: noqa: E501 - a table is as wide as it is
 from __future__ import annotations
@@ -9,8 +9,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.golden.conftest import Rota
+from tests.golden.fake_client import FakeClient
 from tests.golden.profiles import PROFILE
-from tests.golden.stand_in import StandIn
 
 
 def test_profile(rota: Rota):
@@ -19,14 +19,14 @@ job     bert (1q1ghcmf)
 epochs  4.5 of 10
 lost    12m34s of work
 
-                    epochs        epoch        epoch     speed-up   speed-up
-workers   nodes       seen     measured       fitted     measured     fitted   from
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-      1   one            3   14m00s ±4%   14m00s ±4%            1          1   measured by its category
-      2   one            4    7m36s ±3%    7m49s ±4%     1.84 ±5%   1.79 ±6%   measured here
-      2   several        1   8m40s ±10%    7m49s ±4%   1.615 ±11%   1.79 ±6%   measured here
-      3   -              -            -    5m36s ±6%            -    2.5 ±6%   fitted to what was measured here
-      4   -              -            -    4m31s ±6%            -    3.1 ±6%   fitted to what was measured here
+                      epochs        epoch        epoch     speed-up   speed-up
+workers   nodes     measured     measured       fitted     measured     fitted   source
+─────────────────────────────────────────────────────────────────────────────────────────────────────────
+      1   one              3   14m00s ±4%   14m00s ±4%            1          1   measured by its category
+      2   one              4    7m36s ±3%    7m49s ±4%     1.84 ±5%   1.79 ±6%   measured here
+      2   several          1   8m40s ±10%    7m49s ±4%   1.615 ±11%   1.79 ±6%   measured here
+      3   -                -            -    5m36s ±6%            -    2.5 ±6%   fitted to this job
+      4   -                -            -    4m31s ±6%            -    3.1 ±6%   fitted to this job
 
 speed-up over one worker: dots measured (hollow: across nodes), line fitted
   │
@@ -43,7 +43,7 @@ speed-up over one worker: dots measured (hollow: across nodes), line fitted
   └┬───────────────────┬──────────────────┬───────────────────┬
    1                   2                  3                   4   workers
 
-time of a step
+step time
       │                                   ●     ●     ●     ●     ●
 80 ms ┤                               ● ●   ● ●   ● ●   ● ●   ● ●
       │
@@ -56,16 +56,16 @@ time of a step
       │
   0 s ┤
       └┬─────────┬─────────┬──────────┬─────────┬─────────┬────────
-       0s     10m00s    20m00s     30m00s    40m00s    50m00s   since its first report
+       0s     10m00s    20m00s     30m00s    40m00s    50m00s   since the first report
 
-worker   node    step   samples/s     memory   on the card
-───────────────────────────────────────────────────────────────────────────────────────────────────────
-     0   box    54 ms       592.6   4.45 GiB        10 GiB
-     1   box    81 ms       395.1   4.45 GiB        10 GiB   straggler: 1.5 times as long as the others
+worker   node    step   samples/s     memory   GPU memory
+────────────────────────────────────────────────────────────────────────────────────────────────────────────
+     0   box    54 ms       592.6   4.45 GiB       10 GiB
+     1   box    81 ms       395.1   4.45 GiB       10 GiB   straggler: 1.5 times the step time of the others
 
-newest times: start 12.2 s, save 840 ms, stop 3 s
+latest durations: start 12.2 s, save 840 ms, stop 3 s
 
-metric     first     least   most   newest
+metric     first       min    max   latest
 ──────────────────────────────────────────
 loss           2   0.06667      2   0.0667
 accuracy       0         0   0.87     0.87
@@ -74,7 +74,7 @@ accuracy       0         0   0.87     0.87
 
 def test_profile_as_json(rota: Rota, monkeypatch: pytest.MonkeyPatch):
     short = replace(PROFILE, sizes=PROFILE.sizes[:2], steps=PROFILE.steps[:1])
-    monkeypatch.setattr(StandIn, "profile", lambda *_: short)
+    monkeypatch.setattr(FakeClient, "profile", lambda *_: short)
     assert rota("profile", "bert", "--json") == snapshot("""\
 {
   "id": "1q1ghcmf",

@@ -1,4 +1,4 @@
-"""What `rota simulate` prints for a made-up run, to the character."""
+"""Output of `rota simulate` for a fixed run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pytest
 from inline_snapshot import snapshot
 
 from rota.cli.main import run as rota
-from rota.core.model import JobId
-from rota.core.policy import Policy
+from rota.core.model.job import JobId
+from rota.core.scheduling.policy_api import Policy
 from rota.policies.registry import describe
-from rota.simulator.results import Outcome, Run
+from rota.simulator.metrics import Outcome, SimulationRun
 
 
-def made_up(*_: object, policy: Policy, progress: Callable[[float], None], **__: object) -> Run:
+def made_up(
+    *_: object, policy: Policy, progress: Callable[[float], None], **__: object
+) -> SimulationRun:
     name = describe(policy)
     slow_s = 600.0 * len(name)
     progress(1.0)
@@ -25,7 +27,7 @@ def made_up(*_: object, policy: Policy, progress: Callable[[float], None], **__:
         Outcome(JobId("j3"), "c", 90.0, math.inf, math.inf, 600.0, 0.0, math.inf),
     )
     usage = ((0.0, 6.0), (3600.0, 4.0), (7200.0, 0.0))
-    return Run(name, 12, outcomes, (), usage, 1, 22, 333, 4444, (0.001, 0.002, 0.0125))
+    return SimulationRun(name, 12, outcomes, (), usage, 1, 22, 333, 4444, (0.001, 0.002, 0.0125))
 
 
 @pytest.fixture(autouse=True)

@@ -1,1 +1,1 @@
-"""What runs on a real Kubernetes cluster."""
+"""Tests on a real Kubernetes cluster."""

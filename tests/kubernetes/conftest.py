@@ -1,8 +1,8 @@
-"""The cluster that the tests of this room share.
+"""The cluster that these tests share.
 
-The first test that wants it starts it, in whichever process of the run, and the last process that
-leaves ends it. A given `KUBECONFIG` is used instead; `ROTA_CLUSTER=dev` joins the cluster of
-`scripts/cluster up dev`. Where parts are missing, the tests are skipped, in CI they fail.
+The first test that needs it starts it, in any process of the run, and the last process ends it.
+A given `KUBECONFIG` is used instead; `ROTA_CLUSTER=dev` joins the cluster of `scripts/cluster up
+dev`. If programs are missing, the tests are skipped; in CI they fail.
 """
 
 import os
@@ -13,10 +13,10 @@ import pytest
 
 from tests.kubernetes.cluster.api import Api
 from tests.kubernetes.cluster.binaries import MissingError
+from tests.kubernetes.cluster.file_locks import locked
 from tests.kubernetes.cluster.handle import Cluster
+from tests.kubernetes.cluster.layout import ClusterLayout
 from tests.kubernetes.cluster.lifecycle import join_or_start, leave
-from tests.kubernetes.cluster.locks import locked
-from tests.kubernetes.cluster.places import Place
 
 SKIPPED = "no Kubernetes cluster: "
 
@@ -30,7 +30,7 @@ def running_cluster(testrun_uid: str) -> Iterator[Cluster]:
     if given := os.environ.get("KUBECONFIG"):
         yield Cluster(Path(given), Api(Path(given)))
         return
-    place = Place(os.environ.get("ROTA_CLUSTER") or f"run-{testrun_uid[:12]}")
+    place = ClusterLayout(os.environ.get("ROTA_CLUSTER") or f"run-{testrun_uid[:12]}")
     try:
         control = join_or_start(place.name)
     except MissingError as error:
@@ -50,15 +50,15 @@ def cluster(running_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cards(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, shared with others, and all cards of its node for this test alone. To be asked
-    for before a namespace, so that nothing is left on them for the next one."""
+    """The cluster, shared with other tests, but with all GPUs of its node for this test. Request
+    it before a namespace, so that the namespace releases the GPUs first."""
     with locked(lock_of(cluster, "cards")):
         yield cluster
 
 
 @pytest.fixture
 def whole_cluster(running_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster for this test alone, which may stop its parts and count its nodes."""
+    """The cluster for this test only, which may stop its parts and count its nodes."""
     if running_cluster.ours is None:
         pytest.skip("parts of a given cluster are not stopped")
     with locked(use_of(running_cluster)):
@@ -70,7 +70,7 @@ def use_of(cluster: Cluster) -> Path:
 
 
 def lock_of(cluster: Cluster, purpose: str) -> Path:
-    return (cluster.place if cluster.ours else Place("given")).lock(purpose)
+    return (cluster.place if cluster.ours else ClusterLayout("given")).lock(purpose)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def namespace(running_cluster: Cluster) -> Iterator[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A skipped cluster is easily overlooked, so it is said once, whatever else is reported."""
+    """Report skipped cluster tests once, because they are easily overlooked."""
     reasons = {
         str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
         for report in terminalreporter.stats.get("skipped", [])

@@ -1,21 +1,21 @@
-"""The test cluster is a real one, and its parts can be stopped."""
+"""The test cluster works, and its parts can be stopped."""
 
 from contextlib import suppress
 from http.client import IncompleteRead
 
 import pytest
 
-from tests.counts import only_long
 from tests.kubernetes.cluster.api import Api, Object, RefusedError, until
-from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster, python_pod
-from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
+from tests.kubernetes.cluster.kwok_nodes import NODES, is_ready
+from tests.kubernetes.cluster.layout import CARDS_PER_NODE, NODE
+from tests.support.seed_counts import only_long
 
 TORCH = "import os, torch; print(os.environ['NVIDIA_VISIBLE_DEVICES'], torch.ones(2).sum().item())"
 
 
 def run_to_end(cluster: Cluster, namespace: str, pod: Object) -> str:
-    """What the pod printed, once it is over."""
+    """The output of the pod, once it has ended."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     path = f"{pods}/{pod['metadata']['name']}"
     cluster.api.create(pods, pod)
@@ -45,7 +45,7 @@ def test_a_pod_runs_our_python_and_is_given_a_card(cards: Cluster, namespace: st
 
 
 def test_two_pods_are_given_two_cards(cards: Cluster, namespace: str) -> None:
-    """The first still runs when the second is given its card."""
+    """The first pod still runs when the second gets its GPU."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     holding = (
         "import os, time; print(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True); time.sleep(99)"
@@ -57,7 +57,7 @@ def test_two_pods_are_given_two_cards(cards: Cluster, namespace: str) -> None:
 
 
 def test_a_pod_reaches_this_machine_and_the_api_server(cluster: Cluster, namespace: str) -> None:
-    """The one by the address that clusters are given, the other by its service, without DNS."""
+    """This machine by the cluster's host address, the API server by its service, without DNS."""
     program = """
 import os, urllib.request, ssl
 host = os.environ["KUBERNETES_SERVICE_HOST"]

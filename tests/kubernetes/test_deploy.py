@@ -1,5 +1,5 @@
-"""What is in `deploy/kubernetes` on a real API server: it is accepted, and its rights suffice and
-end where they should."""
+"""The manifests in `deploy/kubernetes` on a real API server: they are accepted, and their
+permissions are sufficient and minimal."""
 
 import os
 import subprocess
@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from tests.kubernetes.cluster.api import until
-from tests.kubernetes.cluster.binaries import MissingError
-from tests.kubernetes.cluster.compiling import find_or_build_helm
+from tests.kubernetes.cluster.binaries import MissingError, find_or_build_helm
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.daemon import daemon
+from tests.kubernetes.support.daemons import started_daemon
 from tests.tidy.tree import ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -100,14 +99,14 @@ def built_helm() -> Path:
 
 
 def objects(text: str) -> dict[str, dict[str, Any]]:
-    """By kind and name; labels and annotations are each maker's own."""
+    """By kind and name, without labels and annotations."""
     found = [each for each in yaml.safe_load_all(text) if each]
     return {f"{each['kind']} {each['metadata']['name']}": each for each in found}
 
 
 @contextmanager
 def installed(cluster: Cluster, namespace: str, text: str) -> Iterator[None]:
-    """Tried first without effect, then for good."""
+    """A dry run first, then the real installation."""
     kubectl = ("kubectl", "--namespace", namespace)
     run(cluster, *kubectl, "apply", "--dry-run=server", "-f", "-", given=text)
     run(cluster, *kubectl, "apply", "-f", "-", given=text)
@@ -122,7 +121,7 @@ def installed(cluster: Cluster, namespace: str, text: str) -> Iterator[None]:
 
 
 def rendered(cluster: Cluster, folder: str, namespace: str) -> str:
-    """The same for a namespace of the test's own, and without making the namespace."""
+    """The manifests for the namespace of the test, without the namespace itself."""
     text = run(cluster, "kubectl", "kustomize", str(FOLDER / folder))
     made: list[dict[str, Any]] = []
     for each in yaml.safe_load_all(text):
@@ -148,7 +147,7 @@ def rendered(cluster: Cluster, folder: str, namespace: str) -> str:
 
 
 def answers(cluster: Cluster, namespace: str, question: str) -> str:
-    """As `kubectl auth can-i` would put it to the API server, of the daemon's account."""
+    """Ask the API server for permissions of the daemon's account, as `kubectl auth can-i` does."""
     verb, what, *rest = question.split()
     named, _, name = what.partition("/")
     resource, _, group = named.partition(".")
@@ -167,15 +166,13 @@ def answers(cluster: Cluster, namespace: str, question: str) -> str:
 
 
 @pytest.mark.parametrize("folder", ["base", "volume"])
-def test_kustomize_makes_what_a_cluster_accepts(
-    cluster: Cluster, namespace: str, folder: str
-) -> None:
+def test_the_kustomize_base_is_accepted(cluster: Cluster, namespace: str, folder: str) -> None:
     with installed(cluster, namespace, rendered(cluster, folder, namespace)):
         found = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/rota")
         assert found["spec"]["replicas"] == (2 if folder == "base" else 1)
 
 
-def test_rights_suffice_and_end_where_they_should(cluster: Cluster, namespace: str) -> None:
+def test_permissions_are_sufficient_and_minimal(cluster: Cluster, namespace: str) -> None:
     with installed(cluster, namespace, rendered(cluster, "base", namespace)):
         yes = {each: answers(cluster, namespace, each) for each in NEEDED}
         no = {each: answers(cluster, namespace, each) for each in REFUSED}
@@ -183,7 +180,7 @@ def test_rights_suffice_and_end_where_they_should(cluster: Cluster, namespace: s
     assert {each for each, said in no.items() if said != "no"} == set()
 
 
-def test_nobody_asks_as_somebody_else(cluster: Cluster, namespace: str) -> None:
+def test_users_cannot_submit_for_others(cluster: Cluster, namespace: str) -> None:
     if cluster.ours is None:
         pytest.skip("a given cluster's people are not ours to borrow")
     name, kubeconfig = cluster.person()
@@ -202,27 +199,30 @@ def test_nobody_asks_as_somebody_else(cluster: Cluster, namespace: str) -> None:
         verbs = "--verb=get,list,create,patch,delete"
         run(cluster, *grant, "role", "jobs", verbs, "--resource=trainingjobs,pods")
         run(cluster, *grant, "rolebinding", "jobs", "--role=jobs", f"--user={name}")
-        until(lambda: "may not ask as" in made("create", "x", "ann"), "the policy")
+        until(lambda: "may not submit jobs for" in made("create", "x", "ann"), "the policy")
         assert f"you are {name}" in made("create", "x", "ann")
-        assert "may not ask as" in made("create", "x", "a@b", kind="annotations")
+        assert "may not submit jobs for" in made("create", "x", "a@b", kind="annotations")
         assert made("create", "mine", name) == ""
-        assert f"have to say so: give it the label or annotation rota.dev/user: {name}" in made(
-            "create", "nobodys"
+        assert (
+            f"and the job must say so: set the label or annotation rota.dev/user: {name}"
+            in made("create", "nobodys")
         )
-        assert "may not ask as" in made("apply", "mine", "ann")
+        assert "may not submit jobs for" in made("apply", "mine", "ann")
         left = ["--overrides", '{"spec": {"schedulerName": "rota"}}', "--image=none"]
         words = [*kubectl, "run", "x", *left, "--labels=user=ann"]
         done = subprocess.run(words, text=True, capture_output=True, check=False)
-        assert "may not ask as ann" in done.stderr
+        assert "may not create or change pods for ann" in done.stderr
         run(cluster, *kubectl, "run", "y", *left, f"--labels=user={name}")
 
 
-def test_a_daemon_needs_no_more_rights(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
-    """It takes the lease, keeps its secret, sees nodes and pods, hears of an object and answers."""
+def test_a_daemon_needs_no_more_permissions(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """It acquires the lease, writes its secret, watches nodes and pods, and processes an object."""
     with installed(cluster, namespace, rendered(cluster, "base", namespace)):
         kubeconfig = of_the_daemon(cluster, namespace, tmp_path)
         jobs = f"/apis/rota.dev/v1alpha1/namespaces/{namespace}/trainingjobs"
-        with daemon(kubeconfig, namespace, tmp_path):
+        with started_daemon(kubeconfig, namespace, tmp_path):
             spec = {"command": ["true"], "gpus": "1000"}
             cluster.api.create(jobs, {"metadata": {"name": "huge"}, "spec": spec} | TRAINING_JOB)
             told = until(lambda: conditions(cluster.api.get(f"{jobs}/huge")), "an answer")
@@ -233,7 +233,7 @@ def test_a_daemon_needs_no_more_rights(cluster: Cluster, namespace: str, tmp_pat
 
 
 def of_the_daemon(cluster: Cluster, namespace: str, folder: Path) -> Path:
-    """A kubeconfig with its account's rights."""
+    """A kubeconfig with the permissions of the daemon's account."""
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/rota/token"
     token = cluster.api.create(account, {"spec": {}})["status"]["token"]
     config = yaml.safe_load(cluster.kubeconfig.read_text())
@@ -261,7 +261,7 @@ def test_the_chart_is_installed(cluster: Cluster, namespace: str, built_helm: Pa
         run(cluster, str(built_helm), "uninstall", "rota", "--namespace", namespace)
 
 
-def test_chart_and_base_make_the_same(cluster: Cluster, built_helm: Path) -> None:
+def test_chart_and_base_create_the_same_objects(cluster: Cluster, built_helm: Path) -> None:
     words = ("--namespace", "rota", "--set", "image.pullPolicy=Always")
     chart = objects(run(cluster, str(built_helm), "template", "rota", str(CHART), *words))
     base = objects(run(cluster, "kubectl", "kustomize", str(FOLDER / "base")))
@@ -288,7 +288,7 @@ def test_chart_and_base_make_the_same(cluster: Cluster, built_helm: Path) -> Non
 @pytest.mark.parametrize(
     "mistake", ["replicas=0", "image.pullPolicy=Sometimes", "servce.port=1", "volume.enabled=often"]
 )
-def test_a_mistake_in_the_values_is_told(built_helm: Path, mistake: str) -> None:
+def test_invalid_values_are_rejected(built_helm: Path, mistake: str) -> None:
     words = [str(built_helm), "template", "rota", str(CHART), "--set", mistake]
     done = subprocess.run(words, text=True, capture_output=True, check=False)
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""Nothing of a cluster stays behind, whoever of its people is killed."""
+"""Nothing of a cluster is left after its processes were killed."""
 
 import os
 import signal
@@ -10,15 +10,15 @@ from secrets import token_hex
 
 import pytest
 
-from tests.counts import only_long
 from tests.kubernetes.cluster.api import Api, until
 from tests.kubernetes.cluster.control import Control
 from tests.kubernetes.cluster.handle import Cluster, python_pod
+from tests.kubernetes.cluster.layout import PROJECT, SECOND, ClusterLayout
 from tests.kubernetes.cluster.lifecycle import wait_for_end
+from tests.kubernetes.cluster.namespace_supervisor import clean_up_all
 from tests.kubernetes.cluster.nodes import start_second
-from tests.kubernetes.cluster.places import PROJECT, SECOND, Place
-from tests.kubernetes.cluster.warden import sweep_all
-from tests.kubernetes.remains import keeper_of, remains, traces, warden_of
+from tests.kubernetes.support.leak_check import init_process_of, leftovers, supervisor_of, traces
+from tests.support.seed_counts import only_long
 
 pytestmark = only_long
 
@@ -34,9 +34,9 @@ sys.stdin.read()
 
 
 @contextmanager
-def other_cluster() -> Iterator[tuple[Place, int]]:
-    """A cluster of its own, held by a process that can be killed."""
-    place = Place(f"other-{token_hex(3)}")
+def other_cluster() -> Iterator[tuple[ClusterLayout, int]]:
+    """A separate cluster, held by a process that can be killed."""
+    place = ClusterLayout(f"other-{token_hex(3)}")
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, place.name],
         cwd=PROJECT,
@@ -54,13 +54,13 @@ def other_cluster() -> Iterator[tuple[Place, int]]:
         wait_for_end(place)
 
 
-def run_pod(place: Place) -> None:
+def run_pod(place: ClusterLayout) -> None:
     api = Api(place.kubeconfig)
     api.create(PODS, python_pod("sleeper", SLEEPER))
     until(lambda: api.text(f"{PODS}/sleeper/log"), "a running pod")
 
 
-def run_second_node(place: Place) -> None:
+def run_second_node(place: ClusterLayout) -> None:
     api, pod = Api(place.kubeconfig), python_pod("there", SLEEPER)
     pod["spec"]["nodeName"] = SECOND.node
     with closing(Control(place.socket)) as control:
@@ -78,10 +78,14 @@ def test_nothing_is_left_of_a_cluster(running_cluster: Cluster, killed: str) -> 
         if killed == "keeper":
             run_second_node(place)
         alive = traces(place)
-        assert {"processes", "links", "routes", "groups", "files"} <= remains(alive).keys()
-        pids = {"holder": holder, "keeper": int(keeper_of(place).name), "warden": warden_of(place)}
+        assert {"processes", "links", "routes", "groups", "files"} <= leftovers(alive).keys()
+        pids = {
+            "holder": holder,
+            "keeper": int(init_process_of(place).name),
+            "warden": supervisor_of(place),
+        }
         os.kill(pids[killed], signal.SIGKILL)
         wait_for_end(place)
-        sweep_all()
-        until(lambda: not remains(alive), "the end")
-    assert remains(alive) == {}
+        clean_up_all()
+        until(lambda: not leftovers(alive), "the end")
+    assert leftovers(alive) == {}

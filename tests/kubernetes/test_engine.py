@@ -1,4 +1,4 @@
-"""The Kubernetes engine on a real API server and real pods."""
+"""The Kubernetes engine on a real API server with real pods."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import pytest
 
-from rota.core.commands import KillWorkers, ReportWorkers, StartWorkers, StopWorkers
-from rota.core.events import (
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import KillWorkers, ReportWorkers, StartWorkers, StopWorkers
+from rota.core.model.events import (
     Event,
     NodeSeen,
     WorkersExited,
@@ -17,19 +18,22 @@ from rota.core.events import (
     WorkersLost,
     WorkersStarted,
 )
-from rota.core.model import GIB, JobId, NodeId, Slot
-from rota.engines.base import LogQuery, Mount, Program, WorkerId
-from rota.engines.kubernetes import api
-from rota.engines.kubernetes.api import NODES, PODS, ApiError, Object, Scope
+from rota.core.model.job import JobId
+from rota.core.model.node import NodeId
+from rota.core.model.units import GIB
+from rota.engines.interface import LogQuery, Mount, Program, WorkerId
 from rota.engines.kubernetes.engine import KubernetesEngine
-from rota.engines.kubernetes.names import ATTEMPT, ROLE
+from rota.engines.kubernetes.pods.naming import ATTEMPT, ROLE
 from rota.engines.kubernetes.settings import KubernetesSettings
-from tests.counts import only_long
-from tests.kubernetes import pods
+from rota.kube import client, resources
+from rota.kube.errors import ApiError
+from rota.kube.resources import NODES, PODS, Object, ResourceScope
 from tests.kubernetes.cluster.api import until as until_so
 from tests.kubernetes.cluster.handle import Cluster, python_pod
-from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
-from tests.patience import PATIENCE_S
+from tests.kubernetes.cluster.layout import CARDS_PER_NODE, NODE
+from tests.kubernetes.support import pod_programs
+from tests.support.seed_counts import only_long
+from tests.support.timeouts import PATIENCE_S
 
 JOB = JobId("job")
 E = TypeVar("E", bound=Event)
@@ -38,10 +42,10 @@ WAITS = "import time; time.sleep(1000)"
 
 @dataclass
 class Lab:
-    """An engine, and what it tells."""
+    """An engine and its events."""
 
     engine: KubernetesEngine
-    cluster: api.Cluster
+    cluster: client.KubeClient
     facts: asyncio.Queue[Event]
 
     async def start(self, program: Program, *slots: Slot, job: JobId = JOB) -> None:
@@ -49,7 +53,7 @@ class Lab:
         await self.engine.apply(StartWorkers(job, 1, 0, here), program)
 
     async def told(self, kind: type[E], *, job: JobId = JOB) -> E:
-        """The next fact of this kind about this job, or about a node."""
+        """The next event of this kind about this job, or about a node."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 fact = await self.facts.get()
@@ -62,7 +66,7 @@ class Lab:
             seen |= (await self.told(WorkersStarted, job=job)).workers
 
     async def pods(self) -> list[Object]:
-        return (await self.cluster.list(PODS, Scope(self.cluster.namespace)))[0]
+        return (await self.cluster.list(PODS, ResourceScope(self.cluster.namespace)))[0]
 
     async def pods_of(self, attempt: int) -> list[Object]:
         found = await self.pods()
@@ -83,7 +87,7 @@ Stage = Callable[..., None]
 
 @pytest.fixture
 def play(cards: Cluster, namespace: str, tmp_path: Path) -> Stage:
-    """Run a scenario with an engine of its own."""
+    """Run a scenario with its own engine."""
     return stage(cards, namespace, tmp_path)
 
 
@@ -94,7 +98,7 @@ def play_alone(whole_cluster: Cluster, namespace: str, tmp_path: Path) -> Stage:
 
 def stage(cluster: Cluster, namespace: str, root: Path) -> Stage:
     async def run(scenario: Play, settings: KubernetesSettings) -> None:
-        there = api.connect(cluster.kubeconfig, namespace=namespace)
+        there = client.connect(cluster.kubeconfig, namespace=namespace)
         facts: asyncio.Queue[Event] = asyncio.Queue()
         engine = KubernetesEngine(there, settings, root=root)
         try:
@@ -105,7 +109,7 @@ def stage(cluster: Cluster, namespace: str, root: Path) -> Stage:
             await there.close()
 
     def play(scenario: Play, **settings: object) -> None:
-        asyncio.run(run(scenario, replace(pods.SETTINGS, **settings)))
+        asyncio.run(run(scenario, replace(pod_programs.SETTINGS, **settings)))
 
     return play
 
@@ -134,10 +138,10 @@ def card(*gpus: int, share_bytes: int = 0) -> Slot:
 
 def test_output_outlives_the_pod(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program("print('one'); print('two', end='')"), card())
+        await lab.start(pod_programs.program("print('one'); print('two', end='')"), card())
         assert (await lab.told(WorkersExited)).codes == {0: 0}
         assert await lab.output() == b"one\ntwo"
-        await lab.engine.apply(StartWorkers(JOB, 2, 0, (card(),)), pods.program(""))
+        await lab.engine.apply(StartWorkers(JOB, 2, 0, (card(),)), pod_programs.program(""))
         assert (await lab.told(WorkersExited)).attempt == 2
         await until(lambda: is_empty(lab.pods_of(attempt=1)))
         assert await lab.output() == b"one\ntwo"
@@ -163,7 +167,7 @@ else:
 """
 
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program(listens), card(0), card(1))
+        await lab.start(pod_programs.program(listens), card(0), card(1))
         codes: dict[int, int] = {}
         while len(codes) < 2:
             codes |= (await lab.told(WorkersExited)).codes
@@ -173,9 +177,9 @@ else:
     play(scenario)
 
 
-def test_a_failure_is_told_with_its_output_there(play: Stage) -> None:
+def test_a_failure_is_reported_after_its_output(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program("print('why'); raise SystemExit(3)"), card())
+        await lab.start(pod_programs.program("print('why'); raise SystemExit(3)"), card())
         assert (await lab.told(WorkersExited)).codes == {0: 3}
         tail = lab.engine.logs(WorkerId(JOB, 1, 0), LogQuery(tail_bytes=100))
         assert b"".join([chunk.output async for chunk in tail]) == b"why\n"
@@ -185,7 +189,7 @@ def test_a_failure_is_told_with_its_output_there(play: Stage) -> None:
 
 def test_an_image_that_does_not_exist_ends_with_a_reason(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(replace(pods.program(""), image="rota.invalid/nothing:1"), card(0))
+        await lab.start(replace(pod_programs.program(""), image="rota.invalid/nothing:1"), card(0))
         told = await lab.told(WorkersExited)
         assert told.codes == {0: 126}
         assert "image cannot be pulled" in told.reason
@@ -197,23 +201,23 @@ def test_an_image_that_does_not_exist_ends_with_a_reason(play: Stage) -> None:
 def test_a_claim_that_never_binds_ends_with_a_reason(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
         claim = Mount("pvc:missing", "/sets")
-        program = pods.program("")
+        program = pod_programs.program("")
         await lab.start(replace(program, mounts=(*program.mounts, claim)), card(0))
         told = await lab.told(WorkersExited)
         assert told.codes == {0: 126}
-        assert "volume cannot be had" in told.reason
+        assert "volume is not available" in told.reason
         assert "missing" in told.reason
 
     play(scenario, stuck_after_s=1.0)
 
 
-def test_what_a_quota_refuses_is_taken_back_as_a_whole(play: Stage) -> None:
+def test_a_quota_refusal_deletes_the_whole_command(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        quotas = api.Kind("v1", "resourcequotas", "ResourceQuota")
+        quotas = resources.ResourceKind("v1", "resourcequotas", "ResourceQuota")
         body = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2"}}}
         await lab.cluster.create(quotas, body)
         await until(lambda: has_counted(lab.cluster.get(quotas, "small")))
-        await lab.start(pods.program(WAITS), card(0), card(1), card(2))
+        await lab.start(pod_programs.program(WAITS), card(0), card(1), card(2))
         lost: frozenset[int] = frozenset()
         while len(lost) < 3:
             told = await lab.told(WorkersLost)
@@ -225,36 +229,36 @@ def test_what_a_quota_refuses_is_taken_back_as_a_whole(play: Stage) -> None:
     play(scenario)
 
 
-def test_a_place_that_somebody_else_took_is_a_lost_race(play: Stage) -> None:
+def test_a_taken_node_is_a_lost_race(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.engine.adopt()
         theirs = python_pod("theirs", WAITS, gpus=CARDS_PER_NODE)
         await lab.cluster.create(PODS, theirs)
         while (seen := await lab.told(NodeSeen)).node.gpus or seen.node.id != NODE:
             pass
-        await lab.start(pods.program(WAITS), card(0))
+        await lab.start(pod_programs.program(WAITS), card(0))
         lost = await lab.told(WorkersLost)
         assert "Insufficient nvidia.com/gpu" in lost.reason
 
     play(scenario, bind_patience_s=1.0)
 
 
-def test_a_pod_that_is_deleted_by_hand_is_told_of(play: Stage) -> None:
+def test_a_deleted_pod_is_reported(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program(WAITS), card(0))
+        await lab.start(pod_programs.program(WAITS), card(0))
         await lab.started()
         [pod] = await lab.pods()
         await lab.cluster.delete(PODS, pod["metadata"]["name"])
         told = await lab.told(WorkersExited)
-        assert (told.codes, told.reason) == ({0: 143}, "somebody deleted its pod")
+        assert (told.codes, told.reason) == ({0: 143}, "its pod was deleted")
         assert told.is_retriable
 
     play(scenario)
 
 
-def test_an_order_that_comes_late_changes_nothing_of_a_pod_that_is_on_its_way(play: Stage) -> None:
+def test_a_repeated_start_does_not_change_a_pod(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        order, program = StartWorkers(JOB, 1, 0, (card(0),)), pods.program(WAITS)
+        order, program = StartWorkers(JOB, 1, 0, (card(0),)), pod_programs.program(WAITS)
         await lab.engine.apply(order, program)
         await lab.started()
         [there] = await lab.pods()
@@ -268,13 +272,13 @@ def test_an_order_that_comes_late_changes_nothing_of_a_pod_that_is_on_its_way(pl
     play(scenario)
 
 
-def test_the_next_daemon_finds_what_runs_and_what_has_ended(play: Stage) -> None:
+def test_the_next_daemon_finds_running_and_ended_workers(play: Stage) -> None:
     done = JobId("done")
 
     async def first(lab: Lab) -> None:
-        await lab.start(pods.program(WAITS), card(0))
+        await lab.start(pod_programs.program(WAITS), card(0))
         await lab.started()
-        await lab.start(pods.program("raise SystemExit(5)"), card(1), job=done)
+        await lab.start(pod_programs.program("raise SystemExit(5)"), card(1), job=done)
         await lab.told(WorkersExited, job=done)
 
     async def second(lab: Lab) -> None:
@@ -291,9 +295,9 @@ def test_the_next_daemon_finds_what_runs_and_what_has_ended(play: Stage) -> None
     play(second)
 
 
-def test_what_has_ended_is_let_go(play: Stage) -> None:
+def test_ended_pods_are_removed(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program(""), card())
+        await lab.start(pod_programs.program(""), card())
         assert (await lab.told(WorkersExited)).codes == {0: 0}
         await until(lambda: is_empty(lab.pods()))
         await lab.engine.apply(ReportWorkers(JOB, 1, (0,)))
@@ -302,13 +306,13 @@ def test_what_has_ended_is_let_go(play: Stage) -> None:
     play(scenario, keep_finished_s=0.5)
 
 
-def test_who_else_holds_the_object_of_a_pod_goes_on_to(play: Stage) -> None:
+def test_finalizers_of_others_stay(play: Stage) -> None:
     async def held_by(lab: Lab) -> list[str]:
         [pod] = await lab.pods()
         return pod["metadata"].get("finalizers", [])
 
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program(WAITS), card())
+        await lab.start(pod_programs.program(WAITS), card())
         await lab.started()
         [name] = [pod["metadata"]["name"] for pod in await lab.pods()]
         both = {"metadata": {"finalizers": [*await held_by(lab), "lab.example/theirs"]}}
@@ -323,19 +327,19 @@ def test_who_else_holds_the_object_of_a_pod_goes_on_to(play: Stage) -> None:
     play(scenario)
 
 
-def test_sharers_of_a_card_are_told_which_and_it_is_held_for_them(play: Stage) -> None:
+def test_sharing_workers_get_the_id_of_a_held_gpu(play: Stage) -> None:
     says = "import os; print(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True)"
     other = JobId("other")
 
     async def scenario(lab: Lab) -> None:
         half = card(0, share_bytes=20 * GIB)
-        await lab.start(pods.program(f"{says}; {WAITS}"), half)
+        await lab.start(pod_programs.program(f"{says}; {WAITS}"), half)
         await lab.started()
-        await lab.start(pods.program(says), half, job=other)
+        await lab.start(pod_programs.program(says), half, job=other)
         assert (await lab.told(WorkersExited, job=other)).codes == {0: 0}
         name = await lab.output(job=other)
         assert name.startswith(b"GPU-")
-        assert lab.engine.cards(WorkerId(JOB, 1, 0)) == (name.decode().strip(),)
+        assert lab.engine.gpus_of_worker(WorkerId(JOB, 1, 0)) == (name.decode().strip(),)
         [holder] = await lab.placeholders()
         assert holder["metadata"]["annotations"]["rota.dev/card"].encode() == name.strip()
         assert holder["spec"]["nodeName"] == NODE
@@ -347,15 +351,17 @@ def test_sharers_of_a_card_are_told_which_and_it_is_held_for_them(play: Stage) -
     play(scenario)
 
 
-def test_a_program_that_is_not_there_says_so(play: Stage) -> None:
+def test_a_missing_program_is_reported(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(replace(pods.program(""), workdir="/", argv=("/no/such/file.py",)), card())
+        await lab.start(
+            replace(pod_programs.program(""), workdir="/", argv=("/no/such/file.py",)), card()
+        )
         assert (await lab.told(WorkersExited)).codes == {0: 2}
 
     play(scenario)
 
 
-def test_a_cordon_is_told_at_once(play_alone: Stage) -> None:
+def test_a_cordon_is_reported_at_once(play_alone: Stage) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.engine.adopt()
         try:
@@ -372,7 +378,7 @@ def test_a_cordon_is_told_at_once(play_alone: Stage) -> None:
 
 
 @only_long
-def test_what_happened_in_a_gap_that_cannot_be_made_good_is_told_once(
+def test_changes_during_an_expired_watch_are_reported_once(
     play_alone: Stage, whole_cluster: Cluster, namespace: str
 ) -> None:
     there, path = whole_cluster.api, f"/api/v1/namespaces/{namespace}/pods"
@@ -394,12 +400,12 @@ def test_what_happened_in_a_gap_that_cannot_be_made_good_is_told_once(
 
     async def scenario(lab: Lab) -> None:
         for index, job in enumerate(jobs):
-            await lab.start(pods.program(WAITS), card(index), job=job)
+            await lab.start(pod_programs.program(WAITS), card(index), job=job)
             await lab.started(job=job)
-        _, version = await lab.cluster.list(PODS, Scope(namespace))
+        _, version = await lab.cluster.list(PODS, ResourceScope(namespace))
         happen()
         with pytest.raises(ApiError) as refused:
-            await anext(lab.cluster.watch(PODS, Scope(namespace), version=version))
+            await anext(lab.cluster.watch(PODS, ResourceScope(namespace), version=version))
         assert refused.value.status == 410
         async with asyncio.timeout(PATIENCE_S):
             told = [await lab.facts.get() for _ in range(2)]

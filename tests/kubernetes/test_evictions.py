@@ -1,29 +1,29 @@
-"""A node that is short of something ends pods by itself, and says so in their statuses.
+"""A node that is short of a resource evicts pods, and reports it in their statuses.
 
-The node is one of KWOK's, and what a kubelet would write there is written by hand.
+The node is simulated by KWOK; the test writes what a kubelet would write.
 """
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.house import wait_until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess, kubernetes_daemon
+from tests.support.daemon_process import wait_until
 
 N_GPUS = 2
 SHORT = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi."
 
 
 @pytest.fixture
-def outpost(whole_cluster: Cluster, namespace: str) -> Iterator[Outpost]:
-    with an_outpost(whole_cluster, namespace) as made:
+def kube_daemon(whole_cluster: Cluster, namespace: str) -> Iterator[KubernetesDaemonProcess]:
+    with kubernetes_daemon(whole_cluster, namespace) as made:
         yield made
 
 
-def evict(outpost: Outpost, job: str, *, reason: str) -> None:
-    """As a kubelet tells it once nothing of the pod runs any more."""
-    [pod] = outpost.live_pods(job)
+def evict(kube_daemon: KubernetesDaemonProcess, job: str, *, reason: str) -> None:
+    """Write the status of an evicted pod, as a kubelet does."""
+    [pod] = kube_daemon.live_pods(job)
     ended = {"exitCode": 137, "reason": reason, "finishedAt": "2026-11-16T08:00:00Z"}
     containers = [
         {**each, "ready": False, "started": False, "state": {"terminated": ended}}
@@ -37,8 +37,8 @@ def evict(outpost: Outpost, job: str, *, reason: str) -> None:
         "containerStatuses": containers,
         "conditions": [*pod["status"]["conditions"], why],
     }
-    path = f"{outpost.pods_path}/{pod['metadata']['name']}/status"
-    outpost.cluster.api.patch(path, {"status": status})
+    path = f"{kube_daemon.pods_path}/{pod['metadata']['name']}/status"
+    kube_daemon.cluster.api.patch(path, {"status": status})
 
 
 @pytest.mark.parametrize(
@@ -46,21 +46,21 @@ def evict(outpost: Outpost, job: str, *, reason: str) -> None:
     [("Error", 1), ("ContainerStatusUnknown", 0)],
     ids=["ended", "nobody knows how"],
 )
-def test_a_job_that_its_node_evicted_says_so_and_runs_again(
-    outpost: Outpost, reason: str, n_failures: int
+def test_an_evicted_job_has_the_reason_and_runs_again(
+    kube_daemon: KubernetesDaemonProcess, reason: str, n_failures: int
 ) -> None:
-    """It may have used up itself what its node ran out of: if it ran, that counts as a failure,
-    and it is tried again although it asks for no retries."""
-    with outpost.cluster.kwok_nodes(1, gpus=N_GPUS) as [node]:
-        outpost.up()
+    """The job may have used up the resource itself: if it ran, this counts as a failure, and it
+    is retried even without retries of its own."""
+    with kube_daemon.cluster.kwok_nodes(1, gpus=N_GPUS) as [node]:
+        kube_daemon.up()
         place = {"kubernetes.io/hostname": node}
-        job = outpost.submit("say came", gpus=str(N_GPUS), node_labels=place)
-        outpost.reaches(job, "running", attempt=1)
-        evict(outpost, job, reason=reason)
-        outpost.reaches(job, "running", attempt=2)
-        assert outpost.client.status().gpus_held == N_GPUS, "all of its node, which were free"
-        assert outpost.client.show(job).failures == n_failures
-        [left] = [each for each in outpost.client.story(job) if each.after == "queued"][1:]
+        job = kube_daemon.submit("say came", gpus=str(N_GPUS), node_labels=place)
+        kube_daemon.reaches(job, "running", attempt=1)
+        evict(kube_daemon, job, reason=reason)
+        kube_daemon.reaches(job, "running", attempt=2)
+        assert kube_daemon.client.status().gpus_held == N_GPUS, "all of its node, which were free"
+        assert kube_daemon.client.show(job).failures == n_failures
+        [left] = [each for each in kube_daemon.client.story(job) if each.after == "queued"][1:]
         assert f"evicted by its node: {SHORT}" in left.reason
-        outpost.client.cancel(job)
-        wait_until(outpost.has_room, "its GPUs to be free")
+        kube_daemon.client.cancel(job)
+        wait_until(kube_daemon.has_room, "its GPUs to be free")

@@ -1,18 +1,18 @@
-"""What breaks in a cluster while jobs run on it: nothing is lost, and nothing runs twice."""
+"""Failures of the cluster while jobs run: nothing is lost, and nothing runs twice."""
 
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.counts import count, only_long
-from tests.e2e.house import wait_until
 from tests.kubernetes.cluster.api import until
-from tests.kubernetes.cluster.fakes import NODES, is_ready
 from tests.kubernetes.cluster.handle import Cluster, python_pod
-from tests.kubernetes.cluster.places import CARDS_PER_NODE, NODE
-from tests.kubernetes.kills import ClusterDay
-from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.cluster.kwok_nodes import NODES, is_ready
+from tests.kubernetes.cluster.layout import CARDS_PER_NODE, NODE
+from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess, kubernetes_daemon
+from tests.kubernetes.support.kill_scenario import ClusterKillScenario
+from tests.support.daemon_process import wait_until
+from tests.support.seed_counts import count, only_long
 
 PAUSE_S = 10.0
 """Longer than a daemon commands without a word from the API server. Not to wait for anything: so
@@ -20,114 +20,128 @@ long it lasts."""
 
 
 @pytest.fixture
-def outpost(whole_cluster: Cluster, namespace: str) -> Iterator[Outpost]:
-    with an_outpost(whole_cluster, namespace) as made:
+def kube_daemon(whole_cluster: Cluster, namespace: str) -> Iterator[KubernetesDaemonProcess]:
+    with kubernetes_daemon(whole_cluster, namespace) as made:
         yield made
 
 
 @only_long
-def test_a_node_that_is_drained_is_left_and_found_again(outpost: Outpost) -> None:
-    outpost.up()
-    job = outpost.submit("say came; await on", gpus="1")
-    outpost.says(job, "came")
+def test_a_drained_node_is_emptied_and_used_again(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    kube_daemon.up()
+    job = kube_daemon.submit("say came; await on", gpus="1")
+    kube_daemon.says(job, "came")
     try:
         words = ["--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s"]
-        outpost.kubectl("drain", NODE, f"--pod-selector=rota.dev/job={job}", *words)
-        assert outpost.live_pods() == []
-        late = outpost.submit("say came", gpus="1")
+        kube_daemon.kubectl("drain", NODE, f"--pod-selector=rota.dev/job={job}", *words)
+        assert kube_daemon.live_pods() == []
+        late = kube_daemon.submit("say came", gpus="1")
         for each in (job, late):
-            wait_until(lambda each=each: "cordoned node" in outpost.why(each), "why it waits")
+            wait_until(lambda each=each: "cordoned node" in kube_daemon.why(each), "why it waits")
     finally:
-        outpost.kubectl("uncordon", NODE)
-    outpost.says(late, "came")
-    outpost.says(job, "came", attempt=2)
-    outpost.allow("on")
-    assert outpost.ends(job).state == "succeeded"
+        kube_daemon.kubectl("uncordon", NODE)
+    kube_daemon.says(late, "came")
+    kube_daemon.says(job, "came", attempt=2)
+    kube_daemon.allow("on")
+    assert kube_daemon.ends(job).state == "succeeded"
 
 
 @only_long
-def test_a_job_waits_for_what_others_hold(outpost: Outpost) -> None:
-    """Although it could not run now even if all of ours were gone."""
-    outpost.up()
+def test_a_job_waits_for_what_others_hold(kube_daemon: KubernetesDaemonProcess) -> None:
+    """Although it could not run now even without our other jobs."""
+    kube_daemon.up()
     holding = python_pod("theirs", "import time; time.sleep(999)", gpus=1)
-    outpost.cluster.api.create(outpost.pods_path, holding)
-    wait_until(lambda: outpost.client.status().gpus == CARDS_PER_NODE - 1, "their GPU to be gone")
-    job = outpost.submit("say came", gpus=str(CARDS_PER_NODE))
-    wait_until(lambda: "what others hold" in outpost.why(job), "why it waits")
-    outpost.cluster.api.delete(f"{outpost.pods_path}/theirs", grace_s=1)
-    outpost.says(job, "came")
+    kube_daemon.cluster.api.create(kube_daemon.pods_path, holding)
+    wait_until(
+        lambda: kube_daemon.client.status().gpus == CARDS_PER_NODE - 1, "their GPU to be gone"
+    )
+    job = kube_daemon.submit("say came", gpus=str(CARDS_PER_NODE))
+    wait_until(
+        lambda: "resources that other workloads hold" in kube_daemon.why(job), "why it waits"
+    )
+    kube_daemon.cluster.api.delete(f"{kube_daemon.pods_path}/theirs", grace_s=1)
+    kube_daemon.says(job, "came")
 
 
 @only_long
-def test_a_silent_node_keeps_what_it_holds(outpost: Outpost) -> None:
-    outpost.up()
-    api, job = outpost.cluster.api, outpost.submit("say came; await on", gpus="1")
-    outpost.reaches(job, "running")
-    with outpost.cluster.control.stopped("kubelet"):
+def test_an_unresponsive_node_keeps_its_workers(kube_daemon: KubernetesDaemonProcess) -> None:
+    kube_daemon.up()
+    api, job = kube_daemon.cluster.api, kube_daemon.submit("say came; await on", gpus="1")
+    kube_daemon.reaches(job, "running")
+    with kube_daemon.cluster.control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady")
-        [node] = wait_until(lambda: [n for n in outpost.client.nodes() if n.note], "its silence")
-        assert "does not answer" in node.note
-        late = outpost.submit("say came", gpus="1")
-        wait_until(lambda: "not well" in outpost.why(late), "why it waits")
-        assert outpost.state_of(late) == "queued"
-        assert outpost.state_of(job) == "running"
-        assert outpost.client.status().gpus_held == 1
+        [node] = wait_until(
+            lambda: [n for n in kube_daemon.client.nodes() if n.note], "its silence"
+        )
+        assert "does not respond" in node.note
+        late = kube_daemon.submit("say came", gpus="1")
+        wait_until(lambda: "unhealthy" in kube_daemon.why(late), "why it waits")
+        assert kube_daemon.state_of(late) == "queued"
+        assert kube_daemon.state_of(job) == "running"
+        assert kube_daemon.client.status().gpus_held == 1
     until(lambda: is_ready(api.get(f"{NODES}/{NODE}")), "the node")
-    outpost.says(late, "came")
-    outpost.allow("on")
-    assert outpost.ends(job).state == "succeeded"
-    assert len(outpost.starts(job)) == 1, outpost.rota("story", job).stdout
+    kube_daemon.says(late, "came")
+    kube_daemon.allow("on")
+    assert kube_daemon.ends(job).state == "succeeded"
+    assert len(kube_daemon.starts(job)) == 1, kube_daemon.rota("story", job).stdout
 
 
-def test_jobs_live_through_cut_watches_and_an_api_server_that_begins_anew(outpost: Outpost) -> None:
-    outpost.up()
-    control = outpost.cluster.control
-    running = outpost.submit("say came; await on", gpus="1")
-    outpost.says(running, "came")
+def test_jobs_survive_broken_watches_and_an_api_server_restart(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    kube_daemon.up()
+    control = kube_daemon.cluster.control
+    running = kube_daemon.submit("say came; await on", gpus="1")
+    kube_daemon.says(running, "came")
     control.cut_connections()
-    first = outpost.submit("say came", gpus="1")
-    assert outpost.ends(first).state == "succeeded"
+    first = kube_daemon.submit("say came", gpus="1")
+    assert kube_daemon.ends(first).state == "succeeded"
     control.kill("apiserver")
     control.start("apiserver")
-    second = submits(outpost, "second")
-    outpost.allow("on")
-    assert outpost.kept(lambda: outpost.ends(second)).state == "succeeded"
-    assert outpost.kept(lambda: outpost.ends(running)).state == "succeeded"
-    assert_once_each(outpost, running, first, second)
+    second = submits(kube_daemon, "second")
+    kube_daemon.allow("on")
+    assert kube_daemon.kept(lambda: kube_daemon.ends(second)).state == "succeeded"
+    assert kube_daemon.kept(lambda: kube_daemon.ends(running)).state == "succeeded"
+    assert_once_each(kube_daemon, running, first, second)
 
 
 @only_long
-def test_jobs_live_through_what_takes_longer_than_a_lease(outpost: Outpost) -> None:
-    """A daemon that hears nothing for too long ends, and whoever keeps it starts it again."""
-    outpost.up()
-    control = outpost.cluster.control
-    running = outpost.submit("say came; await on", gpus="1")
-    outpost.says(running, "came")
+def test_jobs_survive_outages_longer_than_a_lease(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """A daemon that loses its lease exits and is restarted."""
+    kube_daemon.up()
+    control = kube_daemon.cluster.control
+    running = kube_daemon.submit("say came; await on", gpus="1")
+    kube_daemon.says(running, "came")
     with control.stopped("apiserver"):
         time.sleep(PAUSE_S)
-    second = submits(outpost, "second")
-    assert outpost.kept(lambda: outpost.ends(second)).state == "succeeded"
+    second = submits(kube_daemon, "second")
+    assert kube_daemon.kept(lambda: kube_daemon.ends(second)).state == "succeeded"
     with control.paused("etcd"):
         time.sleep(PAUSE_S)
-    late = submits(outpost, "late")
-    outpost.allow("on")
+    late = submits(kube_daemon, "late")
+    kube_daemon.allow("on")
     for job in (running, late):
-        assert outpost.kept(lambda job=job: outpost.ends(job)).state == "succeeded"
-    assert_once_each(outpost, running, second, late)
+        assert kube_daemon.kept(lambda job=job: kube_daemon.ends(job)).state == "succeeded"
+    assert_once_each(kube_daemon, running, second, late)
 
 
-def submits(outpost: Outpost, key: str) -> str:
+def submits(kube_daemon: KubernetesDaemonProcess, key: str) -> str:
     """To whichever daemon commands when it is answered."""
-    request = outpost.request("say came", gpus="1")
-    return outpost.kept(lambda: outpost.client.submit(request, key=key))
+    request = kube_daemon.request("say came", gpus="1")
+    return kube_daemon.kept(lambda: kube_daemon.client.submit(request, key=key))
 
 
-def assert_once_each(outpost: Outpost, *jobs: str) -> None:
-    assert sorted(line.job_id for line in outpost.heard()) == sorted(jobs)
-    until(lambda: outpost.kept(outpost.has_room), "all GPUs to be free")
+def assert_once_each(kube_daemon: KubernetesDaemonProcess, *jobs: str) -> None:
+    assert sorted(line.job_id for line in kube_daemon.heard()) == sorted(jobs)
+    until(lambda: kube_daemon.kept(kube_daemon.has_room), "all GPUs to be free")
 
 
-def test_a_daemon_that_is_killed_at_random_moments_loses_nothing(outpost: Outpost) -> None:
-    day = ClusterDay(outpost, seed=7, rounds=count(50))
-    day.run()
-    assert day.complaints() == []
+def test_a_daemon_killed_at_random_moments_loses_nothing(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    scenario = ClusterKillScenario(kube_daemon, seed=7, rounds=count(50))
+    scenario.run()
+    assert scenario.complaints() == []

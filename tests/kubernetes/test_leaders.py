@@ -1,4 +1,4 @@
-"""One daemon commands; another takes over with what the cluster knows, and nothing else."""
+"""One daemon is the leader; another one takes over with the state in the cluster only."""
 
 import os
 import signal
@@ -10,47 +10,51 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.counts import only_long
-from tests.e2e.house import wait_until
 from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster, python_pod
-from tests.kubernetes.cluster.places import NODE
-from tests.kubernetes.daemons import HELD, Lab, open_lab
-from tests.kubernetes.outpost import Outpost, a_standby, an_outpost
-from tests.kubernetes.witness import Witness
-from tests.patience import PATIENCE_S
+from tests.kubernetes.cluster.layout import NODE
+from tests.kubernetes.support.daemon_process import (
+    KubernetesDaemonProcess,
+    kubernetes_daemon,
+    standby_daemon,
+)
+from tests.kubernetes.support.daemons import HELD, DaemonLab, open_daemon_lab
+from tests.kubernetes.support.kubectl import Kubectl
+from tests.support.daemon_process import wait_until
+from tests.support.seed_counts import only_long
+from tests.support.timeouts import PATIENCE_S
 
 TOLD = ("state", "fence")
 
 
 @pytest.fixture
-def lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
-    with open_lab(cluster, namespace) as opened:
+def lab(cluster: Cluster, namespace: str) -> Iterator[DaemonLab]:
+    with open_daemon_lab(cluster, namespace) as opened:
         yield opened
 
 
 @pytest.fixture
-def lone_lab(whole_cluster: Cluster, namespace: str) -> Iterator[Lab]:
-    """Where nobody else's jobs can be sent to nodes that only pretend."""
-    with open_lab(whole_cluster, namespace) as opened:
+def lone_lab(whole_cluster: Cluster, namespace: str) -> Iterator[DaemonLab]:
+    """Exclusive, so that jobs of other tests are not placed on simulated nodes."""
+    with open_daemon_lab(whole_cluster, namespace) as opened:
         yield opened
 
 
 @pytest.fixture
-def leader(cards: Cluster, namespace: str) -> Iterator[Outpost]:
-    with an_outpost(cards, namespace) as made:
+def leader(cards: Cluster, namespace: str) -> Iterator[KubernetesDaemonProcess]:
+    with kubernetes_daemon(cards, namespace) as made:
         made.up()
         yield made
 
 
 @pytest.fixture
-def standby(leader: Outpost) -> Iterator[Outpost]:
-    """With nothing on its disk."""
-    with a_standby(leader) as made:
+def standby(leader: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
+    """With an empty disk."""
+    with standby_daemon(leader) as made:
         yield made
 
 
-def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
+def test_a_replica_with_an_empty_disk_restores_everything(lab: DaemonLab) -> None:
     first = lab.daemon().leads()
     ids = [first.submit(name=f"job-{n}", priority=n) for n in range(3)]
     lab.make("resnet", **HELD)
@@ -66,7 +70,7 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     lab.give_up_lease()
     second = lab.daemon().leads()
     assert second.jobs() == before
-    until(lambda: "goes to box in" in str(second.ask("GET", f"/v1/jobs/{ids[1]}")), "the plan")
+    until(lambda: "moves to box in" in str(second.ask("GET", f"/v1/jobs/{ids[1]}")), "the plan")
     [node] = [each for each in second.ask("GET", "/v1/nodes") if each["id"] == NODE]
     assert node["is_draining"]
     again = second.ask("POST", "/v1/jobs", json=HELD, headers={"Idempotency-Key": "k"})["ids"]
@@ -79,8 +83,8 @@ def test_a_replica_without_anything_rebuilds_all(lab: Lab) -> None:
     assert newer > max(before)
 
 
-def test_what_replicas_share_is_put_back_when_somebody_deletes_it(lab: Lab) -> None:
-    """The key of what was accepted, and who may come in: the next daemon knows both."""
+def test_the_shared_secret_is_restored_after_a_delete(lab: DaemonLab) -> None:
+    """The next daemon knows the key of accepted jobs and all tokens."""
     first = lab.daemon().leads()
     token = first.ask("POST", "/v1/tokens", json={"user": "nobody", "scope": "read_only"})["secret"]
     path = f"/api/v1/namespaces/{lab.namespace}/secrets"
@@ -103,8 +107,8 @@ def test_what_replicas_share_is_put_back_when_somebody_deletes_it(lab: Lab) -> N
     assert asked.status_code == 200
 
 
-def test_workers_that_no_status_tells_of_are_taken_over(lone_lab: Lab) -> None:
-    """A job's first worker is sent off before its status says so: its pod does."""
+def test_workers_without_a_status_are_adopted(lone_lab: DaemonLab) -> None:
+    """A worker's pod is created before the status of its job is written."""
     lab = lone_lab
     path = f"/api/v1/namespaces/{lab.namespace}/pods"
 
@@ -131,8 +135,8 @@ def test_workers_that_no_status_tells_of_are_taken_over(lone_lab: Lab) -> None:
         until(lambda: not uids(), "their end")
 
 
-def test_a_standby_is_alive_takes_no_work_and_is_handed_over_to(lab: Lab) -> None:
-    """A holder whose clock is far behind, or ahead, renews as well as any other."""
+def test_a_standby_is_healthy_and_takes_over(lab: DaemonLab) -> None:
+    """Also if the clock of the holder is far behind or ahead."""
     first = lab.daemon().leads()
     second = lab.daemon().waits()
     answer = httpx2.post(f"http://127.0.0.1:{second.port}/v1/jobs", json=HELD)
@@ -149,8 +153,8 @@ def test_a_standby_is_alive_takes_no_work_and_is_handed_over_to(lab: Lab) -> Non
     assert second.leads().jobs() == {job_id: "held"}
 
 
-def test_a_standby_ends_when_it_is_asked_to(lab: Lab) -> None:
-    """As the first process of a container, which the kernel does not end by itself, too."""
+def test_a_standby_stops_on_request(lab: DaemonLab) -> None:
+    """Also as the first process of a container, which the kernel does not end by default."""
     spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}
     path, _, name = lease_of(lab).rpartition("/")
     lab.cluster.api.create(path, {"metadata": {"name": name}, "spec": spec})
@@ -162,7 +166,7 @@ def test_a_standby_ends_when_it_is_asked_to(lab: Lab) -> None:
     assert standby.process.wait(60) == 0, standby.log()
 
 
-def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
+def test_a_deleted_lease_is_created_again(lab: DaemonLab) -> None:
     daemon = lab.daemon().leads()
     job = daemon.submit()
     lab.give_up_lease()
@@ -182,8 +186,8 @@ def test_a_lease_that_somebody_deletes_is_made_again(lab: Lab) -> None:
 
 
 @only_long
-def test_a_leader_that_is_killed_leaves_everything_to_its_standby(
-    leader: Outpost, standby: Outpost
+def test_a_standby_takes_over_from_a_killed_leader(
+    leader: KubernetesDaemonProcess, standby: KubernetesDaemonProcess
 ) -> None:
     over = leader.submit("say came", gpus="1")
     assert leader.ends(over).state == "succeeded"
@@ -218,12 +222,12 @@ def test_a_leader_that_is_killed_leaves_everything_to_its_standby(
     until(standby.has_room, "all GPUs to be free")
 
 
-def test_a_leader_that_wakes_with_much_to_do_does_nothing_of_it(
-    leader: Outpost, standby: Outpost
+def test_a_resumed_leader_sends_no_old_commands(
+    leader: KubernetesDaemonProcess, standby: KubernetesDaemonProcess
 ) -> None:
-    """When it fell asleep, a start, a stop and a cancel were on their way; a pod to be bound, a
-    job's end and a submit came while it slept. Somebody else has done all of it."""
-    assert leader.daemon is not None
+    """When it was suspended, a start, a stop and a cancel were pending; meanwhile a pod, the end
+    of a job and a submit arrived. Another leader has handled all of them."""
+    assert leader.process is not None
     token = leader.client.create_token(user="daemon").secret
     first = leader.submit("say came; await first", gpus="1")
     leader.says(first, "came")
@@ -238,7 +242,7 @@ def test_a_leader_that_wakes_with_much_to_do_does_nothing_of_it(
     assert leader.ends(first).state == "succeeded"
     starts = leader.submit("say came; await starts", gpus="1")
     leader.client.cancel(waits)
-    leader.daemon.send_signal(signal.SIGSTOP)
+    leader.process.send_signal(signal.SIGSTOP)
     assert leader.heard(starts) == []
     at_its_door = ThreadPoolExecutor(1).submit(_ask_late, leader.listen, token)
     plain = python_pod("plain", "import time; time.sleep(999)", gpus=1)
@@ -253,8 +257,8 @@ def test_a_leader_that_wakes_with_much_to_do_does_nothing_of_it(
     leader.says(late, "came")
     wait_until(lambda: has_told_all(standby), "everything to be as it will stay")
     before = all_that_it_could_change(standby)
-    leader.daemon.send_signal(signal.SIGCONT)
-    assert leader.daemon.wait(PATIENCE_S) != 0, "it has to begin anew, as a standby"
+    leader.process.send_signal(signal.SIGCONT)
+    assert leader.process.wait(PATIENCE_S) != 0, "it has to begin anew, as a standby"
     assert at_its_door.result() == 0 or at_its_door.result() >= 400
     assert all_that_it_could_change(standby) == before
     assert standby.overbooked() == []
@@ -267,7 +271,7 @@ def test_a_leader_that_wakes_with_much_to_do_does_nothing_of_it(
 
 
 def _ask_late(listen: str, token: str) -> int:
-    """A submit that waits at the door of one who sleeps. 0: nobody answered."""
+    """A submit to a suspended daemon. 0: no answer."""
     headers = {"Authorization": f"Bearer {token}"}
     try:
         url = f"http://{listen}/v1/jobs"
@@ -276,35 +280,35 @@ def _ask_late(listen: str, token: str) -> int:
         return 0
 
 
-def live_pods(outpost: Outpost) -> list[dict[str, Any]]:
-    found = outpost.cluster.api.items(outpost.pods_path)
+def live_pods(kube_daemon: KubernetesDaemonProcess) -> list[dict[str, Any]]:
+    found = kube_daemon.cluster.api.items(kube_daemon.pods_path)
     return [each for each in found if each["status"]["phase"] not in ("Succeeded", "Failed")]
 
 
-def has_told_all(outpost: Outpost) -> bool:
-    """Nothing is on its way any more, and all objects say so."""
-    states = {each.id: each.state for each in outpost.client.jobs(limit=100).jobs}
-    told = {name: state for name, (_, state, _) in told_by(outpost).items()}
+def has_told_all(kube_daemon: KubernetesDaemonProcess) -> bool:
+    """No write is pending, and all objects are up to date."""
+    states = {each.id: each.state for each in kube_daemon.client.jobs(limit=100).jobs}
+    told = {name: state for name, (_, state, _) in told_by(kube_daemon).items()}
     return states == told and "starting" not in told.values()
 
 
-def uids(outpost: Outpost) -> dict[str, str]:
-    """Of pods that are not over, by name."""
-    metas = [each["metadata"] for each in live_pods(outpost)]
+def uids(kube_daemon: KubernetesDaemonProcess) -> dict[str, str]:
+    """Uids of pods that have not ended, by name."""
+    metas = [each["metadata"] for each in live_pods(kube_daemon)]
     return {each["name"]: each["uid"] for each in metas}
 
 
-def all_that_it_could_change(outpost: Outpost) -> tuple[object, ...]:
+def all_that_it_could_change(kube_daemon: KubernetesDaemonProcess) -> tuple[object, ...]:
     """Pods as they were asked for, objects, and what the jobs said."""
     pods = [
         (each["metadata"]["uid"], each["metadata"].get("deletionTimestamp"), each["spec"])
-        for each in outpost.cluster.api.items(outpost.pods_path)
+        for each in kube_daemon.cluster.api.items(kube_daemon.pods_path)
     ]
-    return sorted(pods, key=lambda pod: pod[0]), told_by(outpost), outpost.heard()
+    return sorted(pods, key=lambda pod: pod[0]), told_by(kube_daemon), kube_daemon.heard()
 
 
-def told_by(witness: Witness) -> dict[str, Any]:
-    """What the objects say of their jobs. Whoever leads may write more about them at any time."""
+def told_by(witness: Kubectl) -> dict[str, Any]:
+    """The statuses of the jobs, without fields that a leader updates at any time."""
     path = f"/apis/rota.dev/v1alpha1/namespaces/{witness.namespace}/trainingjobs"
     return {
         each["metadata"]["name"]: (each["spec"], *map((each.get("status") or {}).get, TOLD))
@@ -312,5 +316,5 @@ def told_by(witness: Witness) -> dict[str, Any]:
     }
 
 
-def lease_of(lab: Lab) -> str:
+def lease_of(lab: DaemonLab) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{lab.namespace}/leases/rota"

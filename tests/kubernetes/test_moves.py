@@ -1,4 +1,4 @@
-"""Jobs that go from one box to a cluster, and from there to the box, with the same commands."""
+"""Jobs that migrate between one machine and a cluster."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,17 +7,17 @@ from typing import NamedTuple
 import pytest
 
 from rota.client import Client
-from tests.e2e.house import House, a_house
 from tests.e2e.test_moves import PATIENCE, USER, free_port
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess, kubernetes_daemon
+from tests.support.daemon_process import DaemonProcess, temporary_daemon
 
 
 class Roads(NamedTuple):
     """A box with one GPU, a cluster, and one person who knows both."""
 
-    box: House
-    outpost: Outpost
+    box: DaemonProcess
+    kube_daemon: KubernetesDaemonProcess
     here: Client
     """As that person at the box."""
 
@@ -26,30 +26,30 @@ class Roads(NamedTuple):
 def roads(cards: Cluster, namespace: str, tmp_path: Path) -> Iterator[Roads]:
     url = f"http://127.0.0.1:{free_port()}"
     with (
-        a_house(gpus="1x16GiB", settings=PATIENCE) as box,
-        an_outpost(cards, namespace, **PATIENCE) as outpost,
+        temporary_daemon(gpus="1x16GiB", settings=PATIENCE) as box,
+        kubernetes_daemon(cards, namespace, **PATIENCE) as kube_daemon,
     ):
-        for house in (box, outpost):
-            house.home.chmod(0o711)
-        outpost.place.chmod(0o777)
-        box.place = outpost.place
+        for daemon in (box, kube_daemon):
+            daemon.home.chmod(0o711)
+        kube_daemon.place.chmod(0o777)
+        box.place = kube_daemon.place
         box.up("--listen", url.removeprefix("http://"))
-        outpost.up()
-        at = {"box": (box, url), "cluster": (outpost, f"http://{outpost.listen}")}
-        for name, (house, door) in at.items():
-            token = house.client.create_token(user=USER).secret
+        kube_daemon.up()
+        at = {"box": (box, url), "cluster": (kube_daemon, f"http://{kube_daemon.listen}")}
+        for name, (daemon, door) in at.items():
+            token = daemon.client.create_token(user=USER).secret
             (tmp_path / name).write_text(token)
-            house.tell(ROTA_TOKEN=token, XDG_CONFIG_HOME=str(tmp_path))
-            added = house.rota("context", "add", name, door, "--token-file", str(tmp_path / name))
+            daemon.tell(ROTA_TOKEN=token, XDG_CONFIG_HOME=str(tmp_path))
+            added = daemon.rota("context", "add", name, door, "--token-file", str(tmp_path / name))
             assert added.returncode == 0, added.stderr
         with Client(url, token=(tmp_path / "box").read_text()) as here:
-            yield Roads(box, outpost, here)
+            yield Roads(box, kube_daemon, here)
 
 
 def test_a_job_goes_to_the_cluster_by_hand_or_by_itself_and_back(
     roads: Roads, tmp_path: Path
 ) -> None:
-    box, outpost, here = roads
+    box, kube_daemon, here = roads
     busy = here.submit(box.request("say busy; await over"))
     box.says(busy, "busy")
     waits = here.submit(box.request("say ran; await on"))
@@ -57,21 +57,21 @@ def test_a_job_goes_to_the_cluster_by_hand_or_by_itself_and_back(
     assert (done.returncode, done.stderr) == (0, "")
     moved = done.stdout.strip()
     assert box.ends(waits).reason == f"moved to cluster as {moved}"
-    outpost.says(moved, "ran")
-    assert outpost.pod_runs(moved)
+    kube_daemon.says(moved, "ran")
+    assert kube_daemon.pod_runs(moved)
     code = tmp_path / "code"
     code.mkdir()
     (code / "main.sh").write_text('echo "$ROTA_JOB $ROTA_ATTEMPT alone" >> "$HERE/journal"')
-    words = ["--gpus", "1", "--ship", str(code), "--env", f"HERE={outpost.place}"]
+    words = ["--gpus", "1", "--ship", str(code), "--env", f"HERE={kube_daemon.place}"]
     flags = ["--move-after", "1s", "--to", "cluster"]
     done = box.rota("submit", *flags, *words, "--", "sh", "main.sh")
     assert (done.returncode, done.stderr) == (0, "")
     ended = box.ends(done.stdout.strip()).reason
-    outpost.says(ended.removeprefix("moved to cluster as "), "alone")
-    done = outpost.rota("resubmit", moved, "--to", "box")
+    kube_daemon.says(ended.removeprefix("moved to cluster as "), "alone")
+    done = kube_daemon.rota("resubmit", moved, "--to", "box")
     assert (done.returncode, done.stderr) == (0, "")
-    assert outpost.ends(moved).state == "cancelled"
-    assert outpost.live_pods(moved) == []
+    assert kube_daemon.ends(moved).state == "cancelled"
+    assert kube_daemon.live_pods(moved) == []
     back = done.stdout.strip()
     assert f"moved here from job {moved} at " in here.story(back)[0].reason
     box.allow("over")

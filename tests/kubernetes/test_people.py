@@ -1,4 +1,4 @@
-"""People whom a cluster knows: by a real API server's word, at a real daemon's door."""
+"""Users of the cluster, authenticated by a real API server, at a real daemon."""
 
 import asyncio
 import subprocess
@@ -9,21 +9,21 @@ import pytest
 import yaml
 
 from rota.client import Client
-from rota.engines.kubernetes.api import connect
-from rota.engines.kubernetes.reviews import Person, TokenReviews
+from rota.kube.client import connect
+from rota.kube.token_review import TokenReviewer, TokenReviewUser
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.daemon import daemon
+from tests.kubernetes.support.daemons import started_daemon
 from tests.tidy.tree import ROOT
 
 
 def reviewed(
     cluster: Cluster, *tokens: str, audiences: tuple[str, ...] = ()
-) -> list[Person | None]:
-    async def run() -> list[Person | None]:
+) -> list[TokenReviewUser | None]:
+    async def run() -> list[TokenReviewUser | None]:
         there = connect(cluster.kubeconfig)
         try:
-            reviews = TokenReviews(there, audiences=audiences)
-            return [await reviews.person(token) for token in tokens]
+            reviews = TokenReviewer(there, audiences=audiences)
+            return [await reviews.authenticate(token) for token in tokens]
         finally:
             await there.close()
 
@@ -46,7 +46,7 @@ def person(cluster: Cluster) -> tuple[str, Path]:
     return cluster.person()
 
 
-def test_the_cluster_says_who_somebody_is(
+def test_the_cluster_authenticates_users(
     cluster: Cluster, namespace: str, person: tuple[str, Path]
 ) -> None:
     name, kubeconfig = person
@@ -60,7 +60,7 @@ def test_the_cluster_says_who_somebody_is(
     assert nobody is None
 
 
-def test_a_token_that_is_meant_for_another_opens_nothing(cluster: Cluster, namespace: str) -> None:
+def test_a_token_for_another_audience_is_rejected(cluster: Cluster, namespace: str) -> None:
     token = account_token(cluster, namespace, audiences=["somebody-else"])
     assert reviewed(cluster, token) == [None]
     ours = account_token(cluster, namespace, audiences=["rota"])
@@ -68,7 +68,7 @@ def test_a_token_that_is_meant_for_another_opens_nothing(cluster: Cluster, names
     assert person is not None
 
 
-def test_a_daemon_lets_the_clusters_people_in(
+def test_a_daemon_accepts_users_of_the_cluster(
     cluster: Cluster, namespace: str, person: tuple[str, Path], tmp_path: Path
 ) -> None:
     cluster.api.exchange("GET", "/readyz", None)
@@ -77,7 +77,7 @@ def test_a_daemon_lets_the_clusters_people_in(
     subprocess.run([*apply, str(crd)], check=True, capture_output=True)
     name, kubeconfig = person
     settings = {"ROTA_ADMIN_GROUPS": f"system:serviceaccounts:{namespace}"}
-    with daemon(cluster.kubeconfig, namespace, tmp_path, **settings) as url:
+    with started_daemon(cluster.kubeconfig, namespace, tmp_path, **settings) as url:
         with Client(url, token=token_of(kubeconfig)) as rota:
             assert rota.me() == name
             with pytest.raises(Exception, match="only an administrator may"):

@@ -1,4 +1,4 @@
-"""Pods that name rota as their scheduler, on nodes that pretend to run them."""
+"""Pods that name rota as their scheduler, on simulated nodes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.cluster.api import RefusedError, until
-from tests.kubernetes.cluster.fakes import fake_nodes
+from tests.kubernetes.cluster.file_locks import locked
 from tests.kubernetes.cluster.handle import Cluster, remove_pods
-from tests.kubernetes.cluster.locks import locked
+from tests.kubernetes.cluster.kwok_nodes import fake_nodes
 from tests.kubernetes.conftest import use_of
-from tests.kubernetes.daemons import Daemon, Lab, open_lab
+from tests.kubernetes.support.daemons import Daemon, DaemonLab, open_daemon_lab
 
 GPU = "nvidia.com/gpu"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -20,12 +20,12 @@ BINDINGS = f"{ADMISSION}/validatingadmissionpolicybindings"
 
 
 @pytest.fixture(scope="module")
-def lab(running_cluster: Cluster) -> Iterator[Lab]:
-    """Nobody else's jobs may be sent to nodes that only pretend."""
+def lab(running_cluster: Cluster) -> Iterator[DaemonLab]:
+    """Exclusive, so that jobs of other tests are not placed on simulated nodes."""
     with (
         locked(use_of(running_cluster)),
         running_cluster.namespace() as namespace,
-        open_lab(running_cluster, namespace) as opened,
+        open_daemon_lab(running_cluster, namespace) as opened,
     ):
         yield opened
 
@@ -37,22 +37,22 @@ def leaders() -> list[Daemon]:
 
 
 @pytest.fixture
-def daemon(lab: Lab, leaders: list[Daemon]) -> Daemon:
+def daemon(lab: DaemonLab, leaders: list[Daemon]) -> Daemon:
     if not leaders:
         leaders.append(lab.daemon().leads())
     return leaders[-1]
 
 
 @pytest.fixture
-def node(lab: Lab) -> Iterator[str]:
-    """With two GPUs. What runs there ends before the node does, which ends it."""
+def node(lab: DaemonLab) -> Iterator[str]:
+    """A node with two GPUs. Its pods are deleted before the node."""
     with lab.cluster.kwok_nodes(1, gpus=2) as [name]:
         yield name
         remove_pods(lab.cluster.api, pods(lab))
 
 
 @contextmanager
-def no_more_jobs(lab: Lab, words: str) -> Iterator[None]:
+def no_more_jobs(lab: DaemonLab, words: str) -> Iterator[None]:
     """The cluster admits no further TrainingJob to this namespace."""
     rule = {
         "apiGroups": ["rota.dev"],
@@ -79,7 +79,7 @@ def no_more_jobs(lab: Lab, words: str) -> Iterator[None]:
         api.delete(f"{POLICIES}/{lab.namespace}")
 
 
-def _refusal(lab: Lab, body: dict[str, Any]) -> str:
+def _refusal(lab: DaemonLab, body: dict[str, Any]) -> str:
     try:
         lab.cluster.api.create(f"{lab.objects}?dryRun=All", body)
     except RefusedError as error:
@@ -87,7 +87,7 @@ def _refusal(lab: Lab, body: dict[str, Any]) -> str:
     return ""
 
 
-def make(lab: Lab, name: str, *, node: str, **more: Any) -> None:
+def make(lab: DaemonLab, name: str, *, node: str, **more: Any) -> None:
     labels = {"user": "ada", "priority": str(more.pop("priority", 0))}
     main = {
         "name": "main",
@@ -106,24 +106,26 @@ def make(lab: Lab, name: str, *, node: str, **more: Any) -> None:
     lab.cluster.api.create(pods(lab), {"metadata": meta, "spec": spec})
 
 
-def pods(lab: Lab) -> str:
+def pods(lab: DaemonLab) -> str:
     return f"/api/v1/namespaces/{lab.namespace}/pods"
 
 
-def node_of(lab: Lab, name: str) -> str:
+def node_of(lab: DaemonLab, name: str) -> str:
     return lab.cluster.api.get(f"{pods(lab)}/{name}")["spec"].get("nodeName", "")
 
 
-def names_of(lab: Lab) -> list[str]:
+def names_of(lab: DaemonLab) -> list[str]:
     return [each["metadata"]["name"] for each in lab.cluster.api.items(pods(lab))]
 
 
-def events_of(lab: Lab, name: str) -> str:
+def events_of(lab: DaemonLab, name: str) -> str:
     about = f"involvedObject.name={name}"
     return lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
 
 
-def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab, daemon: Daemon, node: str) -> None:
+def test_pods_are_queued_and_bound_and_get_events(
+    lab: DaemonLab, daemon: Daemon, node: str
+) -> None:
     make(lab, "first", node=node)
     until(lambda: node_of(lab, "first") == node, "the first pod bound")
     make(lab, "second", node=node)
@@ -138,43 +140,45 @@ def test_they_are_queued_bound_and_told_why_they_wait(lab: Lab, daemon: Daemon, 
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_higher_priority_gets_the_node_that_it_names_although_others_are_free(lab: Lab) -> None:
+def test_a_higher_priority_gets_the_node_that_it_names_although_others_are_free(
+    lab: DaemonLab,
+) -> None:
     with lab.cluster.kwok_nodes(2, gpus=2) as [wanted, _]:
         make(lab, "low", node=wanted)
         until(lambda: node_of(lab, "low") == wanted, "the pod bound")
         make(lab, "high", node=wanted, priority=7)
         until(lambda: node_of(lab, "high") == wanted, "the node for it")
-        assert "gives way" in events_of(lab, "low")
+        assert "preempted" in events_of(lab, "low")
         remove_pods(lab.cluster.api, pods(lab))
 
 
-def test_one_that_rota_stops_is_told_why(lab: Lab, daemon: Daemon, node: str) -> None:
+def test_a_stopped_pod_gets_an_event(lab: DaemonLab, daemon: Daemon, node: str) -> None:
     make(lab, "moved", node=node)
     until(lambda: node_of(lab, "moved") == node, "the pod bound")
     daemon.ask("POST", f"/v1/nodes/{node}/drain")
     until(lambda: "Stopped" in events_of(lab, "moved"), "a reason")
-    assert "gives way: its pod is deleted" in events_of(lab, "moved")
+    assert "preempted: its pod is deleted" in events_of(lab, "moved")
     [job] = [each for each in daemon.ask("GET", "/v1/jobs")["jobs"] if each["name"] == "moved"]
-    assert "gives way" in job["reason"]
+    assert "preempted" in job["reason"]
     until(lambda: daemon.job(job["id"])["state"] == "cancelled", "its end")
 
 
-def test_what_is_not_understood_is_refused_by_name(lab: Lab, daemon: Daemon, node: str) -> None:
+def test_unsupported_fields_are_refused_by_name(lab: DaemonLab, daemon: Daemon, node: str) -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     make(lab, "spread", node=node, topologySpreadConstraints=[spread])
     claim = {"name": "home", "persistentVolumeClaim": {"claimName": "nobodys"}}
     make(lab, "homeless", node=node, volumes=[claim])
     said = until(lambda: events_of(lab, "spread"), "a refusal")
-    assert "spec.topologySpreadConstraints is not understood" in said
+    assert "spec.topologySpreadConstraints is not supported" in said
     said = until(lambda: events_of(lab, "homeless"), "a refusal")
-    assert "there is no claim nobodys" in said
+    assert "the claim nobodys does not exist" in said
     names = {each["name"] for each in daemon.ask("GET", "/v1/jobs")["jobs"]}
     assert names.isdisjoint({"spread", "homeless"})
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_copy_of_a_pod_is_a_job_of_its_own(lab: Lab, daemon: Daemon, node: str) -> None:
-    """With all that the first was marked with, as `kubectl get -o yaml` shows it."""
+def test_a_copy_of_a_pod_is_a_job_of_its_own(lab: DaemonLab, daemon: Daemon, node: str) -> None:
+    """With all labels and annotations of the first, as `kubectl get -o yaml` shows them."""
     make(lab, "original", node=node, gpus=1)
     until(lambda: node_of(lab, "original"), "a place")
     found = lab.cluster.api.get(f"{pods(lab)}/original")
@@ -194,8 +198,8 @@ def test_a_copy_of_a_pod_is_a_job_of_its_own(lab: Lab, daemon: Daemon, node: str
     assert "original" in names_of(lab)
 
 
-def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
-    """As when both are in one file."""
+def test_a_claim_that_comes_later_is_waited_for(lab: DaemonLab, node: str) -> None:
+    """As if both were in one file."""
     size = {"storage": "1Gi"}
     volume = {
         "metadata": {"name": f"{lab.namespace}-home"},
@@ -216,7 +220,7 @@ def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
     }
     wanted = {"name": "home", "persistentVolumeClaim": {"claimName": "home"}}
     make(lab, "claims", node=node, volumes=[wanted])
-    until(lambda: "no claim home" in events_of(lab, "claims"), "a reason")
+    until(lambda: "the claim home does not exist" in events_of(lab, "claims"), "a reason")
     lab.cluster.api.create("/api/v1/persistentvolumes", volume)
     try:
         path = f"/api/v1/namespaces/{lab.namespace}/persistentvolumeclaims"
@@ -226,8 +230,8 @@ def test_a_claim_that_comes_later_is_waited_for(lab: Lab, node: str) -> None:
         lab.cluster.api.delete(f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
 
 
-def test_what_the_cluster_keeps_no_job_of_waits_and_nobody_else_is_hindered(
-    lab: Lab, daemon: Daemon, node: str
+def test_a_pod_whose_job_cannot_be_stored_waits_alone(
+    lab: DaemonLab, daemon: Daemon, node: str
 ) -> None:
     own = daemon.submit()
     with no_more_jobs(lab, "the lab is closed"):
@@ -241,17 +245,17 @@ def test_what_the_cluster_keeps_no_job_of_waits_and_nobody_else_is_hindered(
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_node_that_comes_later_is_waited_for(lab: Lab) -> None:
-    """As when somebody adds nodes because pods wait for them."""
+def test_a_node_that_comes_later_is_waited_for(lab: DaemonLab) -> None:
+    """As with a cluster autoscaler."""
     make(lab, "early", node="later-0000")
-    until(lambda: "no node is labelled" in events_of(lab, "early"), "a reason")
+    until(lambda: "no node has it" in events_of(lab, "early"), "a reason")
     with fake_nodes(lab.cluster.api, 1, gpus=2, prefix="later") as [node]:
         until(lambda: node_of(lab, "early") == node, "the pod bound")
         remove_pods(lab.cluster.api, pods(lab))
 
 
 def test_a_pod_is_placed_once_whoever_leads(
-    lab: Lab, daemon: Daemon, leaders: list[Daemon], node: str
+    lab: DaemonLab, daemon: Daemon, leaders: list[Daemon], node: str
 ) -> None:
     make(lab, "one", node=node)
     until(lambda: node_of(lab, "one") == node, "the pod bound")
@@ -265,10 +269,10 @@ def test_a_pod_is_placed_once_whoever_leads(
     assert node_of(lab, "two") == ""
 
 
-def test_a_tainted_node_is_for_those_who_tolerate_that(
-    lab: Lab, daemon: Daemon, leaders: list[Daemon], node: str
+def test_a_tainted_node_is_for_tolerating_pods(
+    lab: DaemonLab, daemon: Daemon, leaders: list[Daemon], node: str
 ) -> None:
-    """Be it a pod of somebody's, or all of ours by the settings."""
+    """For an external pod, and for all our pods by the settings."""
     taint = {"key": "team", "value": "vision", "effect": "NoSchedule"}
     lab.cluster.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}})
     until(lambda: is_closed(daemon, node), "the taint to be known")

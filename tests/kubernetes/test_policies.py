@@ -1,4 +1,4 @@
-"""Who may do what to whose objects, by the policies of `deploy/kubernetes` on a real API server."""
+"""The admission policies of `deploy/kubernetes` on a real API server."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.daemon import daemon
+from tests.kubernetes.support.daemons import started_daemon
 from tests.kubernetes.test_deploy import TRAINING_JOB, installed, of_the_daemon, rendered, run
 
 RESOURCES = (
@@ -22,7 +22,7 @@ TRY = ("create", "--dry-run=server", "-f", "-")
 CONTROLLERS = "system:serviceaccount:kube-system:"
 MAIN = {"name": "main", "image": "none"}
 OF_THE_DAEMON: list[tuple[str, dict[str, Any]]] = [
-    ("account", {"serviceAccountName": "rota"}),
+    ("service account", {"serviceAccountName": "rota"}),
     ("secrets", {"volumes": [{"name": "v", "secret": {"secretName": "rota-state"}}]}),
     (
         "secrets",
@@ -69,7 +69,7 @@ class Says(Protocol):
 
 @pytest.fixture
 def says(cluster: Cluster, namespace: str) -> Iterator[Says]:
-    """Under the policies, to people who may do everything to jobs and pods."""
+    """With policies, for users with all permissions on jobs and pods."""
 
     def asked(who: str, *words: str, given: object = None) -> str:
         kubectl = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
@@ -109,7 +109,7 @@ def of(user: str) -> dict[str, str]:
     return {"rota.dev/user": user}
 
 
-def test_a_job_is_changed_and_deleted_by_its_owner_alone(says: Says, namespace: str) -> None:
+def test_only_the_owner_changes_and_deletes_a_job(says: Says, namespace: str) -> None:
     assert "created" in says("ann", *CREATE, given=job("x", labels=of("ann")))
     hold = ("patch", "tj", "x", "--type=merge", "--patch", '{"spec": {"hold": true}}')
     all_of_them = f"/apis/rota.dev/v1alpha1/namespaces/{namespace}/trainingjobs"
@@ -119,75 +119,76 @@ def test_a_job_is_changed_and_deleted_by_its_owner_alone(says: Says, namespace: 
         ("delete", "tj", "x"),
         ("delete", "--raw", all_of_them),
     ):
-        assert "you are ben, and this job is of ann" in says("ben", *words)
+        assert "you are ben, but this job belongs to ann" in says("ben", *words)
     relabel = ("label", "tj", "x", "rota.dev/user=ben", "--overwrite")
-    assert "may not ask as ben" in says("ann", *relabel)
+    assert "may not submit jobs for ben" in says("ann", *relabel)
     assert "patched" in says("ann", *hold)
     assert "deleted" in says("ann", "delete", "tj", "x")
 
 
-def test_who_cannot_be_named_in_a_label_is_known_by_an_annotation(says: Says) -> None:
-    """As the daemon writes them: the label is for show, and may be what somebody else is called."""
+def test_an_annotation_names_the_owner(says: Says) -> None:
+    """As the daemon writes it: the label is only informative, and may be the name of another
+    user."""
     made = job("x", annotations=of("ann@lab.example"), labels=of("ben"))
     assert "created" in says("", *CREATE, given=made)
-    assert "this job is of ann@lab.example" in says("ben", "delete", "tj", "x")
+    assert "this job belongs to ann@lab.example" in says("ben", "delete", "tj", "x")
     assert "annotated" in says("ann@lab.example", "annotate", "tj", "x", "a=b")
     assert "deleted" in says("ann@lab.example", "delete", "tj", "x")
     shown = job("y", annotations=of("ann"), labels=of("ben"))
-    assert "may not ask as ben" in says("ann", *TRY, given=shown)
+    assert "may not submit jobs for ben" in says("ann", *TRY, given=shown)
 
 
-def test_a_job_that_names_nobody_is_nobodys(says: Says) -> None:
+def test_a_job_without_a_user_has_no_owner(says: Says) -> None:
     assert "created" in says("", *CREATE, given=job("x"))
-    assert "this job is nobody's" in says("ann", "delete", "tj", "x")
+    assert "this job has no owner" in says("ann", "delete", "tj", "x")
     assert "deleted" in says("", "delete", "tj", "x")
 
 
-def test_a_job_is_scaled_by_its_owner_alone(
+def test_only_the_owner_scales_a_job(
     cluster: Cluster, says: Says, namespace: str, tmp_path: Path
 ) -> None:
-    """Once the daemon, with no more than its own rights, has said whose it is."""
+    """After the daemon has accepted the job."""
     made = job("x", labels=of("ann"))
     made["spec"] |= {"gpus": "0", "hold": True}
     says("ann", *CREATE, given=made)
     scale = ("scale", "tj", "x", "--replicas=1")
-    assert "not taken in yet" in says("ann", *scale)
+    assert "not accepted yet" in says("ann", *scale)
     selector = ("get", "tj", "x", "-o", "jsonpath={.status.selector}")
-    with daemon(of_the_daemon(cluster, namespace, tmp_path), namespace, tmp_path):
+    with started_daemon(of_the_daemon(cluster, namespace, tmp_path), namespace, tmp_path):
         until(lambda: "rota.dev/user=ann" in says("ann", *selector), "a status")
-        assert "you are ben, and this job is of ann" in says("ben", *scale)
+        assert "you are ben, but this job belongs to ann" in says("ben", *scale)
         assert "scaled" in says("ann", *scale)
         assert "deleted" in says("ann", "delete", "tj", "x")
 
 
-def test_what_was_accepted_is_said_by_the_daemon_alone(says: Says, namespace: str) -> None:
+def test_only_the_daemon_writes_accepted_jobs(says: Says, namespace: str) -> None:
     for word in ("rota.dev/accepted", "rota.dev/seal"):
         forged = job("x", annotations={**of("ann"), word: "{}"})
-        assert "written by the daemon alone" in says("ann", *TRY, given=forged)
+        assert "only the daemon may write" in says("ann", *TRY, given=forged)
     account = f"system:serviceaccount:{namespace}:rota"
     made = job("x", labels=of("ann"), annotations={"rota.dev/accepted": "{}"})
     assert "created" in says(account, *CREATE, given=made)
     assert "annotated" in says("ann", "annotate", "tj", "x", "a=b")
     removed = says("ann", "annotate", "tj", "x", "rota.dev/accepted-")
-    assert "written by the daemon alone" in removed
+    assert "only the daemon may write" in removed
 
 
 @pytest.mark.parametrize("name", ["namespace-controller", "generic-garbage-collector"])
-def test_the_cluster_removes_what_is_left(says: Says, namespace: str, name: str) -> None:
+def test_controllers_may_delete_jobs(says: Says, namespace: str, name: str) -> None:
     says("ann", *CREATE, given=job("x", labels=of("ann")))
     path = f"/apis/rota.dev/v1alpha1/namespaces/{namespace}/trainingjobs/x"
     assert "Success" in says(f"{CONTROLLERS}{name}", "delete", "--raw", path)
 
 
-def test_pods_stay_away_from_what_is_the_daemons_own(says: Says, namespace: str) -> None:
+def test_pods_may_not_use_what_is_reserved_for_the_daemon(says: Says, namespace: str) -> None:
     for what, spec in OF_THE_DAEMON:
         assert f"the {what} rota" in says("ann", *TRY, given=pod("x", spec)), spec
-    assert "names that begin with rota-" in says("ann", *TRY, given=pod("rota-1-a1-g0-w0"))
+    assert "names that start with rota-" in says("ann", *TRY, given=pod("rota-1-a1-g0-w0"))
     for mark in ("rota.dev/leads", "rota.dev/role", "rota.dev/job"):
         marked = says("ann", *TRY, given=pod("x", labels={mark: "true"}))
-        assert f"the daemon alone marks pods with {mark}" in marked
+        assert f"only the daemon may set on pods: {mark}" in marked
     ours = {"app.kubernetes.io/managed-by": "rota"}
-    assert "alone marks pods" in says("ann", *TRY, given=pod("x", labels=ours))
+    assert "only the daemon may set on pods" in says("ann", *TRY, given=pod("x", labels=ours))
     other = {"volumes": [{"name": "v", "secret": {"secretName": "mine"}}]}
     assert "created" in says("ann", *TRY, given=pod("x", other, labels={"user": "whoever"}))
     account = f"system:serviceaccount:{namespace}:rota"
@@ -197,8 +198,8 @@ def test_pods_stay_away_from_what_is_the_daemons_own(says: Says, namespace: str)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Job", "CronJob"])
-def test_templates_of_pods_are_looked_at_where_people_give_them(says: Says, kind: str) -> None:
-    """What controllers make of them is not."""
+def test_pod_templates_of_users_are_checked(says: Says, kind: str) -> None:
+    """Pods that controllers create from them are not."""
 
     def made(found: dict[str, Any], name: str = "x") -> str:
         spec: dict[str, Any] = {"template": found}
@@ -212,14 +213,14 @@ def test_templates_of_pods_are_looked_at_where_people_give_them(says: Says, kind
         return says("ann", *TRY, given=body)
 
     assert "created" in made(template())
-    assert "the account rota" in made(template({"serviceAccountName": "rota"}))
-    assert "alone marks pods with rota.dev/leads" in made(template(mark="rota.dev/leads"))
-    assert "names that begin with rota-" in made(template(), "rota-card-x")
+    assert "the service account rota" in made(template({"serviceAccountName": "rota"}))
+    assert "only the daemon may set on pods: rota.dev/leads" in made(
+        template(mark="rota.dev/leads")
+    )
+    assert "names that start with rota-" in made(template(), "rota-card-x")
 
 
-def test_a_container_that_is_added_later_is_looked_at_too(
-    cluster: Cluster, says: Says, namespace: str
-) -> None:
+def test_ephemeral_containers_are_checked(cluster: Cluster, says: Says, namespace: str) -> None:
     assert "created" in says("ann", *CREATE, given=pod("x"))
     path = f"/api/v1/namespaces/{namespace}/pods/x"
 
@@ -236,22 +237,26 @@ def test_a_container_that_is_added_later_is_looked_at_too(
     assert '"kind":"Pod"' in until(lambda: add("mine"), "an answer")
 
 
-def test_a_pod_keeps_its_name_and_its_marks(says: Says) -> None:
+def test_the_user_and_labels_of_a_pod_are_protected(says: Says) -> None:
     left = pod("x", {"schedulerName": "rota"}, labels={"user": "ann"})
     assert "created" in says("ann", *CREATE, given=left)
     for word in ("user=ben", "user-"):
-        assert "may not ask as ann" in says("ben", "label", "pod", "x", word, "--overwrite")
+        assert "may not create or change pods for ann" in says(
+            "ben", "label", "pod", "x", word, "--overwrite"
+        )
     assert "labeled" in says("ben", "label", "pod", "x", "a=b"), "a matter of rights to pods"
-    assert "alone marks pods" in says("ann", "label", "pod", "x", "rota.dev/role=placeholder")
+    assert "only the daemon may set on pods" in says(
+        "ann", "label", "pod", "x", "rota.dev/role=placeholder"
+    )
     says("", "label", "pod", "x", "rota.dev/job=1")
-    assert "alone marks pods" in says("ann", "label", "pod", "x", "rota.dev/job-")
+    assert "only the daemon may set on pods" in says("ann", "label", "pod", "x", "rota.dev/job-")
 
 
-def test_a_job_where_no_rota_is_comes_with_a_warning(cluster: Cluster, says: Says) -> None:
+def test_a_job_in_another_namespace_causes_a_warning(cluster: Cluster, says: Says) -> None:
     made = job("x", labels=of("ann"))
     with cluster.namespace() as elsewhere:
         there = ("--namespace", elsewhere)
-        wrong = f"no rota is installed in namespace {elsewhere}"
+        wrong = f"no rota daemon is installed in namespace {elsewhere}"
         until(lambda: wrong in says("", *there, *TRY, given=made), "the warning")
         assert "created" in says("", *there, *TRY, given=made)
-    assert "no rota is installed" not in says("ann", *TRY, given=made)
+    assert "no rota daemon is installed" not in says("ann", *TRY, given=made)

@@ -1,5 +1,5 @@
-"""The deployment itself on real pods: two daemons with the rights of their account, one of which
-commands, and the other takes over."""
+"""The deployment on real pods: two daemons with the permissions of their account, one leader and
+one standby that takes over."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from rota.api.leading import LABEL
+from rota.server.leader_label import LABEL
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster, python_pod
 from tests.kubernetes.test_deploy import installed, rendered
@@ -37,9 +37,7 @@ def with_our_python(deployment: dict[str, Any]) -> None:
         spec["volumes"].append({"name": name, "hostPath": {"path": folder}})
 
 
-def test_a_daemon_that_waits_takes_over_and_the_service_follows(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_the_standby_takes_over_and_the_service_follows(cluster: Cluster, namespace: str) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     endpoints = f"/api/v1/namespaces/{namespace}/endpoints/rota"
     objects = list(yaml.safe_load_all(rendered(cluster, "base", namespace)))

@@ -1,4 +1,4 @@
-"""Commands beside a worker, and connections to its ports, through a real API server."""
+"""Commands in a worker's container and connections to its ports, through a real API server."""
 
 import asyncio
 import hashlib
@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from rota.engines.base import Left, Session, Terminal, Visit
-from rota.engines.kubernetes import names, sessions
-from rota.engines.kubernetes.api import ApiError, connect
+from rota.engines.interface import ExecSpec, SessionExit, Terminal, WorkerSession
+from rota.engines.kubernetes.exec import sessions
+from rota.engines.kubernetes.pods import naming
 from rota.errors import RotaError
+from rota.kube.client import connect
+from rota.kube.errors import ApiError
 from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster, python_pod
-from tests.kubernetes.shared import a_namespace
-from tests.patience import PATIENCE_S
+from tests.kubernetes.support.shared_daemon import shared_namespace
+from tests.support.timeouts import PATIENCE_S
 
 PROGRAM = """
 import http.server
@@ -34,8 +36,8 @@ STUBBORN = "trap '' HUP TERM; (setsid sh -c 'exec sleep 987' &); echo here; exec
 
 @pytest.fixture(scope="module")
 def pod(running_cluster: Cluster) -> Iterator[str]:
-    """The namespace of one that runs."""
-    with a_namespace(running_cluster) as namespace:
+    """The namespace of a running pod."""
+    with shared_namespace(running_cluster) as namespace:
         make_pod(running_cluster, f"/api/v1/namespaces/{namespace}/pods")
         yield namespace
 
@@ -43,7 +45,7 @@ def pod(running_cluster: Cluster) -> Iterator[str]:
 def make_pod(cluster: Cluster, pods: str) -> None:
     body: Object = python_pod("worker", PROGRAM)
     body["spec"]["containers"][0] |= {
-        "name": names.CONTAINER,
+        "name": naming.CONTAINER,
         "env": [{"name": "MINE", "value": "a b"}],
         "workingDir": "/tmp",
     }
@@ -65,14 +67,14 @@ def within(cluster: Cluster, namespace: str, do: Callable[[Any], Awaitable[None]
     asyncio.run(run())
 
 
-async def output(session: Session, number: int = 1) -> bytes:
+async def output(session: WorkerSession, number: int = 1) -> bytes:
     found = b""
     while chunk := await session.read(number):
         found += chunk
     return found
 
 
-async def seen(session: Session, word: bytes) -> bytes:
+async def seen(session: WorkerSession, word: bytes) -> bytes:
     found = b""
     while word not in found:
         chunk = await session.read(1)
@@ -82,7 +84,7 @@ async def seen(session: Session, word: bytes) -> bytes:
 
 
 async def ran(there: Any, script: str) -> bytes:
-    session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", script)))
+    session = await sessions.exec_command(there, "worker", command=ExecSpec(("sh", "-c", script)))
     found = await output(session)
     session.close()
     return found
@@ -93,26 +95,28 @@ def test_a_command_has_its_workers_environment_and_folder(
 ) -> None:
     async def do(there: Any) -> None:
         script = 'echo "$MINE"; pwd; echo no >&2; exit 7'
-        session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", script)))
+        session = await sessions.exec_command(
+            there, "worker", command=ExecSpec(("sh", "-c", script))
+        )
         assert await output(session) == b"a b\n/tmp\n"
         assert await output(session, 2) == b"no\n"
-        assert await session.left() == Left(7)
+        assert await session.wait() == SessionExit(7)
         session.close()
 
     within(running_cluster, pod, do)
 
 
-def test_input_has_an_end_and_a_lot_of_it_arrives_whole(running_cluster: Cluster, pod: str) -> None:
+def test_large_input_arrives_and_ends(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
-        session = await sessions.visit(there, "worker", visit=Visit(("sha256sum",)))
+        session = await sessions.exec_command(there, "worker", command=ExecSpec(("sha256sum",)))
         for _ in range(64):
             await session.write(b"x" * 65536)
         await session.finish()
         wanted = hashlib.sha256(b"x" * 65536 * 64).hexdigest()
         assert (await output(session)).split()[0] == wanted.encode()
-        assert await session.left() == Left(0)
+        assert await session.wait() == SessionExit(0)
         session.close()
-        counted = await sessions.visit(there, "worker", visit=Visit(("wc", "-c")))
+        counted = await sessions.exec_command(there, "worker", command=ExecSpec(("wc", "-c")))
         await counted.write(b"y" * 3_000_000)
         await counted.finish()
         assert (await output(counted)).split() == [b"3000000"]
@@ -124,9 +128,11 @@ def test_input_has_an_end_and_a_lot_of_it_arrives_whole(running_cluster: Cluster
 def test_a_lot_of_output_waits_for_its_reader(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         script = "head -c 5000000 /dev/zero"
-        session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", script)))
+        session = await sessions.exec_command(
+            there, "worker", command=ExecSpec(("sh", "-c", script))
+        )
         assert len(await output(session)) == 5_000_000
-        assert await session.left() == Left(0)
+        assert await session.wait() == SessionExit(0)
         session.close()
 
     within(running_cluster, pod, do)
@@ -135,7 +141,7 @@ def test_a_lot_of_output_waits_for_its_reader(running_cluster: Cluster, pod: str
 def test_a_shell_on_a_terminal(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         terminal = Terminal(30, 90, "xterm-256color")
-        session = await sessions.visit(there, "worker", visit=Visit((), terminal))
+        session = await sessions.exec_command(there, "worker", command=ExecSpec((), terminal))
         assert session.outputs == (1,)
         await session.write(b"echo $TERM; test -t 0 && echo is''here\n")
         assert b"xterm-256color\r\n" in await seen(session, b"ishere\r\n")
@@ -147,17 +153,17 @@ def test_a_shell_on_a_terminal(running_cluster: Cluster, pod: str) -> None:
         await session.write(reached.format("40 100").encode())
         await seen(session, b"sized\r\n")
         await session.write(b"exit 3\n")
-        assert (await session.left()).code == 3
+        assert (await session.wait()).code == 3
         session.close()
 
     within(running_cluster, pod, do)
 
 
-def test_a_command_that_is_let_go_of_ends_with_all_that_it_started(
-    running_cluster: Cluster, pod: str
-) -> None:
+def test_closing_a_session_kills_all_its_processes(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
-        session = await sessions.visit(there, "worker", visit=Visit(("sh", "-c", STUBBORN)))
+        session = await sessions.exec_command(
+            there, "worker", command=ExecSpec(("sh", "-c", STUBBORN))
+        )
         await seen(session, b"here")
         count = "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 98[7]' | wc -l"
         assert int(await ran(there, count)) == 2
@@ -168,16 +174,18 @@ def test_a_command_that_is_let_go_of_ends_with_all_that_it_started(
     within(running_cluster, pod, do)
 
 
-def test_what_cannot_be_run_and_who_is_not_there(running_cluster: Cluster, pod: str) -> None:
+def test_a_missing_program_and_a_missing_pod(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
-        session = await sessions.visit(there, "worker", visit=Visit(("no-such-program",)))
-        assert (await session.left()).code == 127
+        session = await sessions.exec_command(
+            there, "worker", command=ExecSpec(("no-such-program",))
+        )
+        assert (await session.wait()).code == 127
         assert b"no-such-program" in await output(session, 2)
         session.close()
         with pytest.raises(ApiError, match="not found"):
-            await sessions.visit(there, "nobody", visit=Visit(("true",)))
-        with pytest.raises(RotaError, match="is no name of a Pod"):
-            await sessions.visit(there, "../secrets", visit=Visit(("true",)))
+            await sessions.exec_command(there, "nobody", command=ExecSpec(("true",)))
+        with pytest.raises(RotaError, match="is not a valid name of a Pod"):
+            await sessions.exec_command(there, "../secrets", command=ExecSpec(("true",)))
 
     within(running_cluster, pod, do)
 
@@ -195,7 +203,7 @@ def test_a_connection_to_a_port(running_cluster: Cluster, pod: str) -> None:
         session.close()
         nobody = await sessions.connect(there, "worker", port=81)
         assert await output(nobody) == b""
-        assert (await nobody.left()).reason == "nothing listens on port 81 there"
+        assert (await nobody.wait()).reason == "no process listens on port 81"
         nobody.close()
 
     within(running_cluster, pod, do)

@@ -1,18 +1,19 @@
-"""Cards that several share, when somebody else or bad luck takes away what holds them."""
+"""Shared GPUs whose placeholder pods are deleted or fail."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from rota.core.commands import StopWorkers
-from rota.core.events import WorkersExited, WorkersHindered, WorkersLost
-from rota.core.model import GIB, JobId
-from rota.engines.kubernetes.api import PODS
+from rota.core.model.commands import StopWorkers
+from rota.core.model.events import WorkersExited, WorkersHindered, WorkersLost
+from rota.core.model.job import JobId
+from rota.core.model.units import GIB
 from rota.engines.kubernetes.engine import KubernetesEngine
-from tests.kubernetes import pods
+from rota.kube.resources import PODS
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.images import BARE
+from tests.kubernetes.support import pod_programs
 from tests.kubernetes.test_engine import (
     JOB,
     PATIENCE_S,
@@ -33,30 +34,26 @@ def play(cards: Cluster, namespace: str, tmp_path: Path) -> Stage:
     return stage(cards, namespace, tmp_path)
 
 
-def test_sharers_whose_card_was_let_go_while_nobody_looked_are_lost(
-    play: Stage, tmp_path: Path
-) -> None:
+def test_workers_without_a_placeholder_are_lost(play: Stage, tmp_path: Path) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program(WAITS), HALF)
+        await lab.start(pod_programs.program(WAITS), HALF)
         await lab.started()
         await lab.engine.close()
         [holder] = await lab.placeholders()
         await lab.cluster.delete(PODS, holder["metadata"]["name"], grace_s=0)
         await until(lambda: is_empty(lab.placeholders()))
-        heir = KubernetesEngine(lab.cluster, pods.SETTINGS, root=tmp_path / "heir")
+        heir = KubernetesEngine(lab.cluster, pod_programs.SETTINGS, root=tmp_path / "heir")
         await heir.start(lab.facts.put_nowait)
         await heir.adopt()
-        assert "held its card" in (await lab.told(WorkersLost)).reason
+        assert "placeholder pod of its shared GPU" in (await lab.told(WorkersLost)).reason
         await heir.close()
 
     play(scenario)
 
 
-def test_a_card_that_nobody_shares_any_more_is_let_go_by_the_next_daemon(
-    play: Stage, tmp_path: Path
-) -> None:
+def test_the_next_daemon_deletes_unused_placeholders(play: Stage, tmp_path: Path) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program(WAITS), HALF)
+        await lab.start(pod_programs.program(WAITS), HALF)
         await lab.started()
         await lab.engine.close()
         [worker] = await lab.pods_of(attempt=1)
@@ -64,7 +61,7 @@ def test_a_card_that_nobody_shares_any_more_is_let_go_by_the_next_daemon(
         await lab.cluster.patch(PODS, name, body={"metadata": {"finalizers": None}})
         await lab.cluster.delete(PODS, name, grace_s=0)
         await until(lambda: is_empty(lab.pods_of(attempt=1)))
-        heir = KubernetesEngine(lab.cluster, pods.SETTINGS, root=tmp_path / "heir")
+        heir = KubernetesEngine(lab.cluster, pod_programs.SETTINGS, root=tmp_path / "heir")
         await heir.start(lab.facts.put_nowait)
         await until(lambda: is_empty(lab.placeholders()))
         await heir.close()
@@ -72,22 +69,22 @@ def test_a_card_that_nobody_shares_any_more_is_let_go_by_the_next_daemon(
     play(scenario)
 
 
-def test_what_held_a_card_is_removed_when_its_node_put_it_out(play: Stage) -> None:
+def test_an_evicted_placeholder_is_deleted(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program(WAITS), HALF)
+        await lab.start(pod_programs.program(WAITS), HALF)
         await lab.started()
         [holder] = await lab.placeholders()
         deadline = {"spec": {"activeDeadlineSeconds": 1}}
         await lab.cluster.patch(PODS, holder["metadata"]["name"], body=deadline)
-        assert "held its card" in (await lab.told(WorkersLost)).reason
+        assert "placeholder pod of its shared GPU" in (await lab.told(WorkersLost)).reason
         await until(lambda: is_empty(lab.placeholders()))
 
     play(scenario)
 
 
-def test_a_sharer_that_is_stopped_while_it_waits_for_its_card_leaves_nothing(play: Stage) -> None:
+def test_a_worker_stopped_while_it_waits_for_a_gpu_leaves_nothing(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
-        await lab.start(pods.program(WAITS), HALF)
+        await lab.start(pod_programs.program(WAITS), HALF)
         await until(lab.placeholders)
         await lab.engine.apply(StopWorkers(JOB, 1, (0,), 30.0))
         assert (await lab.told(WorkersExited)).codes == {0: 143}
@@ -97,12 +94,12 @@ def test_a_sharer_that_is_stopped_while_it_waits_for_its_card_leaves_nothing(pla
     play(scenario, placeholder_image=BARE)
 
 
-def test_a_card_that_cannot_be_held_for_sharers_says_why_to_all_of_them(play: Stage) -> None:
+def test_a_failed_placeholder_is_reported_to_all_waiting_workers(play: Stage) -> None:
     other = JobId("other")
 
     async def scenario(lab: Lab) -> None:
         for job in (JOB, other):
-            await lab.start(pods.program(WAITS), HALF, job=job)
+            await lab.start(pod_programs.program(WAITS), HALF, job=job)
         ends, hindered = dict[JobId, WorkersExited](), dict[JobId, str]()
         async with asyncio.timeout(PATIENCE_S):
             while len(ends) < len((JOB, other)):

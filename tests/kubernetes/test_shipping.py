@@ -1,4 +1,4 @@
-"""Code that is shipped with jobs, to pods that see nothing of the daemon's disk."""
+"""Shipped code in pods that do not see the daemon's disk."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ import pytest
 from rota.client import Client
 from rota.wire.jobs import JobRequest
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.outpost import Outpost
-from tests.kubernetes.shared import a_shared_outpost, a_turn
+from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
+from tests.kubernetes.support.shared_daemon import exclusive_use, shared_daemon
 from tests.kubernetes.test_people import person, token_of
 
 __all__ = ["person"]
@@ -23,14 +23,14 @@ echo "$ROTA_JOB $ROTA_ATTEMPT $words" >> "$HERE/journal"
 
 
 @pytest.fixture(scope="module")
-def shared(running_cluster: Cluster) -> Iterator[Outpost]:
-    with a_shared_outpost(running_cluster) as made:
+def shared(running_cluster: Cluster) -> Iterator[KubernetesDaemonProcess]:
+    with shared_daemon(running_cluster) as made:
         yield made
 
 
 @pytest.fixture
-def outpost(shared: Outpost) -> Iterator[Outpost]:
-    with a_turn(shared) as made:
+def kube_daemon(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
+    with exclusive_use(shared) as made:
         yield made
 
 
@@ -43,38 +43,38 @@ def code(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_job_runs_in_what_was_shipped_with_it(outpost: Outpost, code: Path) -> None:
-    env = ["--env", f"HERE={outpost.place}"]
+def test_a_job_runs_in_its_shipped_code(kube_daemon: KubernetesDaemonProcess, code: Path) -> None:
+    env = ["--env", f"HERE={kube_daemon.place}"]
     flags = ["--ship", str(code), "--workdir", "src", "--gpus", "1", *env]
-    done = outpost.rota("submit", *flags, "--", "sh", "main.sh")
+    done = kube_daemon.rota("submit", *flags, "--", "sh", "main.sh")
     assert (done.returncode, done.stderr) == (0, "")
     job = done.stdout.strip()
-    outpost.says(job, "shipped")
-    assert outpost.ends(job).state == "succeeded", outpost.why(job)
+    kube_daemon.says(job, "shipped")
+    assert kube_daemon.ends(job).state == "succeeded", kube_daemon.why(job)
 
 
-def test_somebody_whom_only_the_cluster_knows_ships_as_well(
-    outpost: Outpost, code: Path, person: tuple[str, Path]
+def test_a_user_of_the_cluster_ships_code(
+    kube_daemon: KubernetesDaemonProcess, code: Path, person: tuple[str, Path]
 ) -> None:
-    outpost.place.chmod(0o777)
-    with Client(f"http://{outpost.listen}", token=token_of(person[1])) as theirs:
-        env = {"HERE": str(outpost.place)}
+    kube_daemon.place.chmod(0o777)
+    with Client(f"http://{kube_daemon.listen}", token=token_of(person[1])) as theirs:
+        env = {"HERE": str(kube_daemon.place)}
         snapshot = theirs.ship(code)
         request = JobRequest(["sh", "src/main.sh"], env=env, gpus="1", snapshot=snapshot)
         job = theirs.submit(request)
-    outpost.says(job, "shipped")
-    assert outpost.ends(job).state == "succeeded", outpost.why(job)
+    kube_daemon.says(job, "shipped")
+    assert kube_daemon.ends(job).state == "succeeded", kube_daemon.why(job)
 
 
-def test_a_daemon_that_lost_what_was_shipped_says_so(outpost: Outpost, code: Path) -> None:
-    snapshot = outpost.client.ship(code)
+def test_lost_code_is_reported(kube_daemon: KubernetesDaemonProcess, code: Path) -> None:
+    snapshot = kube_daemon.client.ship(code)
     request = JobRequest(["sh", "main.sh"], workdir="src", gpus="1", snapshot=snapshot, hold=True)
-    job = outpost.client.submit(request)
-    outpost.kill()
-    shutil.rmtree(outpost.state / "snapshots")
-    outpost.up()
-    outpost.client.release(job)
-    ended = outpost.ends(job)
+    job = kube_daemon.client.submit(request)
+    kube_daemon.kill()
+    shutil.rmtree(kube_daemon.state / "snapshots")
+    kube_daemon.up()
+    kube_daemon.client.release(job)
+    ended = kube_daemon.ends(job)
     assert ended.state == "failed"
-    assert "what was shipped with it is not here" in ended.reason
-    assert outpost.has_room()
+    assert "this daemon does not have the shipped code" in ended.reason
+    assert kube_daemon.has_room()

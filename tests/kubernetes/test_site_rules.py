@@ -1,5 +1,5 @@
-"""Rules of a site against what one TrainingJob says of itself: it ends in a reason that can be
-read, and nobody else is the worse for it."""
+"""Policies of a site that refuse the status of one TrainingJob: only that job ends, with a
+readable reason."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ import pytest
 
 from tests.kubernetes.cluster.api import until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.outpost import Outpost
-from tests.kubernetes.shared import a_shared_outpost, a_turn
+from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
+from tests.kubernetes.support.shared_daemon import exclusive_use, shared_daemon
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
@@ -19,23 +19,25 @@ EVENTS = ("get", "events", "--no-headers", "--field-selector")
 
 
 @pytest.fixture(scope="module")
-def shared(running_cluster: Cluster) -> Iterator[Outpost]:
-    with a_shared_outpost(running_cluster) as made:
+def shared(running_cluster: Cluster) -> Iterator[KubernetesDaemonProcess]:
+    with shared_daemon(running_cluster) as made:
         yield made
 
 
 @pytest.fixture
-def outpost(shared: Outpost) -> Iterator[Outpost]:
-    with a_turn(shared) as ours:
+def kube_daemon(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
+    with exclusive_use(shared) as ours:
         yield ours
 
 
 @contextmanager
-def a_rule(outpost: Outpost, job: str, *, against: str = "true") -> Generator[None]:
-    """That refuses such statuses of the jobs called `NAME`; `job` is one of them, to see by it
-    when the rule holds."""
-    api, name = outpost.cluster.api, f"rule-{outpost.namespace}"
-    selected = {"matchLabels": {"kubernetes.io/metadata.name": outpost.namespace}}
+def a_rule(
+    kube_daemon: KubernetesDaemonProcess, job: str, *, against: str = "true"
+) -> Generator[None]:
+    """A policy that refuses such statuses of the jobs named `NAME`; `job` is one of them, to see
+    when the policy is active."""
+    api, name = kube_daemon.cluster.api, f"rule-{kube_daemon.namespace}"
+    selected = {"matchLabels": {"kubernetes.io/metadata.name": kube_daemon.namespace}}
     rule = {"apiGroups": ["rota.dev"], "apiVersions": ["*"], "operations": ["UPDATE"]}
     said = f"object.spec.name == '{NAME}' && ({against})"
     spec = {
@@ -53,7 +55,7 @@ def a_rule(outpost: Outpost, job: str, *, against: str = "true") -> Generator[No
     words = ("--subresource=status", "--type=merge", "-p", state, "--dry-run=server")
 
     def holds() -> bool:
-        return WORDS in outpost.ask_kubectl("patch", "tj", job, *words).stderr
+        return WORDS in kube_daemon.ask_kubectl("patch", "tj", job, *words).stderr
 
     try:
         until(holds, "the rule")
@@ -64,52 +66,56 @@ def a_rule(outpost: Outpost, job: str, *, against: str = "true") -> Generator[No
         until(lambda: not holds(), "the rule to go")
 
 
-def test_a_rule_against_the_start_of_one_job(outpost: Outpost) -> None:
-    """Its GPU is free again; the resource says why as soon as it is allowed to."""
-    job = outpost.submit("say came", gpus="1", name=NAME, hold=True)
-    with a_rule(outpost, job, against="object.status.state == 'starting'"):
-        outpost.client.release(job)
-        assert outpost.ends(job).state == "cancelled"
-        other = outpost.submit("say came", gpus="1")
-        assert outpost.ends(other).state == "succeeded"
-        assert WORDS in outpost.why(job)
-        assert WORDS in outpost.rota("story", job).stdout.replace("\n", " ")
-        until(lambda: WORDS in outpost.status_of(job).get("reason", ""), "it on the resource")
-    assert outpost.heard(job) == []
-    assert outpost.pods(job) == []
-    assert outpost.has_room()
+def test_a_policy_against_the_start_of_one_job(kube_daemon: KubernetesDaemonProcess) -> None:
+    """Its GPU is free again; the object shows the reason when the policy allows it."""
+    job = kube_daemon.submit("say came", gpus="1", name=NAME, hold=True)
+    with a_rule(kube_daemon, job, against="object.status.state == 'starting'"):
+        kube_daemon.client.release(job)
+        assert kube_daemon.ends(job).state == "cancelled"
+        other = kube_daemon.submit("say came", gpus="1")
+        assert kube_daemon.ends(other).state == "succeeded"
+        assert WORDS in kube_daemon.why(job)
+        assert WORDS in kube_daemon.rota("story", job).stdout.replace("\n", " ")
+        until(lambda: WORDS in kube_daemon.status_of(job).get("reason", ""), "it on the resource")
+    assert kube_daemon.heard(job) == []
+    assert kube_daemon.pods(job) == []
+    assert kube_daemon.has_room()
 
 
-def test_a_rule_against_every_word_of_one_job(outpost: Outpost) -> None:
-    """What ran goes on to its end, which holds for a daemon that has nothing but the cluster."""
-    job = outpost.submit("say came; await on", gpus="1", name=NAME)
-    outpost.says(job, "came")
-    with a_rule(outpost, job):
-        outpost.allow("on")
-        assert outpost.ends(job).state == "succeeded"
-        until(lambda: WORDS in outpost.kubectl(*EVENTS, f"involvedObject.name={job}"), "an event")
-        assert outpost.status_of(job)["state"] in ("starting", "running")
-        outpost.kill()
-        outpost.lose_disk()
-        outpost.give_up_lease()
-        outpost.up()
-        assert outpost.state_of(job) == "succeeded"
-        other = outpost.submit("say came", gpus="1")
-        assert outpost.ends(other).state == "succeeded"
-        assert [each.words for each in outpost.heard(job)] == ["came"]
-        until(outpost.has_room, "the GPUs to be free")
+def test_a_policy_against_every_status_of_one_job(kube_daemon: KubernetesDaemonProcess) -> None:
+    """A running job continues to its end, also for a daemon with an empty disk."""
+    job = kube_daemon.submit("say came; await on", gpus="1", name=NAME)
+    kube_daemon.says(job, "came")
+    with a_rule(kube_daemon, job):
+        kube_daemon.allow("on")
+        assert kube_daemon.ends(job).state == "succeeded"
+        until(
+            lambda: WORDS in kube_daemon.kubectl(*EVENTS, f"involvedObject.name={job}"), "an event"
+        )
+        assert kube_daemon.status_of(job)["state"] in ("starting", "running")
+        kube_daemon.kill()
+        kube_daemon.lose_disk()
+        kube_daemon.give_up_lease()
+        kube_daemon.up()
+        assert kube_daemon.state_of(job) == "succeeded"
+        other = kube_daemon.submit("say came", gpus="1")
+        assert kube_daemon.ends(other).state == "succeeded"
+        assert [each.words for each in kube_daemon.heard(job)] == ["came"]
+        until(kube_daemon.has_room, "the GPUs to be free")
 
 
-def test_a_rule_against_what_people_make_with_kubectl(outpost: Outpost) -> None:
-    """It is refused once, and stays as it is."""
+def test_a_policy_against_objects_from_kubectl(kube_daemon: KubernetesDaemonProcess) -> None:
+    """It is refused once and does not change."""
     body = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob"}
     spec = {"command": ["true"], "gpus": "0", "name": NAME}
-    first = outpost.submit("true", gpus="0", name=NAME, hold=True)
-    with a_rule(outpost, first):
-        outpost.kubectl("create", "-f", "-", given=body | {"metadata": {"name": "x"}, "spec": spec})
+    first = kube_daemon.submit("true", gpus="0", name=NAME, hold=True)
+    with a_rule(kube_daemon, first):
+        kube_daemon.kubectl(
+            "create", "-f", "-", given=body | {"metadata": {"name": "x"}, "spec": spec}
+        )
         about = "involvedObject.name=x"
-        until(lambda: WORDS in outpost.kubectl(*EVENTS, about), "an event")
-        other = outpost.submit("true", gpus="0")
-        assert outpost.ends(other).state == "succeeded"
-        assert len(outpost.kubectl(*EVENTS, f"{about},reason=Refused").splitlines()) == 1
-        outpost.kubectl("delete", "tj", "x", "--timeout=60s")
+        until(lambda: WORDS in kube_daemon.kubectl(*EVENTS, about), "an event")
+        other = kube_daemon.submit("true", gpus="0")
+        assert kube_daemon.ends(other).state == "succeeded"
+        assert len(kube_daemon.kubectl(*EVENTS, f"{about},reason=Refused").splitlines()) == 1
+        kube_daemon.kubectl("delete", "tj", "x", "--timeout=60s")

@@ -1,4 +1,4 @@
-"""TrainingJobs on a real API server: what kubectl asks for is done, and what is done is told."""
+"""TrainingJobs on a real API server: requests through kubectl, and their results in the objects."""
 
 from base64 import b64decode
 from collections.abc import Iterator
@@ -7,36 +7,39 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.cluster.api import until
-from tests.kubernetes.cluster.fakes import NODES
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.places import GPU_RESOURCE
-from tests.kubernetes.daemons import HELD, Daemon, Lab, open_lab
-from tests.kubernetes.shared import a_namespace
-from tests.patience import PATIENCE_S
+from tests.kubernetes.cluster.kwok_nodes import NODES
+from tests.kubernetes.cluster.layout import GPU_RESOURCE
+from tests.kubernetes.support.daemons import HELD, Daemon, DaemonLab, open_daemon_lab
+from tests.kubernetes.support.shared_daemon import shared_namespace
+from tests.support.timeouts import PATIENCE_S
 
 COUNT = "count/trainingjobs.rota.dev"
 ELASTIC = {**HELD, "gpus": "0", "mode": "restart"}
 
 
 @pytest.fixture(scope="module")
-def lab(running_cluster: Cluster) -> Iterator[Lab]:
-    with a_namespace(running_cluster) as namespace, open_lab(running_cluster, namespace) as opened:
+def lab(running_cluster: Cluster) -> Iterator[DaemonLab]:
+    with (
+        shared_namespace(running_cluster) as namespace,
+        open_daemon_lab(running_cluster, namespace) as opened,
+    ):
         yield opened
 
 
 @pytest.fixture(scope="module")
-def daemon(lab: Lab) -> Daemon:
+def daemon(lab: DaemonLab) -> Daemon:
     return lab.daemon().leads()
 
 
 @pytest.fixture
-def own_lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
+def own_lab(cluster: Cluster, namespace: str) -> Iterator[DaemonLab]:
     """Without a daemon."""
-    with open_lab(cluster, namespace) as opened:
+    with open_daemon_lab(cluster, namespace) as opened:
         yield opened
 
 
-def test_an_object_becomes_a_job_of_the_person_it_names(lab: Lab, daemon: Daemon) -> None:
+def test_an_object_becomes_a_job_of_its_user(lab: DaemonLab, daemon: Daemon) -> None:
     lab.make("resnet", **HELD)
     status = lab.reaches("resnet", "held")
     job = daemon.job(status["id"])
@@ -46,7 +49,7 @@ def test_an_object_becomes_a_job_of_the_person_it_names(lab: Lab, daemon: Daemon
     assert {"STATE", "WORKERS", "PROGRESS", "FINISH", "held", "ada"} <= set(columns)
 
 
-def test_a_field_that_does_not_exist_is_refused_by_the_cluster(lab: Lab) -> None:
+def test_a_field_that_does_not_exist_is_refused_by_the_cluster(lab: DaemonLab) -> None:
     body = {
         "apiVersion": "rota.dev/v1alpha1",
         "kind": "TrainingJob",
@@ -59,7 +62,7 @@ def test_a_field_that_does_not_exist_is_refused_by_the_cluster(lab: Lab) -> None
     assert lab.found("wrong") is None
 
 
-def test_a_refusal_is_told_and_an_edit_mends_it(lab: Lab, daemon: Daemon) -> None:
+def test_a_refusal_is_reported_and_an_edit_fixes_it(lab: DaemonLab, daemon: Daemon) -> None:
     lab.make("big", **{**HELD, "gpus": "100000"})
     assert "it can never run" in lab.reaches("big", "refused")["reason"]
     refused = lab.condition("big", "Accepted")
@@ -70,7 +73,7 @@ def test_a_refusal_is_told_and_an_edit_mends_it(lab: Lab, daemon: Daemon) -> Non
     assert daemon.jobs()[lab.status("big")["id"]] == "held"
 
 
-def test_deleting_an_object_cancels_its_job(lab: Lab, daemon: Daemon) -> None:
+def test_deleting_an_object_cancels_its_job(lab: DaemonLab, daemon: Daemon) -> None:
     lab.make("unwanted", **HELD)
     job_id = lab.reaches("unwanted", "held")["id"]
     lab.kubectl("delete", "tj", "unwanted", "--timeout=60s")
@@ -78,8 +81,8 @@ def test_deleting_an_object_cancels_its_job(lab: Lab, daemon: Daemon) -> None:
     assert "JobCancelled: cancelled by kubectl" in daemon.story(job_id)
 
 
-def test_an_object_that_is_too_large_for_a_status_hinders_nobody(lab: Lab, daemon: Daemon) -> None:
-    """New or grown. The cluster bounds what labels and annotations hold, and not this."""
+def test_an_oversized_object_does_not_affect_others(lab: DaemonLab, daemon: Daemon) -> None:
+    """New or edited. The cluster limits labels and annotations, but not the spec."""
     much = [f"example.com/{'x' * 50}{n:05}" for n in range(21_400)]
     body = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob", "spec": HELD}
     lab.make("grown", **HELD)
@@ -99,7 +102,7 @@ def test_an_object_that_is_too_large_for_a_status_hinders_nobody(lab: Lab, daemo
             lab.cluster.api.patch(f"{lab.objects}/{name}", {"metadata": {"finalizers": None}})
 
 
-def test_an_object_that_is_taken_away_by_force_cancels_its_job(lab: Lab, daemon: Daemon) -> None:
+def test_a_forced_delete_cancels_the_job(lab: DaemonLab, daemon: Daemon) -> None:
     job_id = daemon.submit()
     lab.kubectl("delete", "tj", job_id, "--wait=false")
     lab.ask_kubectl("patch", "tj", job_id, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
@@ -107,7 +110,7 @@ def test_an_object_that_is_taken_away_by_force_cancels_its_job(lab: Lab, daemon:
     assert lab.found(job_id) is None
 
 
-def test_scale_resizes_within_what_the_job_can_have(lab: Lab, daemon: Daemon) -> None:
+def test_scale_resizes_within_what_the_job_can_have(lab: DaemonLab, daemon: Daemon) -> None:
     if n_cards(lab.cluster) < 4:
         pytest.skip("this cluster has no four GPUs")
     lab.make("elastic", **{**HELD, "gpus": "1..4", "mode": "restart"})
@@ -121,7 +124,7 @@ def test_scale_resizes_within_what_the_job_can_have(lab: Lab, daemon: Daemon) ->
 
 
 @pytest.mark.usefixtures("daemon")
-def test_what_is_asked_in_vain_again_and_again_is_told_once(lab: Lab) -> None:
+def test_a_repeated_refused_edit_is_reported_once(lab: DaemonLab) -> None:
     lab.make("one", command=["sleep", "1000"], gpus="0", hold=True)
     lab.reaches("one", "held")
     for n in (2, 3, 4):
@@ -134,8 +137,8 @@ def test_what_is_asked_in_vain_again_and_again_is_told_once(lab: Lab) -> None:
     assert len(events_of(lab, "one").splitlines()) == 1
 
 
-def test_what_is_over_goes_unless_somebody_made_it(own_lab: Lab) -> None:
-    """Even while nobody was there."""
+def test_finished_objects_are_deleted_unless_users_created_them(own_lab: DaemonLab) -> None:
+    """Also if no daemon was running at their end."""
     lab = own_lab
     lab.make("theirs", **HELD)
     daemon = lab.daemon(keep_ended="0s").leads()
@@ -149,8 +152,8 @@ def test_what_is_over_goes_unless_somebody_made_it(own_lab: Lab) -> None:
     assert {daemon.jobs()[each] for each in ids} == {"cancelled"}
 
 
-def test_a_namespace_that_is_deleted_goes_with_all_in_it(own_lab: Lab) -> None:
-    """Also with the lease, without which a daemon may do nothing."""
+def test_a_namespace_can_be_deleted(own_lab: DaemonLab) -> None:
+    """Including the lease, without which a daemon may change nothing."""
     lab = own_lab
     daemon = lab.daemon().leads()
     lab.make("held", command=["sleep", "1000"], gpus="0", hold=True)
@@ -161,7 +164,7 @@ def test_a_namespace_that_is_deleted_goes_with_all_in_it(own_lab: Lab) -> None:
     assert daemon.process.wait(PATIENCE_S) != 0
 
 
-def test_edits_are_heeded_or_answered(lab: Lab, daemon: Daemon) -> None:
+def test_edits_are_applied_or_refused(lab: DaemonLab, daemon: Daemon) -> None:
     lab.make("edited", **HELD)
     job_id = lab.reaches("edited", "held")["id"]
     lab.make("edited", **{**HELD, "priority": 7, "image": "another"})
@@ -174,7 +177,7 @@ def test_edits_are_heeded_or_answered(lab: Lab, daemon: Daemon) -> None:
     assert lab.status("edited")["observedGeneration"] == generation
 
 
-def test_two_edits_that_are_refused_are_answered_together(lab: Lab, daemon: Daemon) -> None:
+def test_two_refused_edits_are_reported_together(lab: DaemonLab, daemon: Daemon) -> None:
     lab.make("twice", **HELD)
     job_id = lab.reaches("twice", "held")["id"]
     lab.make("twice", **{**HELD, "image": "another", "workers": 5})
@@ -185,7 +188,7 @@ def test_two_edits_that_are_refused_are_answered_together(lab: Lab, daemon: Daem
     lab.reaches("twice", "cancelled")
 
 
-def test_a_submit_is_an_object_before_it_is_acknowledged(lab: Lab, daemon: Daemon) -> None:
+def test_a_submit_is_an_object_before_it_is_acknowledged(lab: DaemonLab, daemon: Daemon) -> None:
     ids = [daemon.submit(name=f"job-{n}") for n in range(3)]
     for job_id in ids:
         found = lab.found(job_id)
@@ -194,8 +197,7 @@ def test_a_submit_is_an_object_before_it_is_acknowledged(lab: Lab, daemon: Daemo
         assert found["metadata"]["finalizers"] == ["rota.dev/job"]
 
 
-def test_what_was_accepted_is_not_to_be_copied(lab: Lab, daemon: Daemon) -> None:
-    """A copy of somebody's object is a submit of its own."""
+def test_a_copy_of_an_object_is_a_new_job(lab: DaemonLab, daemon: Daemon) -> None:
     original = daemon.submit(priority=3)
     made: dict[str, Any] = lab.found(original) or {}
     meta = {"name": "copy", "annotations": made["metadata"]["annotations"]}
@@ -206,14 +208,14 @@ def test_what_was_accepted_is_not_to_be_copied(lab: Lab, daemon: Daemon) -> None
     assert daemon.job(copied)["user"] == lab.namespace
 
 
-def put_back(lab: Lab, made: dict[str, Any]) -> None:
-    """As somebody would who kept a copy of it, with our seal and without its status."""
+def put_back(lab: DaemonLab, made: dict[str, Any]) -> None:
+    """Restore a copy of the object, with our seal and without its status."""
     meta = {each: made["metadata"][each] for each in ("name", "labels", "annotations")}
     lab.cluster.api.create(lab.objects, {**made, "metadata": meta, "status": {}})
 
 
-def test_what_is_over_does_not_run_again_when_its_object_is_put_back(own_lab: Lab) -> None:
-    """Neither under the daemon that saw it end nor under one that knows nothing."""
+def test_a_restored_object_does_not_run_again(own_lab: DaemonLab) -> None:
+    """Neither with the daemon that saw it end nor with one with an empty disk."""
     lab = own_lab
     first = lab.daemon().leads()
     ids = [first.submit(name=f"job-{n}") for n in range(2)]
@@ -230,17 +232,17 @@ def test_what_is_over_does_not_run_again_when_its_object_is_put_back(own_lab: La
     put_back(lab, made[1])
     lab.give_up_lease()
     second = lab.daemon().leads()
-    assert f"nobody knows job {ids[1]}" in lab.reaches(ids[1], "refused")["reason"]
+    assert f"job {ids[1]} is unknown" in lab.reaches(ids[1], "refused")["reason"]
     assert second.jobs() == {}
     lab.kubectl("delete", "tj", *ids, "--timeout=60s")
 
 
-def settled(lab: Lab) -> str:
+def settled(lab: DaemonLab) -> str:
     path = f"/api/v1/namespaces/{lab.namespace}/secrets/rota-state"
     return b64decode(lab.cluster.api.get(path)["data"].get("settled", "")).decode()
 
 
-def test_a_quota_of_jobs_refuses_a_submit_as_a_whole_and_nobody_else(own_lab: Lab) -> None:
+def test_a_quota_of_jobs_refuses_only_the_whole_submit(own_lab: DaemonLab) -> None:
     lab = own_lab
     daemon = lab.daemon().leads()
     lab.kubectl("create", "quota", "few", f"--hard={COUNT}=3")
@@ -257,14 +259,14 @@ def test_a_quota_of_jobs_refuses_a_submit_as_a_whole_and_nobody_else(own_lab: La
     assert set(daemon.jobs()) == {kept, again}
 
 
-def count(lab: Lab, *, used: int) -> None:
+def count(lab: DaemonLab, *, used: int) -> None:
     """A cluster of tests may not count objects of kinds that are new to it."""
     status = {"hard": {COUNT: "3"}, "used": {COUNT: str(used)}}
     path = f"/api/v1/namespaces/{lab.namespace}/resourcequotas/few/status"
     lab.cluster.api.patch(path, {"status": status})
 
 
-def test_one_that_cannot_be_read_keeps_nobody_else_waiting(own_lab: Lab) -> None:
+def test_an_unreadable_object_does_not_affect_others(own_lab: DaemonLab) -> None:
     lab = own_lab
     first = lab.daemon().leads()
     strange, plain = first.submit(), first.submit()
@@ -276,12 +278,12 @@ def test_one_that_cannot_be_read_keeps_nobody_else_waiting(own_lab: Lab) -> None
     lab.give_up_lease()
     second = lab.daemon().leads()
     assert second.jobs() == {plain: "held"}
-    reason = f"what the cluster keeps of TrainingJob {strange} cannot be read"
+    reason = f"TrainingJob {strange} cannot be read"
     until(lambda: reason in lab.status(strange)["reason"], "the reason")
     assert lab.status(strange)["record"] == broken["status"]["record"]
 
 
-def events_of(lab: Lab, name: str) -> str:
+def events_of(lab: DaemonLab, name: str) -> str:
     about = f"involvedObject.name={name}"
     return lab.kubectl("get", "events", "--field-selector", about, "--no-headers")
 

@@ -1,5 +1,4 @@
-"""Whatever happens to jobs, a replica without anything knows of them what counts from their
-objects alone."""
+"""A replica with an empty disk rebuilds the fence fields of all jobs from their objects."""
 
 from __future__ import annotations
 
@@ -9,27 +8,27 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.model import Job, JobId
+from rota.core.model.job import Job, JobId
 from rota.errors import StoreError
-from rota.store.base import Batch
-from rota.store.cluster import ClusterStore
-from rota.store.fences import essence
+from rota.store.interface import Batch
+from rota.store.kubernetes.fence_fields import fence_fields
+from rota.store.kubernetes.store import KubernetesStore
 from rota.store.memory import MemoryStore
-from rota.store.records import Saved
-from tests.counts import count
-from tests.lives import OPENING, Life, Step
-from tests.objects import Objects
+from rota.store.records import SavedState
+from tests.support.fake_object_api import FakeObjectApi
+from tests.support.seed_counts import count
+from tests.support.store_workload import OPENING, Step, StoreWorkload
 
 KEY = b"k" * 32
 numbers = st.integers(0, 99)
 steps = st.lists(st.tuples(st.integers(0, 9), numbers, numbers), max_size=20)
 
 
-def opened(objects: Objects, local: MemoryStore | None = None) -> ClusterStore:
-    return ClusterStore(local or MemoryStore(), objects, key=KEY, nodes=tuple)
+def opened(objects: FakeObjectApi, local: MemoryStore | None = None) -> KubernetesStore:
+    return KubernetesStore(local or MemoryStore(), objects, key=KEY, nodes=tuple)
 
 
-async def rebuilt(objects: Objects, local: MemoryStore | None = None) -> Saved:
+async def rebuilt(objects: FakeObjectApi, local: MemoryStore | None = None) -> SavedState:
     replica = opened(objects, local)
     saved = await asyncio.to_thread(replica.load)
     await asyncio.to_thread(replica.close)
@@ -37,14 +36,14 @@ async def rebuilt(objects: Objects, local: MemoryStore | None = None) -> Saved:
 
 
 def essences(jobs: dict[JobId, Job]) -> dict[JobId, object]:
-    return {each: essence(job) for each, job in jobs.items()}
+    return {each: fence_fields(job) for each, job in jobs.items()}
 
 
 @settings(max_examples=count(100))
 @given(drawn=steps)
 def test_a_replica_rebuilds_queue_attempts_and_bookings(drawn: list[Step]) -> None:
     async def scenario() -> None:
-        life, objects, local = Life(), Objects(), MemoryStore()
+        life, objects, local = StoreWorkload(), FakeObjectApi(), MemoryStore()
         store = opened(objects, local)
         for step in (*OPENING, *drawn):
             await asyncio.wrap_future(store.write(step_of(life, step)))
@@ -66,7 +65,7 @@ def test_what_was_acknowledged_before_a_crash_is_known_after_it(
     drawn: list[Step], n_writes: int
 ) -> None:
     async def scenario() -> None:
-        life, objects = Life(), Objects(writes_left=n_writes)
+        life, objects = StoreWorkload(), FakeObjectApi(writes_left=n_writes)
         store = opened(objects)
         known: dict[JobId, object] = {}
         submitted: set[JobId] = set()
@@ -88,7 +87,7 @@ def test_what_was_acknowledged_before_a_crash_is_known_after_it(
     asyncio.run(scenario())
 
 
-def step_of(life: Life, step: Step) -> Batch:
+def step_of(life: StoreWorkload, step: Step) -> Batch:
     """With programs that are requests, as those of a daemon are."""
     batch = life.step(step)
     program = '{"request": {"command": ["p"]}}'
@@ -96,7 +95,7 @@ def step_of(life: Life, step: Step) -> Batch:
     return replace(batch, submissions=made)
 
 
-async def _is_acknowledged(store: ClusterStore, batch: Batch) -> bool:
+async def _is_acknowledged(store: KubernetesStore, batch: Batch) -> bool:
     try:
         await asyncio.wrap_future(store.write(batch))
     except StoreError:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rota.core.model import Ended, Held, Job, Node, Phase, Queued, Running, Starting, Stopping
-from rota.core.speed import PRIOR, SpeedModel, estimated
+from rota.core.estimation.speed_model import PRIOR, SpeedModel, estimated
+from rota.core.model.job import Ended, Held, Job, Phase, Queued, Running, Starting, Stopping
+from rota.core.model.node import Node
 from rota.store.codec import CodecError, decode, encode
 
 texts = st.text(max_size=8)

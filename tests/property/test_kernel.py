@@ -1,4 +1,4 @@
-"""What holds for the kernel whatever happens, in whatever order."""
+"""Invariants of the kernel for any sequence of events."""
 
 import sys
 from collections.abc import Callable
@@ -16,12 +16,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from rota.core.capacity import Capacity
-from rota.core.commands import AskToStop
-from rota.core.demand import demand_of
-from rota.core.divide import divide
-from rota.core.effects import Effects
-from rota.core.events import (
+from rota.core.estimation.virtual_time_loop import TimedEvent, VirtualTimeLoop
+from rota.core.kernel.kernel import Kernel
+from rota.core.lifecycle.reducer import new_job
+from rota.core.lifecycle.states import JobState
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.commands import AskToStop
+from rota.core.model.effects import Effects
+from rota.core.model.events import (
     Event,
     JobCancelled,
     JobHeld,
@@ -35,34 +37,22 @@ from rota.core.events import (
     TimerFired,
     WorkersSilent,
 )
-from rota.core.kernel import Kernel
-from rota.core.life import submitted
-from rota.core.model import (
-    GIB,
-    Allocation,
-    Estimate,
-    Gpu,
-    JobId,
-    JobSpec,
-    Mode,
-    Node,
-    NodeId,
-    Share,
-    Slot,
-)
-from rota.core.plan import Plan, apply_changes, check, diff
-from rota.core.replay import Arrival, Replay
-from rota.core.round import decide
-from rota.core.states import State
-from rota.core.view import Rules, View
-from rota.engines.fake import FakeEngine
-from rota.engines.fake_run import Delays, Work
+from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode
+from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.model.units import GIB
+from rota.core.placement.cluster_capacity import ClusterCapacity
+from rota.core.placement.worker_demand import demand_of
+from rota.core.scheduling.plan import Plan, apply_changes, check, diff
+from rota.core.scheduling.quota import divide
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules, View
+from rota.engines.virtual.engine import VirtualEngine
+from rota.engines.virtual.run import Delays, VirtualWork
 from rota.policies.registry import POLICIES, parse
-from rota.store.base import Batch
+from rota.store.interface import Batch
 from rota.store.memory import MemoryStore
-from rota.store.records import Saved
-from tests.counts import count
-from tests.invariants import (
+from rota.store.records import SavedState
+from tests.support.invariants import (
     Orders,
     check_asking,
     check_booked,
@@ -71,6 +61,7 @@ from tests.invariants import (
     check_saved,
     check_story,
 )
+from tests.support.seed_counts import count
 
 NODE_IDS = [NodeId(f"n{number}") for number in range(4)]
 ELASTIC = ["elastic-fifo", "elastic-srjf", "elastic-tiresias", "ffdl", "afs-l"]
@@ -79,7 +70,7 @@ POLICY = st.sampled_from([*POLICIES, *ELASTIC])
 
 @st.composite
 def specs(draw: st.DrawFn) -> JobSpec:
-    """All kinds of jobs: ranges, several GPUs a worker, shares, without GPUs, choosy ones."""
+    """All kinds of jobs: ranges, several GPUs per worker, shares, no GPUs, GPU types and labels."""
     least = draw(st.sampled_from([1, 1, 2, 3]))
     most = least + draw(st.integers(0, 4))
     kind = draw(st.sampled_from(["gpu", "gpu", "gpu", "gpu", "wide", "share", "cpu"]))
@@ -91,7 +82,9 @@ def specs(draw: st.DrawFn) -> JobSpec:
         max_workers=most,
         requested_workers=draw(st.integers(least, most)),
         gpus={"gpu": 1, "wide": 2, "share": 0, "cpu": 0}[kind],
-        share=Share(fraction=draw(st.sampled_from([0.25, 0.5, 1.0]))) if kind == "share" else None,
+        share=GpuShare(fraction=draw(st.sampled_from([0.25, 0.5, 1.0])))
+        if kind == "share"
+        else None,
         gpu_types=draw(st.sampled_from([(), (), ("A100",), ("V100", "A100")])),
         cpus=draw(st.sampled_from([0.0, 0.0, 1.5])),
         memory_bytes=draw(st.sampled_from([0, 0, 8 * GIB])),
@@ -111,12 +104,12 @@ def nodes(draw: st.DrawFn, node_id: NodeId) -> Node:
     return Node(node_id, gpus, cpus=4.0, memory_bytes=32.0 * GIB, max_workers=3)
 
 
-def work_of_all(seconds: float) -> Callable[[JobId], Work]:
-    return lambda _: Work(4.0, lambda allocation: seconds / len(allocation))
+def work_of_all(seconds: float) -> Callable[[JobId], VirtualWork]:
+    return lambda _: VirtualWork(4.0, lambda allocation: seconds / len(allocation))
 
 
 class Lab(RuleBasedStateMachine):
-    """Users, nodes and time do what they like; the engine runs what it is told to run."""
+    """Random users, nodes and times; the engine executes every command."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +119,7 @@ class Lab(RuleBasedStateMachine):
         self.orders = Orders()
         self.store = MemoryStore()
         self.kernel = Kernel(Rules())
-        self.engine = FakeEngine(work_of_all(100.0))
+        self.engine = VirtualEngine(work_of_all(100.0))
         self.is_heard = True
 
     @initialize(
@@ -146,7 +139,7 @@ class Lab(RuleBasedStateMachine):
         jobs: list[JobSpec],
         is_heard: bool,
     ) -> None:
-        """Some jobs are there already and run. Programs that are asked to stop may not do it."""
+        """Some jobs already run. Programs may ignore a request to stop."""
         self.is_heard = is_heard
         self.kernel = Kernel(rules)
         self.engine.delays = delays
@@ -166,7 +159,7 @@ class Lab(RuleBasedStateMachine):
 
     @rule(spec=specs(), policy=POLICY)
     def submit_and_decide(self, spec: JobSpec, policy: str) -> None:
-        """What happens most: somebody has to make room at once."""
+        """The most frequent case: another job must be preempted at once."""
         self.add(replace(spec, priority=1))
         self.round(policy)
 
@@ -211,7 +204,7 @@ class Lab(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.running())
     @rule(data=st.data(), pause_s=st.sampled_from([0.0, 1.0]))
     def kill_one(self, data: st.DataObject, pause_s: float) -> None:
-        """A worker dies at whatever moment, and the news is there at once or a moment later."""
+        """A worker dies at any time; the event arrives at once or a moment later."""
         fence = data.draw(st.sampled_from(sorted(self.engine.running())))
         workers = sorted(self.engine.running()[fence])
         if workers:
@@ -237,7 +230,7 @@ class Lab(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.running())
     @rule(data=st.data(), hears=st.booleans(), part=st.sampled_from([0.0, 0.3, 1.0]))
     def report(self, data: st.DataObject, hears: bool, part: float) -> None:
-        """A program says how far it is, that it listens, and how much of it is safe."""
+        """A program reports its progress, that it listens, and what it saved."""
         job_id, attempt = data.draw(st.sampled_from(sorted(self.engine.running())))
         job = self.kernel.job(job_id)
         done = min(job.epochs, job.epochs_done + part) if job else part
@@ -268,7 +261,7 @@ class Lab(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """Another kernel has the same bookings, and learns of nothing new."""
+        """A recovered kernel has the same bookings and records nothing new."""
         before = self.kernel
         self.kernel = Kernel(before.rules)
         saved = self.store.load()
@@ -283,7 +276,7 @@ class Lab(RuleBasedStateMachine):
     @precondition(lambda self: self.kernel.jobs)
     @rule(data=st.data(), policy=st.sampled_from(ELASTIC), is_crash=st.booleans())
     def end_one_and_grow(self, data: st.DataObject, policy: str, is_crash: bool) -> None:
-        """Somebody leaves, and others are to take over what becomes free."""
+        """A job leaves, and other jobs take over its slots."""
         self.tell(JobCancelled(data.draw(st.sampled_from(sorted(self.kernel.jobs)))))
         self.wait(10.0)
         self.round(policy)
@@ -331,7 +324,7 @@ class Lab(RuleBasedStateMachine):
         check_story(entry.transition for entry in self.store.story(limit=sys.maxsize))
 
     def teardown(self) -> None:
-        """Whatever happened, all jobs end when all nodes are open and time passes."""
+        """After any events, all jobs end when all nodes are open and time passes."""
         for job_id in self.specs:
             self.tell(JobCancelled(job_id))
         self.wait(1_000.0)
@@ -352,12 +345,12 @@ TestLab.settings = settings(
 @dataclass(frozen=True)
 class Workload:
     nodes: tuple[Node, ...]
-    arrivals: tuple[Arrival, ...]
+    arrivals: tuple[TimedEvent, ...]
 
 
 def fits(spec: JobSpec, cluster: tuple[Node, ...]) -> bool:
-    capacity = Capacity(cluster)
-    job = submitted(JobSubmitted(JobId("job"), spec), 0.0, known=None)
+    capacity = ClusterCapacity(cluster)
+    job = new_job(JobSubmitted(JobId("job"), spec), 0.0, known=None)
     types = (spec.gpu_types or tuple(capacity.gpus)) if spec.uses_gpus else ("",)
     rooms = (
         sum(room.fits(demand) for room in capacity.by_fit(demand))
@@ -385,15 +378,15 @@ def workloads(draw: st.DrawFn, is_plain: bool = False) -> Workload:
     return Workload(cluster, tuple(arrivals))
 
 
-def run(workload: Workload, policy: str, rules: Rules) -> Saved:
+def run(workload: Workload, policy: str, rules: Rules) -> SavedState:
     store = MemoryStore()
 
     def record(_: float, effects: Effects) -> None:
         store.write(Batch(effects)).result()
 
-    replay = Replay(
+    replay = VirtualTimeLoop(
         Kernel(rules),
-        FakeEngine(work_of_all(200.0), Delays(3.0, 2.0, 1.0)),
+        VirtualEngine(work_of_all(200.0), Delays(3.0, 2.0, 1.0)),
         decide=lambda view: decide(view, parse(policy)),
         record=record,
     )
@@ -403,10 +396,10 @@ def run(workload: Workload, policy: str, rules: Rules) -> Saved:
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(workload=workloads())
-def test_nobody_starves_under_fifo(workload: Workload) -> None:
+def test_no_job_starves_under_fifo(workload: Workload) -> None:
     saved = run(workload, "fifo", Rules())
     assert not saved.jobs
-    assert set(saved.outcomes.values()) <= {State.SUCCEEDED}
+    assert set(saved.outcomes.values()) <= {JobState.SUCCEEDED}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -418,17 +411,17 @@ def test_nobody_starves_under_fifo(workload: Workload) -> None:
 def test_every_job_ends_under_every_policy(policy: str, workload: Workload) -> None:
     saved = run(workload, policy, Rules(is_guarded=False))
     assert not saved.jobs
-    assert set(saved.outcomes.values()) <= {State.SUCCEEDED}
+    assert set(saved.outcomes.values()) <= {JobState.SUCCEEDED}
 
 
 @pytest.mark.parametrize("policy", ["elastic-fifo", "elastic-srjf"])
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(workload=workloads(is_plain=True))
-def test_no_gpu_is_free_that_somebody_could_use(policy: str, workload: Workload) -> None:
-    """Work-conserving: after a round without the guard, nobody who waits could start on what is
-    left of the GPU type it was given for this round, and nobody who runs could grow on it.
+def test_no_usable_gpu_stays_free(policy: str, workload: Workload) -> None:
+    """Work-conserving: after a round without the guard, no waiting job could start on the GPUs
+    left of its type, and no running job could grow on them.
 
-    Where GPUs are not all that counts, three tries to place the targets need not find the best.
+    With resources other than GPUs, three tries to place the targets need not find the best.
     """
     kernel = Kernel(Rules(is_guarded=False))
     for at_s, event in workload.arrivals:
@@ -445,8 +438,8 @@ def test_no_gpu_is_free_that_somebody_could_use(policy: str, workload: Workload)
             assert held == job.spec.max_workers or room < wanted, (job, room)
 
 
-def what_is_left(view: View, plan: Plan) -> Capacity:
-    left = Capacity(view.nodes.values())
+def what_is_left(view: View, plan: Plan) -> ClusterCapacity:
+    left = ClusterCapacity(view.nodes.values())
     jobs = {job.id: job for job in view.jobs}
     for job_id, allocation in plan.allocations.items():
         left.take_all(allocation, demand_of(jobs[job_id], plan.gpu_types[job_id]))

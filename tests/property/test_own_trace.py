@@ -9,10 +9,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.model import Mode
+from rota.core.model.job import Mode
 from rota.errors import UserError
 from rota.simulator.traces import load
-from rota.simulator.traces.own import COLUMNS
+from rota.simulator.traces.native import COLUMNS
 
 Fields = dict[str, str]
 
@@ -61,8 +61,8 @@ def test_both_forms_give_what_was_written(rows: list[Fields]):
         write_jsonl(Path(folder) / "t.jsonl", rows)
         from_csv = load(str(Path(folder) / "t.csv")).jobs
         from_json = load(str(Path(folder) / "t.jsonl")).jobs
-    assert [(j.id, j.submit_s, j.spec, j.truth) for j in from_csv] == [
-        (j.id, j.submit_s, j.spec, j.truth) for j in from_json
+    assert [(j.id, j.submit_s, j.spec, j.runtime) for j in from_csv] == [
+        (j.id, j.submit_s, j.spec, j.runtime) for j in from_json
     ]
     for job in from_csv:
         row, spec = rows[job.row - 2], job.spec

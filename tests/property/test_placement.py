@@ -1,4 +1,4 @@
-"""What holds for every placement, counted here anew and not by the code that placed."""
+"""Invariants of every placement, counted independently of the placement code."""
 
 import math
 from collections import Counter, defaultdict
@@ -8,34 +8,25 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.model import (
-    GIB,
-    Allocation,
-    Gpu,
-    Job,
-    JobId,
-    Node,
-    NodeId,
-    Running,
-    Share,
-    Slot,
-    n_nodes,
-)
-from rota.core.placement import Placed, Wish, pack, place
-from rota.core.plan import diff
-from rota.core.view import View
-from tests.counts import count
-from tests.unit.core.clusters import CARD_BYTES, job, spots, view
+from rota.core.model.allocation import Allocation, Slot, n_nodes
+from rota.core.model.job import GpuShare, Job, JobId, Running
+from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.model.units import GIB
+from rota.core.placement.placer import PlacementRequest, PlacementResult, pack, place
+from rota.core.scheduling.plan import diff
+from rota.core.scheduling.view import View
+from tests.support.seed_counts import count
+from tests.unit.core.view_builders import CARD_BYTES, job, spots, view
 
 FAST = frozenset({("disk", "fast")})
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A cluster with jobs that run on it, and what they and some others want next."""
+    """A cluster with running jobs, and the next requests of these and other jobs."""
 
     before: View
-    wishes: list[Wish]
+    requests: list[PlacementRequest]
     movable: frozenset[JobId]
 
     def __repr__(self) -> str:
@@ -44,11 +35,11 @@ class Scene:
             for n in self.before.nodes.values()
         ]
         held = [f"{job_id} on {spots(a)}" for job_id, a in self.before.planned.items()]
-        wishes = [
+        requests = [
             f"{w.job.id} {w.workers}x{w.job.spec.share or w.job.spec.gpus}{w.gpu_type}"
-            for w in self.wishes
+            for w in self.requests
         ]
-        return f"{cluster}, {held}, wishes {wishes}, movable {sorted(self.movable)}"
+        return f"{cluster}, {held}, wishes {requests}, movable {sorted(self.movable)}"
 
 
 def running_in(allocation: Allocation) -> Running:
@@ -82,7 +73,7 @@ def new_jobs(draw: st.DrawFn, name: str) -> Job:
     changes: dict[str, Any] = {"gpus": draw(st.sampled_from([1, 1, 1, 2, 3]))}
     if kind == "share":
         fraction = draw(st.sampled_from([0.1, 0.3, 0.5, 0.7, 1.0]))
-        changes["share"] = Share(fraction=fraction)
+        changes["share"] = GpuShare(fraction=fraction)
         changes["memory_bytes_seen"] = draw(st.sampled_from([0, 0, 2 * GIB, CARD_BYTES]))
     elif kind == "none":
         changes["gpus"] = 0
@@ -96,9 +87,11 @@ def new_jobs(draw: st.DrawFn, name: str) -> Job:
 
 
 @st.composite
-def wishes_for(draw: st.DrawFn, jobs: list[Job]) -> list[Wish]:
+def requests_for(draw: st.DrawFn, jobs: list[Job]) -> list[PlacementRequest]:
     return [
-        Wish(each, draw(st.integers(1, 9)), draw(st.sampled_from("AAAB")) * each.spec.uses_gpus)
+        PlacementRequest(
+            each, draw(st.integers(1, 9)), draw(st.sampled_from("AAAB")) * each.spec.uses_gpus
+        )
         for each in jobs
     ]
 
@@ -106,7 +99,7 @@ def wishes_for(draw: st.DrawFn, jobs: list[Job]) -> list[Wish]:
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
     cluster = draw(clusters())
-    first = draw(wishes_for([draw(new_jobs(f"a{i}")) for i in range(draw(st.integers(0, 8)))]))
+    first = draw(requests_for([draw(new_jobs(f"a{i}")) for i in range(draw(st.integers(0, 8)))]))
     held = place(view(cluster, *(each.job for each in first)), first)
     running = [
         replace(each.job, phase=running_in(held.allocations[each.job.id]))
@@ -118,12 +111,12 @@ def scenes(draw: st.DrawFn) -> Scene:
     coming = [draw(new_jobs(f"b{i}")) for i in range(draw(st.integers(0, 5)))]
     before = view(changed, *running, *coming)
     wanted = [each for each in (*running, *coming) if draw(st.integers(0, 5))]
-    wishes = draw(wishes_for(wanted))
+    requests = draw(requests_for(wanted))
     kept_types = [
         replace(each, gpu_type=before.gpu_types.get(each.job.id, each.gpu_type))
         if draw(st.integers(0, 5))
         else each
-        for each in wishes
+        for each in requests
     ]
     same_size = [
         replace(each, workers=len(before.planned.get(each.job.id, ())) or each.workers)
@@ -135,13 +128,15 @@ def scenes(draw: st.DrawFn) -> Scene:
     return Scene(before, same_size, frozenset(movable))
 
 
-def fresh(scene: Scene) -> Placed:
-    """The same wishes on the same nodes with nobody there yet."""
-    jobs = [each.job for each in scene.wishes]
+def fresh(scene: Scene) -> PlacementResult:
+    """The same requests on the same nodes, empty."""
+    jobs = [each.job for each in scene.requests]
     waiting = [job(each.id, "1..9", **_fields(each)) for each in jobs]
     cluster = list(scene.before.nodes.values())
-    wishes = [replace(wish, job=each) for wish, each in zip(scene.wishes, waiting, strict=True)]
-    return place(view(cluster, *waiting), wishes)
+    requests = [
+        replace(request, job=each) for request, each in zip(scene.requests, waiting, strict=True)
+    ]
+    return place(view(cluster, *waiting), requests)
 
 
 def _fields(of: Job) -> dict[str, Any]:
@@ -151,12 +146,12 @@ def _fields(of: Job) -> dict[str, Any]:
     return {**fields, "memory_bytes_seen": of.memory_bytes_seen}
 
 
-def after(scene: Scene) -> Placed:
-    return place(scene.before, scene.wishes, movable=scene.movable)
+def after(scene: Scene) -> PlacementResult:
+    return place(scene.before, scene.requests, movable=scene.movable)
 
 
 class Counted:
-    """What is used of every card and node, by plain counting."""
+    """The use of every GPU and node, by plain counting."""
 
     def __init__(self, jobs: dict[JobId, Job], allocations: dict[JobId, Allocation]) -> None:
         self.whole: Counter[tuple[NodeId, int]] = Counter()
@@ -190,9 +185,9 @@ class Counted:
             assert self.cpus[node_id] <= node.cpus + 1e-6
             assert self.memory_bytes[node_id] <= node.memory_bytes
 
-    def room_for(self, wish: Wish, node: Node) -> int:
-        """How many workers of the wish fit on the node beside what was counted."""
-        spec = wish.job.spec
+    def room_for(self, request: PlacementRequest, node: Node) -> int:
+        """How many workers of the request fit on the node beside the counted use."""
+        spec = request.job.spec
         if node.is_draining or not spec.node_labels <= node.labels:
             return 0
         bounds = [node.max_workers - self.workers[node.id]]
@@ -201,24 +196,24 @@ class Counted:
         if spec.memory_bytes:
             bounds.append((node.memory_bytes - self.memory_bytes[node.id]) // spec.memory_bytes)
         if spec.uses_gpus:
-            bounds.append(self._room_on_cards(wish, node))
+            bounds.append(self._room_on_cards(request, node))
         return int(min(*bounds, 1000))
 
-    def _room_on_cards(self, wish: Wish, node: Node) -> int:
-        spec = wish.job.spec
+    def _room_on_cards(self, request: PlacementRequest, node: Node) -> int:
+        spec = request.job.spec
         cards = [
             gpu
             for gpu in node.gpus
-            if gpu.type == wish.gpu_type and not self.whole[node.id, gpu.index]
+            if gpu.type == request.gpu_type and not self.whole[node.id, gpu.index]
         ]
         if spec.share is None:
             free = [gpu for gpu in cards if not self.shared_bytes[node.id, gpu.index]]
             return len(free) // spec.gpus
-        need = wish.demand.share_bytes(CARD_BYTES)
+        need = request.demand.share_bytes(CARD_BYTES)
         return sum((CARD_BYTES - self.shared_bytes[node.id, gpu.index]) // need for gpu in cards)
 
 
-def counted(scene: Scene, placed: Placed, *, without: JobId | None = None) -> Counted:
+def counted(scene: Scene, placed: PlacementResult, *, without: JobId | None = None) -> Counted:
     others = {job_id: a for job_id, a in placed.allocations.items() if job_id != without}
     return Counted({each.id: each for each in scene.before.jobs}, others)
 
@@ -231,19 +226,19 @@ def test_never_more_workers_on_a_gpu_or_a_node_than_fit(scene: Scene) -> None:
 
 @settings(max_examples=count(1_000))
 @given(scene=scenes())
-def test_everybody_sits_where_they_asked_to(scene: Scene) -> None:
+def test_every_slot_meets_its_request(scene: Scene) -> None:
     placed = after(scene)
-    for wish in scene.wishes:
-        allocation = placed.allocations.get(wish.job.id, ())
-        assert len(allocation) == wish.workers or wish.job.id in placed.short
-        spec = wish.job.spec
+    for request in scene.requests:
+        allocation = placed.allocations.get(request.job.id, ())
+        assert len(allocation) == request.workers or request.job.id in placed.short
+        spec = request.job.spec
         for slot in allocation:
             node = scene.before.nodes[slot.node]
             assert spec.node_labels <= node.labels
             assert not node.is_draining
             assert len(slot.gpus) == (1 if spec.share else spec.gpus)
             assert bool(slot.share_bytes) == bool(spec.share)
-            assert {node.gpus[index].type for index in slot.gpus} <= {wish.gpu_type}
+            assert {node.gpus[index].type for index in slot.gpus} <= {request.gpu_type}
 
 
 @settings(max_examples=count(1_000))
@@ -251,17 +246,17 @@ def test_everybody_sits_where_they_asked_to(scene: Scene) -> None:
 def test_no_new_job_spans_nodes_while_one_node_has_room_for_all_of_it(scene: Scene) -> None:
     """Also not at the end, when all are placed: even with the job's own slots given back."""
     placed = fresh(scene)
-    for wish in scene.wishes:
-        allocation = placed.allocations.get(wish.job.id, ())
+    for request in scene.requests:
+        allocation = placed.allocations.get(request.job.id, ())
         if n_nodes(allocation) > 1:
-            others = counted(scene, placed, without=wish.job.id)
+            others = counted(scene, placed, without=request.job.id)
             nodes = scene.before.nodes.values()
-            assert all(others.room_for(wish, node) < wish.workers for node in nodes)
+            assert all(others.room_for(request, node) < request.workers for node in nodes)
 
 
 @settings(max_examples=count(1_000))
 @given(scene=scenes())
-def test_nobody_who_has_to_sit_anew_spans_nodes_needlessly(scene: Scene) -> None:
+def test_no_moved_job_spans_nodes_needlessly(scene: Scene) -> None:
     """Nor does a job whose size changes; only who stays as it is may span nodes for no reason
     but that it already does. Whoever moved later may have left a room behind, so this looks at
     rounds in which nobody gave anything back."""
@@ -271,18 +266,18 @@ def test_nobody_who_has_to_sit_anew_spans_nodes_needlessly(scene: Scene) -> None
         for change in diff(scene.before.planned, placed.allocations)
         if change.job_id in placed.allocations
     )
-    for wish in scene.wishes:
-        allocation = placed.allocations.get(wish.job.id, ())
-        is_new = len(allocation) != len(scene.before.planned.get(wish.job.id, ()))
+    for request in scene.requests:
+        allocation = placed.allocations.get(request.job.id, ())
+        is_new = len(allocation) != len(scene.before.planned.get(request.job.id, ()))
         if is_new and not has_given_back and n_nodes(allocation) > 1:
-            others = counted(scene, placed, without=wish.job.id)
+            others = counted(scene, placed, without=request.job.id)
             nodes = scene.before.nodes.values()
-            assert all(others.room_for(wish, node) < wish.workers for node in nodes)
+            assert all(others.room_for(request, node) < request.workers for node in nodes)
 
 
 @st.composite
 def repacks(draw: st.DrawFn) -> Scene:
-    """Equal nodes, and jobs scattered over them that are all packed anew."""
+    """Equal nodes with scattered jobs that are all packed again."""
     size = draw(st.sampled_from([2, 4]))
     cluster = [
         Node(NodeId(f"n{i}"), tuple(Gpu(index, "A", CARD_BYTES) for index in range(size)))
@@ -296,22 +291,22 @@ def repacks(draw: st.DrawFn) -> Scene:
         held, rest = tuple(rest[:workers]), rest[workers:]
         running.append(job(f"a{len(running)}", "1..9", phase=running_in(held)))
     before = view(cluster, *running)
-    wishes = [Wish(each, len(each.allocation), "A") for each in running]
-    return Scene(before, wishes, frozenset(each.id for each in running))
+    requests = [PlacementRequest(each, len(each.allocation), "A") for each in running]
+    return Scene(before, requests, frozenset(each.id for each in running))
 
 
 @settings(max_examples=count(2_000))
 @given(scene=st.one_of(repacks(), scenes()))
-def test_binding_moves_no_more_workers_than_the_plan_as_it_was_packed(scene: Scene) -> None:
-    packed = pack(scene.before, scene.wishes, movable=scene.movable)
-    naive = packed.settled | {s.party.job_id: s.allocation for s in packed.seatings}
+def test_node_matching_never_adds_moves(scene: Scene) -> None:
+    packed = pack(scene.before, scene.requests, movable=scene.movable)
+    naive = packed.settled | {s.slot_request.job_id: s.allocation for s in packed.assignments}
     bound = after(scene).allocations
     assert bound.keys() == naive.keys()
     assert n_moved(scene.before, bound) <= n_moved(scene.before, naive)
 
 
 def n_moved(before: View, allocations: dict[JobId, Allocation]) -> int:
-    """Workers that stay in their jobs but go to another node or GPU."""
+    """Workers that stay in their jobs but move to another node or GPU."""
     pairs = (
         zip(change.before, change.after, strict=False)
         for change in diff(before.planned, allocations)
@@ -321,7 +316,7 @@ def n_moved(before: View, allocations: dict[JobId, Allocation]) -> int:
 
 @settings(max_examples=count(1_000))
 @given(scene=scenes())
-def test_the_same_question_has_the_same_answer(scene: Scene) -> None:
+def test_placement_is_deterministic(scene: Scene) -> None:
     first, again = after(scene), after(scene)
     assert list(first.allocations.items()) == list(again.allocations.items())
     assert first.short == again.short
@@ -332,35 +327,35 @@ def test_the_same_question_has_the_same_answer(scene: Scene) -> None:
 def test_workers_keep_their_numbers_and_unchanged_jobs_their_allocation(scene: Scene) -> None:
     placed = after(scene)
     draining = {node.id for node in scene.before.nodes.values() if node.is_draining}
-    for wish in scene.wishes:
-        job_id = wish.job.id
+    for request in scene.requests:
+        job_id = request.job.id
         was = scene.before.planned.get(job_id, ())
         now = placed.allocations.get(job_id, ())
-        for number, slot in enumerate(was[: wish.workers]):
+        for number, slot in enumerate(was[: request.workers]):
             if slot.gpus and not slot.share_bytes and slot in now:
                 assert now.index(slot) == number
         is_free_to_stay = job_id not in scene.movable and draining.isdisjoint(
             slot.node for slot in was
         )
-        is_same_type = scene.before.gpu_types.get(job_id) == wish.gpu_type
-        if was and len(was) == wish.workers and is_free_to_stay and is_same_type:
+        is_same_type = scene.before.gpu_types.get(job_id) == request.gpu_type
+        if was and len(was) == request.workers and is_free_to_stay and is_same_type:
             assert now is was
 
 
 @settings(max_examples=count(1_000))
 @given(scene=scenes())
-def test_short_is_the_truth(scene: Scene) -> None:
+def test_short_counts_what_fits(scene: Scene) -> None:
     """Beside all the others, so many workers fit as it says, and fewer than were asked for."""
     placed = after(scene)
     nodes = scene.before.nodes.values()
-    for wish in scene.wishes:
-        if wish.job.id not in placed.short:
+    for request in scene.requests:
+        if request.job.id not in placed.short:
             continue
-        others = counted(scene, placed, without=wish.job.id)
-        fits = sum(others.room_for(wish, node) for node in nodes)
-        kept = len(placed.allocations.get(wish.job.id, ()))
-        assert placed.short[wish.job.id] == max(fits, kept)
-        assert fits < wish.workers
+        others = counted(scene, placed, without=request.job.id)
+        fits = sum(others.room_for(request, node) for node in nodes)
+        kept = len(placed.allocations.get(request.job.id, ()))
+        assert placed.short[request.job.id] == max(fits, kept)
+        assert fits < request.workers
 
 
 @settings(max_examples=count(1_000))
@@ -368,8 +363,8 @@ def test_short_is_the_truth(scene: Scene) -> None:
 def test_a_running_job_that_could_stay_is_never_without_a_place(scene: Scene) -> None:
     placed = after(scene)
     draining = {node.id for node in scene.before.nodes.values() if node.is_draining}
-    for wish in scene.wishes:
-        was = scene.before.planned.get(wish.job.id, ())
-        can_stay = wish.job.id not in scene.movable and draining.isdisjoint(s.node for s in was)
-        if was and can_stay and scene.before.gpu_types[wish.job.id] == wish.gpu_type:
-            assert len(placed.allocations[wish.job.id]) >= min(len(was), wish.workers)
+    for request in scene.requests:
+        was = scene.before.planned.get(request.job.id, ())
+        can_stay = request.job.id not in scene.movable and draining.isdisjoint(s.node for s in was)
+        if was and can_stay and scene.before.gpu_types[request.job.id] == request.gpu_type:
+            assert len(placed.allocations[request.job.id]) >= min(len(was), request.workers)

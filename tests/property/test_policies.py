@@ -1,4 +1,4 @@
-"""What holds for every policy on every queue: bounds, capacity, order, and no idle GPUs."""
+"""Invariants of every policy on every queue: bounds, capacity, order, and no idle GPUs."""
 
 import itertools
 import math
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.model import Job, JobId, JobSpec, Queued, Service, Share
-from rota.core.policy import TOLERANCE, Budget
-from rota.core.speed import SpeedModel
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.model.job import GpuShare, Job, JobId, JobSpec, Queued, ServiceTime
+from rota.core.scheduling.policy_api import TOLERANCE, Budget
 from rota.policies.registry import POLICIES, parse
 
 
@@ -31,7 +31,7 @@ class Pool:
 def specs(draw: st.DrawFn, name: str) -> JobSpec:
     if draw(st.integers(0, 5)) == 0:
         fraction = draw(st.sampled_from([0.1, 0.25, 0.5, 1 / 3]))
-        return JobSpec(name=name, share=Share(fraction=fraction))
+        return JobSpec(name=name, share=GpuShare(fraction=fraction))
     least = draw(st.integers(1, 4))
     most = least + draw(st.integers(0, 5))
     requested = draw(st.integers(least, most))
@@ -61,7 +61,7 @@ def queued(draw: st.DrawFn, place: int) -> Job:
         spec=draw(specs(name)),
         submitted_s=float(place),
         phase=Queued(since_s=0.0),
-        service=Service(as_of_s=0.0),
+        service=ServiceTime(as_of_s=0.0),
         first_started_s=draw(st.sampled_from([math.inf, 1.0, 2.0, 3.0])),
         queue=draw(st.integers(0, 2)),
         speed=SpeedModel(one_s=1.0, speedups=(0.0, *draw(SPEEDUPS)), error=0.0),
@@ -92,7 +92,7 @@ def test_every_size_is_between_minimum_and_limit_and_all_fit(name: str, pool: Po
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(pool=pools())
-def test_the_same_question_has_the_same_answer(name: str, pool: Pool) -> None:
+def test_policies_are_deterministic(name: str, pool: Pool) -> None:
     first = parse(name).size(pool.jobs, pool.budget(), now=0.0)
     again = tuple(replace(job) for job in pool.jobs)
     assert list(parse(name).size(again, pool.budget(), now=0.0).items()) == list(first.items())
@@ -100,7 +100,7 @@ def test_the_same_question_has_the_same_answer(name: str, pool: Pool) -> None:
 
 @pytest.mark.parametrize("name", ["elastic-fifo", "elastic-srjf"])
 @given(pool=pools())
-def test_no_gpu_idles_that_somebody_could_use(name: str, pool: Pool) -> None:
+def test_no_usable_gpu_idles(name: str, pool: Pool) -> None:
     """Work-conserving: what is left is too little for another worker of any running job below its
     limit, and for the minimum of any waiting job that may run."""
     budget = pool.budget()
@@ -112,9 +112,9 @@ def test_no_gpu_idles_that_somebody_could_use(name: str, pool: Pool) -> None:
 
 
 @given(pool=pools())
-def test_nobody_starves_under_fifo(pool: Pool) -> None:
-    """Of those that fit the cluster at all, the oldest gets its minimum; whoever waits, waits for
-    older jobs only, so everybody is the oldest one day."""
+def test_no_job_starves_under_fifo(pool: Pool) -> None:
+    """Of the jobs that fit the cluster, the oldest gets its minimum. A waiting job waits for older
+    jobs only, so every job is the oldest at some time."""
     budget = pool.budget()
     fitting = [
         job
@@ -132,7 +132,7 @@ def test_nobody_starves_under_fifo(pool: Pool) -> None:
 
 @pytest.mark.parametrize(("plain", "elastic"), [("fifo", "elastic-fifo"), ("srjf", "elastic-srjf")])
 @given(pool=pools())
-def test_growth_takes_nobodys_minimum(plain: str, elastic: str, pool: Pool) -> None:
+def test_growth_takes_no_minimum(plain: str, elastic: str, pool: Pool) -> None:
     fixed = parse(plain).size(pool.jobs, pool.budget(), now=0.0)
     grown = parse(elastic).size(pool.jobs, pool.budget(), now=0.0)
     assert fixed.keys() == grown.keys()

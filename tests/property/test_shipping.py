@@ -13,11 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rota.client.shipping import scan, ship
-from rota.daemon.snapshots import Snapshots
+from rota.daemon.artifacts.snapshots import Snapshots
 from rota.errors import InputError
-from rota.wire.manifest import Manifest
-from tests.counts import count
-from tests.ships import UID, DirectApi, names_in, tree_of
+from rota.wire.manifest import SnapshotManifest
+from tests.support.seed_counts import count
+from tests.support.shipping import UID, DirectApi, names_in, tree_of
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Every content is flushed to its disk; here no disk has to turn for it."""
@@ -110,10 +110,10 @@ def test_hostile_manifests_are_refused_or_harmless(entries: list[Any]):
     in_order = sorted(entries, key=lambda each: each["path"] if is_entry(each) else "")
     text = json.dumps({"version": 1, "entries": in_order}).encode()
     try:
-        manifest = Manifest.of_json(text)
+        manifest = SnapshotManifest.of_json(text)
     except InputError:
         return
-    assert Manifest.of_json(manifest.to_json()) == manifest
+    assert SnapshotManifest.of_json(manifest.to_json()) == manifest
     with TemporaryDirectory(dir=FAST) as temporary:
         top = Path(temporary).resolve() / "outer" / "top"
         top.mkdir(parents=True)

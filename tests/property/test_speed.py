@@ -1,4 +1,4 @@
-"""What holds for every speed model: finite, never negative, and exact where the data is."""
+"""Invariants of every speed model: finite, never negative, and exact where measured."""
 
 import math
 
@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.speed import PRIOR, Size, SpeedModel, estimated, learn
+from rota.core.estimation.speed_model import PRIOR, MeasuredSize, SpeedModel, estimated, learn
 
 TIMES = st.floats(1e-3, 1e6)
-SIZES = st.builds(Size, workers=st.integers(1, 40), crosses=st.booleans())
+SIZES = st.builds(MeasuredSize, workers=st.integers(1, 40), crosses=st.booleans())
 TABLES = st.lists(st.floats(1e-3, 50), max_size=20).map(lambda rest: (0.0, 1.0, *rest))
 
 
-def learnt(times: list[tuple[Size, float]], model: SpeedModel, most: int) -> SpeedModel:
+def learnt(times: list[tuple[MeasuredSize, float]], model: SpeedModel, most: int) -> SpeedModel:
     for size, epoch_s in times:
         model = learn(model, size, epoch_s=epoch_s, max_workers=most)
     return model
@@ -26,7 +26,7 @@ def learnt(times: list[tuple[Size, float]], model: SpeedModel, most: int) -> Spe
     most=st.integers(1, 40),
 )
 def test_speedups_are_finite_and_none_is_negative(
-    times: list[tuple[Size, float]], table: tuple[float, ...], epoch_s: float, most: int
+    times: list[tuple[MeasuredSize, float]], table: tuple[float, ...], epoch_s: float, most: int
 ) -> None:
     for first in (PRIOR, estimated(epoch_s, speedups=table)):
         model = learnt(times, first, most)
@@ -43,8 +43,8 @@ def test_speedups_are_finite_and_none_is_negative(
     times=st.lists(st.tuples(SIZES, st.floats(0.98, 1.02)), min_size=1, max_size=20),
     epoch_s=TIMES,
 )
-def test_the_mean_of_times_that_agree_is_what_is_believed_of_a_size(
-    times: list[tuple[Size, float]], epoch_s: float
+def test_agreeing_times_give_their_mean(
+    times: list[tuple[MeasuredSize, float]], epoch_s: float
 ) -> None:
     model = learnt([(size, part * epoch_s) for size, part in times], PRIOR, 40)
     for workers in {size.workers for size, _ in times}:
@@ -53,8 +53,8 @@ def test_the_mean_of_times_that_agree_is_what_is_believed_of_a_size(
 
 
 @given(times=st.lists(st.tuples(SIZES, TIMES), min_size=1, max_size=20))
-def test_what_is_believed_of_a_size_lies_among_the_times_that_were_measured(
-    times: list[tuple[Size, float]],
+def test_a_measured_size_lies_within_its_times(
+    times: list[tuple[MeasuredSize, float]],
 ) -> None:
     model = learnt(times, PRIOR, 40)
     for workers in {size.workers for size, _ in times}:
@@ -68,8 +68,8 @@ def test_what_is_believed_of_a_size_lies_among_the_times_that_were_measured(
     after=st.lists(st.floats(0.98, 1.02), min_size=3, max_size=10),
     size=SIZES,
 )
-def test_a_change_of_pace_is_known_within_three_epochs(
-    before: list[float], factor: float, after: list[float], size: Size
+def test_a_change_of_speed_is_detected_within_three_epochs(
+    before: list[float], factor: float, after: list[float], size: MeasuredSize
 ) -> None:
     times = [100 * part for part in before] + [100 * factor * part for part in after]
     model = learnt([(size, each) for each in times], PRIOR, 40)
@@ -82,7 +82,7 @@ def test_a_change_of_pace_is_known_within_three_epochs(
     crossing=st.floats(0, 1),
     second=st.integers(2, 8),
 )
-def test_the_fit_is_exact_on_data_that_is(
+def test_the_fit_is_exact_on_exact_data(
     work_s: float, overhead: float, crossing: float, second: int
 ) -> None:
     """Measured on one worker, on some more, and across nodes: all other sizes follow."""
@@ -91,7 +91,11 @@ def test_the_fit_is_exact_on_data_that_is(
         shared = overhead * work_s * (workers - 1) / workers
         return work_s / workers + shared + crossing * work_s * crosses
 
-    sizes = [Size(1, crosses=False), Size(second, crosses=False), Size(16, crosses=True)]
+    sizes = [
+        MeasuredSize(1, crosses=False),
+        MeasuredSize(second, crosses=False),
+        MeasuredSize(16, crosses=True),
+    ]
     times = [(size, epoch_s(size.workers, crosses=size.crosses)) for size in sizes]
     model = learnt(times, PRIOR, 32)
     for workers in range(1, 33):

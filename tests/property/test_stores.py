@@ -10,17 +10,18 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.kernel import Kernel
-from rota.core.model import JobId, Node
-from rota.core.states import State
-from rota.core.view import Rules
-from rota.store.base import Batch, Store
-from rota.store.check import check
+from rota.core.kernel.kernel import Kernel
+from rota.core.lifecycle.states import JobState
+from rota.core.model.job import JobId
+from rota.core.model.node import Node
+from rota.core.scheduling.view import Rules
+from rota.store.interface import Batch, Store
 from rota.store.memory import MemoryStore
-from rota.store.records import JobFilter, Sample
-from rota.store.sqlite import SqliteStore
-from rota.store.thinning import MOST_SAMPLES
-from tests.lives import OPENING, Life, Step
+from rota.store.records import JobFilter, SampleRecord
+from rota.store.retention import MAX_SAMPLES
+from rota.store.sqlite.check import check
+from rota.store.sqlite.store import SqliteStore
+from tests.support.store_workload import OPENING, Step, StoreWorkload
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Here nothing depends on the disk, and it would take most of the time."""
@@ -29,7 +30,7 @@ numbers = st.integers(0, 99)
 steps = st.lists(st.tuples(st.integers(0, 9), numbers, numbers), max_size=60)
 filters = st.builds(
     JobFilter,
-    states=st.frozensets(st.sampled_from(State), max_size=3),
+    states=st.frozensets(st.sampled_from(JobState), max_size=3),
     user=st.sampled_from(["", "ann", "nobody"]),
     project=st.sampled_from(["", "vision"]),
     word=st.sampled_from(["", "job", "3", "train-1", "job-00002", "%", "job_"]),
@@ -38,7 +39,7 @@ filters = st.builds(
 
 @given(drawn=steps, wanted=filters, limit=st.integers(1, 5))
 def test_sqlite_answers_as_memory_does(drawn: list[Step], wanted: JobFilter, limit: int):
-    life, memory = Life(), MemoryStore()
+    life, memory = StoreWorkload(), MemoryStore()
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder) / "rota.db"
         sqlite = SqliteStore(path)
@@ -60,7 +61,7 @@ def test_sqlite_answers_as_memory_does(drawn: list[Step], wanted: JobFilter, lim
 
 @given(gaps=st.lists(st.sampled_from([0.0, 0.5, 1.0, 7.0, 900.0]), min_size=1, max_size=9))
 def test_sqlite_thins_samples_as_memory_does(gaps: list[float]):
-    life, memory = Life(), MemoryStore()
+    life, memory = StoreWorkload(), MemoryStore()
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         sqlite = SqliteStore(Path(folder) / "rota.db")
         for step in OPENING:
@@ -68,15 +69,15 @@ def test_sqlite_thins_samples_as_memory_does(gaps: list[float]):
             memory.write(batch).result()
             sqlite.write(batch).result()
         job_id = next(iter(life.kernel.jobs))
-        times = accumulate(gaps * (2 * MOST_SAMPLES // len(gaps)))
-        drawn = [Sample(job_id, 1, at_s, 0, 1, 0.0) for at_s in times]
+        times = accumulate(gaps * (2 * MAX_SAMPLES // len(gaps)))
+        drawn = [SampleRecord(job_id, 1, at_s, 0, 1, 0.0) for at_s in times]
         for store in (memory, sqlite):
             store.write(Batch(samples=tuple(drawn))).result()
         assert sqlite.samples(job_id) == memory.samples(job_id)
         sqlite.close()
 
 
-def same_answers(memory: Store, sqlite: Store, life: Life) -> None:
+def same_answers(memory: Store, sqlite: Store, life: StoreWorkload) -> None:
     saved = sqlite.load()
     assert saved == memory.load()
     assert saved.jobs == tuple(life.kernel.jobs.values())

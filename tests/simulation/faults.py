@@ -1,14 +1,14 @@
-"""What goes wrong: an engine whose reports come late, twice or never, and whose workers die."""
+"""Injected faults: an engine whose reports arrive late, twice or never, and whose workers die."""
 
 import heapq
 import math
 from random import Random
 
-from rota.core.commands import Command
-from rota.core.events import Event, NodeLost, NodeSeen, WorkersLost
-from rota.core.model import Node, NodeId
-from rota.engines.fake import FakeEngine
-from rota.engines.fake_run import Delays
+from rota.core.model.commands import Command
+from rota.core.model.events import Event, NodeLost, NodeSeen, WorkersLost
+from rota.core.model.node import Node, NodeId
+from rota.engines.virtual.engine import VirtualEngine
+from rota.engines.virtual.run import Delays
 from tests.simulation.workload import LATE_S
 
 EXIT_CODES = (1, 2, 77, 134, 137, 139, 143)
@@ -18,12 +18,12 @@ class FaultyEngine:
     """Wraps a fake engine. Between it and the kernel is a channel that delays, doubles and
     reorders reports; what is in the channel when the kernel crashes may be lost."""
 
-    def __init__(self, engine: FakeEngine, nodes: dict[NodeId, Node], random: Random) -> None:
+    def __init__(self, engine: VirtualEngine, nodes: dict[NodeId, Node], random: Random) -> None:
         self.engine = engine
         self.nodes = dict(nodes)
-        """The nodes that are alive, whatever the kernel believes."""
+        """The nodes that are alive, independent of what the kernel knows."""
         self.exit_codes: list[int] = []
-        """Codes with which workers died by themselves."""
+        """Exit codes of workers that died by themselves."""
         self._random = random
         self._lateness = random.choice([0.0, 0.1, 0.5])
         self._channel: list[tuple[float, int, Event]] = []
@@ -47,7 +47,7 @@ class FaultyEngine:
         return events
 
     def crash(self, now: float) -> None:
-        """The kernel is gone: what was told to it is lost; what was under way may arrive yet."""
+        """The kernel crashed: delivered reports are lost; delayed ones may still arrive."""
         lost = self.due(now)
         assert lost is not None
         if self._random.random() < 0.5:
@@ -75,7 +75,7 @@ class FaultyEngine:
     # -- faults ---------------------------------------------------------------------------------
 
     def lose_node(self, now: float) -> None:
-        """A node dies; the kernel hears of it some time later."""
+        """A node dies; the event reaches the kernel some time later."""
         if len(self.nodes) > 1:
             node_id = self._random.choice(sorted(self.nodes))
             del self.nodes[node_id]
@@ -83,8 +83,8 @@ class FaultyEngine:
             self._put(NodeLost(node_id), now + self._random.uniform(0, LATE_S))
 
     def reboot_node(self, now: float) -> None:
-        """A node dies and is back before anybody missed it; its workers are gone, and some of the
-        jobs are not let in there again for a while."""
+        """A node dies and is back before the kernel notices; its workers are gone, and the node
+        rejects some of the jobs for a while."""
         node_id = self._random.choice(sorted(self.nodes))
         running = self.engine.running().items()
         self.engine.lose_node(node_id, now)
@@ -96,7 +96,7 @@ class FaultyEngine:
                 self._send(WorkersLost(*fence, lost, is_refused=attempt % 2 == 1), now)
 
     def bring_back(self, node: Node, now: float) -> None:
-        """A node that the kernel knows to be lost is there again."""
+        """A node that the kernel knows as lost is back."""
         is_under_way = any(event == NodeLost(node.id) for _, _, event in self._channel)
         if node.id not in self.nodes and not is_under_way:
             self.nodes[node.id] = node
@@ -104,7 +104,7 @@ class FaultyEngine:
             self._put(NodeSeen(node), now)
 
     def end_workers(self, now: float) -> None:
-        """Some workers of a run exit with a code of their own, or all of them do."""
+        """Some or all workers of a run exit with an exit code of their own."""
         random = self._random
         running = self.engine.running()
         if not running:

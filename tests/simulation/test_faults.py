@@ -1,4 +1,4 @@
-"""Labs in which everything goes wrong: each seed is one, run on the production kernel.
+"""Runs of the production kernel with injected faults, one for each seed.
 
 Nodes are lost, drained and come back; starts, stops and switches are slow; reports come late,
 twice or out of order; workers die; the daemon is killed at any command and recovers.
@@ -6,21 +6,21 @@ twice or out of order; workers die; the daemon is killed at any command and reco
 
 import pytest
 
-from tests.counts import seeds
 from tests.simulation.world import World
+from tests.support.seed_counts import seeds
 
 N_BATCHES = 20
 SEEDS = seeds(2_000)
 
 FOUND_BUGS = [
-    34,  # a requested size that the cluster does not have was asked for again for ever
-    51,  # a plan was given back twice when nodes had come since
-    266,  # a newcomer that never came was taken for one that failed
-    708,  # a job that finished while newcomers were on order never ended
+    34,  # a requested size larger than the cluster was requested again forever
+    51,  # a plan was released twice after new nodes were added
+    266,  # a new worker that never started counted as failed
+    708,  # a job that finished while new workers were starting never ended
 ]
-"""Seeds that failed once. Where a seed leads changes with the scenarios, so the kernel's part of
-these bugs is among the unit tests, too: the first in `test_rounds`, the others in `test_resizes`.
-What the engine in virtual time answers then is tested only here."""
+"""Seeds that failed once. The meaning of a seed changes with the scenarios, so unit tests cover the
+kernel's part of these bugs: the first in `test_rounds`, the others in `test_resizes`. The virtual
+engine's part is tested only here."""
 
 
 @pytest.mark.parametrize("batch", range(N_BATCHES))

@@ -1,11 +1,10 @@
-"""Random clusters, jobs and requests of users, all from one seed."""
+"""Random clusters, jobs and user requests, all from one seed."""
 
 from dataclasses import dataclass
 from random import Random
 
-from rota.core.capacity import Capacity
-from rota.core.demand import demand_of
-from rota.core.events import (
+from rota.core.lifecycle.reducer import new_job
+from rota.core.model.events import (
     Event,
     JobCancelled,
     JobHeld,
@@ -14,13 +13,16 @@ from rota.core.events import (
     NodeDrained,
     NodeSeen,
 )
-from rota.core.life import submitted
-from rota.core.model import GIB, Estimate, Gpu, JobId, JobSpec, Mode, Node, NodeId, Share
+from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode
+from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.model.units import GIB
+from rota.core.placement.cluster_capacity import ClusterCapacity
+from rota.core.placement.worker_demand import demand_of
 
 LATE_S = 20.0
-"""No report is under way for longer than this."""
+"""The longest delay of a report."""
 QUIET_AFTER_S = 3_000.0
-"""From then on nothing new happens to the lab, and whatever can end must end."""
+"""After this time no new event is injected, and every job must end."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Scenario:
     nodes: dict[NodeId, Node]
     specs: dict[JobId, JobSpec]
     requests: list[tuple[float, Event]]
-    """What users ask for, by time."""
+    """User requests by time."""
 
 
 def scenario(random: Random) -> Scenario:
@@ -79,7 +81,7 @@ def _spec(random: Random, name: str, known: list[JobId]) -> JobSpec:
         max_workers=most,
         requested_workers=random.randint(least, most),
         gpus={"gpu": 1, "wide": 2, "share": 0, "cpu": 0}[kind],
-        share=Share(fraction=random.choice([0.25, 0.5])) if kind == "share" else None,
+        share=GpuShare(fraction=random.choice([0.25, 0.5])) if kind == "share" else None,
         gpu_types=random.choice([(), (), ("A100",), ("V100", "A100")]),
         cpus=random.choice([0.0, 1.0, 2.5]),
         memory_bytes=random.choice([0, 8 * GIB]),
@@ -95,9 +97,9 @@ def _spec(random: Random, name: str, known: list[JobId]) -> JobSpec:
 
 
 def _fits(spec: JobSpec, nodes: dict[NodeId, Node]) -> bool:
-    """Whether the whole cluster, empty, would hold the job."""
-    capacity = Capacity(nodes.values())
-    job = submitted(JobSubmitted(JobId(spec.name), spec), 0.0, known=None)
+    """Whether the empty cluster could hold the job."""
+    capacity = ClusterCapacity(nodes.values())
+    job = new_job(JobSubmitted(JobId(spec.name), spec), 0.0, known=None)
     types = (spec.gpu_types or tuple(capacity.gpus)) if spec.uses_gpus else ("",)
     demands = [demand_of(job, gpu_type) for gpu_type in types]
     return any(
@@ -107,7 +109,7 @@ def _fits(spec: JobSpec, nodes: dict[NodeId, Node]) -> bool:
 
 
 def _second_thoughts(random: Random, job_id: JobId, at_s: float) -> list[tuple[float, Event]]:
-    """What the submitter asks for later: usually nothing."""
+    """Later requests of the submitter: usually none."""
     asked: list[tuple[float, Event]] = []
     if random.random() < 0.1:
         asked.append((at_s + random.uniform(0, 600), JobCancelled(job_id)))

@@ -1,6 +1,6 @@
-"""One run of the production kernel in a world that goes wrong.
+"""One run of the production kernel with injected faults.
 
-Everything comes from the seed. The world is checked after every step, and once more at its end.
+Everything comes from the seed. The invariants are checked after every step and at the end.
 """
 
 import math
@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
-from rota.core.effects import Effects, Transition
-from rota.core.events import (
+from rota.core.kernel.kernel import Kernel
+from rota.core.lifecycle.states import JobState
+from rota.core.model.effects import Effects, Transition
+from rota.core.model.events import (
     Event,
     JobCancelled,
     JobSubmitted,
@@ -18,30 +20,28 @@ from rota.core.events import (
     NodeSeen,
     TimerFired,
 )
-from rota.core.kernel import Kernel
-from rota.core.model import JobId
-from rota.core.plan import Plan
-from rota.core.policy import Policy
-from rota.core.round import decide
-from rota.core.states import State
-from rota.core.view import Rules
-from rota.engines.fake import FakeEngine
-from rota.engines.fake_run import Work
+from rota.core.model.job import JobId
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.policy_api import Policy
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules
+from rota.engines.virtual.engine import VirtualEngine
+from rota.engines.virtual.run import VirtualWork
 from rota.policies.registry import POLICIES, parse
-from rota.store.base import Batch
+from rota.store.interface import Batch
 from rota.store.memory import MemoryStore
-from tests.invariants import (
+from tests.simulation.faults import FaultyEngine
+from tests.simulation.workload import QUIET_AFTER_S, scenario
+from tests.support.invariants import (
     Orders,
     check_booked,
     check_engine,
     check_kernel,
     check_story,
 )
-from tests.simulation.faults import FaultyEngine
-from tests.simulation.workload import QUIET_AFTER_S, scenario
 
 STEPS_MAX = 20_000
-"""More than any run needs: a world that is still busy then runs in circles."""
+"""More steps than any run needs: a run that exceeds this number loops."""
 
 
 class CrashedError(Exception):
@@ -49,7 +49,7 @@ class CrashedError(Exception):
 
 
 class World:
-    """The kernel, its store, its engine, its users, and the faults that meet them."""
+    """The kernel with its store, engine, users and injected faults."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -64,15 +64,15 @@ class World:
         self.n_events = self.n_crashes = 0
         self.store = MemoryStore()
         self.kernel = Kernel(self.rules)
-        self.engine = FaultyEngine(FakeEngine(self._work_of), self.scenario.nodes, self.random)
+        self.engine = FaultyEngine(VirtualEngine(self._work_of), self.scenario.nodes, self.random)
         self._crash_chance = self.random.choice([0.0, 0.02, 0.2, 1.0])
-        """For a batch of orders; with 1 the daemon dies at every one."""
+        """The probability of a crash for each batch of commands; 1 means at every batch."""
         self._requests = list(reversed(self.scenario.requests))
         self._acknowledged: set[JobId] = set()
         self._cancelled: set[JobId] = set()
         self._faults = sorted(self._some_faults(), key=lambda fault: -fault[0])
         self._plan: tuple[float, Plan] | None = None
-        """A decision that is under way, and when it will be there."""
+        """A decision in progress, and when it completes."""
         self._next_round_s = -math.inf
         self._orders = Orders()
 
@@ -118,7 +118,7 @@ class World:
             self._round()
 
     def _serve(self) -> None:
-        """A user asks again after a crash until the answer arrives."""
+        """A user repeats a request after a crash until it is answered."""
         request = self._requests[-1][1]
         self._tell(request)
         self._requests.pop()
@@ -128,7 +128,7 @@ class World:
             self._cancelled.add(request.job_id)
 
     def _round(self) -> None:
-        """A decision may take its time, and be overtaken by facts."""
+        """A decision takes time, and events may arrive before it completes."""
         view = self.kernel.view(self.now)
         plan = decide(view, self.policy)
         assert not plan.violations, plan.violations
@@ -168,7 +168,7 @@ class World:
                 pass
 
     def _has_recovered(self) -> bool:
-        """Some time later another daemon starts; it may be killed, too."""
+        """Some time later another daemon starts; it may also be killed."""
         self.n_crashes += 1
         self.now += self.random.choice([0.0, self.random.uniform(0, 60)])
         self.engine.crash(self.now)
@@ -205,10 +205,10 @@ class World:
 
     # -- work and faults ------------------------------------------------------------------------
 
-    def _work_of(self, job_id: JobId) -> Work:
+    def _work_of(self, job_id: JobId) -> VirtualWork:
         spec = self.scenario.specs[job_id]
         seconds = Random(job_id).uniform(20, 600)
-        return Work(spec.epochs, lambda allocation: seconds / len(allocation) ** 0.8)
+        return VirtualWork(spec.epochs, lambda allocation: seconds / len(allocation) ** 0.8)
 
     def _some_faults(self) -> Iterator[tuple[float, Callable[[float], None]]]:
         random, engine = self.random, self.engine
@@ -234,7 +234,7 @@ class World:
         return [entry.transition for entry in self.store.story(limit=sys.maxsize)]
 
     def _check_the_end(self) -> None:
-        """Every job that was accepted ended in a way that what happened explains."""
+        """Every accepted job ended, and the recorded events explain its outcome."""
         story = self.story()
         check_story(story)
         specs, outcomes = self.scenario.specs, self.store.load().outcomes
@@ -250,14 +250,14 @@ class World:
         assert len(specs) >= 20
         assert self.n_events >= 200, f"only {self.n_events} events"
 
-    def _is_explained(self, job_id: JobId, outcome: State, reason: str) -> bool:
+    def _is_explained(self, job_id: JobId, outcome: JobState, reason: str) -> bool:
         spec, outcomes = self.scenario.specs[job_id], self.store.load().outcomes
-        if outcome is State.SUCCEEDED:
+        if outcome is JobState.SUCCEEDED:
             return True
-        if outcome is State.CANCELLED:
+        if outcome is JobState.CANCELLED:
             return job_id in self._cancelled
         return (
             any(f"exit code {code}" in reason for code in self.engine.exit_codes)
             or (math.isfinite(spec.time_limit_s) and "time limit" in reason)
-            or any(outcomes[needed] is not State.SUCCEEDED for needed in spec.after)
+            or any(outcomes[needed] is not JobState.SUCCEEDED for needed in spec.after)
         )

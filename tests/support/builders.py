@@ -4,9 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from rota.core.commands import Command
-from rota.core.effects import Effects
-from rota.core.events import (
+from rota.core.kernel.kernel import Kernel
+from rota.core.lifecycle.states import JobState
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.commands import Command
+from rota.core.model.effects import Effects
+from rota.core.model.events import (
     Event,
     JobCancelled,
     JobHeld,
@@ -21,15 +24,14 @@ from rota.core.events import (
     WorkersExited,
     WorkersStarted,
 )
-from rota.core.kernel import Kernel
-from rota.core.model import Allocation, Job, JobId, JobSpec, Mode, Node, NodeId, Slot
-from rota.core.plan import Plan
-from rota.core.round import decide
-from rota.core.states import State
-from rota.core.view import Rules
+from rota.core.model.job import Job, JobId, JobSpec, Mode
+from rota.core.model.node import Node, NodeId
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules
 from rota.policies.registry import parse
-from rota.simulator.cluster import parse_cluster
-from rota.store.base import Batch
+from rota.simulator.cluster_spec import parse_cluster
+from rota.store.interface import Batch
 from rota.store.memory import MemoryStore
 
 QUICK = Rules(min_runtime_s=0.0, restart_cost_s=0.0, is_guarded=False, backoff_s=10.0)
@@ -190,11 +192,11 @@ class Lab:
         assert found is not None, f"{name} is over: {self.story(name)}"
         return found
 
-    def state(self, name: str) -> State:
+    def state(self, name: str) -> JobState:
         found = self.kernel.job(JobId(name))
         return found.state if found else self.store.load().outcomes[JobId(name)]
 
-    def story(self, name: str) -> list[State]:
+    def story(self, name: str) -> list[JobState]:
         return [entry.transition.after for entry in self.store.story(JobId(name))]
 
     def reason(self, name: str) -> str:

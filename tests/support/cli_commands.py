@@ -1,4 +1,4 @@
-"""All commands there are, found the way that the program finds them."""
+"""All commands of the command line, from the application that users run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.cli.app import app
 
 
 def commands() -> dict[str, Any]:
-    """By their words, such as `nodes list`; groups are not among them."""
+    """Name, such as `nodes list`, -> command; without groups."""
     return dict(_below(get_command(app), ""))
 
 

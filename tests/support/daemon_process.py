@@ -24,12 +24,13 @@ import httpx2
 
 from rota.client import Client
 from rota.client.http import AnswerError
-from rota.engines.local import hierarchies, procs
-from rota.engines.local.folders import Folders
-from rota.engines.local.order import Fence
-from rota.engines.local.remains import end_remains
+from rota.engines.local import cgroup_discovery
+from rota.engines.local.orphans import kill_orphans
+from rota.engines.local.supervisor import proc
+from rota.engines.local.supervisor.records import WorkerKey
+from rota.engines.local.worker_dirs import WorkerDirs
 from rota.wire.jobs import FINAL_STATES, JobRequest, JobView, StoryEntry
-from tests.patience import PATIENCE_S
+from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 LOOK_AGAIN_S = 0.02
@@ -46,7 +47,7 @@ NO_SETTINGS: Mapping[str, str] = {}
 T = TypeVar("T")
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """What a job said."""
 
     job_id: str
@@ -54,7 +55,7 @@ class Line(NamedTuple):
     words: str
 
 
-class House:
+class DaemonProcess:
     def __init__(
         self,
         home: Path,
@@ -70,7 +71,7 @@ class House:
         self.state = home / "rota"
         for folder in (self.place, self.state):
             folder.mkdir()
-        self.daemon: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.door = f"unix://{self.state}/rota.sock"
         self.client = Client(self.door)
         self._command = [*runner, *ROTA, "up", "--virtual-gpus", gpus]
@@ -90,13 +91,13 @@ class House:
         """Without waiting for it to be ready."""
         with (self.home / "log").open("ab") as log:
             command = [*self._command, *flags]
-            self.daemon = subprocess.Popen(command, stderr=log, env=self._env, cwd=ROOT)
+            self.process = subprocess.Popen(command, stderr=log, env=self._env, cwd=ROOT)
 
-    def look_through_its_eyes(self) -> None:
+    def enter_mount_namespace(self) -> None:
         """At its files: it may have mounted something where we see nothing."""
-        assert self.daemon is not None
-        self.state = Path(f"/proc/{self.daemon.pid}/root{self.home}/rota")
-        self._entry = ["nsenter", "--target", str(self.daemon.pid), "--mount"]
+        assert self.process is not None
+        self.state = Path(f"/proc/{self.process.pid}/root{self.home}/rota")
+        self._entry = ["nsenter", "--target", str(self.process.pid), "--mount"]
         if os.geteuid() != 0:
             self._entry += ["--user", "--preserve-credentials"]
         self.client.close()
@@ -111,21 +112,21 @@ class House:
 
     def kill(self) -> None:
         """kill -9: no word of farewell."""
-        assert self.daemon is not None
-        self.daemon.kill()
-        self.daemon.wait()
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
 
     def down(self, *flags: str) -> None:
         done = self.rota("down", *flags)
         assert (done.returncode, done.stderr) == (0, "")
         # At once: whoever takes it down may want to start the next one.
-        assert self.daemon is not None
-        assert self.daemon.wait(0) == 0
+        assert self.process is not None
+        assert self.process.wait(0) == 0
 
     def has_ended(self) -> bool:
         """By itself: waits for it."""
-        assert self.daemon is not None
-        return self.daemon.wait(PATIENCE_S) == 0
+        assert self.process is not None
+        return self.process.wait(PATIENCE_S) == 0
 
     def tell(self, **variables: str) -> None:
         """For the commands and daemons that start from now on."""
@@ -145,13 +146,13 @@ class House:
         return (self.home / "log").read_text(errors="replace")
 
     def _is_ready(self) -> bool:
-        assert self.daemon is not None
-        assert self.daemon.poll() is None, f"the daemon ended: {self.log()[-2000:]}"
+        assert self.process is not None
+        assert self.process.poll() is None, f"the daemon ended: {self.log()[-2000:]}"
         return self.answers() and not self.client.status().trouble
 
     def readiness(self) -> int:
         """The status of the answer to whoever asks whether it takes work."""
-        transport = httpx2.HTTPTransport(uds=self.client.door.socket)
+        transport = httpx2.HTTPTransport(uds=self.client.endpoint.socket)
         with httpx2.Client(transport=transport) as client:
             return client.get("http://rota/readyz").status_code
 
@@ -159,7 +160,7 @@ class House:
         """Somebody is at the door. Asked without the client, which would not close a socket that
         leads nowhere."""
         with socket.socket(socket.AF_UNIX) as door:
-            return door.connect_ex(self.client.door.socket) == 0
+            return door.connect_ex(self.client.endpoint.socket) == 0
 
     # -- jobs -----------------------------------------------------------------------------------
 
@@ -174,23 +175,23 @@ class House:
     def allow(self, name: str) -> None:
         (self.place / name).touch()
 
-    def heard(self, job: str = "") -> list[Line]:
+    def heard(self, job: str = "") -> list[JournalLine]:
         """All that was said, or all that one job said."""
         try:
             text = (self.place / "journal").read_text()
         except FileNotFoundError:
             return []
         split = [line.split(" ", maxsplit=2) for line in text.splitlines()]
-        lines = [Line(job_id, int(attempt), words) for job_id, attempt, words in split]
+        lines = [JournalLine(job_id, int(attempt), words) for job_id, attempt, words in split]
         return [line for line in lines if job in ("", line.job_id)]
 
     def says(self, job: str, words: str, *, attempt: int = 1) -> None:
-        wanted = Line(job, attempt, words)
+        wanted = JournalLine(job, attempt, words)
         what = f"{wanted}; heard: {self.heard(job)}"
         wait_until(lambda: wanted in self.heard(), what)
 
-    def says_like(self, job: str, beginning: str, *, attempt: int = 1) -> Line:
-        def line() -> Line | None:
+    def says_like(self, job: str, beginning: str, *, attempt: int = 1) -> JournalLine:
+        def line() -> JournalLine | None:
             fitting = (line for line in self.heard(job) if line.words.startswith(beginning))
             return next((line for line in fitting if line.attempt == attempt), None)
 
@@ -222,17 +223,17 @@ class House:
         return b"".join(self.client.log_bytes(job, **query))
 
     @property
-    def folders(self) -> Folders:
-        return Folders(self.state / "engine")
+    def folders(self) -> WorkerDirs:
+        return WorkerDirs(self.state / "engine")
 
     def keeper(self, job: str, *, attempt: int = 1) -> int:
-        found = self.folders.keeper(Fence(job, attempt, 0))
+        found = self.folders.supervisor(WorkerKey(job, attempt, 0))
         assert found is not None
         return found.pid
 
-    def processes(self, job: str, *, attempt: int = 1, worker: int = 0) -> procs.Found:
-        order = self.folders.order(Fence(job, attempt, worker))
-        return {} if order is None else procs.marked(order.marker)
+    def processes(self, job: str, *, attempt: int = 1, worker: int = 0) -> proc.ProcessTable:
+        spec = self.folders.spec(WorkerKey(job, attempt, worker))
+        return {} if spec is None else proc.with_marker(spec.marker)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -246,43 +247,43 @@ class House:
         for path in self.place.iterdir():
             path.unlink() if path.is_file() else shutil.rmtree(path)
 
-    def raze(self) -> None:
+    def destroy(self) -> None:
         """End the daemon, then whatever still runs, then the folder."""
-        if self.daemon is not None and self.daemon.poll() is None:
+        if self.process is not None and self.process.poll() is None:
             self.kill()
         self.client.close()
         with suppress(FileNotFoundError):
             for fence in self.folders.live():
                 self._end(fence)
-            name = hierarchies.name_for(self.state / "engine")
-            hierarchies.remove(hierarchies.find(name))
+            name = cgroup_discovery.name_for(self.state / "engine")
+            cgroup_discovery.remove(cgroup_discovery.find(name))
         while found := self.left():
             for pid, start_ticks in found.items():
-                procs.send(pid, start_ticks, number=signal.SIGKILL)
+                proc.send(pid, start_ticks, number=signal.SIGKILL)
         shutil.rmtree(self.home)
 
-    def left(self) -> procs.Found:
+    def left(self) -> proc.ProcessTable:
         """Processes of jobs, whoever keeps them."""
-        return procs.carrying(f"HERE={self.place}")
+        return proc.with_variable(f"HERE={self.place}")
 
-    def _end(self, fence: Fence) -> None:
-        keeper = self.folders.keeper(fence)
+    def _end(self, fence: WorkerKey) -> None:
+        keeper = self.folders.supervisor(fence)
         if keeper is not None:
-            procs.send(keeper.pid, keeper.start_ticks, number=signal.SIGKILL)
-        order = self.folders.order(fence)
-        if order is not None:
-            end_remains(order)
+            proc.send(keeper.pid, keeper.start_ticks, number=signal.SIGKILL)
+        spec = self.folders.spec(fence)
+        if spec is not None:
+            kill_orphans(spec)
 
 
 @contextmanager
-def a_house(**options: Any) -> Generator[House]:
+def temporary_daemon(**options: Any) -> Generator[DaemonProcess]:
     """The daemon is not up yet. The path is short, because a socket's may not be long."""
     home = Path(tempfile.mkdtemp(prefix="rota-"))
-    house = House(home, **options)
+    daemon = DaemonProcess(home, **options)
     try:
-        yield house
+        yield daemon
     finally:
-        house.raze()
+        daemon.destroy()
 
 
 def wait_until(condition: Callable[[], T | None], what: str) -> T:

@@ -1,4 +1,4 @@
-"""A cluster's objects in memory, for stores: it forgets, and fails when it is told to."""
+"""TrainingJob objects in memory, for tests of stores. It fails on demand."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from rota.core.model import JobId
-from rota.errors import NotKeptError, UnavailableError
-from rota.store.training_jobs import FINALIZER, JOB
+from rota.core.model.job import JobId
+from rota.errors import UnavailableError, WriteRejectedError
+from rota.store.kubernetes.crd_codec import FINALIZER, JOB
 
 Object = dict[str, Any]
 
 
-class Objects:
-    """Satisfies `rota.store.resources.Resources`. After `writes_left` it is out of reach. What
-    it `refuses` by name it never keeps, and no status of those that are `mute`."""
+class FakeObjectApi:
+    """Satisfies `rota.store.kubernetes.api_port.TrainingJobPort`.
+
+    It is unavailable after `writes_left` writes. It rejects objects named in `refuses`, and every
+    status of objects named in `mute`."""
 
     def __init__(
         self, *, writes_left: int | None = None, refuses: Collection[str] = frozenset()
@@ -39,7 +41,7 @@ class Objects:
                 self.found[name]["metadata"].get("annotations") == body["metadata"]["annotations"]
             )
         if name in self.refuses:
-            raise NotKeptError("the cluster does not keep it: exceeded quota")
+            raise WriteRejectedError("the cluster does not keep it: exceeded quota")
         self.found[name] = copy.deepcopy(body)
         return True
 
@@ -54,18 +56,18 @@ class Objects:
     async def update(self, name: str, status: Object) -> bool:
         await self._write(f"update {name}")
         if name in self.mute:
-            raise NotKeptError("the cluster does not keep its status: not in this lab")
+            raise WriteRejectedError("the cluster does not keep its status: not in this lab")
         if name in self.found:
             self.found[name]["status"] = copy.deepcopy(status)
         return name in self.found
 
-    async def complain(self, name: str, words: str) -> None:
+    async def report_refusal(self, name: str, words: str) -> None:
         await self._write(f"complain {name}: {words}")
 
-    async def lull(self) -> None:
+    async def wait_idle(self) -> None:
         pass
 
-    async def let_go(self, name: str) -> None:
+    async def remove_finalizer(self, name: str) -> None:
         await self._write(f"let go {name}")
         self.found.pop(name, None)
 
@@ -80,7 +82,7 @@ class Objects:
         self._require_reach()
         return dict(self.kept)
 
-    async def keep(self, rows: Mapping[str, str | None]) -> None:
+    async def put_rows(self, rows: Mapping[str, str | None]) -> None:
         await self._write("keep")
         for name, text in rows.items():
             self.kept.pop(name, None)

@@ -3,28 +3,18 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from rota.core.commands import ChangeMembership, Command, StartWorkers
-from rota.core.effects import Transition
-from rota.core.kernel import Kernel
-from rota.core.ledger import Ledger
-from rota.core.model import (
-    Allocation,
-    HoldsGpus,
-    Job,
-    JobId,
-    JobSpec,
-    Node,
-    NodeId,
-    Running,
-    Slot,
-    Starting,
-    Stopping,
-)
-from rota.core.phases import asks_first
-from rota.core.states import State
-from rota.engines.fake_run import Fence
+from rota.core.kernel.kernel import Kernel
+from rota.core.kernel.ledger import Ledger
+from rota.core.lifecycle.states import JobState
+from rota.core.lifecycle.transitions import stops_gracefully
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.commands import ChangeMembership, Command, StartWorkers
+from rota.core.model.effects import Transition
+from rota.core.model.job import ActivePhase, Job, JobId, JobSpec, Running, Starting, Stopping
+from rota.core.model.node import Node, NodeId
+from rota.engines.virtual.run import Fence
 
-OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
 def check_kernel(kernel: Kernel) -> None:
@@ -67,7 +57,7 @@ def _check_change(job: Job) -> None:
 
 
 def _not_gone(job: Job) -> Allocation:
-    exits = job.phase.exits if isinstance(job.phase, HoldsGpus) else {}
+    exits = job.phase.exits if isinstance(job.phase, ActivePhase) else {}
     workers = zip(job.numbers, job.members, strict=True)
     return tuple(slot for number, slot in workers if number not in exits)
 
@@ -77,7 +67,7 @@ def check_asking(kernel: Kernel, now: float) -> None:
     for job in kernel.jobs.values():
         if isinstance(job.phase, Stopping) and job.phase.insists_at_s is not None:
             assert job.hears, job
-            assert asks_first(job, job.phase.purpose), job
+            assert stops_gracefully(job, job.phase.purpose), job
             assert job.phase.insists_at_s == job.phase.since_s + job.spec.grace_s, job
             assert kernel.next_timer_s() <= max(now, job.phase.insists_at_s), job
 
@@ -174,7 +164,7 @@ def _check_node(node: Node, workers: Iterable[tuple[Slot, JobSpec]]) -> None:
 
 def check_story(story: Iterable[Transition]) -> None:
     """Terminal is final, each row begins where the last one ended, and no bug was met."""
-    at: dict[JobId, State] = {}
+    at: dict[JobId, JobState] = {}
     for row in story:
         assert row.before == at.get(row.job_id), row
         assert row.before not in OVER, row

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.core.model import JobId
-from rota.engines.base import WorkerId
-from rota.engines.kubernetes import names
+from rota.core.model.job import JobId
+from rota.engines.interface import WorkerId
+from rota.engines.kubernetes.pods import naming
 
 Object = dict[str, Any]
 WORKER = WorkerId(JobId("job"), 1, 0)
@@ -21,12 +21,12 @@ def pod(
     status: Object | None = None,
 ) -> Object:
     """A pod of ours; what is given goes on top of what is usual."""
-    name = names.pod_name(worker, 0)
+    name = naming.pod_name(worker, 0)
     labels = {
-        names.MANAGED_BY: "rota",
-        names.JOB: worker.job_id,
-        names.ATTEMPT: str(worker.attempt),
-        names.WORKER: str(worker.worker),
+        naming.MANAGED_BY: "rota",
+        naming.JOB: worker.job_id,
+        naming.ATTEMPT: str(worker.attempt),
+        naming.WORKER: str(worker.worker),
     }
     usual: Object = {
         "name": name,
@@ -34,14 +34,14 @@ def pod(
         "uid": f"uid-{name}",
         "resourceVersion": "1",
         "labels": labels,
-        "annotations": {names.NODE: "n1", names.GPUS: "0"},
-        "finalizers": [names.FINALIZER],
+        "annotations": {naming.NODE: "n1", naming.GPUS: "0"},
+        "finalizers": [naming.FINALIZER],
     }
     said = {"ROTA_WORKER": f"{worker.job_id}/{worker.attempt}/{worker.worker}"}
     env = [
         {"name": key, "value": value} for key, value in (said | {"ROTA_GENERATION": "0"}).items()
     ]
-    containers = [{"name": names.CONTAINER, "image": "i", "env": env}]
+    containers = [{"name": naming.CONTAINER, "image": "i", "env": env}]
     return {
         "metadata": usual | (meta or {}),
         "spec": {"containers": containers} | (spec or {}),
@@ -84,7 +84,7 @@ def node(
 
 def container(**state: Object) -> Object:
     """The status of the worker's container."""
-    return {"containerStatuses": [{"name": names.CONTAINER, "state": state}]}
+    return {"containerStatuses": [{"name": naming.CONTAINER, "state": state}]}
 
 
 def condition(kind: str, **words: str) -> Object:

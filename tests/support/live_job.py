@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rota.wire.jobs import JobRequest
-from tests.e2e.house import House, wait_until
+from tests.support.daemon_process import DaemonProcess, wait_until
 from tests.tidy.tree import ROOT
 
 EPOCHS = 400
@@ -70,7 +70,7 @@ RESIZES = ("Plan", "WorkersExited", "WorkersLost", "MembershipChanged")
 """After which the members of a running job are others, or will be: the first is an intention."""
 
 
-class Joined(NamedTuple):
+class JoinedWorker(NamedTuple):
     worker: int
     attempt: int
     generation: int
@@ -79,44 +79,44 @@ class Joined(NamedTuple):
     step: int
 
 
-class Come(NamedTuple):
+class StartedWorker(NamedTuple):
     gpus: str
     pid: int
 
 
 class LiveJob:
-    def __init__(self, house: House, **fields: Any) -> None:
-        self.house = house
-        script = house.place / "train.py"
+    def __init__(self, daemon: DaemonProcess, **fields: Any) -> None:
+        self.daemon = daemon
+        script = daemon.place / "train.py"
         script.write_text(PROGRAM)
-        env = {"HERE": str(house.place), "PYTHONPATH": str(ROOT / "trainer" / "src")}
+        env = {"HERE": str(daemon.place), "PYTHONPATH": str(ROOT / "trainer" / "src")}
         request = JobRequest(
             [sys.executable, str(script)],
             env=env,
-            workdir=str(house.place),
+            workdir=str(daemon.place),
             # What one test measures, or hurries through, is not for the others to learn from.
             category=os.urandom(8).hex(),
             **{"name": "live", "mode": "live", "gpus": "1..4", "grace": "20s", **fields},
         )
-        self.id = house.client.submit(request)
+        self.id = daemon.client.submit(request)
 
     # -- what its workers said ------------------------------------------------------------------
 
-    def joined(self, *, attempt: int = 1) -> list[Joined]:
-        found: list[Joined] = []
-        for line in self.house.heard(self.id):
+    def joined(self, *, attempt: int = 1) -> list[JoinedWorker]:
+        found: list[JoinedWorker] = []
+        for line in self.daemon.heard(self.id):
             number, kind, *words = line.words.split()
             if kind == "in" and line.attempt == attempt:
-                found.append(Joined(int(number), attempt, *map(int, words)))
+                found.append(JoinedWorker(int(number), attempt, *map(int, words)))
         return found
 
-    def came(self, *, attempt: int = 1) -> dict[int, Come]:
+    def came(self, *, attempt: int = 1) -> dict[int, StartedWorker]:
         """Workers that have started, by number."""
-        found: dict[int, Come] = {}
-        for line in self.house.heard(self.id):
+        found: dict[int, StartedWorker] = {}
+        for line in self.daemon.heard(self.id):
             number, kind, *words = line.words.split(" ")
             if kind == "comes" and line.attempt == attempt:
-                found[int(number)] = Come(words[0], int(words[1]))
+                found[int(number)] = StartedWorker(words[0], int(words[1]))
         return found
 
     def members(self, *, attempt: int = 1) -> list[int]:
@@ -147,10 +147,10 @@ class LiveJob:
 
     def is_settled(self) -> bool:
         """The scheduler has heard that the newest generation stands."""
-        held = self.house.client.show(self.id).job.gpus_held
+        held = self.daemon.client.show(self.id).job.gpus_held
         resizes = [
             each.cause
-            for each in self.house.client.story(self.id)
+            for each in self.daemon.client.story(self.id)
             if each.before == each.after == "running" and each.cause in RESIZES
         ]
         is_under_way = resizes[-1:] == [RESIZES[0]]
@@ -158,7 +158,7 @@ class LiveJob:
 
     def _notes(self, kind: str, *, attempt: int = 1) -> Iterator[list[int]]:
         """What its workers wrote down about steps. Somebody may be writing the last line."""
-        for path in self.house.place.glob(f"steps-{attempt}-*"):
+        for path in self.daemon.place.glob(f"steps-{attempt}-*"):
             for line in path.read_text().splitlines(keepends=True):
                 if line.startswith(kind) and line.endswith("\n"):
                     yield [int(each) for each in line.split()[1:]]
@@ -183,20 +183,20 @@ class LiveJob:
     # -- what the daemon says -------------------------------------------------------------------
 
     def attempt(self) -> int:
-        return self.house.client.show(self.id).job.attempt
+        return self.daemon.client.show(self.id).job.attempt
 
     def n_given(self) -> int:
         """How many generations its workers were told of by the daemons so far."""
-        lines = self.house.log().splitlines()
-        return sum(self.id in line and "generation given" in line for line in lines)
+        lines = self.daemon.log().splitlines()
+        return sum(self.id in line and "generation sent" in line for line in lines)
 
     def reasons(self) -> list[str]:
-        return [each.reason for each in self.house.client.story(self.id)]
+        return [each.reason for each in self.daemon.client.story(self.id)]
 
     def words(self) -> str:
         """What a failed test shows."""
-        log = self.house.output(self.id).decode(errors="replace")
-        return f"story {self.reasons()}; log {log[-1500:]}; daemon {self.house.log()[-1500:]}"
+        log = self.daemon.output(self.id).decode(errors="replace")
+        return f"story {self.reasons()}; log {log[-1500:]}; daemon {self.daemon.log()[-1500:]}"
 
     def finishes(self) -> None:
         """Well, in a few epochs, which all know of before they come to the last: at the same step
@@ -204,11 +204,11 @@ class LiveJob:
         way."""
         notes = self._notes("takes", attempt=self.attempt())
         n_epochs = 3 + max(epoch for _, _, epoch, *_ in notes)
-        (self.house.place / "next").write_text(str(n_epochs))
-        (self.house.place / "next").rename(self.house.place / "last")
-        ended = self.house.ends(self.id)
+        (self.daemon.place / "next").write_text(str(n_epochs))
+        (self.daemon.place / "next").rename(self.daemon.place / "last")
+        ended = self.daemon.ends(self.id)
         assert ended.state == "succeeded", self.words()
-        said = [line.words.split() for line in self.house.heard(self.id)]
+        said = [line.words.split() for line in self.daemon.heard(self.id)]
         assert {words[2] for words in said if words[1] == "ends"} == {str(n_epochs * STEPS)}
         if ended.attempt == 1:
             uses = self.uses()

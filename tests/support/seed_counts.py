@@ -1,19 +1,22 @@
-"""How much a randomised suite runs: a tenth by default, everything with `scripts/test --long`."""
+"""How much a randomised suite runs: a tenth by default, all with `scripts/test --long`, a fiftieth
+with `scripts/test --fast`."""
 
 import os
 
 import pytest
 
 IS_LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+IS_FAST = os.environ.get("ROTA_TEST_FAST") == "1"
 
 
-only_long = pytest.mark.skipif(not IS_LONG, reason="takes minutes: scripts/test --long")
+LONG_REASON = "takes minutes: scripts/test --long"
+only_long = pytest.mark.skipif(not IS_LONG, reason=LONG_REASON)
 """For what cannot be cut to a tenth."""
 
 
 def count(full: int) -> int:
     """The number of examples or seeds to run now of a suite that has `full` of them."""
-    return full if IS_LONG else max(1, full // 10)
+    return full if IS_LONG else max(1, full // (50 if IS_FAST else 10))
 
 
 def seeds(full: int) -> range:

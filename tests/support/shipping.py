@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from rota.daemon.snapshots import Snapshots
-from rota.wire.manifest import Manifest
+from rota.daemon.artifacts.snapshots import Snapshots
+from rota.wire.manifest import SnapshotManifest
 
 UID = 4321
 """Of somebody who ships; nobody in particular."""
@@ -22,19 +22,19 @@ class DirectApi:
         self._owner = owner
         self.sent: list[str] = []
 
-    def missing(self, manifest: Manifest) -> list[str]:
+    def missing(self, manifest: SnapshotManifest) -> list[str]:
         return self._snapshots.missing(_sent(manifest), owner=self._owner)
 
     def put_blob(self, sha256: str, file: BinaryIO) -> None:
         self.sent.append(sha256)
         self._snapshots.receive(sha256, iter(lambda: file.read(1000), b""), owner=self._owner)
 
-    def finish(self, manifest: Manifest) -> str:
+    def finish(self, manifest: SnapshotManifest) -> str:
         return self._snapshots.finish(_sent(manifest), owner=self._owner)
 
 
-def _sent(manifest: Manifest) -> Manifest:
-    return Manifest.of_json(manifest.to_json())
+def _sent(manifest: SnapshotManifest) -> SnapshotManifest:
+    return SnapshotManifest.of_json(manifest.to_json())
 
 
 def tree_of(folder: Path) -> dict[str, tuple[str | bytes, bool]]:

@@ -10,8 +10,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from rota.core.effects import Effects
-from rota.core.events import (
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.effects import Effects
+from rota.core.model.events import (
     Event,
     JobCancelled,
     JobHeld,
@@ -26,16 +27,17 @@ from rota.core.events import (
     WorkersExited,
     WorkersStarted,
 )
-from rota.core.kernel import Kernel
-from rota.core.model import GIB, Estimate, Gpu, Job, JobId, JobSpec, Mode, Node, NodeId, Share
-from rota.core.round import decide
-from rota.core.view import Rules
+from rota.core.model.job import Estimate, GpuShare, Job, JobId, JobSpec, Mode
+from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.model.units import GIB
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules
 from rota.policies.registry import parse
-from rota.store.base import Batch
+from rota.store.interface import Batch
 from rota.store.records import Exit, Submission
 
 Step = tuple[int, int, int]
-CODES = (0, 1, 137)
+EXIT_CODES = (0, 1, 137)
 
 
 def node(number: int) -> Node:
@@ -54,7 +56,7 @@ def spec(number: int, variant: int = 0) -> JobSpec:
         mode=tuple(Mode)[variant % 4],
         max_workers=1 if is_shared else 1 + variant % 4,
         gpus=0 if is_shared else 1,
-        share=Share(fraction=0.5) if is_shared else None,
+        share=GpuShare(fraction=0.5) if is_shared else None,
         epochs=10.0,
         estimate=Estimate(600.0) if variant % 2 else None,
         category="resnet" if variant % 3 else "",
@@ -68,7 +70,7 @@ def submission(job_id: JobId, user: str, key: str | None = None) -> Submission:
     return Submission(job_id, user, 1000, '{"argv": ["python", "train.py"]}', key)
 
 
-class Life:
+class StoreWorkload:
     """A kernel, and the time."""
 
     def __init__(self, *, first_job: int = 1) -> None:
@@ -116,7 +118,7 @@ class Life:
             return Batch()
         # Now and then the first one stays.
         numbers = (job.numbers[1:] if how % 8 == 7 else ()) or job.numbers
-        codes = dict.fromkeys(numbers, CODES[how % 3])
+        codes = dict.fromkeys(numbers, EXIT_CODES[how % 3])
         exits = tuple(
             Exit(job.id, job.attempt, number, code, self.now) for number, code in codes.items()
         )
@@ -179,5 +181,5 @@ def random_steps(seed: int, count: int) -> list[Step]:
 
 
 def batches(steps: Sequence[Step]) -> list[Batch]:
-    life = Life()
+    life = StoreWorkload()
     return [life.step(step) for step in steps]

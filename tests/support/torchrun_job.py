@@ -6,34 +6,34 @@ import sys
 from pathlib import Path
 from shlex import join
 
-from tests.e2e.house import House, wait_until
 from tests.integration.torchrun.agents import SCRIPT, TORCHRUN, environment, lines_of
+from tests.support.daemon_process import DaemonProcess, wait_until
 
 FLAGS = "--rdzv-backend rota --max-restarts 0"
 
 
-class Agents:
+class TorchrunJob:
     """A job of at most three, which waits for its size. `options` are the script's."""
 
-    def __init__(self, house: House, *options: str, installed: Path) -> None:
-        self.house = house
-        self.folder = house.place / "run"
+    def __init__(self, daemon: DaemonProcess, *options: str, installed: Path) -> None:
+        self.daemon = daemon
+        self.folder = daemon.place / "run"
         self.folder.mkdir()
         path = environment(installed)["PYTHONPATH"]
         env = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PATH": str(Path(sys.executable).parent)}
         run = f"{join(TORCHRUN)} {FLAGS} {SCRIPT} {join([str(self.folder), *options])}"
         words = f'say agent "$ROTA_WORKER" $$; exec {run}'
-        self.id = house.submit(
+        self.id = daemon.submit(
             words, env=env, gpus="1..3", gpus_per_worker=1, mode="torchrun", hold=True
         )
 
     def resize(self, size: int) -> None:
-        done = self.house.rota("resize", self.id, str(size))
+        done = self.daemon.rota("resize", self.id, str(size))
         assert done.returncode == 0, done.stderr
 
     def pid(self, agent: int) -> int:
         """Of an agent, where it runs."""
-        said = [line.words.split() for line in self.house.heard(self.id)]
+        said = [line.words.split() for line in self.daemon.heard(self.id)]
         return next(int(pid) for _, worker, pid in said if worker.split("/")[2] == str(agent))
 
     def newest(self) -> tuple[int, list[int]]:
@@ -50,7 +50,7 @@ class Agents:
 
         def trained() -> tuple[int, list[int]] | None:
             generation, agents = self.newest()
-            held = self.house.client.show(self.id).job.gpus_held
+            held = self.daemon.client.show(self.id).job.gpus_held
             is_there = generation > after and len(agents) == held == size
             return (generation, agents) if is_there else None
 
@@ -63,7 +63,7 @@ class Agents:
     def grows_and_shrinks(self) -> tuple[int, list[int]]:
         """From one to three to two, as its owner says; the last generation and its agents."""
         self.resize(1)
-        self.house.client.release(self.id)
+        self.daemon.client.release(self.id)
         generation, agents = self.train(1, after=-1)
         assert agents == [0]
         self.resize(3)
@@ -77,10 +77,10 @@ class Agents:
     def finishes(self) -> None:
         """In its first attempt."""
         (self.folder / "finish").touch()
-        assert self.house.ends(self.id).state == "succeeded", self.words()
-        assert len(self.house.starts(self.id)) == 1
+        assert self.daemon.ends(self.id).state == "succeeded", self.words()
+        assert len(self.daemon.starts(self.id)) == 1
 
     def words(self) -> str:
-        story = [each.reason for each in self.house.client.story(self.id)]
-        log = self.house.output(self.id).decode(errors="replace")
-        return f"story {story}; log {log[-1500:]}; daemon {self.house.log()[-1500:]}"
+        story = [each.reason for each in self.daemon.client.story(self.id)]
+        log = self.daemon.output(self.id).decode(errors="replace")
+        return f"story {story}; log {log[-1500:]}; daemon {self.daemon.log()[-1500:]}"

@@ -1,12 +1,12 @@
 """The tables of `docs/reference/config.md`, out of the keys themselves."""
 
-from rota.config.keys import Daemon, JobDefaults, Key, Submit, keys_of
+from rota.config.schema import DaemonSettings, JobDefaults, Key, SubmitSettings, keys_of
 
 HEADER = "| key | value | default | variable | meaning |\n|---|---|---|---|---|"
 
 
 def tables() -> list[str]:
-    return [table(kind) for kind in (Daemon, JobDefaults, Submit)]
+    return [table(kind) for kind in (DaemonSettings, JobDefaults, SubmitSettings)]
 
 
 def table(kind: type) -> str:
@@ -19,7 +19,7 @@ def table(kind: type) -> str:
 
 def row(key: Key, *, has_variables: bool) -> str:
     variable = f"`{key.variable}`" if key.variable and has_variables else ""
-    cells = (f"`{key.name}`", f"`{key.form}`", default(key), variable, key.words)
+    cells = (f"`{key.name}`", f"`{key.form}`", default(key), variable, key.description)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

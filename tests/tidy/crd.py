@@ -3,9 +3,9 @@
 from dataclasses import MISSING, fields
 from typing import Any
 
-from rota.core.model import Mode
-from rota.daemon.admission import HIGHEST_PRIORITY
-from rota.daemon.fields import HIGHEST_PORT, MOST_IN_A_LIST, MOST_MOUNTS, MOST_WORDS
+from rota.core.model.job import Mode
+from rota.daemon.jobs.admission import HIGHEST_PRIORITY
+from rota.daemon.jobs.validation import MAX_LIST, MAX_MOUNTS, MAX_PORT, MAX_WORDS
 from rota.wire.jobs import JobRequest
 from tests.tidy.tree import ROOT
 
@@ -24,21 +24,21 @@ FORMS: dict[str, dict[str, Any]] = {
 AMOUNTS = ("gpus", "gpu_memory", "memory", "time_limit", "grace")
 """Text in which people write a number, too."""
 BOUNDS: dict[str, dict[str, Any]] = {
-    "command": {"minItems": 1, "maxItems": MOST_WORDS},
+    "command": {"minItems": 1, "maxItems": MAX_WORDS},
     "priority": {"minimum": -HIGHEST_PRIORITY, "maximum": HIGHEST_PRIORITY},
     "mode": {"enum": [each.value for each in Mode]},
-    "mounts": {"maxItems": MOST_MOUNTS},
+    "mounts": {"maxItems": MAX_MOUNTS},
     "retries": {"minimum": 0, "maximum": 1000},
     "gpus_per_worker": {"minimum": 0},
     "umask": {"minimum": 0, "maximum": 0o777},
     "cpus": {"minimum": 0},
-    "ports": {"maxItems": MOST_IN_A_LIST},
+    "ports": {"maxItems": MAX_LIST},
 }
 
 
 def spec_schema() -> dict[str, Any]:
     properties = {each.name: _schema(each.name, str(each.type)) for each in fields(JobRequest)}
-    properties["workers"] = {"type": "integer", "minimum": 1, "maximum": HIGHEST_PORT}
+    properties["workers"] = {"type": "integer", "minimum": 1, "maximum": MAX_PORT}
     required = [each.name for each in fields(JobRequest) if _is_required(each)]
     return {
         "description": "The fields of a job file.",

@@ -1,15 +1,18 @@
 """Draws the table of known failures for the reference: `python -m tests.tidy.failures`."""
 
-from rota.daemon.failures import FAILURES
+from rota.daemon.diagnosis.catalogue import FAILURES
 from tests.tidy.tree import ROOT
 
 REFERENCE = ROOT / "docs" / "reference" / "failures.md"
-BEGIN = "<!-- drawn from rota.daemon.failures by `python -m tests.tidy.failures`; do not edit -->"
+BEGIN = (
+    "<!-- drawn from rota.daemon.diagnosis.catalogue by `python -m tests.tidy.failures`;"
+    " do not edit -->"
+)
 END = "<!-- end of the table -->"
 
 
 def with_table(text: str) -> str:
-    """The document with its drawn part as the table has it now."""
+    """The document with its generated table replaced."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
@@ -21,9 +24,9 @@ def table() -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for each in FAILURES:
-        signs = "; or ".join(str(sign) for sign in each.evidence)
+        signs = "; or ".join(str(sign) for sign in each.matchers)
         is_retried = "yes" if each.is_retriable else ""
-        rows.append(f"| **{each.name}** | {each.words} | {each.hint} | {is_retried} | {signs} |")
+        rows.append(f"| **{each.name}** | {each.message} | {each.hint} | {is_retried} | {signs} |")
     return "\n".join(rows)
 
 

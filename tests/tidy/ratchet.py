@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 
 def complaints(*, measured: Mapping[str, int], wanted: int, exceptions: Mapping[str, int]) -> str:
-    """What is wrong with the measured sizes, one line each; empty when nothing is.
+    """One line for each size that breaks the rule; empty if all are right.
 
-    Something may be larger than wanted only if the exceptions list it, and then only up to the
-    size listed there. What no longer needs its exception has to leave the list.
+    A size may exceed `wanted` only up to its entry in `exceptions`. An entry that is no longer
+    needed has to be removed.
     """
     too_large = [
         f"too large: {place!r}: {size}, at most {max(exceptions.get(place, 0), wanted)}"
@@ -15,7 +15,7 @@ def complaints(*, measured: Mapping[str, int], wanted: int, exceptions: Mapping[
         if size > max(exceptions.get(place, 0), wanted)
     ]
     needless = [
-        f"take it off the list: {place!r}"
+        f"remove the exception: {place!r}"
         for place in sorted(exceptions)
         if measured.get(place, 0) <= wanted
     ]

@@ -1,13 +1,19 @@
-"""The chart takes the settings that there are."""
+"""The Helm chart agrees with the settings of the daemon and with the kustomize base."""
 
 import json
 
-from rota.config.keys import Daemon, keys_of
+from rota.config.schema import DaemonSettings, keys_of
+from tests.tidy.chart import generated_files
 from tests.tidy.tree import ROOT
 
 SCHEMA = ROOT / "deploy/kubernetes/chart/rota/values.schema.json"
 
 
-def test_a_setting_that_does_not_exist_is_refused_before_anything_is_installed() -> None:
+def test_the_chart_rejects_unknown_settings() -> None:
     settings = json.loads(SCHEMA.read_text())["properties"]["settings"]
-    assert settings["propertyNames"]["enum"] == list(keys_of(Daemon))
+    assert settings["propertyNames"]["enum"] == list(keys_of(DaemonSettings))
+
+
+def test_the_generated_files_of_the_chart_are_up_to_date() -> None:
+    outdated = [path.name for path, text in generated_files().items() if path.read_text() != text]
+    assert outdated == [], "run scripts/chart"

@@ -4,12 +4,13 @@ from typing import Any
 
 import yaml
 
-from rota.core.states import State
-from rota.daemon import verdicts
-from rota.engines.kubernetes import objects, resources
-from rota.store import training_jobs
-from rota.store.training_jobs import Shown, status_of
-from tests.builders import Lab, cluster, job
+from rota.core.lifecycle.states import JobState
+from rota.kube import resources as objects
+from rota.operator import rejections
+from rota.operator import training_jobs as resources
+from rota.store.kubernetes import crd_codec
+from rota.store.kubernetes.crd_codec import StatusDetails, status_of
+from tests.support.builders import Lab, cluster, job
 from tests.tidy.crd import FILE, spec_schema
 
 
@@ -51,10 +52,10 @@ def test_the_status_has_room_for_all_that_is_written() -> None:
     lab.submit(job("a"))
     [queued] = lab.kernel.jobs.values()
     known = schema()["status"]["properties"]
-    shown = Shown(progress=0.5, finish_s=1.0)
+    shown = StatusDetails(progress=0.5, finish_s=1.0)
     assert set(status_of(queued, shown, accepted="{}")) | {"term"} == set(known)
     states = known["state"][WORDS]
-    assert [each for each in (*State, verdicts.REFUSED) if each not in states] == []
+    assert [each for each in (*JobState, rejections.REFUSED) if each not in states] == []
 
 
 def test_it_is_called_what_the_engine_asks_for() -> None:
@@ -64,6 +65,6 @@ def test_it_is_called_what_the_engine_asks_for() -> None:
 
 
 def test_store_and_engine_mean_the_same_by_their_words() -> None:
-    assert training_jobs.FINALIZER == resources.FINALIZER
-    assert training_jobs.JOB == resources.JOB_LABEL
-    assert training_jobs.ACCEPTED == resources.ACCEPTED
+    assert crd_codec.FINALIZER == resources.FINALIZER
+    assert crd_codec.JOB == resources.JOB_LABEL
+    assert crd_codec.ACCEPTED == resources.ACCEPTED

@@ -1,4 +1,4 @@
-"""What the documents draw of the code is what the code says."""
+"""Generated diagrams in the documents are up to date."""
 
 from tests.tidy.diagrams import JOB_LIFE, with_drawing
 

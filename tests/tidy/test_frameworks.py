@@ -1,4 +1,4 @@
-"""Tests of real training are skipped where a framework is missing; in CI none may be."""
+"""CI has every framework; elsewhere, tests of a missing framework are skipped."""
 
 import importlib.util
 import os

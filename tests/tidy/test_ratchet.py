@@ -1,4 +1,4 @@
-"""The ratchet turns one way only."""
+"""The lists of exceptions can only shrink."""
 
 import pytest
 
@@ -13,8 +13,8 @@ from tests.tidy.ratchet import complaints
         (301, 310, ""),
         (310, 310, ""),
         (311, 310, "too large"),
-        (300, 310, "take it off the list"),
-        (None, 310, "take it off the list"),
+        (300, 310, "remove the exception"),
+        (None, 310, "remove the exception"),
     ],
 )
 def test_complaints(size: int | None, listed: int | None, expected: str) -> None:

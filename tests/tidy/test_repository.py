@@ -1,4 +1,4 @@
-"""The repository holds what everybody needs, and nothing of anybody's machine."""
+"""The repository has pinned dependencies, working links, and no paths of one machine."""
 
 import re
 import tomllib
@@ -70,11 +70,11 @@ def resolves(page: Path, target: str) -> bool:
     return (page.parent / target.split("#", maxsplit=1)[0]).exists()
 
 
-def test_every_test_lives_in_a_room_that_is_run() -> None:
-    rooms = tuple(f"{room}/" for room in settings()["tool"]["pytest"]["ini_options"]["testpaths"])
-    assert [room for room in rooms if not (ROOT / room).is_dir()] == []
+def test_every_test_is_in_a_folder_that_is_run() -> None:
+    folders = tuple(f"{each}/" for each in settings()["tool"]["pytest"]["ini_options"]["testpaths"])
+    assert [each for each in folders if not (ROOT / each).is_dir()] == []
     tests = [relative(path) for path in (ROOT / "tests").rglob("test_*.py")]
-    assert [test for test in tests if not test.startswith(rooms)] == []
+    assert [test for test in tests if not test.startswith(folders)] == []
 
 
 def test_scripts_are_executable() -> None:

@@ -1,9 +1,10 @@
-"""The project's own files, as the tidy tests read them."""
+"""Lists and parses the files of the project for the tidy tests."""
 
 import ast
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +21,7 @@ def relative(path: Path) -> str:
 
 
 def project_files() -> Iterator[Path]:
-    """Every file that is written by people, committed or not yet."""
+    """Every file of the project, committed or not, without generated folders."""
     for folder, subfolders, names in os.walk(ROOT):
         subfolders[:] = sorted(name for name in subfolders if _is_ours(name))
         yield from (Path(folder, name) for name in sorted(names) if name != ".git")
@@ -47,13 +48,14 @@ def python_files(*folders: str) -> list[Path]:
     )
 
 
+@cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 @dataclass(frozen=True)
 class NamedFunction:
-    """A function, with the name that the lists of exceptions give it: `file.py:Class.method`."""
+    """A function with its name in the lists of exceptions: `file.py:Class.method`."""
 
     place: str
     node: Function

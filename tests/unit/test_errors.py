@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.errors import InputError, Where, shown
+from rota.errors import InputError, InputLocation, shown
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_value_is_cut_and_escaped(text: str, repeated: str) -> None:
 
 
 def test_the_place_of_a_mistake_is_cut_and_escaped() -> None:
-    place = Where("\x1b" + "f" * 10**6, row=3, field="\x07" * 10**6)
+    place = InputLocation("\x1b" + "f" * 10**6, row=3, field="\x07" * 10**6)
     message = str(InputError(place, "is wrong"))
     assert len(message) < 600
     assert message.isprintable()

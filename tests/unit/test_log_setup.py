@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from rota import observe
-from rota.observe import put_aside
+from rota import log_setup
+from rota.log_setup import rotate_log
 
 
 def test_a_large_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "LOG_BYTES_MAX", 4)
+    monkeypatch.setattr(log_setup, "LOG_BYTES_MAX", 4)
     log, aside = tmp_path / "daemon.log", tmp_path / "daemon.log.1"
-    put_aside(log)
+    rotate_log(log)
     log.write_text("1234")
-    put_aside(log)
+    rotate_log(log)
     assert not aside.exists()
     for content in ("first", "second"):
         log.write_text(content)
-        put_aside(log)
+        rotate_log(log)
         assert aside.read_text() == content
         assert not log.exists()

@@ -1,4 +1,4 @@
-"""What a bug means in work that goes on beside other work."""
+"""Failures of background tasks, and isolation of errors."""
 
 import asyncio
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rota.errors import UnavailableError
-from rota.tasks import Bugs, Tasks
+from rota.tasks import ErrorIsolation, Tasks
 
 
 async def dies() -> None:
@@ -20,32 +20,32 @@ async def lasts() -> None:
 
 async def until(tasks: Tasks) -> BaseException:
     async with asyncio.timeout(30):
-        return await tasks.broken()
+        return await tasks.wait_failed()
 
 
 def faults(lines: list[Any]) -> list[Any]:
     return [{**each, "exc_info": type(each["exc_info"])} for each in lines]
 
 
-def test_what_all_rests_upon_is_missed_and_told_with_where_it_broke() -> None:
+def test_a_failed_critical_task_is_reported_with_its_traceback() -> None:
     missed: list[BaseException] = []
 
     async def scenario() -> None:
         tasks = Tasks(missed.append)
-        tasks.rely_on(lasts())
-        tasks.rely_on(dies())
+        tasks.spawn_critical(lasts())
+        tasks.spawn_critical(dies())
         assert await until(tasks) is missed[0]
         await tasks.close()
 
     with capture_logs() as lines:
         asyncio.run(scenario())
     assert [type(each) for each in missed] == [KeyError]
-    what = {"event": "something died that all else rests upon", "log_level": "error"}
+    what = {"event": "critical background task failed", "task": "dies", "log_level": "error"}
     assert faults(lines) == [{**what, "exc_info": KeyError}]
 
 
-def test_what_waited_for_something_that_was_cancelled_is_missed_too() -> None:
-    """Nobody meant to end it, and it goes on no more."""
+def test_a_critical_task_cancelled_with_its_awaitable_counts_as_failed() -> None:
+    """The task was not cancelled on purpose, and it no longer runs."""
 
     async def scenario() -> None:
         tasks, answer = Tasks(), asyncio.get_running_loop().create_future()
@@ -53,14 +53,14 @@ def test_what_waited_for_something_that_was_cancelled_is_missed_too() -> None:
         async def waits() -> None:
             await answer
 
-        tasks.rely_on(waits())
+        tasks.spawn_critical(waits())
         answer.cancel()
         assert isinstance(await until(tasks), asyncio.CancelledError)
 
     asyncio.run(scenario())
 
 
-def test_what_is_for_one_alone_is_told_with_whose_it_is() -> None:
+def test_a_failed_spawned_task_is_logged_with_its_labels() -> None:
     missed: list[BaseException] = []
 
     async def scenario() -> None:
@@ -71,11 +71,11 @@ def test_what_is_for_one_alone_is_told_with_whose_it_is() -> None:
     with capture_logs() as lines:
         asyncio.run(scenario())
     assert missed == []
-    what = {"event": "work was given up", "log_level": "error", "error": "'x'"}
+    what = {"event": "background task failed", "log_level": "error", "error": "'x'"}
     assert faults(lines) == [{**what, "exc_info": KeyError, "job": "a"}]
 
 
-def test_at_the_end_nobody_is_missed() -> None:
+def test_tasks_that_end_during_close_are_not_failures() -> None:
     missed: list[BaseException] = []
 
     async def stumbles() -> None:
@@ -86,23 +86,23 @@ def test_at_the_end_nobody_is_missed() -> None:
 
     async def scenario() -> None:
         tasks = Tasks(missed.append)
-        tasks.rely_on(lasts())
-        tasks.rely_on(stumbles())
+        tasks.spawn_critical(lasts())
+        tasks.spawn_critical(stumbles())
         await asyncio.sleep(0)
         await tasks.close()
-        tasks.rely_on_soon(lambda: missed.append(KeyError("rang after the end")))
+        tasks.call_critical(lambda: missed.append(KeyError("rang after the end")))
         await asyncio.sleep(0)
 
     asyncio.run(scenario())
     assert missed == []
 
 
-def test_a_bug_with_one_of_many_is_told_once_and_the_others_go_on() -> None:
-    bugs, seen = Bugs("not looked at"), list[str]()
+def test_an_isolated_error_is_logged_once_and_the_others_continue() -> None:
+    isolation, seen = ErrorIsolation("not looked at"), list[str]()
 
     def look(broken: str) -> None:
         for each in "abc":
-            with bugs.of(job=each):
+            with isolation.of(job=each):
                 if each in broken:
                     raise KeyError(each)
                 seen.append(each)
@@ -118,5 +118,5 @@ def test_a_bug_with_one_of_many_is_told_once_and_the_others_go_on() -> None:
 
 
 def test_what_is_said_in_words_is_no_bug() -> None:
-    with pytest.raises(UnavailableError), Bugs("not looked at").of(job="a"):
+    with pytest.raises(UnavailableError), ErrorIsolation("not looked at").of(job="a"):
         raise UnavailableError("the disk is full")

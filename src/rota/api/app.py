@@ -1,4 +1,4 @@
-"""Puts the routes together. Everything that is asked ends at the desk."""
+"""Creates the API application from the services and the routes."""
 
 from __future__ import annotations
 
@@ -9,59 +9,76 @@ from typing import Any
 from fastapi import FastAPI
 
 import rota
-from rota.api import (
-    box,
+from rota.api import errors
+from rota.api.auth import Authenticator
+from rota.api.body_limits import BodyLimitMiddleware
+from rota.api.routes import (
+    daemon,
+    events,
     jobs,
+    logs,
     metrics,
-    people,
-    problems,
+    nodes,
     rendezvous,
-    sessions,
-    snapshots,
-    streams,
+    shipping,
+    tokens,
     training,
 )
-from rota.api.auth import Doorkeeper
-from rota.api.bounds import Bounded
-from rota.api.server import Patience
-from rota.daemon.desk import Desk
-from rota.daemon.machine import Machine
-from rota.daemon.moves import Moves
-from rota.daemon.rendezvous import Rendezvous
-from rota.daemon.tokens import Tokens
-from rota.daemon.training import Training
-from rota.daemon.visits import Visits
+from rota.api.routes import exec as exec_routes
+from rota.api.uvicorn_protocol import ClientTimeouts
+from rota.daemon.access.snapshot_access import SnapshotAccess
+from rota.daemon.access.tokens import Tokens
+from rota.daemon.artifacts.snapshots import Snapshots
+from rota.daemon.cluster_service import ClusterService
+from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.jobs.exec_sessions import ExecSessions
+from rota.daemon.jobs.job_history import JobHistory
+from rota.daemon.jobs.job_logs import LogReader
+from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.job_service import JobService
+from rota.daemon.jobs.submission import SubmissionService
+from rota.daemon.migration.migrator import Migrator
+from rota.daemon.training.report_service import ReportService
 
 DESCRIPTION = "Shares a lab's GPUs between the people who train on them."
 STREAMS = "/v1/blobs/"
+"""Path prefix of routes that read their bodies themselves."""
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """What the routes reach."""
+class Services:
+    """The services that the routes call."""
 
-    desk: Desk
-    machine: Machine
+    job_service: JobService
+    submissions: SubmissionService
+    directory: JobDirectory
+    history: JobHistory
+    log_reader: LogReader
+    exec_sessions: ExecSessions
+    snapshots: Snapshots
+    snapshot_access: SnapshotAccess
+    cluster_service: ClusterService
     tokens: Tokens
-    doorkeeper: Doorkeeper
-    visits: Visits
-    training: Training
+    authenticator: Authenticator
+    report_service: ReportService
     rendezvous: Rendezvous
-    moves: Moves
-    patience: Patience
+    migrator: Migrator
+    timeouts: ClientTimeouts
     n_streams: Counter[str] = field(default_factory=Counter[str])
-    """How many each user reads at the moment."""
+    """User -> number of open streams."""
 
 
-def create(house: House) -> Any:
+def create(services: Services) -> Any:
     app = _app()
-    app.state.house = house
-    app.state.doorkeeper = house.doorkeeper
-    return Bounded(app, doorkeeper=house.doorkeeper, patience=house.patience, streams=STREAMS)
+    app.state.services = services
+    app.state.authenticator = services.authenticator
+    return BodyLimitMiddleware(
+        app, authenticator=services.authenticator, timeouts=services.timeouts, streams=STREAMS
+    )
 
 
 def description() -> dict[str, Any]:
-    """What can be asked, as OpenAPI."""
+    """The OpenAPI description of all routes."""
     return _app().openapi()
 
 
@@ -73,9 +90,9 @@ def _app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    # The first is found first, and what every worker asks once a second should be.
-    rooms = (training, rendezvous, jobs, streams, sessions, snapshots, box, people, metrics)
-    for room in rooms:
-        app.include_router(room.router)
-    problems.install(app)
+    # Routes are matched in this order: the routes that each worker calls every second come first.
+    first, others = (training, rendezvous), (jobs, events, logs, exec_routes, shipping)
+    for module in (*first, *others, nodes, daemon, tokens, metrics):
+        app.include_router(module.router)
+    errors.install(app)
     return app

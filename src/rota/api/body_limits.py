@@ -1,4 +1,4 @@
-"""Bounds on requests, before anything looks into them: who sends, how much, for how long."""
+"""Authenticates requests with a body, and limits size and time of the body, before any parsing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from starlette.requests import HTTPConnection
 
-from rota.api.auth import Doorkeeper
-from rota.api.problems import problem_response, told
-from rota.api.server import Patience
+from rota.api.auth import Authenticator
+from rota.api.errors import error_response, problem_response
+from rota.api.uvicorn_protocol import ClientTimeouts
 from rota.errors import RotaError
-from rota.wire.box import Problem
+from rota.wire.daemon import Problem
 
 BODY_BYTES_MAX = 16 * 1024**2
 BODIES_BYTES_MAX = 4 * BODY_BYTES_MAX
-"""Of all bodies that one user is sending at a time."""
+"""All bodies that one user sends at the same time."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -34,7 +34,7 @@ TOO_MUCH = Problem(
     f"you are sending more than {BODIES_BYTES_MAX // 1024**2} MiB at once",
     "send one request after the other",
 )
-TOO_SLOW = Problem("too_slow", "the body did not come in time", "try again")
+TOO_SLOW = Problem("too_slow", "the body did not arrive in time", "try again")
 
 
 class _BodyError(Exception):
@@ -44,20 +44,20 @@ class _BodyError(Exception):
         self.status = status
 
 
-class _GoneError(Exception):
-    """The sender hung up before the end of the body: nobody asked for anything."""
+class _ClientDisconnectedError(Exception):
+    """The client disconnected before the end of the body, so there is no request."""
 
 
-class Bounded:
-    """Reads the body of a request, up to a size and for a time, and then lets the app have it.
-    Nothing is read for a stranger. Paths that stream what they are sent have their own bounds."""
+class BodyLimitMiddleware:
+    """Reads the body within the limits, then passes it to the app. Reads nothing for a client that
+    is not authenticated. Paths under `streams` limit their bodies themselves."""
 
     def __init__(
-        self, app: App, *, doorkeeper: Doorkeeper, patience: Patience, streams: str
+        self, app: App, *, authenticator: Authenticator, timeouts: ClientTimeouts, streams: str
     ) -> None:
         self._app = app
-        self._doorkeeper = doorkeeper
-        self._patience = patience
+        self._authenticator = authenticator
+        self._timeouts = timeouts
         self._streams = streams
         self._n_bytes: Counter[str] = Counter()
 
@@ -66,15 +66,15 @@ class Bounded:
             await self._app(scope, receive, send)
             return
         try:
-            caller = await self._doorkeeper.identify(HTTPConnection(scope))
+            caller = await self._authenticator.identify(HTTPConnection(scope))
             scope["state"]["caller"] = caller
             if not scope["path"].startswith(self._streams):
                 receive = _replay(await self._body(scope, receive, user=caller.user), receive)
         except RotaError as error:
-            await told(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
         except _BodyError as error:
             await problem_response(error.problem, status=error.status)(scope, receive, send)
-        except _GoneError:
+        except _ClientDisconnectedError:
             return
         else:
             await self._app(scope, receive, send)
@@ -85,7 +85,7 @@ class Bounded:
             raise _BodyError(TOO_LARGE, 413)
         body = bytearray()
         try:
-            async with asyncio.timeout(self._patience.body_s):
+            async with asyncio.timeout(self._timeouts.body_s):
                 while await self._more(body, receive, user=user):
                     pass
         except TimeoutError:
@@ -97,10 +97,10 @@ class Bounded:
         return bytes(body)
 
     async def _more(self, body: bytearray, receive: Receive, *, user: str) -> bool:
-        """Adds the next piece; whether it was not the last."""
+        """Read the next piece. Returns whether more pieces follow."""
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _GoneError
+            raise _ClientDisconnectedError
         piece: bytes = message.get("body", b"")
         body += piece
         self._n_bytes[user] += len(piece)

@@ -1,4 +1,4 @@
-"""Errors as HTTP: a status, and a body that says what happened, to what, what to do next."""
+"""Turns exceptions into HTTP answers: a status, and a `Problem` with code, message and hint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from rota.errors import RotaError, UnavailableError, shown
-from rota.wire.box import Problem
-from rota.wire.json import dump
+from rota.wire.codec import dump
+from rota.wire.daemon import Problem
 
 log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ STATUS = {
     "key_reused": 409,
     "unavailable": 503,
 }
-WORDS = {
+VALIDATION_MESSAGES = {
     "missing": "it is missing",
     "greater_than_equal": "{given} is less than {ge}",
     "less_than_equal": "{given} is more than {le}",
@@ -54,7 +54,7 @@ WORDS = {
     "dataclass_type": "{given} is not an object",
     "enum": "{given} is not one of {expected}",
 }
-"""Pydantic's name of a mistake -> ours; all others are told as pydantic tells them."""
+"""Pydantic's error type -> the message; other types keep pydantic's message."""
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 408: {"Connection": "close"}}
 CODES = {401: "unauthorized", 404: "not_found", 405: "bad_method"}
 
@@ -67,26 +67,26 @@ def problem_response(problem: Problem, *, status: int) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    app.add_exception_handler(RotaError, _told)
-    app.add_exception_handler(RequestValidationError, _misshapen)
-    app.add_exception_handler(HTTPException, _by_status)
-    app.add_exception_handler(Exception, _our_fault)
+    app.add_exception_handler(RotaError, _handle_rota_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(Exception, _handle_unexpected_error)
 
 
-def told(error: RotaError) -> Response:
+def error_response(error: RotaError) -> Response:
     fallback = 503 if isinstance(error, UnavailableError) else 400
     field = getattr(error, "field", "")
     problem = Problem(error.code, error.message, error.hint, {"field": field} if field else {})
     return problem_response(problem, status=STATUS.get(error.code, fallback))
 
 
-def _told(_: Request, error: Exception) -> Response:
+def _handle_rota_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RotaError)
-    return told(error)
+    return error_response(error)
 
 
-def _misshapen(_: Request, error: Exception) -> Response:
-    """The first thing that is wrong with a body or a parameter."""
+def _handle_validation_error(_: Request, error: Exception) -> Response:
+    """Answer with the first error of a body or a parameter."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
@@ -95,15 +95,15 @@ def _misshapen(_: Request, error: Exception) -> Response:
     problem = Problem(
         "refused",
         f"{field}: {sentence}" if field else sentence,
-        "the shapes of all requests are at /openapi.json",
+        "/openapi.json describes all requests",
         {"field": field},
     )
     return problem_response(problem, status=422)
 
 
 def sentence_of(error: Mapping[str, Any]) -> str:
-    """What pydantic found, in our words where it is common."""
-    words = WORDS.get(error["type"])
+    """The message of a validation error; common errors have plainer words than pydantic's."""
+    words = VALIDATION_MESSAGES.get(error["type"])
     if words is not None:
         return words.format_map({**error.get("ctx", {}), "given": _given(error.get("input"))})
     message = str(error["msg"])
@@ -120,19 +120,19 @@ def _given(value: object) -> str:
     return "null" if value is None else shown(str(value).lower())
 
 
-def _by_status(_: Request, error: Exception) -> Response:
+def _handle_http_exception(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = CODES.get(error.status_code, "bad_request")
-    problem = Problem(code, str(error.detail).lower(), "see /openapi.json for what there is")
+    problem = Problem(code, str(error.detail).lower(), "/openapi.json describes all requests")
     response = problem_response(problem, status=error.status_code)
     response.headers.update(error.headers or {})
     return response
 
 
-def _our_fault(request: Request, error: Exception) -> Response:
+def _handle_unexpected_error(request: Request, error: Exception) -> Response:
     log.error("request failed", path=request.url.path, exc_info=error)
     problem = Problem(
-        "bug", f"something went wrong inside rota ({type(error).__name__})", "see the daemon's log"
+        "bug", f"internal error ({type(error).__name__})", "see the log of the daemon"
     )
     return JSONResponse(
         {"code": problem.code, "message": problem.message, "hint": problem.hint, "details": {}}, 500

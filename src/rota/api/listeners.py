@@ -1,4 +1,4 @@
-"""The doors as sockets, and the wait until somebody stands behind them."""
+"""The listening sockets of the daemon, and the wait until its HTTP server has started."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ from typing import Protocol
 from rota.errors import UnavailableError
 
 
-class Starts(Protocol):
+class StartableServer(Protocol):
     started: bool
 
 
-async def started(front: Starts, running: asyncio.Future[None]) -> None:
-    while not front.started:
+async def wait_until_started(server: StartableServer, running: asyncio.Future[None]) -> None:
+    """Raises if the server ends before it has started."""
+    while not server.started:
         if running.done():
             running.result()
         await asyncio.sleep(0.005)
 
 
 def unix_socket(path: Path) -> socket.socket:
-    """Root's socket is open to all, and the kernel tells who comes; anybody else's is private."""
+    """All users may connect to the socket of root: the kernel reports their user ids. The socket of
+    any other user is private."""
     with suppress(FileNotFoundError):
         path.unlink()
-    door = socket.socket(socket.AF_UNIX)
+    listener = socket.socket(socket.AF_UNIX)
     try:
-        door.bind(str(path))
+        listener.bind(str(path))
     except OSError as error:
         hint = "choose a shorter ROTA_HOME" if "too long" in str(error) else ""
         raise UnavailableError(f"{path}: {error.strerror or error}", hint) from None
     path.chmod(0o666 if os.geteuid() == 0 else 0o600)
-    return door
+    return listener
 
 
-def written(host: str, port: int) -> str:
-    """As in a URL, where an IPv6 address stands in brackets."""
+def format_address(host: str, port: int) -> str:
+    """As in a URL: an IPv6 address is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def tcp_socket(host: str, port: int) -> socket.socket:
-    door = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        door.bind((host, port))
+        listener.bind((host, port))
     except OSError as error:
         what = f"cannot listen on {host}:{port}: {error.strerror or error}"
         raise UnavailableError(what, "choose another --listen") from None
-    return door
+    return listener

@@ -1,5 +1,7 @@
-"""Bodies that can be read in one way only: JSON in UTF-8, no key twice, and none that nobody reads:
-a mistyped field is a mistake, not a default."""
+"""Strict JSON bodies: UTF-8, no duplicate keys, no unknown fields.
+
+A mistyped field is an error, and never silently a default.
+"""
 
 from __future__ import annotations
 
@@ -14,38 +16,39 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from rota.daemon.fields import RefusedError
-from rota.errors import meant, shown, why_not_json
+from rota.daemon.errors import RefusedError
+from rota.errors import did_you_mean, json_error_message, shown
 
 
 class StrictRequest(Request):
-    kind: Any = None
-    """What the body is to become."""
+    """`kind` is the type of the body."""
+
+    def __init__(self, request: Request, kind: Any) -> None:
+        super().__init__(request.scope, request.receive)
+        self._kind = kind
 
     async def json(self) -> Any:
         body = await self.body()
         try:
-            found = json.loads(body.decode(), object_pairs_hook=each_once)
+            found = json.loads(body.decode(), object_pairs_hook=reject_duplicates)
         except (ValueError, RecursionError) as error:
-            raise HTTPException(400, why_not_json(error)) from None
-        require_known(self.kind, found)
+            raise HTTPException(400, json_error_message(error)) from None
+        require_known(self._kind, found)
         return found
 
 
 class StrictRoute(APIRoute):
-    """For routers whose requests have bodies."""
+    """The route class of routers whose requests have bodies."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         kind = self.body_field.field_info.annotation if self.body_field else None
 
         async def strict(request: Request) -> Response:
-            known = StrictRequest(request.scope, request.receive)
-            known.kind = kind
             try:
-                return await handle(known)
+                return await handle(StrictRequest(request, kind))
             except HTTPException as error:
-                # FastAPI makes its own of whatever a reader of bodies raises.
+                # FastAPI wraps every exception of a body reader.
                 if isinstance(error.__cause__, RefusedError):
                     raise error.__cause__ from None
                 raise
@@ -54,7 +57,7 @@ class StrictRoute(APIRoute):
 
 
 def require_known(kind: Any, value: Any, *, place: str = "") -> None:
-    """Raises for the first field that a dataclass, or one within it, does not have."""
+    """Raises for the first field that the dataclass, or a dataclass in it, does not have."""
     inner = _listed(kind)
     if inner is not None and isinstance(value, list):
         for number, each in enumerate(cast("list[Any]", value)):
@@ -64,8 +67,8 @@ def require_known(kind: Any, value: Any, *, place: str = "") -> None:
     given, known = cast("dict[str, Any]", value), _kinds(kind)
     if not given.keys() <= known.keys():
         name = next(each for each in given if each not in known)
-        hint = meant(name, known) or f"there are {', '.join(known)}"
-        raise RefusedError(f"{place}{shown(name)}", "there is no such field", hint)
+        hint = did_you_mean(name, known) or f"use {', '.join(known)}"
+        raise RefusedError(f"{place}{shown(name)}", "unknown field", hint)
     for name in _deep(kind):
         if name in given:
             require_known(known[name], given[name], place=f"{place}{name}.")
@@ -73,7 +76,7 @@ def require_known(kind: Any, value: Any, *, place: str = "") -> None:
 
 @cache
 def _listed(kind: Any) -> Any:
-    """The dataclass that a list of this kind holds, if it is one."""
+    """The dataclass in a list of this kind; None for other kinds."""
     inner = get_args(kind)[0] if get_origin(kind) is list else None
     return inner if is_dataclass(inner) else None
 
@@ -91,10 +94,10 @@ def _deep(kind: Any) -> tuple[str, ...]:
     return tuple(name for name, each in held if is_dataclass(each) or _listed(each) is not None)
 
 
-def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"'{shown(twice)}' is there twice")
+        raise ValueError(f"duplicate key '{shown(twice)}'")
     return found

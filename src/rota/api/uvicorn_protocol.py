@@ -1,5 +1,4 @@
-"""Connections: who is at the other end of a Unix socket, how long nobody may say nothing, and how
-many may be there at once."""
+"""HTTP connections: peers of Unix sockets, timeouts of slow clients, limit of connections."""
 
 from __future__ import annotations
 
@@ -15,82 +14,84 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from rota.wire.box import Problem
-from rota.wire.json import dump
-from rota.wire.sessions import FRAME_BYTES_MAX
+from rota.wire.codec import dump
+from rota.wire.daemon import Problem
+from rota.wire.exec import FRAME_BYTES_MAX
 
 HEAD_BYTES_MAX = 64 * 1024
-"""Of a head, of trailers, of anything that is not the body."""
+"""Limit of headers, trailers and everything else that is not the body."""
 DRAIN_BYTES_MAX = 256 * 1024**2
-"""What is read and thrown away of a body that was refused, so that its sender hears why."""
+"""Bytes of a rejected body that are read and discarded, so that the client gets the answer."""
 LINGER_S = 2.0
 CONNECTIONS_MAX = 2000
 _CREDENTIALS = struct.Struct("3i")
 
-BROKEN = Problem("bad_request", "that is no HTTP request", "see /openapi.json for what there is")
+BROKEN = Problem("bad_request", "malformed HTTP request", "/openapi.json describes all requests")
 HEAD_TOO_LARGE = Problem(
-    "too_large", f"the head of the request is larger than {HEAD_BYTES_MAX // 1024} KiB", "cut it"
+    "too_large", f"the headers are larger than {HEAD_BYTES_MAX // 1024} KiB", "send fewer headers"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ClientTimeouts:
     """How long a client may take, in seconds."""
 
     head_s: float = 30.0
-    """For the head of a request, from its first byte; for the first byte of the first, too."""
+    """For the headers, from their first byte; also for the first byte on a new connection."""
     body_s: float = 30.0
     idle_s: float = 60.0
-    """Between two requests; and to read the last of an answer."""
+    """Between two requests, and to read the rest of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Whom the kernel names as the other end of a Unix socket."""
+    """The process at the other end of a Unix socket, as the kernel reports it."""
 
     pid: int
     uid: int
     gid: int
 
 
-class Crowd:
-    """All connections. When they are too many, the one that has asked for nothing for longest has
-    to go: whoever comes with a question is served however many come without one."""
+class ConnectionLimiter:
+    """Counts connections. Above the limit, the connection that has been idle for longest is closed:
+    idle connections never keep out a client with a request."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
         self._waiting: dict[PeerProtocol, None] = {}
 
-    def enter(self, one: PeerProtocol) -> None:
+    def add(self, one: PeerProtocol) -> None:
         self._count += 1
         self._waiting[one] = None
         if self._count > self._most:
             next(iter(self._waiting)).hang_up()
 
-    def ask(self, one: PeerProtocol) -> None:
+    def mark_active(self, one: PeerProtocol) -> None:
         self._waiting.pop(one, None)
 
-    def wait(self, one: PeerProtocol) -> None:
+    def mark_idle(self, one: PeerProtocol) -> None:
         self._waiting[one] = None
 
-    def leave(self, one: PeerProtocol) -> None:
+    def remove(self, one: PeerProtocol) -> None:
         self._count -= 1
         self._waiting.pop(one, None)
 
 
 class PeerProtocol(HttpToolsProtocol):
-    """HTTP that knows its peer, and hangs up on those who connect and do not ask.
+    """HTTP that knows its peer, and closes connections without a request.
 
-    One deadline at a time: for a head while one is awaited, for the next request after an answer.
-    None while a request is answered, which may take as long as a stream does; the body of a
-    request is the app's to wait for.
+    There is one deadline at a time: for the headers of a request, then for the next request after
+    an answer. There is no deadline during an answer, which may be a stream. The app itself limits
+    the time of a body.
     """
 
-    def __init__(self, *args: Any, patience: Patience, crowd: Crowd, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, timeouts: ClientTimeouts, limiter: ConnectionLimiter, **more: Any
+    ) -> None:
         super().__init__(*args, **more)
-        self._patience = patience
-        self._crowd = crowd
+        self._timeouts = timeouts
+        self._limiter = limiter
         self._deadline: asyncio.TimerHandle | None = None
         self._n_bytes_of_head = 0
         self._n_bytes_drained = 0
@@ -105,8 +106,8 @@ class PeerProtocol(HttpToolsProtocol):
             self.app_state = {**self.app_state, "peer": peer}
         elif connection is not None:
             _keep_alive(connection)
-        self._allow(self._patience.head_s)
-        self._crowd.enter(self)
+        self._allow(self._timeouts.head_s)
+        self._limiter.add(self)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -118,13 +119,13 @@ class PeerProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._n_bytes_of_head = self._n_bytes_drained = 0
-        self._allow(self._patience.head_s)
+        self._allow(self._timeouts.head_s)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._n_bytes_of_head = 0
         self._allow(None)
-        self._crowd.ask(self)
+        self._limiter.mark_active(self)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -139,24 +140,24 @@ class PeerProtocol(HttpToolsProtocol):
         has_another = bool(self.pipeline)
         super().on_response_complete()
         if not has_another and not self.transport.is_closing():
-            self._allow(self._patience.idle_s)
-            self._crowd.wait(self)
+            self._allow(self._timeouts.idle_s)
+            self._limiter.mark_idle(self)
 
     def handle_websocket_upgrade(self) -> None:
-        self._crowd.leave(self)
+        self._limiter.remove(self)
         super().handle_websocket_upgrade()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._allow(None)
-        self._crowd.leave(self)
+        self._limiter.remove(self)
         self._abandon()
         super().connection_lost(exc)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are no JSON
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message is not JSON
         self._refuse(BROKEN, status=b"400 Bad Request")
 
     def hang_up(self) -> None:
-        """At once: who does not read the rest of an answer is not waited for."""
+        """Close at once, also if the client has not read the whole answer."""
         self._abandon()
         self.transport.abort()
 
@@ -165,8 +166,8 @@ class PeerProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _abandon(self) -> None:
-        """Nobody hears the answer that is being made. (Of pipelined requests, uvicorn would tell
-        the newest only, which is not the one that is answered.)"""
+        """Tell the running app that its client is gone. With pipelined requests, uvicorn would tell
+        only the newest request, which is not the one that is answered."""
         if self._answering is not None and not self._answering.response_complete:
             self._answering.disconnected = True
             self._answering.message_event.set()
@@ -177,8 +178,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.hang_up)
 
     def _refuse(self, problem: Problem, *, status: bytes) -> None:
-        """An answer to what is no request. While another is owed, there is none: whoever gets this
-        one would take it for that."""
+        """Answer malformed data. While the answer to a request is pending, only close: the client
+        would take this answer for the pending one."""
         if self.cycle and not self.cycle.response_complete and not self._is_reading_only_body():
             self.hang_up()
             return
@@ -187,8 +188,7 @@ class PeerProtocol(HttpToolsProtocol):
         kind = b"content-type: application/json\r\nconnection: close\r\n"
         self._abandon()
         self.transport.write(b"HTTP/1.1 %s\r\n%s%s\r\n%s" % (status, kind, length, body))
-        # What is still on its way here is not read as a request, but it is read: a connection that
-        # is closed before that takes the answer with it.
+        # Read and discard what the client still sends: closing earlier would lose the answer.
         self.transport.write_eof()
         self._is_refused = True
         self._allow(LINGER_S)
@@ -205,7 +205,7 @@ def peer_of(connection: Any) -> Peer | None:
 
 
 def _keep_alive(connection: Any) -> None:
-    """A machine that is gone without a word is noticed after two minutes."""
+    """Detect a machine that disappeared after two minutes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
@@ -213,15 +213,15 @@ def _keep_alive(connection: Any) -> None:
 
 
 class Server(uvicorn.Server):
-    """Leaves signals to the daemon, which has more than one server."""
+    """Leaves signals to the daemon."""
 
     def capture_signals(self) -> Any:  # type: ignore[override]
         return nullcontext()
 
 
-def server(app: Any, *, patience: Patience) -> Server:
+def create_server(app: Any, *, timeouts: ClientTimeouts) -> Server:
     protocol: Any = functools.partial(
-        PeerProtocol, patience=patience, crowd=Crowd(_room_for_connections())
+        PeerProtocol, timeouts=timeouts, limiter=ConnectionLimiter(_max_connections())
     )
     return Server(
         uvicorn.Config(
@@ -232,23 +232,22 @@ def server(app: Any, *, patience: Patience) -> Server:
             log_config=None,
             access_log=False,
             proxy_headers=False,
-            timeout_keep_alive=round(patience.idle_s) + 1,
+            timeout_keep_alive=round(timeouts.idle_s) + 1,
             timeout_graceful_shutdown=1,
             server_header=False,
             date_header=False,
             backlog=1024,
             ws="websockets-sansio",
             ws_max_size=FRAME_BYTES_MAX,
-            # Whoever reads slowly answers slowly, and may still be there: the kernel's own question
-            # whether the other end is alive needs no answer from the program.
+            # A slow reader would answer pings late. TCP keep-alive detects dead peers instead.
             ws_ping_interval=None,
             ws_per_message_deflate=False,
         )
     )
 
 
-def _room_for_connections() -> int:
-    """As many as are allowed; but half of all files that we may open are for everything else."""
+def _max_connections() -> int:
+    """The limit of connections: at most half of the files that the process may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * CONNECTIONS_MAX
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,6 +1,7 @@
-"""Gathers the nouns of the command line. `rota.cli.main` loads it once Ctrl-C is in good hands.
+"""Builds the Typer application from the tables of commands.
 
-A module is loaded when one of its commands is called, so that each costs its own time only.
+`rota.cli.main` imports this module after it has set up the handling of Ctrl-C. A command's module
+is imported when the command runs, so that no command pays for the imports of another.
 """
 
 from __future__ import annotations
@@ -10,44 +11,45 @@ from typing import Annotated
 import typer
 
 from rota import __version__
-from rota.cli import completing
+from rota.cli import complete
 from rota.cli.lazy import lazy_group
-from rota.cli.output.lines import say
+from rota.cli.output.console import print_out
 
 VERBS = {
     "submit": ("submit",),
-    "jobs": ("list", "show", "story", "cancel", "hold", "release", "resize", "resubmit", "wait"),
+    "jobs": (
+        *("list", "show", "story", "cancel", "hold", "release", "resize", "resubmit", "wait"),
+        "profile",
+    ),
     "logs": ("logs",),
-    "enter": ("exec", "shell", "port-forward"),
-    "profile": ("profile",),
+    "exec": ("exec", "shell", "port-forward"),
     "report": ("report",),
     "top": ("top",),
-    "up": ("up",),
-    "box": ("status", "down"),
+    "daemon": ("up", "status", "down"),
     "simulate": ("simulate",),
     "completion": ("completion",),
 }
-"""Module -> commands without a noun, in the order of the help."""
+"""Module -> its commands that have no noun, in the order of the help."""
 
 NOUNS = {
-    "nodes": "box:nodes_app",
+    "nodes": "nodes:nodes_app",
     "policy": "policy:app",
     "context": "context:app",
     "token": "token:app",
     "config": "config:app",
     "store": "store:app",
 }
-"""Noun -> where its verbs are."""
+"""Noun -> `module:attribute` of the group that holds its verbs."""
 
-ALONE = frozenset({"up", "simulate", "completion", "context", "store"})
-"""They ask no daemon, so that there is none to choose."""
+WITHOUT_DAEMON = frozenset({"up", "simulate", "completion", "context", "store"})
+"""Commands and nouns that contact no daemon, and so take no `--context`."""
 
 
-def _ask(name: str) -> None:
+def _choose_context(name: str) -> None:
     if name:
-        from rota.client.find import asked_for
+        from rota.client.endpoint import requested_context
 
-        asked_for.set(name)
+        requested_context.set(name)
 
 
 Context = Annotated[
@@ -55,26 +57,28 @@ Context = Annotated[
     typer.Option(
         "--context",
         metavar="NAME",
-        help="Ask this daemon; 'rota context list'.",
+        help="Use this daemon; see 'rota context list'.",
         show_default=False,
-        callback=_ask,
+        callback=_choose_context,
         expose_value=False,
-        autocompletion=completing.contexts,
+        autocompletion=complete.contexts,
     ),
 ]
 
 
-def _everywhere(*, _: Context = "") -> None:
-    """What commands that ask a daemon have besides their own options."""
+def _shared_options(*, _: Context = "") -> None:
+    """The options that every command that contacts a daemon has besides its own."""
 
 
 app = typer.Typer(
     name="rota",
-    cls=lazy_group("rota.cli", VERBS, nouns=NOUNS, shared=_everywhere, alone=ALONE),
-    help="Shares a lab's GPUs between the people who train on them.",
+    cls=lazy_group(
+        "rota.cli.commands", VERBS, nouns=NOUNS, shared=_shared_options, unshared=WITHOUT_DAEMON
+    ),
+    help="Schedule training jobs on shared GPUs.",
     epilog=(
-        "Exit codes: 0 done, 1 could not be done, 2 wrong input, 130 interrupted; "
-        "'wait' and 'submit --wait' exit as the job did, 'exec' as the command did."
+        "Exit codes: 0 success, 1 failure, 2 wrong input, 130 interrupted. "
+        "'wait' and 'submit --wait' exit with the job's code, 'exec' with the command's."
     ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     rich_markup_mode=None,
@@ -83,9 +87,9 @@ app = typer.Typer(
 )
 
 
-def _say_version(is_asked: bool) -> None:
-    if is_asked:
-        say(f"rota {__version__}")
+def _print_version(is_given: bool) -> None:
+    if is_given:
+        print_out(f"rota {__version__}")
         raise typer.Exit
 
 
@@ -94,8 +98,8 @@ def rota(
     *,
     _: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_say_version, is_eager=True),
+        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
     ] = False,
     __: Context = "",
 ) -> None:
-    """Makes a group of it, however few commands there are."""
+    """Makes the application a group and holds the options that come before the command."""

@@ -1,6 +1,7 @@
-"""What a shell offers after Tab: jobs, nodes, states, contexts. Where nobody answers soon, nothing.
+"""Completes jobs, nodes, states and contexts when the user presses Tab in a shell.
 
-A shell waits while this runs and shows whatever it prints, so that every error is silent.
+The shell waits for the result and shows everything that is printed. So a slow daemon gives no
+suggestions, and every error is silent.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rota.client import Client
 
-Offers = list[tuple[str, str]]
+Suggestions = list[tuple[str, str]]
+"""Pairs of a word and its description."""
 
-SOON_S = 1.0
-MOST = 100
+ANSWER_TIMEOUT_S = 1.0
+MAX_JOBS = 100
 
 
-def jobs(incomplete: str) -> Offers:
-    """One's own jobs, by name where only one has it, else by id."""
+def jobs(incomplete: str) -> Suggestions:
+    """The user's own jobs: every id, and every name that only one job has."""
     from rota.client import Client
 
-    def ask(rota: Client) -> Offers:
-        found = rota.jobs(user=rota.me(), limit=MOST).jobs
+    def fetch(rota: Client) -> Suggestions:
+        found = rota.jobs(user=rota.me(), limit=MAX_JOBS).jobs
         names = [job.name for job in found]
         by_name = [
             (job.name, f"{job.id} {job.state}") for job in found if names.count(job.name) < 2
@@ -30,32 +32,35 @@ def jobs(incomplete: str) -> Offers:
         by_id = [(job.id, f"{job.name} {job.state}") for job in found]
         return [*by_name, *by_id]
 
-    return _offered(lambda: ask(Client(answer_s=SOON_S)), incomplete)
+    return _matching(lambda: fetch(Client(answer_s=ANSWER_TIMEOUT_S)), incomplete)
 
 
-def nodes(incomplete: str) -> Offers:
+def nodes(incomplete: str) -> Suggestions:
     from rota.client import Client
 
-    return _offered(lambda: [(node.id, "") for node in Client(answer_s=SOON_S).nodes()], incomplete)
+    def fetch(rota: Client) -> Suggestions:
+        return [(node.id, "") for node in rota.nodes()]
+
+    return _matching(lambda: fetch(Client(answer_s=ANSWER_TIMEOUT_S)), incomplete)
 
 
-def contexts(incomplete: str) -> Offers:
+def contexts(incomplete: str) -> Suggestions:
     from rota.client.contexts import LOCAL, read
 
-    def known() -> Offers:
+    def known() -> Suggestions:
         return [(name, each.url) for name, each in read().contexts.items()]
 
-    return _offered(lambda: [*known(), (LOCAL, "this machine")], incomplete)
+    return _matching(lambda: [*known(), (LOCAL, "this machine")], incomplete)
 
 
-def states(incomplete: str) -> Offers:
+def states(incomplete: str) -> Suggestions:
     from rota.wire.jobs import STATES
 
-    return _offered(lambda: [(state, "") for state in STATES], incomplete)
+    return _matching(lambda: [(state, "") for state in STATES], incomplete)
 
 
-def _offered(find: Callable[[], Offers], incomplete: str) -> Offers:
+def _matching(find: Callable[[], Suggestions], incomplete: str) -> Suggestions:
     try:
-        return [offer for offer in find() if offer[0].startswith(incomplete)]
-    except Exception:  # noqa: BLE001 - whatever it is, the prompt is no place to tell it
+        return [each for each in find() if each[0].startswith(incomplete)]
+    except Exception:  # noqa: BLE001 - an error message would break the shell's prompt
         return []

@@ -1,10 +1,13 @@
-"""How a job ended, as an exit code: its own where it has one."""
+"""Turns the end of a job into an exit code of the command line.
+
+A job that failed gives the first exit code of its workers that is not 0.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rota.cli.output.lines import complain
+from rota.cli.output.console import print_err
 
 if TYPE_CHECKING:
     from rota.client import Client
@@ -14,20 +17,23 @@ FAILED = 1
 CANCELLED = 143
 
 
-def exit_code(rota: Client, job: str) -> int:
-    """Waits for the end. Says on stderr how it was, unless it was a success."""
-    return end(rota, job)[1]
+def wait_for_exit_code(rota: Client, job: str) -> int:
+    """Wait until the job ends and return its exit code."""
+    return wait_for_end(rota, job)[1]
 
 
-def end(rota: Client, job: str) -> tuple[JobView, int]:
-    """The same, with the job as it is then."""
+def wait_for_end(rota: Client, job: str) -> tuple[JobView, int]:
+    """Wait until the job ends. Return the job and its exit code.
+
+    A job that did not succeed is reported on stderr.
+    """
     ended = rota.wait(job)
-    return ended, 0 if ended.state == "succeeded" else _failed(rota, ended)
+    return ended, 0 if ended.state == "succeeded" else _report_failure(rota, ended)
 
 
-def _failed(rota: Client, ended: JobView) -> int:
+def _report_failure(rota: Client, ended: JobView) -> int:
     reason = f": {ended.reason}" if ended.reason else ""
-    complain(f"job {ended.id} ({ended.name}) {ended.state}{reason}")
+    print_err(f"job {ended.id} ({ended.name}) {ended.state}{reason}")
     if ended.state == "cancelled":
         return CANCELLED
     attempts = rota.show(ended.id).attempts

@@ -1,4 +1,4 @@
-"""Commands with many options take them as one dataclass."""
+"""Lets a command with many options take them as one dataclass."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 def option(
-    *names: str, metavar: str, words: str, complete: Callable[[str], Any] | None = None
+    *names: str, metavar: str, text: str, complete: Callable[[str], Any] | None = None
 ) -> Any:
-    """An option with a value."""
+    """An option with a value; `text` is its help."""
     return typer.Option(
-        *names, metavar=metavar, help=words, show_default=False, autocompletion=complete
+        *names, metavar=metavar, help=text, show_default=False, autocompletion=complete
     )
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Makes a command out of a function of such a dataclass: each field is a parameter."""
+    """Turn a function of one dataclass into a command with one parameter per field."""
     hints = get_type_hints(kind, include_extras=True)
     parameters = [
         inspect.Parameter(

@@ -1,7 +1,8 @@
-"""A group of commands that are loaded when they are called, and parsed without a library for it.
+"""A Typer group that imports a command's module when the command runs.
 
-Typer builds every command of a program to run one of them, and checks plain words by pydantic. Both
-together take longer than anything that `rota list` does.
+Typer builds every command of a program to run one of them, and parses every value with pydantic.
+Both together take longer than all the rest of `rota list`. This group builds one command, and
+parses text and numbers itself.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from typer.main import get_command
 
 from rota.errors import shown
 
-Shared = Callable[..., None]
+SharedOptions = Callable[..., None]
 
-WORDS = (str, bool, list[str])
-"""What a command line gives as it is."""
-LOOKS = ("list", "show")
-"""Verbs that change nothing and need nothing to be said; the first that a noun has."""
-HELPS = ("-h", "--help")
+TEXT_TYPES = (str, bool, list[str])
+"""Types whose values need no parsing."""
+DEFAULT_VERBS = ("list", "show")
+"""Verbs that read only and need no argument. A noun without a verb means the first it has."""
+HELP_FLAGS = ("-h", "--help")
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 NUMBER = re.compile(r"[+-]?[0-9a-z.]{1,40}(?:e[+-]?[0-9]{1,3})?", re.ASCII)
-"""Less than Python takes for a number: no spaces, no underscores, no thousand digits."""
+"""Stricter than Python's `float`: no spaces, no underscores, no thousand digits."""
 
 
 def lazy_group(
@@ -34,29 +35,36 @@ def lazy_group(
     verbs: Mapping[str, tuple[str, ...]],
     *,
     nouns: Mapping[str, str],
-    shared: Shared,
-    alone: Collection[str],
+    shared: SharedOptions,
+    unshared: Collection[str],
 ) -> type[TyperGroup]:
-    """`verbs`: module -> its commands; `nouns`: name -> `module:attribute` of a group. Every
-    command has the options of `shared`, too, but for the verbs and nouns that are `alone`."""
-    places = {verb: f"{package}.{module}:app" for module, each in verbs.items() for verb in each}
-    groups = {noun: f"{package}.{place}" for noun, place in nouns.items()}
-    sharing = {name: shared for name in (*places, *groups) if name not in alone}
+    """A group class for `typer.Typer(cls=...)`.
+
+    `verbs`: module -> its commands; `nouns`: name -> `module:attribute` of a group. Every command
+    also gets the options of `shared`, except the verbs and nouns in `unshared`.
+    """
+    targets = {verb: f"{package}.{module}:app" for module, each in verbs.items() for verb in each}
+    groups = {noun: f"{package}.{target}" for noun, target in nouns.items()}
+    sharing = {name: shared for name in (*targets, *groups) if name not in unshared}
 
     class Group(TyperGroup):
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
-            self.commands = _Commands(places, groups, sharing=sharing)  # pyright: ignore[reportAttributeAccessIssue]
+            self.commands = _LazyCommands(targets, groups, sharing=sharing)  # pyright: ignore[reportAttributeAccessIssue]
             _adapt(self)
 
     return Group
 
 
-class _Commands(Mapping[str, Any]):
-    """What Typer takes for a dictionary of finished commands."""
+class _LazyCommands(Mapping[str, Any]):
+    """The mapping of commands that Typer reads. An item is imported and built on access."""
 
     def __init__(
-        self, verbs: Mapping[str, str], nouns: Mapping[str, str], *, sharing: Mapping[str, Shared]
+        self,
+        verbs: Mapping[str, str],
+        nouns: Mapping[str, str],
+        *,
+        sharing: Mapping[str, SharedOptions],
     ) -> None:
         self._verbs = verbs
         self._nouns = nouns
@@ -73,19 +81,19 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name in self._nouns:
-            command: Any = get_command(_plainly(_found(self._nouns[name])))
-            _say_what_there_is(command, name)
+            command: Any = get_command(_without_rich(_imported(self._nouns[name])))
+            _add_default_verb(command, name)
         else:
-            command = get_command(_only(_found(self._verbs[name]), name))
+            command = get_command(_single(_imported(self._verbs[name]), name))
         command.name = name
         verbs = getattr(command, "commands", {}).values()
         for each in verbs or (command,):
-            each.params += self._shared(name)
+            each.params += self._shared_parameters(name)
         for each in (command, *verbs):
             _adapt(each)
         return command
 
-    def _shared(self, name: str) -> list[Any]:
+    def _shared_parameters(self, name: str) -> list[Any]:
         if name not in self._sharing:
             return []
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -93,13 +101,13 @@ class _Commands(Mapping[str, Any]):
         return get_command(single).params
 
 
-def _found(place: str) -> typer.Typer:
-    module, _, attribute = place.partition(":")
+def _imported(target: str) -> typer.Typer:
+    module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)
 
 
-def _only(group: typer.Typer, name: str) -> typer.Typer:
-    """One command of a group, by itself."""
+def _single(group: typer.Typer, name: str) -> typer.Typer:
+    """An application with one command of the group."""
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     single.registered_commands = [
         each
@@ -109,7 +117,8 @@ def _only(group: typer.Typer, name: str) -> typer.Typer:
     return single
 
 
-def _plainly(group: typer.Typer) -> typer.Typer:
+def _without_rich(group: typer.Typer) -> typer.Typer:
+    """The same group without Typer's own completion and without rich's markup."""
     outer = typer.Typer(add_completion=False, rich_markup_mode=None)
     outer.registered_commands = group.registered_commands
     outer.registered_groups = group.registered_groups
@@ -118,45 +127,47 @@ def _plainly(group: typer.Typer) -> typer.Typer:
     return outer
 
 
-def _say_what_there_is(group: Any, name: str) -> None:
-    """What a noun does that is called without a verb, where it has one that only looks."""
-    verb = next((each for each in LOOKS if each in group.commands), "")
+def _add_default_verb(group: Any, name: str) -> None:
+    """Let a noun without a verb run its default verb, if it has one."""
+    verb = next((each for each in DEFAULT_VERBS if each in group.commands), "")
     if not verb:
         return
     original = group.parse_args
 
     def parse_args(context: Any, arguments: list[str]) -> list[str]:
-        has_verb = any(not each.startswith("-") or each in HELPS for each in arguments[:1])
+        has_verb = any(not each.startswith("-") or each in HELP_FLAGS for each in arguments[:1])
         is_completed = context.resilient_parsing
         return original(context, arguments if has_verb or is_completed else [verb, *arguments])
 
     group.parse_args = parse_args
-    group.epilog = f"'rota {name}' alone is 'rota {name} {verb}'."
+    group.epilog = f"'rota {name}' is short for 'rota {name} {verb}'."
 
 
 def _adapt(command: Any) -> None:
+    """Parse the command's values without pydantic, and simplify the help of its arguments."""
     original = command.get_help_option
 
     def get_help_option(context: Any) -> Any:
         option = original(context)
-        _ease(option)
+        _use_fast_parser(option)
         return option
 
     command.get_help_option = get_help_option
     for parameter in command.params:
-        _ease(parameter)
+        _use_fast_parser(parameter)
         if parameter.param_type_name == "argument":
-            _describe(parameter)
+            _simplify_help(parameter)
 
 
-def _ease(parameter: Any) -> None:
-    """Where a later Typer calls this otherwise, nothing is lost but the time."""
+def _use_fast_parser(parameter: Any) -> None:
+    """Replaces a private attribute of Typer. If a later Typer renames the attribute, commands
+    start slower and behave the same."""
     if getattr(parameter, "type_descriptor", None) and hasattr(parameter, "_runtime_param"):
-        parameter._runtime_param = _Easy()
+        parameter._runtime_param = _FastParser()
 
 
-def _describe(argument: Any) -> None:
-    """In the help, an argument has its name and what it is, not the type that Python gives it."""
+def _simplify_help(argument: Any) -> None:
+    """Show an argument's name and help text, without its Python type."""
     name = argument.metavar or argument.name.upper()
 
     def get_usage_pieces(_: object) -> list[str]:
@@ -169,14 +180,14 @@ def _describe(argument: Any) -> None:
     argument.get_help_record = get_help_record
 
 
-class _Easy:
-    """Reads words and numbers; all else is built and checked as ever."""
+class _FastParser:
+    """Parses text and numbers; Typer parses all other types."""
 
     def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
         kind = param.type_descriptor.annotation
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
-        if kind in WORDS:
+        if kind in TEXT_TYPES:
             return value
         if kind in (int, float, list[int]):
             try:

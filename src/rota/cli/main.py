@@ -1,11 +1,11 @@
-"""The `rota` command: turns every mistake into one line and an exit code.
+"""The entry point `rota`: runs one command and turns every error into one line and an exit code.
 
-0    done
-1    it could not be done now, or whoever read the output went away
-2    what was asked cannot be done as asked: a wrong flag, file, row, policy or parameter
+0    success
+1    the command failed, for example because no daemon answers, or the output was closed
+2    wrong input: a flag, file, row, policy or parameter
 130  interrupted
 
-Whatever takes time to load is imported within `run`, where an interrupt is expected.
+Imports that take time are inside `run`, which handles an interrupt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextvars import copy_context
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, cast
 
-from rota.cli.output.lines import complain
+from rota.cli.output.console import print_err
 
 if TYPE_CHECKING:
     import typer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FAILED = 1
 INTERRUPTED = 130
 COMPLETION_VARIABLE = "_ROTA_COMPLETE"
-"""Set by the script of `rota completion`."""
+"""Set by the shell script that `rota completion` prints."""
 
 
 def main() -> None:
@@ -39,15 +39,15 @@ def main() -> None:
 
 def _main() -> int:
     if sys.stderr is None:
-        # Or the next file to be opened would take its place, and get the warnings of libraries.
+        # Otherwise the next opened file gets descriptor 2, and the warnings of libraries.
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stdout is None:
-        complain("cannot write the output: standard output is closed")
+        print_err("cannot write the output: standard output is closed")
         return FAILED
-    # A terminal without Unicode shows a question mark rather than a traceback.
+    # A terminal without Unicode shows a question mark instead of a traceback.
     cast("TextIOWrapper", sys.stdout).reconfigure(errors="replace")
     code = run(sys.argv[1:])
-    # What could not be written is still in the buffers, and Python would try it again at its end.
+    # Python flushes the buffers again at exit. After a failed flush, let that write go nowhere.
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             stream.flush()
@@ -58,7 +58,7 @@ def _main() -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code of one command."""
+    """Run one command and return its exit code."""
     try:
         return _run(arguments)
     except KeyboardInterrupt:
@@ -66,9 +66,9 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return FAILED
     except OSError as error:
-        # What is opened has a name; what has none is the output.
+        # An error of opening a file has a name; an error of writing the output has none.
         what = error.filename or "cannot write the output"
-        complain(f"{what}: {error.strerror or error}")
+        print_err(f"{what}: {error.strerror or error}")
         return FAILED
 
 
@@ -85,35 +85,35 @@ def _run(arguments: Sequence[str]) -> int:
 
         completion_init()
     try:
-        # What one command was told, such as its context, is not for the next.
+        # A copied context, so that --context of this command does not apply to the next one.
         code = copy_context().run(
             app, args=list(arguments) or ["--help"], prog_name="rota", standalone_mode=False
         )
     except RotaError as error:
-        complain(str(error))
+        print_err(str(error))
         return error.exit_code
     except TyperException as error:
-        complain(_usage(error, arguments))
+        print_err(_usage(error, arguments))
         return error.exit_code
     return code if isinstance(code, int) else 0
 
 
 def _usage(error: TyperException, arguments: Sequence[str]) -> str:
-    """A complaint about the command line itself, in the manner of our own."""
+    """The message of an error that Typer found, in the format of rota's own errors."""
     message = error.format_message().strip().removesuffix(".")
     sentence = message.replace(". Did you mean", ", did you mean")
-    nearly = cast("Sequence[str]", getattr(error, "possibilities", None) or ())
-    if nearly:
-        sentence = f"{error.message}, did you mean '{nearly[0]}'?"
-    # Typer gives the class of errors that know their command no public name.
+    similar = cast("Sequence[str]", getattr(error, "possibilities", None) or ())
+    if similar:
+        sentence = f"{error.message}, did you mean '{similar[0]}'?"
+    # The class of errors that have `ctx` has no public name in Typer.
     context = cast("typer.Context | None", getattr(error, "ctx", None))
-    command = context.command_path if context else _called(arguments)
-    hint = "" if sentence.endswith("?") else f"; '{command} --help' lists what there is"
+    command = context.command_path if context else _called_command(arguments)
+    hint = "" if sentence.endswith("?") else f"; see '{command} --help'"
     return f"{sentence[:1].lower()}{sentence[1:]}{hint}"
 
 
-def _called(arguments: Sequence[str]) -> str:
-    """The command that was called, for errors that do not know it."""
+def _called_command(arguments: Sequence[str]) -> str:
+    """The name of the called command, for errors that have no `ctx`."""
     from rota.cli.app import NOUNS, VERBS
 
     first = arguments[0] if arguments else ""

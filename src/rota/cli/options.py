@@ -1,4 +1,4 @@
-"""Options that many commands have."""
+"""Options and arguments that several commands have."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import completing
+from rota.cli import complete
 
-AsJson = Annotated[bool, typer.Option("--json", help="For programs; the fields are stable.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with stable fields.")]
 To = Annotated[
     str,
     typer.Option(
         "--to",
         metavar="CONTEXT",
-        help="Another daemon; 'rota context list'.",
+        help="Context of the other daemon; see 'rota context list'.",
         show_default=False,
-        autocompletion=completing.contexts,
+        autocompletion=complete.contexts,
     ),
 ]
-JobWord = Annotated[
+JobRef = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="An id, its beginning or end, or a name.",
+        help="Job id, the first or last part of an id, or job name.",
         show_default=False,
-        autocompletion=completing.jobs,
+        autocompletion=complete.jobs,
     ),
 ]
-JobWords = Annotated[
+JobRefs = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB...",
-        help="Ids, their beginnings or ends, names, or names of arrays.",
+        help="Job ids, first or last parts of ids, job names, or array names.",
         show_default=False,
-        autocompletion=completing.jobs,
+        autocompletion=complete.jobs,
     ),
 ]

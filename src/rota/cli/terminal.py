@@ -1,4 +1,4 @@
-"""Between this terminal, or whatever stands in for it, and a command far away."""
+"""Connects this process's stdin, stdout and stderr to an exec session of a job."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from rota.client.sessions import Session
+    from rota.client.exec import WebSocketSession
 
 READ_BYTES = 64 * 1024
 STDIN, STDOUT = 0, 1
 LAST_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-_RESIZED, _OVER = b"r", b"o"
+_RESIZED, _CLOSED = b"r", b"o"
 
 
 def size() -> tuple[int, int]:
-    """Rows and columns of this terminal, or of the usual one."""
+    """Rows and columns of this terminal; 24 and 80 if there is none."""
     for fd in (STDOUT, STDIN):
         with suppress(OSError):
             columns, rows = os.get_terminal_size(fd)
@@ -33,33 +33,34 @@ def size() -> tuple[int, int]:
     return 24, 80
 
 
-def attend(session: Session, *, on_terminal: bool) -> int:
-    """Carry input there and output here until the command has ended; its exit code."""
-    wakes, wake = os.pipe()
-    reading = threading.Thread(target=_upload, args=(session, wakes), daemon=True)
-    with _raw(wake) if on_terminal else nullcontext():
-        reading.start()
+def attach_terminal(session: WebSocketSession, *, on_terminal: bool) -> int:
+    """Copy input to the session and output from it until the command ends. Return its exit code."""
+    wake_reader, wake_writer = os.pipe()
+    uploader = threading.Thread(target=_upload, args=(session, wake_reader), daemon=True)
+    with _raw_mode(wake_writer) if on_terminal else nullcontext():
+        uploader.start()
         try:
             with closing(session.frames()) as frames:
                 for stream, chunk in frames:
                     _write(stream, chunk)
         finally:
-            os.write(wake, _OVER)
-            reading.join()
-            os.close(wake)
-            os.close(wakes)
+            os.write(wake_writer, _CLOSED)
+            uploader.join()
+            os.close(wake_writer)
+            os.close(wake_reader)
     return session.exit_code
 
 
-def _upload(session: Session, wakes: int) -> None:
-    """In a thread of its own, the only one that writes to the session."""
-    watched = [wakes, STDIN] if _is_open(STDIN) else [wakes]
+def _upload(session: WebSocketSession, wake_reader: int) -> None:
+    """Copy stdin and terminal sizes to the session. Runs in its own thread, which is the only one
+    that writes to the session."""
+    watched = [wake_reader, STDIN] if _is_open(STDIN) else [wake_reader]
     if STDIN not in watched:
         session.finish()
     while True:
         ready, _, _ = select.select(watched, [], [])
-        if wakes in ready:
-            if _OVER in os.read(wakes, READ_BYTES):
+        if wake_reader in ready:
+            if _CLOSED in os.read(wake_reader, READ_BYTES):
                 return
             session.resize(*size())
         if STDIN in ready:
@@ -67,8 +68,8 @@ def _upload(session: Session, wakes: int) -> None:
                 chunk = os.read(STDIN, READ_BYTES)
             except OSError:
                 chunk = b""
-            is_taken = session.write(chunk) if chunk else session.finish()
-            if not chunk or not is_taken:
+            is_accepted = session.write(chunk) if chunk else session.finish()
+            if not chunk or not is_accepted:
                 watched.remove(STDIN)
 
 
@@ -88,16 +89,18 @@ def _write(stream: int, chunk: bytes) -> None:
 
 
 @contextmanager
-def _raw(wake: int) -> Generator[None]:
-    """Every key goes to the command, Ctrl-C included; and it is told of new sizes. Whatever
-    happens, short of SIGKILL, the terminal is left as it was found."""
+def _raw_mode(wake_writer: int) -> Generator[None]:
+    """Send every key to the command, Ctrl-C included, and report new sizes of the terminal.
+
+    The terminal's settings are restored at the end, also after SIGTERM and SIGHUP.
+    """
 
     def resized(_number: int, _frame: FrameType | None) -> None:
-        # Only this: the handler may run in the middle of anything.
-        os.write(wake, _RESIZED)
+        # A signal handler interrupts any code, so it only wakes the uploading thread.
+        os.write(wake_writer, _RESIZED)
 
     found = termios.tcgetattr(STDIN) if os.isatty(STDIN) else None
-    before = {number: signal.signal(number, _leave) for number in LAST_SIGNALS}
+    before = {number: signal.signal(number, _exit) for number in LAST_SIGNALS}
     before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, resized)
     try:
         if found is not None:
@@ -110,5 +113,5 @@ def _raw(wake: int) -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)

@@ -1,4 +1,7 @@
-"""The Python client: what the command line itself uses.
+"""The Python client of the daemon; the command line uses it too.
+
+In: calls such as `submit`, `wait` or `log_pieces`. Out: the dataclasses of `rota.wire`, or an
+exception of `rota.errors`. Read `client.py` first; `endpoint.py` finds the daemon.
 
 from rota.client import Client, JobRequest
 

@@ -1,4 +1,4 @@
-"""All that a daemon can be asked, typed."""
+"""`Client`: one typed method for each request that the daemon answers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
-from rota.client.find import Door, NoDaemonError, door_of, find, parse
-from rota.client.following import Absence, follow
+from rota.client.endpoint import Endpoint, NoDaemonError, endpoint_of, find, parse
 from rota.client.http import ANSWER_S, Http
+from rota.client.log_follow import ReconnectDeadline, follow
 from rota.errors import UnavailableError
-from rota.wire.box import NodeView, Status, TokenView
+from rota.wire.codec import load
+from rota.wire.daemon import NodeView, Status, TokenView
 from rota.wire.jobs import (
     FINAL_STATES,
     JobDetails,
@@ -25,46 +26,45 @@ from rota.wire.jobs import (
     LogRange,
     StoryEntry,
 )
-from rota.wire.json import load
 from rota.wire.moves import MoveRequest
 from rota.wire.training import JobProfile
 
 if TYPE_CHECKING:
-    from rota.client.uploads import Uploads
+    from rota.client.shipping import Uploads
 
 PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
 ABSENCE_S = 600.0
-"""How long a daemon may be away before nobody waits for it any more."""
+"""How long `wait` and log following tolerate an unreachable daemon."""
 ALL = LogRange()
 FINAL = FINAL_STATES
 NO_HEADERS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Some jobs, the newest first. `next` asks for those after them, as `before`."""
+class JobList:
+    """A page of jobs, newest first. Pass `next` as `before` to get the next page."""
 
     jobs: list[JobView]
     next: int | None = None
 
 
 class Client:
-    """A connection to a daemon: that of a URL or of a context, else the one that was chosen, else
-    the one on this machine."""
+    """A connection to a daemon. Without `url` and `context`: the chosen daemon, or the daemon of
+    this machine (see `endpoint.py`)."""
 
     def __init__(
         self,
-        url: str | Door = "",
+        url: str | Endpoint = "",
         *,
         token: str | None = None,
         context: str = "",
         answer_s: float = ANSWER_S,
     ) -> None:
-        named = url if isinstance(url, Door) else parse(url) if url else None
-        self.door: Door = named or (door_of(context) if context else find())
-        self._http = Http(self.door, token, answer_s=answer_s)
+        named = url if isinstance(url, Endpoint) else parse(url) if url else None
+        self.endpoint: Endpoint = named or (endpoint_of(context) if context else find())
+        self._http = Http(self.endpoint, token, answer_s=answer_s)
         self.token = self._http.token
 
     def __enter__(self) -> Self:
@@ -84,21 +84,21 @@ class Client:
     # -- submits --------------------------------------------------------------------------------
 
     def submit(self, job: JobRequest, *, key: str = "", origin: str = "") -> str:
-        """The id of the new job, once it is on the daemon's disk; of an array, the first id.
-        `origin` is where the job was before, for its story."""
+        """Submit a job and return its id (of an array: the first id) once the daemon has stored it.
+        `origin` is the daemon from which the job was moved, for its event history."""
         headers = {"Rota-Moved-From": origin} if origin else {}
-        return self._once("/jobs", job, key=key, headers=headers)[0]
+        return self._post_once("/jobs", job, key=key, headers=headers)[0]
 
     def submit_many(self, jobs: Sequence[JobRequest], *, key: str = "") -> list[str]:
-        """All or none. A connection that breaks is tried again: with its key, one submit is one
-        job however often it arrives."""
+        """Submit all jobs or none. A broken connection is retried: the idempotency key makes sure
+        that a repeated submit creates no second job."""
         path, body = ("/jobs", jobs[0]) if len(jobs) == 1 else ("/jobs/batch", {"jobs": list(jobs)})
-        return self._once(path, body, key=key)
+        return self._post_once(path, body, key=key)
 
-    def _once(
+    def _post_once(
         self, path: str, body: object = None, *, key: str, headers: Mapping[str, str] = NO_HEADERS
     ) -> list[str]:
-        """The ids of what was made."""
+        """Post with an idempotency key, with retries; return the ids of the created jobs."""
         headers = {"Idempotency-Key": key or os.urandom(16).hex(), **headers}
         for number in range(TRIES):
             try:
@@ -112,25 +112,24 @@ class Client:
         raise AssertionError
 
     def check(self, jobs: Sequence[JobRequest]) -> list[JobView]:
-        """What a submit would queue, without queueing it."""
+        """Return the jobs that a submit would queue, without queueing them."""
         answer = self._http.ask("POST", "/jobs/check", body={"jobs": list(jobs)})
         return load(list[JobView], answer)
 
     def ship(self, folder: Path) -> str:
-        """Send a folder's code, as far as the daemon does not have it; the id of its snapshot."""
-        # Most commands ship nothing, and have no time to load what it takes.
-        from rota.client.shipping import ship  # noqa: PLC0415
-        from rota.client.uploads import Uploads  # noqa: PLC0415
+        """Upload the files of a directory that the daemon does not have; return the snapshot id."""
+        # Imported here, because most commands ship nothing and must start fast.
+        from rota.client.shipping import Uploads, ship  # noqa: PLC0415
 
         return ship(folder, Uploads(self._http))
 
     def shipping(self) -> Uploads:
-        """For whoever sends code that is not in a folder, or fetches what was shipped."""
-        from rota.client.uploads import Uploads  # noqa: PLC0415
+        """Return the low-level upload and download interface of snapshots."""
+        from rota.client.shipping import Uploads  # noqa: PLC0415
 
         return Uploads(self._http)
 
-    # -- questions ------------------------------------------------------------------------------
+    # -- reading --------------------------------------------------------------------------------
 
     def jobs(
         self,
@@ -141,50 +140,50 @@ class Client:
         word: str = "",
         before: int | None = None,
         limit: int = PAGE,
-    ) -> Page:
-        """A page of jobs, the newest first; `user` empty: everybody's."""
+    ) -> JobList:
+        """Return a page of jobs, newest first. Empty `user`: jobs of all users."""
         query = {"user": user, "state": list(states), "project": project, "word": word}
         answer = self._http.ask("GET", "/jobs", query={**query, "before": before, "limit": limit})
-        return load(Page, answer)
+        return load(JobList, answer)
 
     def show(self, job: str) -> JobDetails:
-        """All about a job, by its id, the beginning or end of it, or its name."""
+        """Return the details of a job, by its id, the beginning or end of the id, or its name."""
         return load(JobDetails, self._http.ask("GET", f"/jobs/{_quoted(job)}"))
 
     def again(self, job: str) -> JobRequest:
-        """What makes the same job once more, here or elsewhere. For its owner."""
+        """Return the request that submits the same job again. Only for the job's owner."""
         return load(JobRequest, self._http.ask("GET", f"/jobs/{_quoted(job)}/request"))
 
     def story(self, job: str) -> list[StoryEntry]:
-        """What happened to a job, the first first."""
+        """Return the events of a job, oldest first."""
         return load(list[StoryEntry], self._http.ask("GET", f"/jobs/{_quoted(job)}/story"))
 
     def profile(self, job: str) -> JobProfile:
-        """What a job measured: its times at each size, how its training went."""
+        """Return the measurements of a job: epoch times per size, and training steps."""
         return load(JobProfile, self._http.ask("GET", f"/jobs/{_quoted(job)}/profile"))
 
     def events(self, job: str = "", *, after: int | None = None) -> Iterator[StoryEntry]:
-        """State changes as they happen; those of one job end with it."""
+        """Yield state changes as they happen. With `job`: until this job has ended."""
         for event in self._http.events("/events", {"job": job, "after": after}):
             yield load(StoryEntry, event)
 
     def wait(self, job: str) -> JobView:
-        """Returns when the job is over. A daemon that is down meanwhile is only a pause: the job
-        runs on without it."""
+        """Wait until the job has ended. If the daemon is down for a while, reconnect: the job keeps
+        running without it."""
         found = self.show(job).job
-        absence = Absence(most_s=ABSENCE_S, pause_s=PAUSE_S)
+        deadline = ReconnectDeadline(most_s=ABSENCE_S, pause_s=PAUSE_S)
         while found.state not in FINAL:
             try:
                 for _ in self.events(found.id, after=0):
                     pass
                 found = self.show(found.id).job
             except UnavailableError as error:
-                absence.bear(error)
+                deadline.wait_or_raise(error)
         return found
 
     def log_bytes(self, job: str, wanted: LogRange = ALL) -> Iterator[bytes]:
-        """What the job printed, exactly. With `follow`, a daemon that is down meanwhile is only a
-        pause."""
+        """Yield the output of the job, byte for byte. With `follow`, reconnect if the daemon is
+        down for a while."""
         if not wanted.follow:
             yield from self._http.bytes(f"/jobs/{_quoted(job)}/logs", asdict(wanted))
             return
@@ -192,55 +191,55 @@ class Client:
             yield piece.text.encode("latin-1")
 
     def log_pieces(self, job: str, wanted: LogRange = ALL) -> Iterator[LogPiece]:
-        """The same, with times and worker numbers."""
+        """Yield the output of the job as pieces with time and worker number."""
         if not wanted.follow:
             yield from self._log_pieces(job, wanted)
             return
-        # By its id: what else is called so may change while the daemon is away.
+        # Use the id: another job may get the same name while the daemon is down.
         job_id = self.show(job).job.id
-        absence = Absence(most_s=ABSENCE_S, pause_s=PAUSE_S)
-        yield from follow(lambda left: self._log_pieces(job_id, left), wanted, absence=absence)
+        deadline = ReconnectDeadline(most_s=ABSENCE_S, pause_s=PAUSE_S)
+        yield from follow(lambda rest: self._log_pieces(job_id, rest), wanted, deadline=deadline)
 
     def _log_pieces(self, job: str, wanted: LogRange) -> Iterator[LogPiece]:
         for event in self._http.events(f"/jobs/{_quoted(job)}/logs", asdict(wanted)):
             yield load(LogPiece, event)
 
-    # -- deeds ----------------------------------------------------------------------------------
+    # -- changing jobs --------------------------------------------------------------------------
 
     def cancel(self, job: str, *, reason: str = "") -> JobView:
-        return self._deed(job, "cancel", reason=reason)
+        return self._act(job, "cancel", reason=reason)
 
     def hold(self, job: str, *, reason: str = "") -> JobView:
-        return self._deed(job, "hold", reason=reason)
+        return self._act(job, "hold", reason=reason)
 
     def release(self, job: str, *, reason: str = "") -> JobView:
-        return self._deed(job, "release", reason=reason)
+        return self._act(job, "release", reason=reason)
 
     def resize(self, job: str, workers: int | None) -> JobView:
-        """So many workers from now on; None: as many as the policy likes."""
+        """Fix the number of workers. None: let the policy choose the number."""
         body = {"workers": workers}
         return load(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/resize", body=body))
 
     def resubmit(self, job: str, *, key: str = "") -> str:
-        """The id of a new job that is the same again; tried again as a submit is."""
-        return self._once(f"/jobs/{_quoted(job)}/resubmit", key=key)[0]
+        """Submit the same job again and return the new id; retried like `submit`."""
+        return self._post_once(f"/jobs/{_quoted(job)}/resubmit", key=key)[0]
 
     def move_later(self, plan: MoveRequest) -> list[JobView]:
-        """Let the daemon hand jobs over to another if they still wait after a while. Without jobs
-        it only says whether it would."""
+        """Ask the daemon to move jobs to another daemon if they are still queued after a while.
+        Without jobs, only check that the daemon accepts the request."""
         return load(list[JobView], self._http.ask("POST", "/jobs/move", body=plan))
 
-    def _deed(self, job: str, deed: str, *, reason: str = "") -> JobView:
-        path, query = f"/jobs/{_quoted(job)}/{deed}", {"reason": reason or None}
+    def _act(self, job: str, action: str, *, reason: str = "") -> JobView:
+        path, query = f"/jobs/{_quoted(job)}/{action}", {"reason": reason or None}
         return load(JobView, self._http.ask("POST", path, query=query))
 
-    # -- the machine ----------------------------------------------------------------------------
+    # -- daemon and nodes -----------------------------------------------------------------------
 
     def status(self) -> Status:
         return load(Status, self._http.ask("GET", "/status"))
 
     def me(self) -> str:
-        """The user that the daemon takes us for."""
+        """Return the name under which the daemon knows this user."""
         return self._http.ask("GET", "/me")["user"]
 
     def nodes(self) -> list[NodeView]:
@@ -262,7 +261,7 @@ class Client:
         return self._http.ask("PUT", "/policy", body={"policy": policy})["policy"]
 
     def stop(self, *, stop_jobs: bool = False) -> None:
-        """End the daemon; its jobs run on unless they are to stop, too."""
+        """Stop the daemon. Jobs keep running unless `stop_jobs` is set."""
         self._http.ask("POST", "/stop", query={"stop_jobs": stop_jobs})
 
     # -- tokens ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Contexts: the daemons that a user works with, each by a name, in one file that is theirs alone.
+"""Contexts: the named daemons of a user, in a file that only this user can read.
 
-A context is a URL and a way to a token: kept here, in a file that is read whenever it is needed, or
-the one that `kubectl` would use.
+A context is a URL and the source of a token: the contexts file itself, a token file that is read on
+each use, or the token that `kubectl` would use.
 """
 
 from __future__ import annotations
@@ -15,25 +15,32 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from rota.config import config_dir
-from rota.config.files import replace_file
-from rota.errors import PATH, InputError, UserError, Where, meant, shown
-from rota.wire.json import load
+from rota.config.atomic_file import replace_file
+from rota.config.paths import config_dir
+from rota.errors import (
+    MAX_SHOWN_PATH_CHARS,
+    InputError,
+    InputLocation,
+    UserError,
+    did_you_mean,
+    shown,
+)
+from rota.wire.codec import load
 
 FILE_NAME = "contexts.json"
 LOCAL = "local"
-"""Always there: the daemon of this machine."""
+"""The built-in context: the daemon of this machine."""
 MOST_BYTES = 1024**2
 LONGEST_TOKEN = 16 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _TOKEN = re.compile(r"[!-~]+", re.ASCII)
-"""What a header can carry as one word."""
+"""Characters that an HTTP header can carry as one word."""
 _OTHERS = 0o077
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`kubeconfig` is the file that `kube_context` is looked up in; empty is kubectl's own."""
+    """One daemon. `kubeconfig` is the file with `kube_context`; empty: the file of kubectl."""
 
     url: str
     token: str = field(default="", repr=False)
@@ -43,10 +50,10 @@ class Context:
     kube_context: str = ""
 
     def secret(self) -> str:
-        """The token as it is now; empty if there is none."""
+        """Return the current token; empty if there is none."""
         if self.is_kubernetes:
-            # Few have such a context, and it takes a library.
-            from rota.client.kubeconfig import token_of  # noqa: PLC0415
+            # Imported here, because it needs a library and few contexts use it.
+            from rota.client.kube_token import token_of  # noqa: PLC0415
 
             return checked_token(token_of(self.kubeconfig, self.kube_context), "the kubeconfig")
         if self.token_file:
@@ -56,7 +63,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All of them. `current` is the one that was chosen; empty: none, this machine's daemon."""
+    """All contexts. `current` is the chosen one; empty: the daemon of this machine."""
 
     current: str = ""
     contexts: dict[str, Context] = field(default_factory=dict[str, Context])
@@ -65,8 +72,8 @@ class Contexts:
         found = self.contexts.get(name)
         if found is None:
             known = [*self.contexts, LOCAL]
-            hint = meant(name, known) or "'rota context list' shows them, 'add' makes one"
-            raise UserError(f"no context '{shown(name)}'", hint)
+            hint = did_you_mean(name, known) or "run 'rota context list' to list the contexts"
+            raise UserError(f"unknown context '{shown(name)}'", hint)
         return found
 
 
@@ -75,24 +82,24 @@ def contexts_file() -> Path:
 
 
 def read() -> Contexts:
-    """What the file says; a file that others can read, or that makes no sense, is a mistake."""
+    """Read the contexts file. Raises `InputError` if others can read it or it is invalid."""
     path = contexts_file()
     try:
         status = path.stat()
     except FileNotFoundError:
         return Contexts()
-    where = Where(str(path))
+    where = InputLocation(str(path))
     if status.st_uid != os.geteuid() or status.st_mode & _OTHERS:
-        what = "others may read or change it, and it holds tokens"
-        raise InputError(where, what, f"make it yours alone: chmod 600 {path}")
+        what = "the file holds tokens, but other users can read or change it"
+        raise InputError(where, what, f"run: chmod 600 {path}")
     if status.st_size > MOST_BYTES:
-        raise InputError(where, "it is larger than 1 MiB", "is it the right file?")
+        raise InputError(where, "larger than 1 MiB", "check that this is the right file")
     try:
         found = load(Contexts, json.loads(path.read_text(encoding="utf-8")))
         _require_types(found)
     except (ValueError, TypeError, AttributeError, RecursionError):
-        hint = "mend it, or remove it and add your contexts again"
-        raise InputError(where, "it is not a list of contexts", hint) from None
+        hint = "fix the file, or delete it and add your contexts again"
+        raise InputError(where, "not a valid contexts file", hint) from None
     return found
 
 
@@ -105,12 +112,12 @@ def _require_types(found: Contexts) -> None:
 
 
 def add(name: str, context: Context) -> None:
-    """A new one; the name is free, or it is a mistake."""
+    """Add a context. Raises `UserError` if the name is taken."""
     check_name(name)
     with _changing() as known:
         if name in known.contexts:
             raise UserError(
-                f"there is a context '{name}' already", f"'rota context remove {name}' first"
+                f"context '{name}' already exists", f"run 'rota context remove {name}' first"
             )
         _write(replace(known, contexts={**known.contexts, name: context}))
 
@@ -123,7 +130,7 @@ def use(name: str) -> None:
 
 
 def remove(name: str) -> bool:
-    """Whether it was the chosen one, which nobody is now."""
+    """Remove a context; return whether it was the chosen one. Then no context is chosen."""
     with _changing() as known:
         known.get(name)
         left = {each: context for each, context in known.contexts.items() if each != name}
@@ -134,10 +141,13 @@ def remove(name: str) -> bool:
 
 def check_name(name: str) -> None:
     if name == LOCAL:
-        raise UserError(f"'{LOCAL}' is the daemon of this machine", "choose another name")
+        raise UserError(
+            f"context name '{LOCAL}' is reserved for the daemon of this machine",
+            "choose another name",
+        )
     if not _NAME.fullmatch(name):
-        what = f"'{shown(name)}' is no name of a context"
-        raise UserError(what, "use letters, digits, '.', '_' and '-', up to 63")
+        what = f"invalid context name '{shown(name)}'"
+        raise UserError(what, "use up to 63 letters, digits, '.', '_' and '-'")
 
 
 def read_token(path: Path) -> str:
@@ -145,21 +155,24 @@ def read_token(path: Path) -> str:
         with path.open("rb") as file:
             text = file.read(LONGEST_TOKEN + 1)
     except OSError as error:
-        what = f"{shown(str(path), PATH)}: {(error.strerror or str(error)).lower()}"
-        raise UserError(what, "it should hold a token and nothing else") from None
-    return checked_token(text.decode("ascii", errors="replace").strip(), shown(str(path), PATH))
+        what = f"{shown(str(path), MAX_SHOWN_PATH_CHARS)}: {(error.strerror or str(error)).lower()}"
+        raise UserError(what, "name a file that holds a token and nothing else") from None
+    return checked_token(
+        text.decode("ascii", errors="replace").strip(), shown(str(path), MAX_SHOWN_PATH_CHARS)
+    )
 
 
-def checked_token(text: str, place: str) -> str:
-    """Never repeats what it was given: it may be a secret all the same."""
+def checked_token(text: str, source: str) -> str:
+    """Return the token, or raise `UserError`. The error never repeats the text: even an invalid
+    token may be a secret."""
     if not _TOKEN.fullmatch(text) or len(text) > LONGEST_TOKEN:
-        raise UserError(f"{place}: there is no token in it", "a token is one word of ASCII")
+        raise UserError(f"{source}: no valid token", "a token is one word of ASCII characters")
     return text
 
 
 @contextmanager
 def _changing() -> Generator[Contexts]:
-    """What is there, while nobody else changes it."""
+    """Return the contexts and lock the file against other writers."""
     folder = config_dir()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

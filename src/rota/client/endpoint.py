@@ -1,7 +1,7 @@
-"""Where the daemon is: the one that was named, else the user's own, else the system's.
+"""Find the daemon: the selected one, else the user's own, else the system daemon.
 
-It is named by `--context`, by `ROTA_URL`, by `ROTA_CONTEXT`, or by `rota context use`; the first of
-these counts. A variable `ROTA_HOME` names the daemon of that folder, before what `use` chose.
+The first of these selects the daemon: `--context`, `ROTA_URL`, `ROTA_CONTEXT`, `ROTA_HOME` (the
+daemon with this state directory), `rota context use`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from pathlib import Path
 
 from rota.client import contexts
 from rota.client.contexts import LOCAL
-from rota.config import SOCKET_NAME, SYSTEM_STATE, state_dir
+from rota.config.paths import SOCKET_NAME, SYSTEM_STATE, state_dir
 from rota.errors import UnavailableError, UserError, shown
 
 
 class NoDaemonError(UnavailableError):
-    """Nobody answers."""
+    """No daemon listens at the endpoint."""
 
     code = "no_daemon"
 
 
-asked_for: ContextVar[str] = ContextVar("asked_for", default="")
-"""The context that the command line asks for, if it does."""
+requested_context: ContextVar[str] = ContextVar("asked_for", default="")
+"""The context of `--context`; empty without the flag."""
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """A Unix socket, or a URL; and what to show there. `refuses` tells which addresses are not to
-    be spoken to, whatever name led there."""
+class Endpoint:
+    """The Unix socket or URL of a daemon, and the token for it. `refuses` returns whether the
+    client must not connect to an IP address, whatever host name resolved to it."""
 
     socket: str = ""
     url: str = ""
@@ -43,43 +43,43 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Which daemon is meant: a context by its name, or a URL; and what says so."""
+class EndpointChoice:
+    """The selected daemon, as a context name or a URL, and the origin of the selection."""
 
     origin: str
     context: str = ""
     url: str = ""
 
 
-def chosen() -> Choice:
-    if name := asked_for.get():
-        return Choice("--context", name)
+def chosen() -> EndpointChoice:
+    if name := requested_context.get():
+        return EndpointChoice("--context", name)
     if url := os.environ.get("ROTA_URL", ""):
-        return Choice("ROTA_URL", url=url)
+        return EndpointChoice("ROTA_URL", url=url)
     if name := os.environ.get("ROTA_CONTEXT", ""):
-        return Choice("ROTA_CONTEXT", name)
+        return EndpointChoice("ROTA_CONTEXT", name)
     if os.environ.get("ROTA_HOME"):
-        return Choice("ROTA_HOME", LOCAL)
+        return EndpointChoice("ROTA_HOME", LOCAL)
     if name := contexts.read().current:
-        return Choice("'rota context use'", name)
-    return Choice("default", LOCAL)
+        return EndpointChoice("'rota context use'", name)
+    return EndpointChoice("default", LOCAL)
 
 
-def find() -> Door:
-    """The door to try; whether somebody is behind it shows when it is tried."""
+def find() -> Endpoint:
+    """Return the endpoint of the selected daemon, without connecting to it."""
     choice = chosen()
-    return parse(choice.url) if choice.url else door_of(choice.context)
+    return parse(choice.url) if choice.url else endpoint_of(choice.context)
 
 
-def door_of(name: str) -> Door:
-    """Of a context. A token in `ROTA_TOKEN` is for one that has none, unless it came with an
-    address of its own: then it is nobody else's business."""
+def endpoint_of(name: str) -> Endpoint:
+    """Return the endpoint of a context. A context without a token uses `ROTA_TOKEN`, except if
+    `ROTA_URL` is set: then the token belongs to that URL and must not go to another daemon."""
     spare = "" if os.environ.get("ROTA_URL") else os.environ.get("ROTA_TOKEN", "")
     if name == LOCAL:
-        return Door(socket=_local_socket(), token=spare)
+        return Endpoint(socket=_local_socket(), token=spare)
     context = contexts.read().get(name)
     found = parse(context.url)
-    return Door(found.socket, found.url, token=context.secret() or spare)
+    return Endpoint(found.socket, found.url, token=context.secret() or spare)
 
 
 def _local_socket() -> str:
@@ -89,12 +89,14 @@ def _local_socket() -> str:
     return str(own if is_own else system)
 
 
-def parse(text: str, what: str = "ROTA_URL") -> Door:
-    """A word of the user's, with the token in `ROTA_TOKEN`."""
+def parse(text: str, what: str = "ROTA_URL") -> Endpoint:
+    """Parse a URL from the user; the token comes from `ROTA_TOKEN`. `what` names the source."""
     token = os.environ.get("ROTA_TOKEN", "")
     if text.startswith("unix:"):
         path = Path(text.removeprefix("unix://").removeprefix("unix:"))
-        return Door(socket=str(path), token=token)
+        return Endpoint(socket=str(path), token=token)
     if text.startswith(("http://", "https://")):
-        return Door(url=text.removesuffix("/"), token=token)
-    raise UserError(f"{what} is '{shown(text)}'", "write http://HOST:PORT or unix:///PATH")
+        return Endpoint(url=text.removesuffix("/"), token=token)
+    raise UserError(
+        f"{what}: invalid address '{shown(text)}'", "write http://HOST:PORT or unix:///PATH"
+    )

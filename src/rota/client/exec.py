@@ -1,7 +1,7 @@
-"""Commands beside a job's workers, and connections to its ports.
+"""Run commands beside a job's workers, and connect to their ports.
 
 from rota.client import Client
-from rota.client.sessions import run
+from rota.client.exec import run
 
 with Client() as rota:
     print(run(rota, "bert", command=["nvidia-smi"]).output.decode())
@@ -21,84 +21,85 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect, unix_connect
 
 from rota.client.client import Client
-from rota.client.find import Door, NoDaemonError
+from rota.client.endpoint import Endpoint, NoDaemonError
 from rota.client.http import AnswerError
 from rota.errors import RotaError, UnavailableError
-from rota.wire.json import dump, load
-from rota.wire.sessions import (
+from rota.wire.codec import dump, load
+from rota.wire.exec import (
     CHUNK_BYTES,
     ERRORS,
     FRAME_BYTES_MAX,
     INPUT,
     OUTPUT,
     WINDOW_BYTES,
-    Entry,
-    Note,
-    Size,
+    ExecRequest,
+    ExecStatus,
+    TerminalSize,
 )
 
 FIRST_SERVER_ERROR = 500
 
 
-class Session:
-    """One thread may write while another reads."""
+class WebSocketSession:
+    """A command or a connection, over a WebSocket (`rota.wire.exec` describes the messages). One
+    thread may write while another reads."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._changed = threading.Condition()
-        self._n_ahead = 0
+        self._n_unacknowledged = 0
         self._is_over = False
         self.exit_code = 0
         self.reason = ""
-        """Why it ended, if the exit code does not say it all."""
+        """Why the session ended, where the exit code is not enough."""
 
     def write(self, chunk: bytes) -> bool:
-        """Returns when it is on its way; False if nobody takes it any more."""
+        """Send input and return when it is sent; False if the session has ended."""
         for start in range(0, len(chunk), CHUNK_BYTES):
             if not self._write(chunk[start : start + CHUNK_BYTES]):
                 return False
         return True
 
     def finish(self) -> bool:
-        """There is nothing more to write."""
+        """Close the input."""
         return self._send(bytes([INPUT]))
 
     def resize(self, rows: int, columns: int) -> bool:
-        return self._send(dump(Size(rows, columns)))
+        return self._send(dump(TerminalSize(rows, columns)))
 
     def frames(self) -> Generator[tuple[int, bytes]]:
-        """Output as it comes, with the stream that it came from; without bytes: the end of that
-        stream. When all is read, `exit_code` is known."""
+        """Yield (stream, output) as it arrives; empty output means the end of that stream. After
+        the last frame, `exit_code` and `reason` are set."""
         try:
             for message in self._connection:
                 if isinstance(message, bytes):
                     yield message[0], message[1:]
-                elif self._heed(load(Note, json.loads(message))):
+                elif self._handle(load(ExecStatus, json.loads(message))):
                     return
             raise ConnectionError
         except (ConnectionClosed, ConnectionError):
-            what = "the connection to the daemon broke, and what ran over it was ended"
-            raise UnavailableError(what, "'rota status' says whether it is up") from None
+            what = "lost the connection to the daemon; the session was ended"
+            raise UnavailableError(what, "run 'rota status' to check the daemon") from None
         finally:
             self._stop()
 
-    def _heed(self, note: Note) -> bool:
-        """Whether it was the last."""
-        if note.problem is not None:
-            raise AnswerError(note.problem.code, note.problem.message, note.problem.hint)
-        if note.exit_code is not None:
-            self.exit_code, self.reason = note.exit_code, note.reason
+    def _handle(self, status: ExecStatus) -> bool:
+        """Handle a status message; return whether it was the last one."""
+        if status.problem is not None:
+            raise AnswerError(status.problem.code, status.problem.message, status.problem.hint)
+        if status.exit_code is not None:
+            self.exit_code, self.reason = status.exit_code, status.reason
             return True
         with self._changed:
-            self._n_ahead -= note.taken
+            self._n_unacknowledged -= status.taken
             self._changed.notify_all()
         return False
 
     def _write(self, chunk: bytes) -> bool:
         with self._changed:
-            while self._n_ahead + len(chunk) > WINDOW_BYTES and not self._is_over:
+            while self._n_unacknowledged + len(chunk) > WINDOW_BYTES and not self._is_over:
                 self._changed.wait()
-            self._n_ahead += len(chunk)
+            self._n_unacknowledged += len(chunk)
         return self._send(bytes([INPUT]) + chunk)
 
     def _send(self, message: str | bytes) -> bool:
@@ -117,22 +118,26 @@ class Session:
 
 
 @contextmanager
-def enter(rota: Client, job: str, *, entry: Entry, worker: int | None = None) -> Generator[Session]:
-    """A command beside a worker (the first, if none is named), which ends when this does."""
+def open_exec(
+    rota: Client, job: str, *, request: ExecRequest, worker: int | None = None
+) -> Generator[WebSocketSession]:
+    """Run a command beside a worker (default: the first). The command ends with the context."""
     with _opened(rota, job, verb="exec", query={"worker": worker}) as connection:
-        connection.send(dump(entry))
-        yield Session(connection)
+        connection.send(dump(request))
+        yield WebSocketSession(connection)
 
 
 @contextmanager
-def dial(rota: Client, job: str, *, port: int, worker: int | None = None) -> Generator[Session]:
-    """A connection to a port of 127.0.0.1, as a worker sees it."""
+def dial(
+    rota: Client, job: str, *, port: int, worker: int | None = None
+) -> Generator[WebSocketSession]:
+    """Connect to a port of 127.0.0.1 in the network of a worker."""
     with _opened(rota, job, verb="forward", query={"port": port, "worker": worker}) as connection:
-        yield Session(connection)
+        yield WebSocketSession(connection)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ExecResult:
     exit_code: int
     output: bytes
     errors: bytes
@@ -146,10 +151,10 @@ def run(
     command: Sequence[str],
     written: bytes = b"",
     worker: int | None = None,
-) -> Done:
-    """Run a command beside a worker to its end."""
+) -> ExecResult:
+    """Run a command beside a worker and wait for its end. `written` is its input."""
     collected = {OUTPUT: bytearray(), ERRORS: bytearray()}
-    with enter(rota, job, entry=Entry(list(command)), worker=worker) as session:
+    with open_exec(rota, job, request=ExecRequest(list(command)), worker=worker) as session:
 
         def write() -> None:
             session.write(written)
@@ -159,7 +164,7 @@ def run(
         for stream, chunk in session.frames():
             collected[stream] += chunk
         output, errors = (bytes(each) for each in collected.values())
-        return Done(session.exit_code, output, errors, session.reason)
+        return ExecResult(session.exit_code, output, errors, session.reason)
 
 
 @contextmanager
@@ -174,8 +179,8 @@ def _opened(
         raise _refusal(error) from None
     except (OSError, InvalidHandshake) as error:
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
-            raise _nobody(rota.door) from None
-        raise UnavailableError(f"{rota.door} did not answer: {error}", "try again") from None
+            raise _no_daemon(rota.endpoint) from None
+        raise UnavailableError(f"no response from {rota.endpoint}: {error}", "try again") from None
     with opening as connection:
         yield connection
 
@@ -188,28 +193,29 @@ def _connect(rota: Client, path: str) -> ClientConnection:
         "close_timeout": 2.0,
         "additional_headers": {"Authorization": f"Bearer {rota.token}"} if rota.token else {},
     }
-    if rota.door.socket:
-        return _typed(unix_connect)(rota.door.socket, uri=f"ws://rota{path}", **options)
-    url = f"ws{rota.door.url.removeprefix('http')}{path}"
+    if rota.endpoint.socket:
+        return _typed(unix_connect)(rota.endpoint.socket, uri=f"ws://rota{path}", **options)
+    url = f"ws{rota.endpoint.url.removeprefix('http')}{path}"
     return _typed(connect)(url, proxy=None, **options)
 
 
 def _typed(open_connection: object) -> Callable[..., ClientConnection]:
-    """What it returns depends on its options, in more ways than a checker follows."""
+    """Give a type to a function whose return type depends on its options."""
     return cast("Callable[..., ClientConnection]", open_connection)
 
 
 def _refusal(error: InvalidStatus) -> RotaError:
     try:
-        told = json.loads(error.response.body or b"")
-        code, message, hint = told["code"], told["message"], told.get("hint", "")
+        problem = json.loads(error.response.body or b"")
+        code, message, hint = problem["code"], problem["message"], problem.get("hint", "")
     except (ValueError, KeyError, TypeError):
         status = error.response.status_code
-        return RotaError(f"the daemon answered {status}", "is it a rota daemon of this version?")
+        what = f"unexpected response with HTTP status {status}"
+        return RotaError(what, "check that the address is that of a rota daemon of this version")
     if error.response.status_code >= FIRST_SERVER_ERROR:
         return UnavailableError(message, hint)
     return AnswerError(code, message, hint)
 
 
-def _nobody(door: Door) -> NoDaemonError:
-    return NoDaemonError(f"no daemon answers at {door}", "start one with 'rota up --detach'")
+def _no_daemon(endpoint: Endpoint) -> NoDaemonError:
+    return NoDaemonError(f"no daemon at {endpoint}", "start one with 'rota up --detach'")

@@ -1,7 +1,7 @@
-"""Requests and answers: errors of the daemon become exceptions here.
+"""HTTP requests to a daemon; error responses become exceptions.
 
-On the standard library's HTTP, because it loads in a fraction of the time that a list takes; those
-with more comfort do not.
+Uses `http.client` of the standard library, because it loads in a fraction of the time of a
+`rota list`. Larger HTTP libraries load more slowly.
 """
 
 from __future__ import annotations
@@ -9,27 +9,28 @@ from __future__ import annotations
 import json
 import os
 import select
+import socket
+import ssl
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, InvalidURL
 from typing import Any, BinaryIO
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
-from rota.client.find import Door, NoDaemonError
-from rota.client.wires import connect
-from rota.errors import RotaError, UnavailableError, UserError
-from rota.wire.json import dump_brief
+from rota.client.endpoint import Endpoint, NoDaemonError
+from rota.errors import RotaError, UnavailableError, UserError, shown
+from rota.wire.codec import dump_brief
 
 ANSWER_S = 60.0
 FIRST_SERVER_ERROR = 500
 FIRST_ERROR = 400
 CHUNK = 65536
-
+CONNECT_S = 5.0
 Query = Mapping[str, Any]
 
 
 class AnswerError(UserError):
-    """The daemon refused; `code` is its own word for why."""
+    """The daemon rejected the request. `code` is the error code of the response."""
 
     def __init__(self, code: str, message: str, hint: str = "", *, field: str = "") -> None:
         super().__init__(message, hint)
@@ -38,12 +39,14 @@ class AnswerError(UserError):
 
 
 class Http:
-    """One daemon, as HTTP. Threads may share it: a connection is one request's at a time."""
+    """HTTP access to one daemon. Thread-safe: each connection serves one request at a time."""
 
-    def __init__(self, door: Door, token: str | None = None, *, answer_s: float = ANSWER_S) -> None:
-        """Without a token: the one that goes with the door. An empty one is none."""
-        self.door = door
-        self.token = door.token if token is None else token
+    def __init__(
+        self, endpoint: Endpoint, token: str | None = None, *, answer_s: float = ANSWER_S
+    ) -> None:
+        """`token` None: the token of the endpoint. Empty: no token."""
+        self.endpoint = endpoint
+        self.token = endpoint.token if token is None else token
         self._answer_s = answer_s
         self._idle: list[HTTPConnection] = []
 
@@ -56,37 +59,37 @@ class Http:
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """The answer's JSON."""
+        """Send a request and return the JSON of the response."""
         content = None if body is None else dump_brief(body).encode()
-        with self._told():
+        with self._translated_errors():
             status, answer = self._exchange(
                 method, _path(path, query), body=content, headers=headers or {}
             )
         return _read(status, answer)
 
     def send(self, method: str, path: str, *, content: bytes | BinaryIO) -> Any:
-        """The answer's JSON to a body that is sent as it is."""
+        """Send a raw body and return the JSON of the response."""
         headers = {"Content-Type": "application/octet-stream"}
         if not isinstance(content, bytes):
             headers["Content-Length"] = str(os.fstat(content.fileno()).st_size)
-        with self._told():
+        with self._translated_errors():
             status, answer = self._exchange(
                 method, _path(path, None), body=content, headers=headers
             )
         return _read(status, answer)
 
     def bytes(self, path: str, query: Query) -> Iterator[bytes]:
-        """The answer as it comes."""
-        with self._told(), self._stream(path, query, accept="*/*") as response:
+        """Yield the response as it arrives."""
+        with self._translated_errors(), self._stream(path, query, accept="*/*") as response:
             while chunk := response.read1(CHUNK):
                 yield chunk
 
     def events(self, path: str, query: Query) -> Iterator[dict[str, Any]]:
-        """Server-sent events, as JSON."""
+        """Yield server-sent events as JSON."""
         accept = "text/event-stream"
-        with self._told(), self._stream(path, query, accept=accept) as response:
+        with self._translated_errors(), self._stream(path, query, accept=accept) as response:
             for line in _lines(response):
-                # Ours are one line of JSON each; other lines number them, or say "still here".
+                # Each event is one line of JSON; other lines are event ids and keep-alives.
                 if line.startswith(b"data:"):
                     yield json.loads(line[5:])
 
@@ -97,12 +100,12 @@ class Http:
     def _exchange(
         self, method: str, path: str, *, body: bytes | BinaryIO | None, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        """On a connection that was used before, if there is one. If the daemon has closed it
-        meanwhile, and it does no harm to ask twice, then on a new one."""
+        """Send a request on an idle connection, if there is one. If the daemon has closed it, retry
+        a GET on a new connection."""
         while True:
             connection, is_used = self._connection()
             try:
-                # A daemon that refuses a long body may hang up on it, and still have said why.
+                # A daemon that rejects a long body may close early but still send a response.
                 with suppress(BrokenPipeError):
                     connection.request(
                         method, path, body=body, headers={**self._headers(), **headers}
@@ -119,12 +122,12 @@ class Http:
             return response.status, answer
 
     def _connection(self) -> tuple[HTTPConnection, bool]:
-        """One that was used before, if the daemon still listens on it; else a new one."""
+        """Return an idle connection that is still open (True), or a new one (False)."""
         while True:
             try:
                 known = self._idle.pop()
             except IndexError:
-                return connect(self.door, answer_s=self._answer_s), False
+                return connect(self.endpoint, answer_s=self._answer_s), False
             if not _is_over(known):
                 return known, True
             known.close()
@@ -135,7 +138,7 @@ class Http:
 
     @contextmanager
     def _stream(self, path: str, query: Query, *, accept: str) -> Generator[HTTPResponse]:
-        connection = connect(self.door, answer_s=None)
+        connection = connect(self.endpoint, answer_s=None)
         try:
             connection.request("GET", _path(path, query), headers=self._headers(accept))
             response = connection.getresponse()
@@ -146,20 +149,21 @@ class Http:
             connection.close()
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _translated_errors(self) -> Generator[None]:
         try:
             yield
         except NoDaemonError:
             raise
         except TimeoutError:
-            raise UnavailableError(f"{self.door} did not answer in time", "try again") from None
+            raise UnavailableError(f"request to {self.endpoint} timed out", "try again") from None
         except (HTTPException, OSError) as error:
-            what = f"the connection to {self.door} broke: {error or type(error).__name__}"
-            raise UnavailableError(what, "'rota status' says whether it is up") from None
+            what = f"lost the connection to {self.endpoint}: {error or type(error).__name__}"
+            raise UnavailableError(what, "run 'rota status' to check the daemon") from None
 
 
 def _lines(response: HTTPResponse) -> Iterator[bytes]:
-    """Its own `readline` takes a connection that breaks for the end."""
+    """Yield lines. `HTTPResponse.readline` is no alternative: it treats a broken connection as the
+    end."""
     rest = b""
     while chunk := response.read1(CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -171,12 +175,12 @@ def _read(status: int, answer: bytes) -> Any:
     try:
         return json.loads(answer)
     except ValueError:
-        raise RotaError(f"the daemon answered {status}", "is it a rota daemon?") from None
+        raise _unexpected(status) from None
 
 
 def _is_over(connection: HTTPConnection) -> bool:
-    """Between two requests a daemon says nothing but farewell: when it ends, or when nobody has
-    asked it anything for long."""
+    """Whether the daemon has closed an idle connection: data between two requests can only be the
+    end of the stream."""
     if connection.sock is None:
         return True
     poll = select.poll()
@@ -188,20 +192,78 @@ def require_success(status: int, answer: bytes) -> None:
     if status < FIRST_ERROR:
         return
     try:
-        told = json.loads(answer)
-        code, message, hint = told["code"], told["message"], told.get("hint", "")
-        field = told.get("details", {}).get("field", "")
+        problem = json.loads(answer)
+        code, message, hint = problem["code"], problem["message"], problem.get("hint", "")
+        field = problem.get("details", {}).get("field", "")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise RotaError(f"the daemon answered {status}", "is it a rota daemon?") from None
+        raise _unexpected(status) from None
     if status >= FIRST_SERVER_ERROR:
         raise UnavailableError(message, hint)
     raise AnswerError(code, message, hint, field=field)
 
 
+def _unexpected(status: int) -> RotaError:
+    what = f"unexpected response with HTTP status {status}"
+    return RotaError(what, "check that the address is that of a rota daemon")
+
+
 def _path(path: str, query: Query | None) -> str:
-    known = {key: _word(value) for key, value in (query or {}).items() if value is not None}
+    known = {key: _query_value(value) for key, value in (query or {}).items() if value is not None}
     return f"/v1{path}?{urlencode(known, doseq=True)}" if known else f"/v1{path}"
 
 
-def _word(value: Any) -> Any:
+def _query_value(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def connect(endpoint: Endpoint, *, answer_s: float | None) -> HTTPConnection:
+    """Open a connection. `answer_s` is the timeout of responses on it."""
+    connection = _UnixConnection(endpoint.socket) if endpoint.socket else _tcp(endpoint.url)
+    try:
+        connection.connect()
+    except ssl.SSLError as error:
+        connection.close()
+        raise UnavailableError(f"TLS error at {endpoint}: {error.reason or error}") from None
+    except (OSError, UnicodeError):  # UnicodeError: a host name that cannot be encoded.
+        connection.close()
+        hint = "start one with 'rota up --detach'" if endpoint.socket else "check the address"
+        raise NoDaemonError(f"no daemon at {endpoint}", hint) from None
+    # Check the address after connecting: a host name can resolve to another address each time.
+    if endpoint.refuses and endpoint.refuses(address := str(connection.sock.getpeername()[0])):
+        connection.close()
+        raise UserError(f"connection refused: {endpoint} has the forbidden address {address}")
+    connection.sock.settimeout(answer_s)
+    return connection
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("rota", timeout=CONNECT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def check_url(endpoint: Endpoint) -> None:
+    """Raise `UserError` if the URL of the endpoint is invalid."""
+    if endpoint.url:
+        _tcp(endpoint.url)
+
+
+def _tcp(url: str) -> HTTPConnection:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        if not host or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
+            raise _invalid_address(url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        return kind(host, port, timeout=CONNECT_S)
+    except (ValueError, InvalidURL):
+        raise _invalid_address(url) from None
+
+
+def _invalid_address(url: str) -> UserError:
+    return UserError(f"invalid daemon address '{shown(url)}'", "write http://HOST:PORT")

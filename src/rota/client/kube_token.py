@@ -1,7 +1,7 @@
-"""The token that `kubectl` would show, for a daemon that knows people by their cluster.
+"""Read the token that `kubectl` would use, for a daemon that authenticates users by their cluster.
 
-Only contexts that were added with `--kubernetes` come here. A token is read anew for each command,
-because most of them are good for an hour or less.
+Only contexts with `--kubernetes` use this module. The token is read again for each command, because
+most tokens expire within an hour.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from rota.errors import InputError, UnavailableError, UserError, Where, meant, shown
+from rota.errors import InputError, InputLocation, UnavailableError, UserError, did_you_mean, shown
 
 MOST_BYTES = 4 * 1024**2
 PLUGIN_S = 60.0
-"""How long a program that fetches a token may take: some ask a person to log in."""
+"""Timeout of a credential plugin: some plugins ask the user to log in."""
 
 Table = Mapping[str, Any]
 
 
 def token_of(kubeconfig: str, kube_context: str) -> str:
-    """Of the person that a context of a kubeconfig stands for; empty means kubectl's own choice."""
+    """Return the token of the user of a kubeconfig context. Empty arguments: kubectl's defaults."""
     paths = files(kubeconfig)
     found = _merged(paths)
     name = kube_context or found["current-context"]
-    place = ", ".join(map(str, paths))
+    where = ", ".join(map(str, paths))
     if not name:
-        raise UserError(f"{place}: no context is chosen", "name one by --kube-context")
+        raise UserError(f"{where}: no current context", "choose one with --kube-context")
     context = found["contexts"].get(name)
     if context is None:
-        hint = meant(name, found["contexts"]) or "'kubectl config get-contexts' shows them"
-        raise UserError(f"{place}: there is no context '{shown(name)}'", hint)
+        hint = did_you_mean(name, found["contexts"]) or "run 'kubectl config get-contexts'"
+        raise UserError(f"{where}: unknown context '{shown(name)}'", hint)
     user = found["users"].get(str(context.get("user", "")))
     if user is None:
-        raise UserError(f"{place}: context '{shown(name)}' has no user", "mend the kubeconfig")
+        raise UserError(f"{where}: context '{shown(name)}' has no user", "fix the kubeconfig")
     return _token(*user)
 
 
 def files(kubeconfig: str) -> list[Path]:
-    """Where kubectl would look."""
+    """Return the kubeconfig files in the order of kubectl."""
     if kubeconfig:
         return [Path(kubeconfig)]
     listed = [Path(each) for each in os.environ.get("KUBECONFIG", "").split(":") if each]
@@ -49,7 +49,8 @@ def files(kubeconfig: str) -> list[Path]:
 
 
 def _merged(paths: list[Path]) -> dict[str, Any]:
-    """Of two with the same name, the first counts. Users come with the file that they stand in."""
+    """Merge the files as kubectl does: the first entry of a name wins. Each user comes with the
+    path of its file."""
     merged: dict[str, Any] = {"current-context": "", "contexts": {}, "users": {}}
     is_there = False
     for path in paths:
@@ -63,13 +64,13 @@ def _merged(paths: list[Path]) -> dict[str, Any]:
         for name, each in _named(path, content, kind="users"):
             merged["users"].setdefault(name, (path, each.get("user") or {}))
     if not is_there:
-        what = f"there is no kubeconfig at {', '.join(map(str, paths))}"
-        raise UserError(what, "name it by --kubeconfig, or set KUBECONFIG")
+        what = f"no kubeconfig at {', '.join(map(str, paths))}"
+        raise UserError(what, "give its path with --kubeconfig, or set KUBECONFIG")
     return merged
 
 
 def _yaml(path: Path) -> Table | None:
-    import yaml  # noqa: PLC0415 - every other command does without
+    import yaml  # noqa: PLC0415 - other commands must not pay for this import
 
     try:
         with path.open("rb") as file:
@@ -83,16 +84,16 @@ def _yaml(path: Path) -> Table | None:
             raise ValueError
         found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise InputError(Where(str(path)), "it is not a kubeconfig") from None
+        raise InputError(InputLocation(str(path)), "not a valid kubeconfig") from None
     if not isinstance(found, dict):
-        raise InputError(Where(str(path)), "it is not a kubeconfig")
+        raise InputError(InputLocation(str(path)), "not a valid kubeconfig")
     return cast("Table", found)
 
 
 def _named(path: Path, content: Table, *, kind: str) -> list[tuple[str, Table]]:
     listed = _listed(content, kind)
     if not all(isinstance(each, dict) for each in listed):
-        raise InputError(Where(str(path), field=kind), "it is not a list of tables")
+        raise InputError(InputLocation(str(path), field=kind), "must be a list of tables")
     tables = cast("list[dict[str, Any]]", listed)
     return [(str(each.get("name", "")), each) for each in tables]
 
@@ -113,12 +114,13 @@ def _token(path: Path, user: Table) -> str:
             raise UserError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     if isinstance(user.get("exec"), dict):
         return _fetched(path, cast("Table", user["exec"]))
-    what = f"{path}: this user has a certificate or a password, and no token to show"
-    raise UserError(what, "give one by --token-file; 'kubectl create token NAME' makes one")
+    what = f"{path}: the user has no token, only a certificate or a password"
+    hint = "create a token with 'kubectl create token NAME' and give its file with --token-file"
+    raise UserError(what, hint)
 
 
 def _fetched(path: Path, plugin: Table) -> str:
-    """By the program that kubectl would run, too: it comes from the user's own kubeconfig."""
+    """Run the credential plugin that the user's own kubeconfig names, as kubectl does."""
     program = str(plugin.get("command", ""))
     command = [str(path.parent / program) if "/" in program else program]
     command += map(str, _listed(plugin, "args"))
@@ -132,7 +134,9 @@ def _fetched(path: Path, plugin: Table) -> str:
         )
         return str(json.loads(done.stdout)["status"]["token"])
     except (OSError, subprocess.SubprocessError) as error:
-        words = getattr(error, "strerror", None) or type(error).__name__
-        raise UnavailableError(f"'{shown(program)}' gave no token: {words}") from None
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        what = f"credential plugin '{shown(program)}' failed: {reason}"
+        raise UnavailableError(what) from None
     except (ValueError, KeyError, TypeError):
-        raise UnavailableError(f"'{shown(program)}' answered something else than a token") from None
+        what = f"credential plugin '{shown(program)}' returned no token"
+        raise UnavailableError(what) from None

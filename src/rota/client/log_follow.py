@@ -1,4 +1,4 @@
-"""Reading a job's output to its end, though daemons come and go meanwhile."""
+"""Follow a job's output to its end, across restarts of the daemon."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from rota.client.find import NoDaemonError
+from rota.client.endpoint import NoDaemonError
 from rota.errors import UnavailableError
 from rota.wire.jobs import LogPiece, LogRange
 
 Read = Callable[[LogRange], Iterator[LogPiece]]
+GOOD_CONNECTION_S = 1.0
+"""A connection that lasted longer than this proves that the daemon was up."""
 
 
-LASTED_S = 1.0
-"""A connection that breaks after so long was a good one."""
-
-
-class Absence:
-    """For how long nobody has answered. It counts from the first `bear` in a row."""
+class ReconnectDeadline:
+    """Limits how long a client tries to reconnect. The time counts from the first failure in a
+    row."""
 
     def __init__(self, *, most_s: float, pause_s: float) -> None:
         self._most_s = most_s
@@ -26,11 +25,12 @@ class Absence:
         self._since_s: float | None = None
         self._tried_s = time.monotonic()
 
-    def bear(self, error: UnavailableError) -> None:
-        """A pause; raises once it has been enough."""
+    def wait_or_raise(self, error: UnavailableError) -> None:
+        """Sleep before the next try; raise `error` when the daemon was away for too long."""
         now = time.monotonic()
-        has_answered = not isinstance(error, NoDaemonError) and now - self._tried_s > LASTED_S
-        if self._since_s is None or has_answered:
+        lasted_s = now - self._tried_s
+        was_connected = not isinstance(error, NoDaemonError) and lasted_s > GOOD_CONNECTION_S
+        if self._since_s is None or was_connected:
             self._since_s = now
         if now - self._since_s > self._most_s:
             raise error
@@ -38,21 +38,21 @@ class Absence:
         self._tried_s = time.monotonic()
 
 
-def follow(read: Read, wanted: LogRange, *, absence: Absence) -> Iterator[LogPiece]:
-    """All pieces, each once: whenever the connection breaks, the reading goes on behind the newest
+def follow(read: Read, wanted: LogRange, *, deadline: ReconnectDeadline) -> Iterator[LogPiece]:
+    """Yield all pieces, each once. After a broken connection, reading continues behind the newest
     piece of each worker."""
     attempt, marks = 0, dict[int, str]()
     while True:
         try:
             for piece in read(replace(wanted, after=list(marks.values()))):
                 if piece.attempt != attempt:
-                    # The one before has been read to its end.
+                    # The previous attempt was read to its end.
                     attempt, marks = piece.attempt, {}
                 if piece.mark:
                     marks[piece.worker] = piece.mark
                 if piece.text:
                     yield piece
         except UnavailableError as error:
-            absence.bear(error)
+            deadline.wait_or_raise(error)
         else:
             return

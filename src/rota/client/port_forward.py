@@ -1,4 +1,4 @@
-"""Ports of this machine that lead to ports of a job's worker."""
+"""Forward ports of this machine to ports of a job's worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from rota.client.client import Client
-from rota.client.sessions import Session, dial
+from rota.client.exec import WebSocketSession, dial
 from rota.errors import RotaError, UnavailableError, UserError
 
 READ_BYTES = 64 * 1024
@@ -24,43 +24,47 @@ _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
-    """`here` 0: any that is free."""
+class PortMapping:
+    """A local port and the worker's port. `local` 0: any free port."""
 
-    here: int
-    there: int
+    local: int
+    remote: int
 
     @classmethod
-    def of_text(cls, text: str) -> Ports:
-        """`HOST:JOB`, as in `8080:80`."""
+    def of_text(cls, text: str) -> PortMapping:
+        """Parse `LOCAL:REMOTE`, such as `8080:80`."""
         found = _PORTS.fullmatch(text)
-        here, there = (int(found[1]), int(found[2])) if found else (0, 0)
-        if not 0 < there <= HIGHEST_PORT or here > HIGHEST_PORT:
-            raise UserError(f"'{text[:40]}' is not a pair of ports", "write 8080:80")
-        return cls(here, there)
+        local, remote = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not 0 < remote <= HIGHEST_PORT or local > HIGHEST_PORT:
+            raise UserError(f"invalid ports '{text[:40]}'", "write LOCAL:REMOTE such as 8080:80")
+        return cls(local, remote)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ForwardTarget:
+    """The worker (default: the first) of a job."""
+
     rota: Client
     job: str
     worker: int | None = None
 
 
 class Forwarder:
-    """Listens from the beginning, so that a port that is taken shows at once; carries connections
-    from `serve` on. Each one that cannot be carried is told to `complain`."""
+    """Listens at once, so that a port in use fails early, and forwards connections after `serve`.
+    Each connection that fails is reported to `on_error`."""
 
-    def __init__(self, ports: Sequence[Ports], complain: Callable[[str], None]) -> None:
-        self._complain = complain
-        self._doors = [(_listen(each.here), each.there) for each in ports]
+    def __init__(self, ports: Sequence[PortMapping], on_error: Callable[[str], None]) -> None:
+        self._on_error = on_error
+        self._listeners = [(_listen(each.local), each.remote) for each in ports]
         self._open: set[socket.socket] = set()
-        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._free_slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
     @property
-    def ports(self) -> list[Ports]:
-        """As they are, with what was free where any was wanted."""
-        return [Ports(door.getsockname()[1], there) for door, there in self._doors]
+    def ports(self) -> list[PortMapping]:
+        """The ports in use, with the real number where `local` was 0."""
+        return [
+            PortMapping(listener.getsockname()[1], remote) for listener, remote in self._listeners
+        ]
 
     def __enter__(self) -> Self:
         return self
@@ -71,74 +75,74 @@ class Forwarder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for each in [*(door for door, _ in self._doors), *self._open]:
-            # A shutdown also wakes the thread that waits for it.
+        for each in [*(listener for listener, _ in self._listeners), *self._open]:
+            # A shutdown also wakes the thread that waits on the socket.
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
-    def serve(self, target: Target) -> None:
-        """In the background, until this is left."""
-        for door, port in self._doors:
-            _start(partial(self._accept, door, port=port, target=target))
+    def serve(self, target: ForwardTarget) -> None:
+        """Forward in background threads until the context ends."""
+        for listener, port in self._listeners:
+            _start(partial(self._accept, listener, port=port, target=target))
 
-    def _accept(self, door: socket.socket, *, port: int, target: Target) -> None:
+    def _accept(self, listener: socket.socket, *, port: int, target: ForwardTarget) -> None:
         while True:
-            self._room.acquire()
+            self._free_slots.acquire()
             try:
-                here, _ = door.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
-            self._open.add(here)
-            _start(partial(self._carry, here, port=port, target=target))
+            self._open.add(client)
+            _start(partial(self._forward, client, port=port, target=target))
 
-    def _carry(self, here: socket.socket, *, port: int, target: Target) -> None:
+    def _forward(self, client: socket.socket, *, port: int, target: ForwardTarget) -> None:
         try:
             with dial(target.rota, target.job, port=port, worker=target.worker) as session:
-                _start(partial(_upload, here, session))
+                _start(partial(_upload, client, session))
                 for _, chunk in session.frames():
-                    _give(here, chunk)
+                    _send(client, chunk)
         except RotaError as error:
-            self._complain(f"port {port} of {target.job}: {error}")
+            self._on_error(f"port {port} of {target.job}: {error}")
         except OSError:
-            # Whoever connected here went away.
+            # The local client closed the connection.
             pass
         finally:
-            self._open.discard(here)
+            self._open.discard(client)
             with suppress(OSError):
-                here.shutdown(socket.SHUT_RDWR)
-            here.close()
-            self._room.release()
+                client.shutdown(socket.SHUT_RDWR)
+            client.close()
+            self._free_slots.release()
 
 
 def _start(work: Callable[[], None]) -> None:
     threading.Thread(target=work, daemon=True).start()
 
 
-def _upload(here: socket.socket, session: Session) -> None:
+def _upload(client: socket.socket, session: WebSocketSession) -> None:
     with suppress(OSError):
-        while chunk := here.recv(READ_BYTES):
+        while chunk := client.recv(READ_BYTES):
             if not session.write(chunk):
                 return
     session.finish()
 
 
-def _give(here: socket.socket, chunk: bytes) -> None:
+def _send(client: socket.socket, chunk: bytes) -> None:
     if chunk:
-        here.sendall(chunk)
+        client.sendall(chunk)
     else:
         with suppress(OSError):
-            here.shutdown(socket.SHUT_WR)
+            client.shutdown(socket.SHUT_WR)
 
 
 def _listen(port: int) -> socket.socket:
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        door.bind((LOOPBACK, port))
-        door.listen()
+        listener.bind((LOOPBACK, port))
+        listener.listen()
     except OSError as error:
-        door.close()
+        listener.close()
         what = f"cannot listen on {LOOPBACK}:{port}: {(error.strerror or str(error)).lower()}"
         raise UnavailableError(what, "choose another port") from None
-    return door
+    return listener

@@ -1,7 +1,8 @@
-"""Takes secrets out of text that leaves the machine: reports, mails, issues. Pure.
+"""Remove secrets from text that leaves the machine, such as support bundles. Pure.
 
-It looks for three things: values that somebody says are secret, or that stand under a name which
-says so; words in the form of known tokens; passwords within URLs. It would rather hide too much.
+Three things are removed: values that the caller names as secret or that have a name like
+`password`; words that look like a known kind of token; passwords in URLs. In doubt, the text is
+removed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from itertools import pairwise
 
 HIDDEN = "[removed]"
 SHORTEST = 6
-"""A shorter value is hidden where it stands under its name, not wherever else it occurs: a report
-without the letter `a` would help nobody."""
+"""Shorter values are hidden only next to their name and not in the rest of the text: a report
+without the letter `a` is useless."""
 LONG_AND_RANDOM = 20
 COMMONPLACE = frozenset({"true", "false", "none", "null", "default", "disabled", "enabled"})
 
@@ -52,14 +53,14 @@ _TOKENS = re.compile(
 _VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s,;&"']+)"""
 _ASSIGNED = re.compile(rf"""((?:{_KEYWORD})[\w.-]*["']?\s*[=:]\s*)({_VALUE})""", re.I)
 _TOKEN_ASSIGNED = re.compile(rf"""(token["']?\s*[=:]\s*)(?!-?[\d.]+\b)({_VALUE})""", re.I)
-"""Numbers are spared: logs of training count tokens."""
+"""Numbers stay: training logs count tokens."""
 _FLAG = re.compile(rf"(--[\w-]*(?:{_KEYWORD}|token|auth)[\w-]*[ ]+)({_VALUE})", re.I)
 
 _SECRET_FLAG = re.compile(rf"--?[\w-]*(?:{_KEYWORD}|token|auth)[\w-]*", re.I)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without secrets; `secrets` are values to be hidden wherever they occur."""
+    """Return the text without secrets. `secrets` are values to hide wherever they occur."""
     text = _without(text, secrets)
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = _URL.sub(rf"\1\2:{HIDDEN}@", text)
@@ -71,12 +72,12 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_env(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables, with the values hidden whose name or look says that they are secret."""
+    """Return the variables, with values hidden if their name or form looks secret."""
     return {name: HIDDEN if is_secret(name, value) else value for name, value in env.items()}
 
 
 def secrets_of(env: Mapping[str, str]) -> list[str]:
-    """The values that should not occur anywhere else, either."""
+    """Return the secret values of an environment, to hide them in other texts."""
     return [
         value
         for name, value in env.items()
@@ -85,21 +86,21 @@ def secrets_of(env: Mapping[str, str]) -> list[str]:
 
 
 def redact_command(command: Sequence[str]) -> list[str]:
-    """The words of a command; one that follows a flag such as `--api-key` is hidden, too."""
-    followed = _after_secret_flags(command)
-    return [HIDDEN if place in followed else redact(word) for place, word in enumerate(command)]
+    """Return the words of a command; a word after a flag such as `--api-key` is hidden."""
+    secret = _after_secret_flags(command)
+    return [HIDDEN if index in secret else redact(word) for index, word in enumerate(command)]
 
 
 def secrets_of_command(command: Sequence[str]) -> list[str]:
-    """As `secrets_of`."""
-    words = [command[place] for place in _after_secret_flags(command)]
+    """Return the secret words of a command, to hide them in other texts."""
+    words = [command[index] for index in _after_secret_flags(command)]
     return [word for word in words if len(word) >= SHORTEST and word.lower() not in COMMONPLACE]
 
 
 def _after_secret_flags(command: Sequence[str]) -> set[int]:
     return {
-        place
-        for place, (flag, word) in enumerate(pairwise(command), start=1)
+        index
+        for index, (flag, word) in enumerate(pairwise(command), start=1)
         if _SECRET_FLAG.fullmatch(flag) and not word.startswith("-")
     }
 
@@ -111,14 +112,14 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def _is_random(value: str) -> bool:
-    """A long word of capital and small letters and digits is no name that somebody chose."""
+    """A long word with upper case, lower case and digits is probably random."""
     if len(value) < LONG_AND_RANDOM or not re.fullmatch(r"[A-Za-z0-9+=_-]+", value):
         return False
     return all(re.search(kind, value) for kind in ("[A-Z]", "[a-z]", "[0-9]"))
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:
-    """In one pass and the longest first, so that no part of one is left over by another."""
+    """Hide all secrets in one pass, longest first, so that no part of a secret is left."""
     words = sorted({each for each in secrets if each and each not in HIDDEN}, key=len, reverse=True)
     if not words:
         return text

@@ -1,7 +1,7 @@
-"""Ships a folder to the daemon: lists what it holds, then sends what the daemon lacks.
+"""Ship a directory to the daemon: build its manifest, then upload the blobs that the daemon lacks.
 
-Called by `rota submit --ship DIR` and by programs. The folder is read with the rights of whoever
-runs this, and nothing in it is changed.
+`rota submit --ship DIR` and programs use it. The directory is read with the rights of the caller
+and never changed.
 """
 
 from __future__ import annotations
@@ -14,82 +14,84 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from rota.client.ignoring import DEFAULT_IGNORE, Ignore, ignore_of
+from rota.client.http import Http
+from rota.client.ignore_file import DEFAULT_IGNORE, IgnoreRules, ignore_of
 from rota.errors import RotaError, UnavailableError, UserError
 from rota.wire import manifest as bounds
-from rota.wire.manifest import File, Link, Manifest, place
+from rota.wire.manifest import ManifestFile, ManifestLink, SnapshotManifest, location
 
 CHUNK_BYTES = 1024 * 1024
-LEAVE_IT_OUT = "leave it out by a line in .rotaignore"
+EXCLUDE_IT = "exclude it in .rotaignore"
 
 
 class ShippingApi(Protocol):
-    """What shipping asks of a daemon, for the user who is connected to it."""
+    """The daemon's interface for uploads, for the connected user."""
 
-    def missing(self, manifest: Manifest) -> list[str]:
-        """The hashes of the contents that this user has not sent yet."""
+    def missing(self, manifest: SnapshotManifest) -> list[str]:
+        """Return the hashes of the blobs that this user has not uploaded yet."""
         ...
 
     def put_blob(self, sha256: str, file: BinaryIO) -> None:
-        """Send one content, from the file's beginning. The daemon checks its hash."""
+        """Upload one blob, from the beginning of the file. The daemon checks its hash."""
         ...
 
-    def finish(self, manifest: Manifest) -> str:
-        """Make a snapshot of contents that are all there: its id, for a job to name."""
+    def finish(self, manifest: SnapshotManifest) -> str:
+        """Create a snapshot after all blobs are uploaded; return its id."""
         ...
 
 
 def ship(folder: Path, api: ShippingApi, *, ignore: Iterable[str] = DEFAULT_IGNORE) -> str:
-    """Have the daemon hold the folder as it is now; the id of its snapshot."""
+    """Store the present content of a directory at the daemon; return the snapshot id."""
     manifest = scan(folder, ignore)
     return deliver(manifest, api, send=lambda file: _send(folder, file, api=api))
 
 
-def deliver(manifest: Manifest, api: ShippingApi, *, send: Callable[[File], None]) -> str:
-    """Send what the daemon lacks of it; the id of the snapshot."""
+def deliver(
+    manifest: SnapshotManifest, api: ShippingApi, *, send: Callable[[ManifestFile], None]
+) -> str:
+    """Upload the missing blobs of a manifest with `send`; return the snapshot id."""
     files = {each.sha256: each for each in manifest.files}
     for sha256 in dict.fromkeys(api.missing(manifest)):
         if sha256 not in files:
-            raise UnavailableError(f"the daemon asks for a content that is not shipped: {sha256!r}")
+            raise UnavailableError(f"daemon requested an unknown blob: {sha256!r}")
         send(files[sha256])
     snapshot_id = api.finish(manifest)
     if snapshot_id != manifest.snapshot_id:
-        raise UnavailableError(f"the daemon made another snapshot than was sent: {snapshot_id!r}")
+        raise UnavailableError(f"daemon returned a different snapshot id: {snapshot_id!r}")
     return snapshot_id
 
 
-def scan(folder: Path, ignore: Iterable[str] = DEFAULT_IGNORE) -> Manifest:
-    """List a folder, without what these patterns and its `.rotaignore` leave out."""
-    with _named(str(folder)):
+def scan(folder: Path, ignore: Iterable[str] = DEFAULT_IGNORE) -> SnapshotManifest:
+    """Return the manifest of a directory, without ignored files (`ignore` and `.rotaignore`)."""
+    with _os_errors_name(str(folder)):
         is_folder = folder.is_dir()
     if not is_folder:
-        raise UserError(f"{str(folder)!r} is not a folder", "name a folder to ship")
-    links: list[Link] = []
+        raise UserError(f"{str(folder)!r} is not a directory", "name a directory to ship")
+    links: list[ManifestLink] = []
     sizes: dict[str, int] = {}
     for path, status in _walk(folder, ignore_of(folder, ignore)):
         if stat.S_ISLNK(status.st_mode):
-            links.append(Link(path, _target(folder, path)))
+            links.append(ManifestLink(path, _target(folder, path)))
         else:
             sizes[path] = status.st_size
             _check_size(path, status.st_size)
         if len(sizes) + len(links) > bounds.MAX_FILES:
             raise bounds.too_many_files()
     if not sizes and not links:
-        raise UserError(f"{str(folder)!r} holds nothing to ship", "name a folder with files in it")
-    # Hashing takes the time: it begins only when nothing else can be refused.
-    Manifest.of([*links, *(_unhashed(path) for path in sizes)])
+        raise UserError(
+            f"{str(folder)!r} has no files to ship", "name a directory that contains files"
+        )
+    # Check everything else before hashing, which takes most of the time.
+    SnapshotManifest.of([*links, *(_unhashed(path) for path in sizes)])
     if sum(sizes.values()) > bounds.MAX_TOTAL_BYTES:
         raise bounds.too_large(sum(sizes.values()))
-    manifest = Manifest.of([*links, *(_hashed(folder, path) for path in sizes)])
+    manifest = SnapshotManifest.of([*links, *(_hashed(folder, path) for path in sizes)])
     manifest.to_json()
     return manifest
 
 
-# -- looking ----------------------------------------------------------------------------------
-
-
-def _walk(folder: Path, ignore: Ignore) -> Iterator[tuple[str, os.stat_result]]:
-    """Every file and link that is not left out. Links to folders are not entered."""
+def _walk(folder: Path, ignore: IgnoreRules) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield every file and link that is not ignored. Links to directories are not followed."""
     ahead = [""]
     n_folders = 0
     while ahead:
@@ -109,7 +111,7 @@ def _walk(folder: Path, ignore: Ignore) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _children(folder: Path, parent: str) -> Iterator[tuple[str, os.stat_result]]:
-    with _named(parent or "."), os.scandir(folder / parent) as children:
+    with _os_errors_name(parent or "."), os.scandir(folder / parent) as children:
         for each in children:
             yield f"{parent}{each.name}", each.stat(follow_symlinks=False)
 
@@ -118,7 +120,7 @@ def _check_kind(path: str, mode: int) -> None:
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         kinds = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a named pipe"}
         kind = kinds.get(stat.S_IFMT(mode), "a device")
-        raise UserError(f"{place(path)}: it is {kind}, not a file", LEAVE_IT_OUT)
+        raise UserError(f"{location(path)}: cannot ship {kind}", EXCLUDE_IT)
 
 
 def _check_size(path: str, n_bytes: int) -> None:
@@ -127,19 +129,16 @@ def _check_size(path: str, n_bytes: int) -> None:
 
 
 def _target(folder: Path, path: str) -> str:
-    with _named(path):
-        return os.readlink(folder / path)  # noqa: PTH115 - pathlib would tidy the target
+    with _os_errors_name(path):
+        return os.readlink(folder / path)  # noqa: PTH115 - pathlib would normalise the target
 
 
-def _unhashed(path: str) -> File:
-    return File(path, "0" * 64, size_bytes=0, is_executable=False)
+def _unhashed(path: str) -> ManifestFile:
+    return ManifestFile(path, "0" * 64, size_bytes=0, is_executable=False)
 
 
-# -- reading ----------------------------------------------------------------------------------
-
-
-def _hashed(folder: Path, path: str) -> File:
-    with _opened(folder, path) as file, _named(path):
+def _hashed(folder: Path, path: str) -> ManifestFile:
+    with _opened(folder, path) as file, _os_errors_name(path):
         before = os.fstat(file.fileno())
         hasher, n_bytes = hashlib.sha256(), 0
         while n_bytes <= before.st_size and (chunk := file.read(CHUNK_BYTES)):
@@ -149,11 +148,11 @@ def _hashed(folder: Path, path: str) -> File:
     if n_bytes != before.st_size or _version(before) != _version(after):
         raise _changed(path)
     is_executable = bool(before.st_mode & stat.S_IXUSR)
-    return File(path, hasher.hexdigest(), size_bytes=n_bytes, is_executable=is_executable)
+    return ManifestFile(path, hasher.hexdigest(), size_bytes=n_bytes, is_executable=is_executable)
 
 
-def _send(folder: Path, listed: File, *, api: ShippingApi) -> None:
-    """The daemon refuses what does not have its hash; say why, if the file is to blame."""
+def _send(folder: Path, listed: ManifestFile, *, api: ShippingApi) -> None:
+    """Upload one file. If the daemon rejects it because the file changed, raise that error."""
     with _opened(folder, listed.path) as file:
         if os.fstat(file.fileno()).st_size != listed.size_bytes:
             raise _changed(listed.path)
@@ -166,9 +165,9 @@ def _send(folder: Path, listed: File, *, api: ShippingApi) -> None:
 
 
 def _opened(folder: Path, path: str) -> BinaryIO:
-    """A regular file, never one that a link leads to or that blocks its reader."""
+    """Open a regular file. Never follows a link and never blocks on a pipe."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with _named(path):
+    with _os_errors_name(path):
         file = os.fdopen(os.open(folder / path, flags), "rb", buffering=0)
     try:
         _check_kind(path, os.fstat(file.fileno()).st_mode)
@@ -179,17 +178,18 @@ def _opened(folder: Path, path: str) -> BinaryIO:
 
 
 @contextmanager
-def _named(path: str) -> Generator[None]:
+def _os_errors_name(path: str) -> Generator[None]:
+    """Turn `OSError` into `UserError` with the path."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _changed(path) from error
     except PermissionError as error:
-        hint = f"make it readable for you, or {LEAVE_IT_OUT}"
-        raise UserError(f"{place(path)}: you may not read it", hint) from error
+        hint = f"make it readable for you, or {EXCLUDE_IT}"
+        raise UserError(f"{location(path)}: permission denied", hint) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise UserError(f"{place(path)}: {reason}", f"mend it, or {LEAVE_IT_OUT}") from error
+        raise UserError(f"{location(path)}: {reason}", f"fix it, or {EXCLUDE_IT}") from error
 
 
 def _version(status: os.stat_result) -> tuple[int, int]:
@@ -197,5 +197,28 @@ def _version(status: os.stat_result) -> tuple[int, int]:
 
 
 def _changed(path: str) -> UserError:
-    hint = f"ship again when nothing writes to it, or {LEAVE_IT_OUT}"
-    return UserError(f"{place(path)}: it changed, or went, while it was read", hint)
+    hint = f"ship again when no program writes to it, or {EXCLUDE_IT}"
+    return UserError(f"{location(path)}: changed or disappeared while it was read", hint)
+
+
+class Uploads:
+    """`ShippingApi` over HTTP, and downloads of snapshots."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    def missing(self, manifest: SnapshotManifest) -> list[str]:
+        return self._http.send("POST", "/snapshots/missing", content=manifest.to_json())["missing"]
+
+    def put_blob(self, sha256: str, file: BinaryIO) -> None:
+        self._http.send("PUT", f"/blobs/{sha256}", content=file)
+
+    def finish(self, manifest: SnapshotManifest) -> str:
+        return self._http.send("POST", "/snapshots", content=manifest.to_json())["id"]
+
+    def manifest(self, snapshot_id: str) -> bytes:
+        """Download the manifest of a snapshot as JSON; the caller validates it."""
+        return b"".join(self._http.bytes(f"/snapshots/{snapshot_id}", {}))
+
+    def blob(self, sha256: str) -> Iterator[bytes]:
+        return self._http.bytes(f"/blobs/{sha256}", {})

@@ -1,8 +1,8 @@
-"""Settings from all the places they may stand in, and where each came from.
+"""Load settings from all sources, and remember the origin of each.
 
-Weakest first: the built-in default; the site's file; the state folder's; for submits, a project's
-`.rota.toml`; the environment; flags. Every file is checked as a whole: a key that does not exist
-and a value of the wrong type are mistakes, never passed over.
+Sources, weakest first: built-in default; site file; file in the state directory; for submits,
+`.rota.toml` of the project; environment; flags. Every file is validated as a whole: an unknown key
+or a value of the wrong type is an error.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from rota.config.keys import Daemon, JobDefaults, Key, Submit, keys_of
-from rota.config.values import Value, texts, variables
-from rota.errors import InputError, UserError, Where, meant
+from rota.config.parsers import Value, texts, variables
+from rota.config.schema import DaemonSettings, JobDefaults, Key, SubmitSettings, keys_of
+from rota.errors import InputError, InputLocation, UserError, did_you_mean
 
 SITE_FILE = Path("/etc/rota/config.toml")
 STATE_NAME = "config.toml"
 POLICY_NAME = "policy"
-"""In the state folder: the policy that was chosen at run time."""
+"""In the state directory: the policy that was set at run time."""
 PROJECT_NAME = ".rota.toml"
 DEFAULT = "default"
 MOST_BYTES = 1024**2
 
-Place = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    place: Place
+    """One value and its origin."""
+
+    place: KeyPath
     value: Value
     origin: str = DEFAULT
     """A file, a variable or a flag."""
@@ -45,27 +47,27 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where to look."""
+    """The sources of settings."""
 
     folder: Path
-    """The daemon's state folder, or, for submits, the folder that the user is in."""
+    """The daemon's state directory, or, for submits, the user's working directory."""
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By the name of their key; an empty one was not given."""
+    """Key name -> text; empty text means that the flag was not given."""
     site: Path = field(default_factory=lambda: SITE_FILE)
 
 
 @contextmanager
-def blamed(setting: Setting) -> Generator[None]:
-    """A mistake in a setting is told with the place that it came from."""
+def error_names_origin(setting: Setting) -> Generator[None]:
+    """Add the origin of a setting to errors about its value."""
     try:
         yield
     except UserError as error:
         raise UserError(f"{setting.origin}: {error.message}", error.hint) from error
 
 
-class Found:
-    """All settings; of two for the same place, the later one holds."""
+class LoadedSettings:
+    """All settings. Of two settings for the same key, the later one wins."""
 
     def __init__(self, settings: Iterable[Setting]) -> None:
         self._by_place = {each.place: each for each in settings}
@@ -76,13 +78,13 @@ class Found:
     def get(self, *place: str) -> Setting:
         return self._by_place[place]
 
-    def daemon(self) -> Daemon:
-        return Daemon(**self._values(Daemon))
+    def daemon(self) -> DaemonSettings:
+        return DaemonSettings(**self._values(DaemonSettings))
 
     def submit(self) -> dict[str, Any]:
-        """Only what is said somewhere, by the names of a request's fields."""
-        found = Submit(**self._values(Submit))
-        values: dict[str, Value] = {name: getattr(found, name) for name in keys_of(Submit)}
+        """Return the settings that have a value, by the field names of `JobRequest`."""
+        found = SubmitSettings(**self._values(SubmitSettings))
+        values: dict[str, Value] = {name: getattr(found, name) for name in keys_of(SubmitSettings)}
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
@@ -90,11 +92,11 @@ class Found:
         }
 
     def defaults(self, project: str = "") -> JobDefaults:
-        """The site's, and over them the project's."""
+        """Return the job defaults of the site, overridden by those of the project."""
         own = ("projects", project, "defaults")
         return JobDefaults(**self._values(JobDefaults, ("defaults",), own))
 
-    def _values(self, kind: type, *sections: Place) -> dict[str, Any]:
+    def _values(self, kind: type, *sections: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for section in sections or ((),):
             for name, key in keys_of(kind).items():
@@ -105,7 +107,7 @@ class Found:
                     values[key.field] = self._by_place[place].value
         return values
 
-    def _variables(self, place: Place) -> dict[str, str]:
+    def _variables(self, place: KeyPath) -> dict[str, str]:
         depth = len(place)
         return {
             each.place[-1]: str(each.value)
@@ -114,26 +116,26 @@ class Found:
         }
 
 
-def daemon_settings(sources: Sources) -> Found:
-    return Found(
+def daemon_settings(sources: Sources) -> LoadedSettings:
+    return LoadedSettings(
         [
-            *_built_in(Daemon),
+            *_built_in(DaemonSettings),
             *_built_in(JobDefaults, "defaults"),
             *_daemon_file(sources.site),
             *_daemon_file(sources.folder / STATE_NAME),
             *_chosen_policy(sources.folder / POLICY_NAME),
-            *_environment(Daemon, sources.environment),
-            *_flags(Daemon, sources.flags),
+            *_environment(DaemonSettings, sources.environment),
+            *_flags(DaemonSettings, sources.flags),
         ]
     )
 
 
-def submit_settings(sources: Sources) -> Found:
-    return Found(
+def submit_settings(sources: Sources) -> LoadedSettings:
+    return LoadedSettings(
         [
-            *_built_in(Submit),
+            *_built_in(SubmitSettings),
             *_project_file(sources.folder),
-            *_environment(Submit, sources.environment),
+            *_environment(SubmitSettings, sources.environment),
         ]
     )
 
@@ -154,32 +156,33 @@ def _daemon_file(path: Path) -> Iterator[Setting]:
             yield from _section(path, (name,), value=value)
         elif name == "projects":
             for project, inner in _table(path, (name,), value=value).items():
-                for word, section in _table(path, (name, project), value=inner).items():
-                    place = (name, project, word)
-                    if word != "defaults":
+                for inner_name, section in _table(path, (name, project), value=inner).items():
+                    place = (name, project, inner_name)
+                    if inner_name != "defaults":
                         raise _unknown(path, place, known=["defaults"])
                     yield from _section(path, place, value=section)
         else:
-            yield from _checked(path, (name,), value=value, kind=Daemon, more=sections)
+            yield from _checked(path, (name,), value=value, kind=DaemonSettings, more=sections)
 
 
 def _project_file(folder: Path) -> Iterator[Setting]:
-    """The nearest one, from the folder upward."""
+    """Read the nearest project file, from the directory upwards."""
     for each in (folder, *folder.parents):
         path = each / PROJECT_NAME
         if path.is_file():
             _require_trusted(path)
             for name, value in _toml(path).items():
-                yield from _checked(path, (name,), value=value, kind=Submit)
+                yield from _checked(path, (name,), value=value, kind=SubmitSettings)
             return
 
 
 def _require_trusted(path: Path) -> None:
-    """Or whoever can write to /tmp would say what others run."""
+    """Reject a file of another user in a world-writable directory: otherwise any user could put a
+    file into /tmp and change the jobs of others."""
     owner = path.stat().st_uid
     if owner not in (0, os.geteuid()) and path.parent.stat().st_mode & stat.S_IWOTH:
-        what = "it is another user's, in a folder that anybody can write to"
-        raise InputError(Where(str(path)), what, "work in a folder of your own")
+        what = "the file belongs to another user and its directory is world-writable"
+        raise InputError(InputLocation(str(path)), what, "work in a directory of your own")
 
 
 def _chosen_policy(path: Path) -> Iterator[Setting]:
@@ -190,25 +193,27 @@ def _chosen_policy(path: Path) -> Iterator[Setting]:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InputError(Where(str(path)), "it is larger than 1 MiB", "is it the right file?")
+            raise InputError(
+                InputLocation(str(path)), "larger than 1 MiB", "check that this is the right file"
+            )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
-        raise InputError(Where(str(path)), "it is not UTF-8 text") from None
+        raise InputError(InputLocation(str(path)), "not UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
-        words = str(error)
-        what = f"it is not TOML: {words[:1].lower()}{words[1:]}"
-        raise InputError(Where(str(path)), what) from None
+        reason = str(error)
+        what = f"invalid TOML: {reason[:1].lower()}{reason[1:]}"
+        raise InputError(InputLocation(str(path)), what) from None
 
 
-def _section(path: Path, place: Place, *, value: object) -> Iterator[Setting]:
+def _section(path: Path, place: KeyPath, *, value: object) -> Iterator[Setting]:
     for name, inner in _table(path, place, value=value).items():
         yield from _checked(path, (*place, name), value=inner, kind=JobDefaults)
 
 
 def _checked(
-    path: Path, place: Place, *, value: object, kind: type, more: Iterable[str] = ()
+    path: Path, place: KeyPath, *, value: object, kind: type, more: Iterable[str] = ()
 ) -> Iterator[Setting]:
     known = keys_of(kind)
     key = known.get(place[-1])
@@ -217,12 +222,13 @@ def _checked(
     try:
         read = key.read(value)
     except ValueError as error:
-        raise InputError(Where(str(path), field=".".join(place)), str(error)) from None
+        raise InputError(InputLocation(str(path), field=".".join(place)), str(error)) from None
     yield from _settings(place, key, value=read, origin=str(path))
 
 
-def _settings(place: Place, key: Key, *, value: Any, origin: str) -> Iterator[Setting]:
-    """Of a table, each variable by itself: a later file adds to it."""
+def _settings(place: KeyPath, key: Key, *, value: Any, origin: str) -> Iterator[Setting]:
+    """Yield one setting per key; for a table of variables one per variable, so that a later file
+    adds to the table."""
     if key.read is variables:
         for name, each in cast("dict[str, str]", value).items():
             yield Setting((*place, name), each, origin)
@@ -230,39 +236,39 @@ def _settings(place: Place, key: Key, *, value: Any, origin: str) -> Iterator[Se
         yield Setting(place, value, origin)
 
 
-def _table(path: Path, place: Place, *, value: object) -> dict[str, Any]:
+def _table(path: Path, place: KeyPath, *, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(Where(str(path), field=".".join(place)), "it is not a table of keys")
+        raise InputError(InputLocation(str(path), field=".".join(place)), "must be a table")
     return cast("dict[str, Any]", value)
 
 
-def _unknown(path: Path, place: Place, *, known: list[str]) -> InputError:
-    where = Where(str(path), field=".".join(place))
-    hint = meant(place[-1], known) or f"there are {', '.join(known)}"
-    return InputError(where, "there is no such key", hint)
+def _unknown(path: Path, place: KeyPath, *, known: list[str]) -> InputError:
+    where = InputLocation(str(path), field=".".join(place))
+    hint = did_you_mean(place[-1], known) or f"known keys: {', '.join(known)}"
+    return InputError(where, "unknown key", hint)
 
 
-# -- words ------------------------------------------------------------------------------------
+# -- environment and flags --------------------------------------------------------------------
 
 
 def _environment(kind: type, environment: Mapping[str, str]) -> Iterator[Setting]:
-    words = {key.variable: (key, environment.get(key.variable)) for key in keys_of(kind).values()}
-    for variable, (key, word) in words.items():
-        if word:
-            yield _word(key, word, origin=variable)
+    given = {key.variable: (key, environment.get(key.variable)) for key in keys_of(kind).values()}
+    for variable, (key, text) in given.items():
+        if text:
+            yield _parsed(key, text, origin=variable)
 
 
 def _flags(kind: type, flags: Mapping[str, str]) -> Iterator[Setting]:
     known = keys_of(kind)
-    for name, word in flags.items():
-        if word:
-            yield _word(known[name], word, origin=f"--{name.replace('_', '-')}")
+    for name, text in flags.items():
+        if text:
+            yield _parsed(known[name], text, origin=f"--{name.replace('_', '-')}")
 
 
-def _word(key: Key, word: str, *, origin: str) -> Setting:
-    given: object = word
+def _parsed(key: Key, text: str, *, origin: str) -> Setting:
+    given: object = text
     if key.read is texts:
-        given = [part.strip() for part in word.split(",") if part.strip()]
+        given = [part.strip() for part in text.split(",") if part.strip()]
     try:
         return Setting((key.name,), key.read(given), origin)
     except ValueError as error:

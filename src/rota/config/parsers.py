@@ -1,5 +1,8 @@
-"""What may stand behind a key: each reader takes what TOML or a variable gives, and answers the
-value as the program uses it. What it cannot read is a `ValueError` that says why."""
+"""Parsers of setting values.
+
+Each parser takes a TOML value or the text of a variable and returns the value for the program. It
+raises `ValueError` with a message for the user if the value is invalid.
+"""
 
 from __future__ import annotations
 
@@ -14,58 +17,58 @@ Reader = Callable[[object], Any]
 
 def text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_said(value)} is not text")
+        raise ValueError(f"{_quoted(value)} is not a string")
     return value
 
 
 def seconds(value: object) -> float:
-    """A number, or `90s`, `15m`, `2h`, `1d`."""
-    # It brings the kernel's numerics along, for which a submit has no time.
-    from rota.core.notation import parse_seconds  # noqa: PLC0415
+    """A number of seconds, or `90s`, `15m`, `2h`, `1d`."""
+    # Imported here, because it loads numeric libraries and `rota submit` must start fast.
+    from rota.core.model.units import parse_seconds  # noqa: PLC0415
 
     return parse_seconds(str(value) if _is_number(value) else text(value))
 
 
 def size(value: object) -> int:
     """A number of bytes, or `64MiB`."""
-    from rota.core.notation import parse_bytes  # noqa: PLC0415
+    from rota.core.model.units import parse_bytes  # noqa: PLC0415
 
     return parse_bytes(str(value) if _is_number(value) else text(value))
 
 
 def whole(low: int, high: int) -> Reader:
-    """A whole number between two."""
+    """Return a parser of whole numbers from `low` to `high`."""
 
     def read(value: object) -> int:
-        word = str(value).strip()
+        digits = str(value).strip()
         is_whole = not isinstance(value, bool) and isinstance(value, int | str)
-        if not is_whole or not word.removeprefix("-").isascii():
-            raise ValueError(f"{_said(value)} is not a whole number")
-        if not word.removeprefix("-").isdigit() or not low <= int(word[:20]) <= high:
-            raise ValueError(f"{_said(value)} is not a whole number from {low} to {high}")
-        return int(word)
+        if not is_whole or not digits.removeprefix("-").isascii():
+            raise ValueError(f"{_quoted(value)} is not a whole number")
+        if not digits.removeprefix("-").isdigit() or not low <= int(digits[:20]) <= high:
+            raise ValueError(f"{_quoted(value)} is not a whole number from {low} to {high}")
+        return int(digits)
 
     return read
 
 
 def flag(value: object) -> bool:
-    """TOML's `true` and `false`, or the same as a word."""
+    """`true` or `false`, as a TOML value or as text."""
     word = str(value).lower() if isinstance(value, bool) else text(value).strip().lower()
     if word not in ("true", "false"):
-        raise ValueError(f"{_said(value)} is neither true nor false")
+        raise ValueError(f"{_quoted(value)} is neither true nor false")
     return word == "true"
 
 
 def texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{_said(value)} is not a list of texts")
+        raise ValueError(f"{_quoted(value)} is not a list of strings")
     return tuple(text(each) for each in cast("list[object]", value))
 
 
 def variables(value: object) -> dict[str, str]:
-    """A table of texts; a number is taken as it is written."""
+    """A table of strings; a number becomes its text."""
     if not isinstance(value, dict):
-        raise ValueError(f"{_said(value)} is not a table of texts")
+        raise ValueError(f"{_quoted(value)} is not a table of strings")
     return {
         name: str(each) if _is_number(each) else text(each)
         for name, each in cast("dict[str, object]", value).items()
@@ -76,5 +79,5 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _said(value: object) -> str:
+def _quoted(value: object) -> str:
     return f"'{shown(str(value))}'"

@@ -1,7 +1,7 @@
-"""Every key of the configuration: its type, its default, and what it is for.
+"""All configuration keys: type, default and description.
 
-A key is a field of one of the classes below. `docs/reference/config.md` lists them, and a test
-keeps it in step.
+A key is a field of one of the classes below. A test checks that `docs/reference/config.md` lists
+them all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, get_args, get_type_hints
 
-from rota.config.values import Reader, flag, seconds, size, text, texts, variables, whole
+from rota.config.parsers import Reader, flag, seconds, size, text, texts, variables, whole
 
 MIB = 2**20
 VARIABLE_PREFIX = "ROTA_"
@@ -19,51 +19,62 @@ VARIABLE_PREFIX = "ROTA_"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`name` is what the file calls it, where that is not the name of the field."""
+    """One key. `name` is its name in files, if that is not the name of the field. `form` is the
+    placeholder of its value in help texts."""
 
     read: Reader
     form: str
-    words: str
+    description: str
     name: str = ""
     field: str = ""
     default: Any = None
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it, if one can."""
+        """The environment variable of the key; empty if there is none."""
         return "" if self.read is variables else f"{VARIABLE_PREFIX}{self.name.upper()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Daemon:
-    """How the daemon runs. Read from the site's file, the state folder's, variables and flags."""
+class DaemonSettings:
+    """Settings of the daemon: from the site file, the state directory, variables and flags."""
 
-    listen: Annotated[str, Key(text, "HOST:PORT", "Answer on TCP, too, to those with a token.")] = (
-        ""
-    )
-    policy: Annotated[str, Key(text, "POLICY", "Who gets what; see `rota policy list`.")] = (
+    listen: Annotated[
+        str, Key(text, "HOST:PORT", "TCP address to listen on; clients need a token there.")
+    ] = ""
+    policy: Annotated[str, Key(text, "POLICY", "Scheduling policy; see `rota policy list`.")] = (
         "elastic-fifo"
     )
     virtual_gpus: Annotated[
-        str, Key(text, "NxMEMORY", "Pretend to have GPUs: `4x16GiB` are four of 16 GiB.")
+        str, Key(text, "NxMEMORY", "Use virtual GPUs: `4x16GiB` means four GPUs of 16 GiB.")
     ] = ""
     admins: Annotated[
-        tuple[str, ...], Key(texts, "USERS", "Who may touch everybody's jobs, besides root.")
+        tuple[str, ...], Key(texts, "USERS", "Users who may change all jobs, besides root.")
     ] = ()
     round_interval_s: Annotated[
         float,
-        Key(seconds, "TIME", "The least time between two decisions.", name="round_interval"),
+        Key(
+            seconds,
+            "TIME",
+            "Minimum time between two scheduling rounds.",
+            name="round_interval",
+        ),
     ] = 0.0
     min_runtime_s: Annotated[
         float,
-        Key(seconds, "TIME", "A job that started is left alone so long.", name="min_runtime"),
+        Key(
+            seconds,
+            "TIME",
+            "Time after its start in which a job yields only to jobs of higher priority.",
+            name="min_runtime",
+        ),
     ] = 60.0
     restart_cost_s: Annotated[
         float,
         Key(
             seconds,
             "TIME",
-            "What a stop and a start cost, until a job's own were measured.",
+            "Assumed cost of a stop and a start, until the job's own cost is measured.",
             name="restart_cost",
         ),
     ] = 30.0
@@ -72,21 +83,21 @@ class Daemon:
         Key(
             seconds,
             "TIME",
-            "A job that waited so long gets a turn, where the policy leaves room for that.",
+            "Waiting time after which a job counts as starving, for policies that support it.",
             name="starvation_after",
         ),
     ] = 3600.0
     backoff_s: Annotated[
         float,
-        Key(seconds, "TIME", "The wait before a retry; it doubles each time.", name="backoff"),
+        Key(seconds, "TIME", "Delay before the first retry; doubles each time.", name="backoff"),
     ] = 10.0
     grace_s: Annotated[
         float,
         Key(
             seconds,
             "TIME",
-            "How long a program that listens is asked before SIGTERM, and any other has from"
-            " SIGTERM to SIGKILL; for jobs that do not say.",
+            "Default grace period of a stop. A program that supports stop requests has this time"
+            " before SIGTERM, any other program has it between SIGTERM and SIGKILL.",
             name="grace",
         ),
     ] = 30.0
@@ -95,103 +106,109 @@ class Daemon:
         Key(
             seconds,
             "TIME",
-            "A live worker that holds up the others is ended after so long without a word.",
+            "A live worker that blocks the others is killed after this time without a report.",
             name="heartbeat",
         ),
     ] = 10.0
     replace_stragglers: Annotated[
         bool,
-        Key(flag, "BOOL", "Replace a live worker that is slower than the others by another."),
+        Key(flag, "BOOL", "Replace a live worker that is slower than the other workers."),
     ] = False
     user_groups: Annotated[
         tuple[str, ...],
-        Key(texts, "GROUPS", "On Kubernetes: who may come in, by the cluster's groups; else all."),
+        Key(texts, "GROUPS", "Kubernetes: groups whose members may use rota (default: all users)."),
     ] = ()
     admin_groups: Annotated[
         tuple[str, ...],
-        Key(texts, "GROUPS", "On Kubernetes: whose members may touch everybody's jobs."),
+        Key(texts, "GROUPS", "Kubernetes: groups whose members may change all jobs."),
     ] = ()
     accounts: Annotated[
         tuple[str, ...],
         Key(
             texts,
             "NAME=UID:GID[:GROUP+GROUP]",
-            "On Kubernetes: as whom people's jobs run. Else as the submitter on this machine; who"
-            " is nobody here, as `*` says, or as the image does.",
+            "Kubernetes: uid and gid of each user's jobs (default: those of the submitter on this"
+            " machine; for a user without an account here, the entry `*`, or the image's user).",
         ),
     ] = ()
     move_to: Annotated[
         tuple[str, ...],
-        Key(texts, "URLS", "Daemons that jobs may be moved to by themselves; else any."),
+        Key(texts, "URLS", "Daemons to which jobs may move automatically (default: any)."),
     ] = ()
     move_patience_s: Annotated[
         float,
         Key(
             seconds,
             "TIME",
-            "A job that cannot be handed over for so long stays here.",
+            "A job whose move fails for this long stays here.",
             name="move_patience",
         ),
     ] = 60.0
     log_file_bytes: Annotated[
-        int, Key(size, "SIZE", "A worker's log begins a new file at this size.", name="log_size")
+        int, Key(size, "SIZE", "Size at which a worker's log file is rotated.", name="log_size")
     ] = 64 * MIB
-    log_files: Annotated[
-        int, Key(whole(1, 1000), "N", "How many files of a worker's log are kept.")
-    ] = 4
+    log_files: Annotated[int, Key(whole(1, 1000), "N", "Number of log files per worker.")] = 4
     keep_logs_s: Annotated[
         float,
-        Key(seconds, "TIME", "How long the logs of a job that is over are kept.", name="keep_logs"),
+        Key(seconds, "TIME", "How long to keep the logs of ended jobs.", name="keep_logs"),
     ] = 90 * 86400.0
     checkpoints: Annotated[
         str,
         Key(
             text,
             "PATH",
-            "Where a job finds its folder for checkpoints; `{user}` and `{job}` stand for them. It"
-            " is removed with the job's logs. Else in the state folder; on a cluster nowhere, or"
-            " on a volume: `pvc:NAME/{user}/{job}`.",
+            "Checkpoint directory of a job, with `{user}` and `{job}` as placeholders; it is"
+            " deleted with the job's logs (default: in the state directory; on a cluster, none)."
+            " On a cluster it can be on a volume: `pvc:NAME/{user}/{job}`.",
         ),
     ] = ""
     engine: Annotated[
-        str, Key(text, "ENGINE", "Where jobs run: `local`, on this machine, or `kubernetes`.")
+        str, Key(text, "ENGINE", "Engine that runs jobs: `local` (this machine) or `kubernetes`.")
     ] = "local"
     kubeconfig: Annotated[
-        str, Key(text, "PATH", "Which cluster; else as for kubectl, or the one we run in.")
+        str,
+        Key(text, "PATH", "Kubeconfig file (default: as kubectl, or the cluster of this pod)."),
     ] = ""
-    kube_context: Annotated[str, Key(text, "NAME", "Which context of the kubeconfig.")] = ""
+    kube_context: Annotated[
+        str, Key(text, "NAME", "Context in the kubeconfig (default: the current context).")
+    ] = ""
     namespace: Annotated[
-        str, Key(text, "NAME", "Where our pods and TrainingJobs are; else the context's.")
+        str,
+        Key(text, "NAME", "Namespace of pods and TrainingJobs (default: that of the context)."),
     ] = ""
     gpu_resource: Annotated[
-        str, Key(text, "NAME", "What a cluster calls a GPU: `amd.com/gpu`, a MIG profile.")
+        str, Key(text, "NAME", "Resource name of a GPU, such as `amd.com/gpu` or a MIG profile.")
     ] = "nvidia.com/gpu"
-    pod_image: Annotated[str, Key(text, "IMAGE", "On a cluster, for jobs that name no image.")] = (
-        "python:3.12-slim"
-    )
+    pod_image: Annotated[
+        str, Key(text, "IMAGE", "Image of jobs without an image, on a cluster.")
+    ] = "python:3.12-slim"
     placeholder_image: Annotated[
         str,
-        Key(text, "IMAGE", "Of the pods that hold shared GPUs: one with `sh`; else `pod_image`."),
+        Key(
+            text,
+            "IMAGE",
+            "Image of the pods that hold shared GPUs; it needs `sh` (default: `pod_image`).",
+        ),
     ] = ""
     pull_secrets: Annotated[
-        tuple[str, ...], Key(texts, "NAMES", "With which a cluster's nodes pull images.")
+        tuple[str, ...], Key(texts, "NAMES", "Image pull secrets of pods.")
     ] = ()
-    service_account: Annotated[str, Key(text, "NAME", "As which pods run.")] = ""
-    priority_class: Annotated[str, Key(text, "NAME", "Of pods.")] = ""
+    service_account: Annotated[str, Key(text, "NAME", "Service account of pods.")] = ""
+    priority_class: Annotated[str, Key(text, "NAME", "Priority class of pods.")] = ""
     tolerations: Annotated[
         tuple[str, ...],
-        Key(texts, "KEY[=VALUE][:EFFECT]", "Taints of nodes on which jobs may run all the same."),
+        Key(texts, "KEY[=VALUE][:EFFECT]", "Node taints that jobs tolerate."),
     ] = ()
     host_paths: Annotated[
         tuple[str, ...],
-        Key(texts, "PATHS", "Folders of a cluster's nodes that jobs may mount, with all below."),
+        Key(texts, "PATHS", "Directories of nodes that jobs may mount, with subdirectories."),
     ] = ()
     bind_patience_s: Annotated[
         float,
         Key(
             seconds,
             "TIME",
-            "How long a cluster's scheduler may take over a pod that it cannot place.",
+            "How long a pod may stay unschedulable before it is given up.",
             name="bind_patience",
         ),
     ] = 20.0
@@ -200,7 +217,7 @@ class Daemon:
         Key(
             seconds,
             "TIME",
-            "How long a pod may be unable to start: no such image, a volume that does not come.",
+            "How long a pod may fail to start, for example for a missing image or volume.",
             name="stuck_after",
         ),
     ] = 120.0
@@ -209,60 +226,70 @@ class Daemon:
         Key(
             seconds,
             "TIME",
-            "How long a cluster keeps the TrainingJob of a job that is over. Those that people made"
-            " with kubectl stay until they delete them.",
+            "How long to keep TrainingJobs of ended jobs. Those that users created with kubectl"
+            " stay until users delete them.",
             name="keep_ended",
         ),
     ] = 7 * 86400.0
     keep_ended_jobs: Annotated[
-        int, Key(whole(0, 1_000_000), "N", "How many of them at most; the oldest go first.")
+        int,
+        Key(
+            whole(0, 1_000_000),
+            "N",
+            "Maximum number of TrainingJobs of ended jobs; the oldest are deleted first.",
+        ),
     ] = 5000
     advertise: Annotated[
         str,
-        Key(text, "URL", "Where a cluster's workers reach the daemon; else where it listens."),
+        Key(text, "URL", "URL of the daemon for workers in a cluster (default: `listen`)."),
     ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefaults:
-    """What a site, or a project of it, adds to every job: `[defaults]`,
-    `[projects.NAME.defaults]`."""
+    """Defaults for all jobs of a site (`[defaults]`) or a project (`[projects.NAME.defaults]`)."""
 
-    image: Annotated[str, Key(text, "IMAGE", "For jobs that name no image.")] = ""
+    image: Annotated[str, Key(text, "IMAGE", "Image of jobs without an image.")] = ""
     env: Annotated[
-        Mapping[str, str], Key(variables, "TABLE", "Variables; what a job sets itself wins.")
+        Mapping[str, str],
+        Key(variables, "TABLE", "Environment variables; those of the job take precedence."),
     ] = field(default_factory=dict[str, str])
     mounts: Annotated[
         tuple[str, ...],
-        Key(texts, "SRC:DST[:rw]", "Into every container; `{user}` is the submitter."),
+        Key(texts, "SRC:DST[:rw]", "Mounts of every container; `{user}` is the submitter."),
     ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submit:
-    """What `rota submit` fills in where neither a flag nor the job file says it: `.rota.toml`."""
+class SubmitSettings:
+    """Defaults of `rota submit`, in `.rota.toml`; flags and job files take precedence."""
 
-    project: Annotated[str, Key(text, "NAME", "Whom the job is for.")] = ""
-    image: Annotated[str, Key(text, "IMAGE", "Run in a container.")] = ""
+    project: Annotated[str, Key(text, "NAME", "Project of the job.")] = ""
+    image: Annotated[str, Key(text, "IMAGE", "Container image of the job.")] = ""
     env: Annotated[
-        Mapping[str, str], Key(variables, "TABLE", "Variables; those of the job win.")
+        Mapping[str, str],
+        Key(variables, "TABLE", "Environment variables; those of the job take precedence."),
     ] = field(default_factory=dict[str, str])
-    mounts: Annotated[tuple[str, ...], Key(texts, "SRC:DST[:rw]", "Into the container.")] = ()
-    priority: Annotated[int, Key(whole(-1000, 1000), "N", "Higher goes first.")] = 0
-    gpus: Annotated[str, Key(text, "N", "`2`, `1..4`, a share as `0.5`, or `0`.")] = ""
-    gpu_types: Annotated[tuple[str, ...], Key(texts, "TYPES", "Only on these types.")] = ()
-    time_limit: Annotated[str, Key(text, "TIME", "Stop it after `90m`, `2h`, `1d`.")] = ""
-    retries: Annotated[int, Key(whole(0, 1000), "N", "Try again after a crash.")] = 0
+    mounts: Annotated[tuple[str, ...], Key(texts, "SRC:DST[:rw]", "Mounts of the container.")] = ()
+    priority: Annotated[int, Key(whole(-1000, 1000), "N", "Priority; higher runs first.")] = 0
+    gpus: Annotated[
+        str, Key(text, "N", "Number of GPUs: `2`, `1..4`, a share such as `0.5`, or `0`.")
+    ] = ""
+    gpu_types: Annotated[tuple[str, ...], Key(texts, "TYPES", "Accepted GPU types.")] = ()
+    time_limit: Annotated[
+        str, Key(text, "TIME", "Stop the job after this time: `90m`, `2h`, `1d`.")
+    ] = ""
+    retries: Annotated[int, Key(whole(0, 1000), "N", "Number of retries after a crash.")] = 0
 
 
 @cache
 def keys_of(kind: type) -> dict[str, Key]:
-    """The keys of one of the classes above, by the name that a file gives them."""
+    """Return the keys of one of the classes above, by their names in files."""
     hints = get_type_hints(kind, include_extras=True)
     found: dict[str, Key] = {}
     for each in fields(kind):
         key: Key = get_args(hints[each.name])[1]
         default = getattr(kind(), each.name)
         name = key.name or each.name
-        found[name] = Key(key.read, key.form, key.words, name, each.name, default)
+        found[name] = Key(key.read, key.form, key.description, name, each.name, default)
     return found

@@ -1,66 +1,90 @@
-"""The daemon itself and the box it runs on: status, nodes, the policy, the end."""
+"""The daemon and its nodes: status, drain, resume, policy, shutdown."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import rota
-from rota.config.files import replace_file
-from rota.core.events import JobHeld, JobReleased, NodeDrained, NodeLost, NodeSeen
-from rota.core.model import Node, NodeId, Running, Starting
-from rota.daemon.desk import Desk
-from rota.daemon.people import Caller, require_admin
-from rota.daemon.views import node_view
-from rota.daemon.words import NotFoundError
-from rota.engines.base import Engine
-from rota.engines.local.gpus import Reading
-from rota.errors import UserError, meant
+from rota.config.atomic_file import replace_file
+from rota.core.model.allocation import n_gpus
+from rota.core.model.events import Event, JobHeld, JobReleased, NodeDrained, NodeLost, NodeSeen
+from rota.core.model.job import Running, Starting
+from rota.core.model.node import Node, NodeId
+from rota.daemon.access.authorization import Caller, require_admin, require_person
+from rota.daemon.errors import NotFoundError
+from rota.daemon.jobs.views import node_view
+from rota.daemon.runtime.controller import Controller
+from rota.engines.interface import Engine, GpuReader
+from rota.errors import UserError, did_you_mean
 from rota.policies.registry import parse
-from rota.wire.box import NodeView, Status, UsageView
+from rota.wire.daemon import NodeView, Status, UsageView
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class DaemonAddress:
     socket: str
     tcp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class DaemonSetup:
     """How the daemon was started."""
 
     engine: str
-    address: Address
+    address: DaemonAddress
     policy: str
     policy_file: Path
-    """Where a policy that is chosen at run time is kept."""
+    """Stores a policy that was set at run time."""
 
 
-class Machine:
+@dataclass(frozen=True, slots=True)
+class RoundStats:
+    """How many scheduling rounds there were, and how long the last one took."""
+
+    count: int
+    last_s: float
+
+
+class ClusterService:
     def __init__(
         self,
-        desk: Desk,
+        controller: Controller,
         engine: Engine,
-        readings: Callable[[], Iterable[Reading]],
         *,
-        setup: Setup,
+        gpus: GpuReader,
+        setup: DaemonSetup,
+        clock: Callable[[], float],
     ) -> None:
-        self._desk = desk
-        self.engine = engine
-        self._read = readings
+        self._controller = controller
+        self._engine = engine
+        self._gpus = gpus
+        self._clock = clock
         self._engine_name = setup.engine
         self._address = setup.address
-        self._started_s = desk.clock()
+        self._started_s = clock()
         self.policy = setup.policy
         self._policy_file = setup.policy_file
         self.stopping = asyncio.Event()
 
+    # -- state ----------------------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str:
+        """Why the daemon accepts no work; empty if it does."""
+        return self._controller.trouble
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the daemon needs a restart."""
+        return self._controller.broken.is_set()
+
     def status(self) -> Status:
-        nodes = self._desk.shell.kernel.nodes.values()
+        kernel = self._controller.kernel
+        nodes = kernel.nodes.values()
         return Status(
             pid=os.getpid(),
             version=rota.__version__,
@@ -71,91 +95,98 @@ class Machine:
             policy=self.policy,
             nodes=len(nodes),
             gpus=sum(len(node.gpus) for node in nodes),
-            gpus_held=self._desk.n_gpus_held(),
-            jobs=dict(self._desk.counts()),
-            trouble=self._desk.shell.trouble,
+            gpus_held=sum(n_gpus(job.members) for job in kernel.jobs.values()),
+            jobs=self._job_counts(),
+            trouble=self.trouble,
             usage=self._usage(),
         )
 
+    def round_stats(self) -> RoundStats:
+        loop = self._controller.scheduling_loop
+        return RoundStats(loop.count, loop.last_s)
+
+    def _job_counts(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for job in self._controller.kernel.jobs.values():
+            counts[job.state.value] = counts.get(job.state.value, 0) + 1
+        return counts
+
     def _usage(self) -> list[UsageView]:
-        shell = self._desk.shell
-        rows = shell.accounts.as_of(shell.kernel.jobs.values(), self._desk.clock())
+        controller = self._controller
+        rows = controller.usage.as_of(controller.kernel.jobs.values(), self._clock())
         return [UsageView(each.project, each.user, round(each.gpu_s, 3)) for each in rows]
 
-    def nodes(self) -> list[NodeView]:
-        readings = self._readings()
-        jobs = list(self._desk.shell.kernel.jobs.values())
-        return [
-            node_view(node, jobs, readings=readings)
-            for node in self._desk.shell.kernel.nodes.values()
-        ]
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def nodes(self, caller: Caller) -> list[NodeView]:
+        require_person(caller)
+        readings = {each.index: each for each in self._gpus.read()}
+        kernel = self._controller.kernel
+        jobs = list(kernel.jobs.values())
+        return [node_view(node, jobs, readings=readings) for node in kernel.nodes.values()]
 
     async def drain(self, caller: Caller, word: str) -> None:
         require_admin(caller, "drain a node")
-        shell = self._desk.shell
-        node = self._node(word)
-        await shell.durable(shell.tell(NodeDrained(node.id), actor=caller.user))
+        await self._apply(caller, NodeDrained(self._node(word).id))
 
     async def resume(self, caller: Caller, word: str) -> None:
         require_admin(caller, "resume a node")
-        shell = self._desk.shell
-        node = replace(self._node(word), is_draining=False)
-        await shell.durable(shell.tell(NodeSeen(node), actor=caller.user))
+        await self._apply(caller, NodeSeen(replace(self._node(word), is_draining=False)))
 
-    async def lose(self, caller: Caller, word: str) -> None:
-        """What ran there starts anew elsewhere."""
-        require_admin(caller, "call a node lost")
-        shell = self._desk.shell
+    async def mark_lost(self, caller: Caller, word: str) -> None:
+        """Restart the jobs of this node on other nodes."""
+        require_admin(caller, "mark a node as lost")
         node = self._node(word)
-        self.engine.give_up_node(node.id)
-        await shell.durable(shell.tell(NodeLost(node.id), actor=caller.user))
+        self._engine.give_up_node(node.id)
+        await self._apply(caller, NodeLost(node.id))
+
+    async def _apply(self, caller: Caller, event: Event) -> None:
+        await self._controller.durable(self._controller.tell(event, actor=caller.user))
+
+    def _node(self, word: str) -> Node:
+        nodes = self._controller.kernel.nodes
+        node = nodes.get(NodeId(word))
+        if node is None:
+            hint = did_you_mean(word, nodes) or "'rota nodes list' shows all nodes"
+            raise NotFoundError(f"no node {word[:40]!r}", hint)
+        return node
+
+    # -- policy and shutdown --------------------------------------------------------------------
 
     async def set_policy(self, caller: Caller, text: str) -> None:
-        require_admin(caller, "choose the policy")
+        require_admin(caller, "set the policy")
         if "/" in text or ".py" in text:
             raise UserError(
-                "a policy in a file cannot be loaded into a running daemon",
+                "a running daemon cannot load a policy from a file",
                 "start the daemon with 'rota up --policy FILE:CLASS', or install it as a package",
             )
-        self._desk.shell.use_policy(parse(text))
+        self._controller.use_policy(parse(text))
         self.policy = text
         await asyncio.to_thread(replace_file, self._policy_file, text)
 
     def stop(self, caller: Caller, *, stop_jobs: bool) -> None:
         """Returns at once: jobs may take as long as their grace periods to stop."""
-        require_admin(caller, "end the daemon")
+        require_admin(caller, "stop the daemon")
         if stop_jobs:
-            self._desk.shell.rounds.pause()
-            self._desk.shell.tasks.rely_on(self._stop_all(caller))
+            self._controller.scheduling_loop.pause()
+            self._controller.tasks.spawn_critical(self._requeue_all(caller))
         else:
             self.stopping.set()
 
-    async def _stop_all(self, caller: Caller) -> None:
-        """Every running job back into the queue: it goes on when the daemon is back."""
-        shell = self._desk.shell
-        while any(job.is_active for job in shell.kernel.jobs.values()):
-            # Whatever was planned already may start in the place of what stops; and after a
-            # failure of the store, what was told before may be forgotten.
-            if not shell.trouble:
-                self._send_back(caller)
-            await shell.changed()
+    async def _requeue_all(self, caller: Caller) -> None:
+        """Put all running jobs back into the queue; they continue after the next start."""
+        controller = self._controller
+        while any(job.is_active for job in controller.kernel.jobs.values()):
+            # Repeat: an earlier plan may still start jobs, and a failed store may forget events.
+            if not controller.trouble:
+                self._requeue_running(caller)
+            await controller.changed()
         self.stopping.set()
 
-    def _send_back(self, caller: Caller) -> None:
-        """A hold that is taken back before it has come about. Both are on the disk together, so
-        that no job is left held, whatever happens in between."""
-        shell = self._desk.shell
-        for job in list(shell.kernel.jobs.values()):
+    def _requeue_running(self, caller: Caller) -> None:
+        """Hold and release each job in one write, so that no crash leaves a job on hold."""
+        controller = self._controller
+        for job in list(controller.kernel.jobs.values()):
             if isinstance(job.phase, Starting | Running):
-                deeds = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
-                shell.tell_all(deeds, (), actor=caller.user)
-
-    def _node(self, word: str) -> Node:
-        node = self._desk.shell.kernel.nodes.get(NodeId(word))
-        if node is None:
-            hint = meant(word, self._desk.shell.kernel.nodes)
-            raise NotFoundError(f"no node {word[:40]!r}", hint or "'rota nodes list' shows them")
-        return node
-
-    def _readings(self) -> Mapping[int, Reading]:
-        return {each.index: each for each in self._read()}
+                events = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
+                controller.tell_all(events, (), actor=caller.user)

@@ -1,22 +1,27 @@
-"""What every engine can do, and what a worker runs. The daemon knows engines only through this."""
+"""The interface between the daemon and an engine, and the values that cross it.
+
+The daemon uses engines only through `Engine`. A new engine implements `Engine` and
+`WorkerSession` and must pass the conformance suite (`tests/conformance`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rota.core.commands import Command
-from rota.core.events import Event
-from rota.core.model import JobId, Node, NodeId
+from rota.core.model.commands import Command
+from rota.core.model.events import Event
+from rota.core.model.job import JobId
+from rota.core.model.node import Node, NodeId
 
-Facts = Callable[[Event], None]
-"""Takes what an engine reports. Never waits, never fails."""
+EventSink = Callable[[Event], None]
+"""Receives the events of an engine. Must not block and must not raise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """As whom a worker runs. `uid` None: as the daemon itself."""
+class UnixAccount:
+    """The Unix account of a worker. `uid` None: the account of the daemon."""
 
     name: str = ""
     home: str = "/"
@@ -27,8 +32,8 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """For one worker; 0 is no limit."""
+class WorkerLimits:
+    """Resource limits of one worker. 0 means no limit."""
 
     cpus: float = 0.0
     memory_bytes: int = 0
@@ -37,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class LogLimits:
-    """The output of a worker takes up to `files` times `file_bytes` on disk."""
+    """Limits of a worker's log: at most `files` files of `file_bytes` each."""
 
     file_bytes: int = 64 * 1024**2
     files: int = 4
@@ -52,28 +57,28 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a job's workers run. They all run the same; an engine adds what differs (ranks, GPUs)
-    to the environment."""
+    """The program of a job. All workers of the job run the same program; the engine adds the values
+    that differ (ranks, GPUs) to the environment of each worker."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     workdir: str = "/"
-    account: Account = Account()
+    account: UnixAccount = UnixAccount()
     umask: int = 0o022
     grace_s: float = 30.0
-    limits: Limits = Limits()
+    limits: WorkerLimits = WorkerLimits()
     log: LogLimits = LogLimits()
     image: str = ""
     mounts: tuple[Mount, ...] = ()
     code: str = ""
-    """Where what was shipped with the job is to be, if it has to be fetched from the daemon."""
+    """Target directory of the shipped code, if the worker has to fetch it from the daemon."""
     ports: tuple[int, ...] = ()
     pod: str = ""
-    """NAME/UID of a pod that is there already: it is to be placed, not made."""
+    """NAME/UID of an existing pod. The engine binds this pod and creates none."""
     owner_uid: str = ""
-    """Of the object that stands for the job where there are such: what it owns goes with it."""
+    """UID of the TrainingJob, on a cluster. Kubernetes deletes the objects it owns with it."""
     owner_name: str = ""
-    """Of the same object, where that is not the job's id."""
+    """Name of the TrainingJob, if it differs from the job's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,8 @@ class WorkerId:
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """Some output, exactly as written, and when: to within a twentieth of a second. `place` is
-    where it ends, in the engine's own words."""
+    """A piece of output, byte for byte, with its time (accurate to 0.05 s). `place` is the position
+    of its end in the log, in a format of the engine."""
 
     at_s: float
     output: bytes
@@ -95,9 +100,13 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """All output that is kept, or the last `tail` lines or `tail_bytes`, or what came after
-    `since_s` or after the `place` of a chunk; then, with `follow`, whatever comes until the worker
-    has ended. Who follows is told the place to begin with, as a chunk without output."""
+    """Selects a part of a worker's log.
+
+    Without fields: all stored output. `tail` and `tail_bytes` select the last lines or bytes,
+    `since_s` and `place` select the output after a time or after the position of a chunk. With
+    `follow`, new output follows until the worker has ended, and the first chunk is empty and
+    carries the position where reading starts.
+    """
 
     tail: int | None = None
     since_s: float = 0.0
@@ -108,7 +117,7 @@ class LogQuery:
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """What a command is shown on."""
+    """The size and type of the user's terminal."""
 
     rows: int
     columns: int
@@ -116,94 +125,138 @@ class Terminal:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A command to run beside a worker, with its rights, in its folder, environment, limits and
-    container. Without words: the user's shell. Without a terminal: on pipes."""
+class ExecSpec:
+    """A command to run beside a worker: with the worker's account, working directory, environment,
+    limits and container. Empty `argv`: the user's shell. No terminal: the command uses pipes."""
 
     argv: tuple[str, ...] = ()
     terminal: Terminal | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """How a visit ended. `code` is the command's own, or 128 + signal."""
+class SessionExit:
+    """How a session ended. `code` is the exit code of the command, or 128 + signal."""
 
     code: int
     reason: str = ""
-    """In words, when the exit code does not say it all."""
+    """An explanation, where the exit code is not enough."""
 
 
-class Session(Protocol):
-    """A command beside a worker, or a connection to one of its ports. Never reads ahead of who
-    asks, and never takes more than was taken on the other side."""
+class WorkerSession(Protocol):
+    """A command that runs beside a worker, or a connection to a port of the worker.
+
+    A session applies backpressure in both directions: it reads only on request, and accepts input
+    only as fast as the other side takes it.
+    """
 
     outputs: tuple[int, ...]
-    """What there is to read: 1, and for a command without a terminal 2 as well."""
+    """The output streams: 1 (stdout), and 2 (stderr) for a command without a terminal."""
 
     async def read(self, output: int) -> bytes:
-        """What came, as soon as something came; empty at the end."""
+        """Wait for output and return it; empty at the end of the stream."""
         ...
 
     async def write(self, chunk: bytes) -> None:
-        """Returns when all of it was taken, or when nobody takes anything any more."""
+        """Return when the other side has taken the whole chunk, or has closed its input."""
         ...
 
     async def finish(self) -> None:
-        """There is nothing more to write."""
+        """Close the input."""
         ...
 
     def resize(self, rows: int, columns: int) -> None: ...
 
-    async def left(self) -> Left:
-        """Waits for the end. Output may still be there to read."""
+    async def wait(self) -> SessionExit:
+        """Wait until the session ends. There may be unread output after that."""
         ...
 
     def close(self) -> None:
-        """Let go: a command that still runs is ended, with all that it started."""
+        """Close the session. A running command is killed with all its descendants."""
         ...
 
 
 class Engine(Protocol):
-    """Runs workers somewhere, and says what became of them. It reports and never decides.
+    """Starts and stops workers and reports events about them. It takes no scheduling decisions.
 
-    Every order is idempotent: one that comes again is answered with the facts again.
+    Every command is idempotent: a repeated command makes the engine report the same events again.
     """
 
     def render(self, command: Command, program: Program | None = None) -> object:
-        """What `apply` would do, without doing it: for golden tests and dry runs."""
+        """Return the request that `apply` would send, without side effects. Golden tests and
+        `--dry-run` use it."""
         ...
 
-    async def start(self, facts: Facts) -> None:
-        """Get ready, and report from now on."""
+    async def start(self, emit: EventSink) -> None:
+        """Start the engine. From now on it reports events to `emit`."""
         ...
 
     async def apply(self, command: Command, program: Program | None = None) -> None:
-        """Carry out an order. What starts workers needs a program. Returns when the order is on
-        its way; what comes of it is reported."""
+        """Execute a command. Commands that start workers need a program. Returns when the command
+        is under way; the engine reports the outcome as events."""
         ...
 
     async def adopt(self) -> tuple[WorkerId, ...]:
-        """After a restart: watch what still runs and report it as found; the kernel says what is
-        to stop. Returns what runs."""
+        """After a restart of the daemon: watch the workers that still run, report them as found and
+        return them. The kernel then decides which of them to stop."""
         ...
 
     def inventory(self) -> tuple[Node, ...]: ...
 
     def give_up_node(self, node_id: NodeId) -> None:
-        """An administrator says that a node that does not answer is gone for good, with all that
-        ran there. One that answers is refused."""
+        """Treat an unreachable node and all its workers as lost for good, because an administrator
+        says so. Raises `UserError` if the node is reachable."""
         ...
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]: ...
 
-    async def visit(self, worker: WorkerId, visit: Visit) -> Session:
-        """Run a command beside a worker. It ends before the worker's end is reported."""
+    async def exec_command(self, worker: WorkerId, command: ExecSpec) -> WorkerSession:
+        """Run a command beside a worker. The engine reports the worker's exit only after the
+        command has ended."""
         ...
 
-    async def connect(self, worker: WorkerId, port: int) -> Session:
-        """To what listens on this port of 127.0.0.1, as the worker sees it."""
+    async def connect(self, worker: WorkerId, port: int) -> WorkerSession:
+        """Connect to this port of 127.0.0.1 in the network of the worker."""
         ...
 
     async def close(self) -> None:
-        """Stop watching. Workers go on."""
+        """Stop watching. Workers keep running."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU at one moment. A GPU with a `problem` gets no workers."""
+
+    index: int
+    uuid: str = ""
+    name: str = ""
+    memory_bytes: int = 0
+    used_bytes: int = 0
+    utilisation: float = 0.0
+    held_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Process id -> GPU memory of the process; 0 if the driver does not report it."""
+    problem: str = ""
+
+
+class GpuReader(Protocol):
+    """Reads the GPUs of this machine."""
+
+    def read(self) -> Sequence[GpuReading]:
+        """All GPUs, including unusable ones."""
+        ...
+
+
+class GpuMemoryReader(Protocol):
+    """Reads from the driver how much GPU memory each worker holds."""
+
+    def gpu_memory_by_worker(self) -> Mapping[WorkerId, int]:
+        """Blocks. May be called from any thread."""
+        ...
+
+
+class WorkerGpus(Protocol):
+    """Knows which GPUs a worker has, where the node selects them."""
+
+    def gpus_of_worker(self, worker: WorkerId) -> Sequence[str]:
+        """UUIDs; empty while unknown."""
         ...

@@ -1,4 +1,5 @@
-"""Where a cluster is and who we are to it: from a kubeconfig, or from inside a pod."""
+"""The address of a cluster and our credentials, from a kubeconfig or from a pod's service
+account."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from lightkube.core.exceptions import ConfigError
 
 from rota.errors import UserError
 
-EXEC = "client.authentication.k8s.io"
-HINT = "say which kubeconfig and context to use, or set KUBECONFIG"
+EXEC_API_GROUP = "client.authentication.k8s.io"
+HINT = "name a kubeconfig and a context, or set KUBECONFIG"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClusterAccess:
     url: str
     namespace: str
     tls: ssl.SSLContext
@@ -30,7 +31,8 @@ class Access:
     uses_proxy: bool = True
 
     async def headers(self, *, is_refused: bool = False) -> dict[str, str]:
-        """Who we are. Where that was refused: read or asked for anew, if it can be."""
+        """The authorization header. `is_refused`: the last credentials were rejected; read them
+        again if possible."""
         if self.auth is None:
             return {}
         flow = self.auth.async_auth_flow(httpx2.Request("GET", self.url))
@@ -43,20 +45,20 @@ class Access:
             raise UserError(f"no credentials for the cluster: {error}", HINT) from None
         finally:
             await flow.aclose()
-        said = request.headers.get("Authorization")
-        return {"Authorization": said} if said else {}
+        authorization = request.headers.get("Authorization")
+        return {"Authorization": authorization} if authorization else {}
 
 
-def read(kubeconfig: Path | None = None, context: str = "") -> Access:
-    """Without either: a pod's own service account, else what kubectl would use."""
+def load_access(kubeconfig: Path | None = None, context: str = "") -> ClusterAccess:
+    """Without arguments: a pod's service account, else the kubeconfig that kubectl would use."""
     try:
         return _access(_chosen(kubeconfig, context))
     except ConfigError as error:
-        raise UserError(f"no cluster: {str(error).lower()}", HINT) from None
+        raise UserError(f"no cluster to connect to: {str(error).lower()}", HINT) from None
     except (KeyError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
-        raise UserError(f"no cluster: {_source(kubeconfig)} is no kubeconfig", HINT) from error
+        raise UserError(f"not a valid kubeconfig: {_source(kubeconfig)}", HINT) from error
     except (OSError, ssl.SSLError, ValueError) as error:
-        raise UserError(f"no cluster: {_source(kubeconfig)}: {error}", HINT) from None
+        raise UserError(f"cannot read kubeconfig {_source(kubeconfig)}: {error}", HINT) from None
 
 
 def _chosen(kubeconfig: Path | None, context: str) -> SingleConfig:
@@ -65,7 +67,7 @@ def _chosen(kubeconfig: Path | None, context: str) -> SingleConfig:
     else:
         found = KubeConfig.from_file(_source(kubeconfig)).get(context_name=context or None)
     if found is None:
-        raise ConfigError("no context is chosen")
+        raise ConfigError("no context is selected")
     return found
 
 
@@ -73,10 +75,10 @@ def _source(kubeconfig: Path | None) -> Path:
     return kubeconfig or Path(os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser()
 
 
-def _access(config: SingleConfig) -> Access:
+def _access(config: SingleConfig) -> ClusterAccess:
     if config.user is None:
         raise ConfigError(f"context {config.context_name} names no user")
-    return Access(
+    return ClusterAccess(
         url=config.cluster.server.rstrip("/"),
         namespace=config.namespace,
         tls=verify_cluster(config.cluster, config.user, config.abs_file),
@@ -85,8 +87,7 @@ def _access(config: SingleConfig) -> Access:
 
 
 def _with_known_exec(user: User) -> User:
-    """The newest form of asking a program for credentials says the same as the one before it,
-    under a name that the client does not know yet."""
-    if user.exec is not None and user.exec.apiVersion == f"{EXEC}/v1":
-        user.exec.apiVersion = f"{EXEC}/v1beta1"
+    """lightkube does not know `v1` of the exec plugin API. `v1beta1` has the same format."""
+    if user.exec is not None and user.exec.apiVersion == f"{EXEC_API_GROUP}/v1":
+        user.exec.apiVersion = f"{EXEC_API_GROUP}/v1beta1"
     return user

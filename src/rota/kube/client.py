@@ -1,6 +1,6 @@
-"""One cluster's API server, in the few words that we need. Nothing else speaks to it.
+"""The Kubernetes API: get, list, watch, create, apply, patch, replace, delete, bind and logs.
 
-Objects are plain JSON: a typed client makes every pod several times as expensive.
+Objects are plain JSON. Typed objects would make every pod several times as expensive.
 """
 
 from __future__ import annotations
@@ -11,56 +11,31 @@ from typing import Any
 
 import msgspec
 
-from rota.engines.kubernetes import kubeconfig as kubeconfigs
-from rota.engines.kubernetes.kubeconfig import Access
-from rota.engines.kubernetes.objects import (
-    EVENTS,
-    LEASES,
+from rota.kube import auth as kubeconfigs
+from rota.kube.auth import ClusterAccess
+from rota.kube.errors import NOT_FOUND, ApiError, error_from_status
+from rota.kube.http import ApiRequest, Transport, allow_always
+from rota.kube.resources import (
     MANAGER,
-    NODES,
     PODS,
-    PVCS,
-    SECRETS,
-    TOKEN_REVIEWS,
-    TRAINING_JOBS,
-    Change,
-    Kind,
     Object,
-    Scope,
-    collection,
-    named,
+    ResourceKind,
+    ResourceScope,
+    WatchEvent,
+    collection_path,
+    object_path,
     part,
-    place,
+    with_type_meta,
 )
-from rota.engines.kubernetes.transport import NOT_FOUND, ApiError, Ask, Transport, of_status
 
-__all__ = [
-    "EVENTS",
-    "LEASES",
-    "NODES",
-    "PODS",
-    "PVCS",
-    "SECRETS",
-    "TOKEN_REVIEWS",
-    "TRAINING_JOBS",
-    "Access",
-    "ApiError",
-    "Change",
-    "Cluster",
-    "Kind",
-    "Object",
-    "Scope",
-    "connect",
-]
-
-PAGE = 500
+PAGE_SIZE = 500
 WATCH_S = 40
-"""A watch is ended by the server and begun anew so often: one that broke without a word is
-noticed by then."""
-WATCH_SILENCE_S = WATCH_S + 10.0
-WHOLE = "application/json"
-BRIEF = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-BRIEF_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""The server ends a watch after this time, and the next one starts. A connection that broke
+silently is found by then."""
+WATCH_READ_TIMEOUT_S = WATCH_S + 10.0
+FULL_OBJECT = "application/json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 APPLY, MERGE, STRATEGIC, JSON_PATCH = (
     "application/apply-patch+yaml",
     "application/merge-patch+json",
@@ -68,204 +43,244 @@ APPLY, MERGE, STRATEGIC, JSON_PATCH = (
     "application/json-patch+json",
 )
 
-BY_US = {"fieldManager": MANAGER, "fieldValidation": "Ignore"}
-"""Nobody reads the warnings about what we wrote, for which all would be looked through twice."""
+FIELD_MANAGER_QUERY = {"fieldManager": MANAGER, "fieldValidation": "Ignore"}
+"""Field validation is off: rota does not read its warnings, and it costs a second pass over the
+object."""
 
 
-class Cluster:
-    def __init__(self, access: Access, *, namespace: str = "") -> None:
+class KubeClient:
+    """Talks to one cluster. Objects without a namespace are in `namespace`."""
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        *,
+        namespace: str = "",
+        gate: Callable[[], None] = allow_always,
+    ) -> None:
+        """The `gate` is called before every write, and raises if the client may not write."""
         self.access = access
         self.namespace = namespace or access.namespace
-        """Ours: where everything is that does not say where it is."""
-        self._transport = Transport(access)
+        self._transport = Transport(access, gate)
 
-    async def lull(self) -> None:
-        """Until nobody waits to be heard, or for a while: for what can wait."""
-        await self._transport.lull()
-
-    @property
-    def gate(self) -> Callable[[], None]:
-        """Called before everything that acts upon the cluster; raises when we may not."""
-        return self._transport.gate
-
-    @gate.setter
-    def gate(self, gate: Callable[[], None]) -> None:
-        self._transport.gate = gate
+    async def wait_idle(self) -> None:
+        """Wait until no request waits for its turn, or until a timeout. For work that is not
+        urgent."""
+        await self._transport.wait_idle()
 
     async def close(self) -> None:
         await self._transport.close()
 
-    # -- reading --------------------------------------------------------------------------------
+    # -- read -----------------------------------------------------------------------------------
 
-    async def get(self, kind: Kind, name: str, *, namespace: str = "") -> Object:
-        return await self._transport.ask(Ask("GET", self._place(kind, name, namespace=namespace)))
+    async def get(self, kind: ResourceKind, name: str, *, namespace: str = "") -> Object:
+        return await self._transport.request(
+            ApiRequest("GET", self._path_of_name(kind, name, namespace=namespace))
+        )
 
     async def list(
-        self, kind: Kind, scope: Scope, *, is_brief: bool = False
+        self, kind: ResourceKind, scope: ResourceScope, *, is_metadata_only: bool = False
     ) -> tuple[list[Object], str]:
-        """All of them, and the version to watch from. In brief: only their metadata."""
-        path, query = collection(kind, scope.namespace), scope.query | {"limit": str(PAGE)}
-        form = BRIEF_LIST if is_brief else WHOLE
+        """All objects, and the version to watch from. `is_metadata_only`: request only their
+        metadata."""
+        path, query = (
+            collection_path(kind, scope.namespace),
+            scope.query | {"limit": str(PAGE_SIZE)},
+        )
+        form = METADATA_ONLY_LIST if is_metadata_only else FULL_OBJECT
         found: list[Object] = []
         while True:
-            page = await self._transport.ask(Ask("GET", path, query, accept=form))
+            page = await self._transport.request(ApiRequest("GET", path, query, accept=form))
             found += page["items"] or ()
             meta = page["metadata"]
             if not meta.get("continue"):
                 return found, meta["resourceVersion"]
             query["continue"] = meta["continue"]
 
-    async def definition(self, kind: Kind) -> Object:
-        """What such an object may hold, as the cluster tells everybody: a schema; nothing where it
-        does not say."""
+    async def definition(self, kind: ResourceKind) -> Object:
+        """The OpenAPI schema of a kind; empty if the cluster does not publish one."""
         path = f"/openapi/v3/apis/{kind.group_version}"
         group, _, version = kind.group_version.partition("/")
         name = ".".join([*reversed(group.split(".")), version, kind.kind])
         try:
-            told = await self._transport.ask(Ask("GET", path))
+            response = await self._transport.request(ApiRequest("GET", path))
         except ApiError as error:
-            if error.is_passing:
+            if error.is_transient:
                 raise
             return {}
-        return part(told, "components", "schemas", name)
+        return part(response, "components", "schemas", name)
 
-    async def watch(self, kind: Kind, scope: Scope, *, version: str) -> AsyncIterator[Change]:
-        """What changes after this version, until the server ends it. ApiError 410: the version is
-        too old, and everything has to be listed anew."""
+    async def watch(
+        self, kind: ResourceKind, scope: ResourceScope, *, version: str
+    ) -> AsyncIterator[WatchEvent]:
+        """The changes after `version`, until the server ends the watch. ApiError 410: the
+        version has expired, and the caller has to list again."""
         query = scope.query | {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
             "timeoutSeconds": str(WATCH_S),
         }
-        ask = Ask("GET", collection(kind, scope.namespace), query)
-        async with self._transport.stream(ask, silence_s=WATCH_SILENCE_S) as content:
+        request = ApiRequest("GET", collection_path(kind, scope.namespace), query)
+        async with self._transport.stream(request, read_timeout_s=WATCH_READ_TIMEOUT_S) as content:
             async for line in _lines(content.iter_any()):
-                told = msgspec.json.decode(line)
-                if told["type"] == "ERROR":
-                    raise of_status(told["object"])
-                yield Change(told["type"], told["object"])
+                event = msgspec.json.decode(line)
+                if event["type"] == "ERROR":
+                    raise error_from_status(event["object"])
+                yield WatchEvent(event["type"], event["object"])
 
     async def pod_log(
         self, pod: str, *, container: str = "", since: str = "", follow: bool = False
     ) -> AsyncGenerator[bytes]:
-        """What a pod wrote, each line with its moment before it; since a moment, if one is
+        """The output of a pod, each line with its timestamp; only lines after `since` if it is
         given."""
         query = {"timestamps": "true", "follow": str(follow).lower()}
         query |= {"container": container} if container else {}
         query |= {"sinceTime": since} if since else {}
-        ask = Ask("GET", place(PODS, pod, namespace=self.namespace, subresource="log"), query)
-        silence_s = None if follow else WATCH_SILENCE_S
-        async with self._transport.stream(ask, silence_s=silence_s) as content:
+        request = ApiRequest(
+            "GET", object_path(PODS, pod, namespace=self.namespace, subresource="log"), query
+        )
+        read_timeout_s = None if follow else WATCH_READ_TIMEOUT_S
+        async with self._transport.stream(request, read_timeout_s=read_timeout_s) as content:
             async for chunk in content.iter_any():
                 yield chunk
 
-    # -- writing --------------------------------------------------------------------------------
+    # -- write ----------------------------------------------------------------------------------
 
     async def create(
-        self, kind: Kind, body: Object, *, subresource: str = "", is_brief: bool = False
+        self,
+        kind: ResourceKind,
+        body: Object,
+        *,
+        subresource: str = "",
+        is_metadata_only: bool = False,
     ) -> Object:
-        """Where a body has a name and a subresource is meant, it is that of this object. In brief:
-        only its metadata is answered."""
-        path = collection(kind, self._namespace(kind, body))
+        """Create an object, or a subresource of the object that the body names.
+        `is_metadata_only`: the answer has only metadata."""
+        path = collection_path(kind, self._namespace(kind, body))
         if subresource:
-            path = self._place_of(kind, body, subresource=subresource)
-        accept = BRIEF if is_brief else WHOLE
-        ask = Ask("POST", path, BY_US, named(kind, body), accept=accept)
-        return await self._write(kind, ask)
+            path = self._path_of_body(kind, body, subresource=subresource)
+        accept = METADATA_ONLY if is_metadata_only else FULL_OBJECT
+        request = ApiRequest(
+            "POST", path, FIELD_MANAGER_QUERY, with_type_meta(kind, body), accept=accept
+        )
+        return await self._write(kind, request)
 
     async def apply(
-        self, kind: Kind, body: Object, *, subresource: str = "", force: bool = True
+        self, kind: ResourceKind, body: Object, *, subresource: str = "", force: bool = True
     ) -> Object:
-        """Server-side apply: made if it is not there, and our fields made so if it is."""
-        query = BY_US | {"force": str(force).lower()}
-        path = self._place_of(kind, body, subresource=subresource)
-        return await self._write(kind, Ask("PATCH", path, query, named(kind, body), APPLY))
+        """Server-side apply: create the object, or set the fields that rota manages."""
+        query = FIELD_MANAGER_QUERY | {"force": str(force).lower()}
+        path = self._path_of_body(kind, body, subresource=subresource)
+        return await self._write(
+            kind, ApiRequest("PATCH", path, query, with_type_meta(kind, body), APPLY)
+        )
 
     async def patch(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
         *,
         body: Object | list[Object],
         subresource: str = "",
         namespace: str = "",
     ) -> Object:
-        """A merge patch; a list is a JSON patch. With a resourceVersion in the body's metadata it
-        is refused (Conflict) if somebody was faster."""
+        """A merge patch, or a JSON patch if `body` is a list. With a resourceVersion in the
+        body's metadata, the server answers Conflict if the object has changed."""
         form = JSON_PATCH if isinstance(body, list) else MERGE
-        path = self._place(kind, name, namespace=namespace, subresource=subresource)
-        return await self._write(kind, Ask("PATCH", path, BY_US, body, form))
+        path = self._path_of_name(kind, name, namespace=namespace, subresource=subresource)
+        return await self._write(kind, ApiRequest("PATCH", path, FIELD_MANAGER_QUERY, body, form))
 
-    async def amend(self, kind: Kind, name: str, *, body: Object) -> None:
-        """A merge patch. What came of it is for watches to tell: the answer is in brief."""
-        path = self._place(kind, name, namespace="")
-        await self._write(kind, Ask("PATCH", path, BY_US, body, MERGE, accept=BRIEF))
+    async def amend(self, kind: ResourceKind, name: str, *, body: Object) -> None:
+        """A merge patch. The answer has only metadata: the result arrives through a watch."""
+        path = self._path_of_name(kind, name, namespace="")
+        await self._write(
+            kind, ApiRequest("PATCH", path, FIELD_MANAGER_QUERY, body, MERGE, accept=METADATA_ONLY)
+        )
 
-    async def let_go(self, kind: Kind, name: str, *, uid: str, finalizer: str) -> None:
-        """Hold this very object no longer; who else holds it goes on to. Not for custom kinds."""
+    async def remove_finalizer(
+        self, kind: ResourceKind, name: str, *, uid: str, finalizer: str
+    ) -> None:
+        """Remove one finalizer from the object with this uid. Custom resources do not support
+        this patch."""
         body = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}}
-        path = self._place(kind, name, namespace="")
-        await self._write(kind, Ask("PATCH", path, BY_US, body, STRATEGIC, accept=BRIEF))
+        path = self._path_of_name(kind, name, namespace="")
+        await self._write(
+            kind,
+            ApiRequest("PATCH", path, FIELD_MANAGER_QUERY, body, STRATEGIC, accept=METADATA_ONLY),
+        )
 
-    async def replace(self, kind: Kind, body: Object, *, subresource: str = "") -> Object:
-        """With the resourceVersion that was read: Conflict if somebody was faster."""
-        path = self._place_of(kind, body, subresource=subresource)
-        ask = Ask("PUT", path, BY_US, named(kind, body))
-        return await self._write(kind, ask)
+    async def replace(self, kind: ResourceKind, body: Object, *, subresource: str = "") -> Object:
+        """Needs the resourceVersion that was read. Conflict if the object has changed since."""
+        path = self._path_of_body(kind, body, subresource=subresource)
+        request = ApiRequest("PUT", path, FIELD_MANAGER_QUERY, with_type_meta(kind, body))
+        return await self._write(kind, request)
 
     async def delete(
         self,
-        kind: Kind,
+        kind: ResourceKind,
         name: str,
         *,
         grace_s: int | None = None,
         uid: str = "",
         namespace: str = "",
     ) -> None:
-        """What is gone already is fine. With a `uid`: this very object and no namesake of it."""
+        """Delete an object; a missing object is not an error. `uid`: delete only the object with
+        this uid, not a later object of the same name."""
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
         body |= {} if grace_s is None else {"gracePeriodSeconds": grace_s}
         body |= {"preconditions": {"uid": uid}} if uid else {}
         try:
-            ask = Ask("DELETE", self._place(kind, name, namespace=namespace), body=body)
-            await self._write(kind, ask)
+            request = ApiRequest(
+                "DELETE", self._path_of_name(kind, name, namespace=namespace), body=body
+            )
+            await self._write(kind, request)
         except ApiError as error:
-            is_namesake = uid and error.reason == "Conflict"
-            if error.status != NOT_FOUND and not is_namesake:
+            is_other_object = uid and error.reason == "Conflict"
+            if error.status != NOT_FOUND and not is_other_object:
                 raise
 
     async def bind(self, pod: Object, *, node: str) -> None:
-        """Give a pod that no other scheduler cares for to a node."""
+        """Bind a pod to a node. Only for pods that no other scheduler handles."""
         meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         await self._write(
-            PODS, Ask("POST", self._place_of(PODS, body, subresource="binding"), body=body)
+            PODS,
+            ApiRequest("POST", self._path_of_body(PODS, body, subresource="binding"), body=body),
         )
 
-    async def _write(self, kind: Kind, ask: Ask) -> Any:
-        return await self._transport.ask(ask, is_command=kind.is_command)
+    async def _write(self, kind: ResourceKind, request: ApiRequest) -> Any:
+        return await self._transport.request(request, is_command=kind.is_command)
 
-    # -- places ---------------------------------------------------------------------------------
+    # -- paths ----------------------------------------------------------------------------------
 
-    def _namespace(self, kind: Kind, body: Object) -> str | None:
+    def _namespace(self, kind: ResourceKind, body: Object) -> str | None:
         return (body["metadata"].get("namespace") or self.namespace) if kind.is_namespaced else None
 
-    def _place_of(self, kind: Kind, body: Object, *, subresource: str = "") -> str:
+    def _path_of_body(self, kind: ResourceKind, body: Object, *, subresource: str = "") -> str:
         namespace = self._namespace(kind, body)
         name = body["metadata"]["name"]
-        return place(kind, name, namespace=namespace, subresource=subresource)
+        return object_path(kind, name, namespace=namespace, subresource=subresource)
 
-    def _place(self, kind: Kind, name: str, *, namespace: str, subresource: str = "") -> str:
-        within = namespace or self.namespace
-        return place(kind, name, namespace=within, subresource=subresource)
+    def _path_of_name(
+        self, kind: ResourceKind, name: str, *, namespace: str, subresource: str = ""
+    ) -> str:
+        effective = namespace or self.namespace
+        return object_path(kind, name, namespace=effective, subresource=subresource)
 
 
-def connect(kubeconfig: Path | None = None, context: str = "", *, namespace: str = "") -> Cluster:
-    """The cluster that a kubeconfig names. Without any: the one that we run in, else what kubectl
-    would use."""
-    return Cluster(kubeconfigs.read(kubeconfig, context), namespace=namespace)
+def connect(
+    kubeconfig: Path | None = None,
+    context: str = "",
+    *,
+    namespace: str = "",
+    gate: Callable[[], None] = allow_always,
+) -> KubeClient:
+    """A client for the cluster of a kubeconfig. Without one: the cluster that this process runs
+    in, else the cluster that kubectl would use."""
+    access = kubeconfigs.load_access(kubeconfig, context)
+    return KubeClient(access, namespace=namespace, gate=gate)
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,18 +1,18 @@
-"""Events: what `kubectl describe` shows of an object besides the object itself."""
+"""Builds Kubernetes Events of type Warning about an object, as `kubectl describe` shows them."""
 
 from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
 
-from rota.engines.kubernetes.objects import Kind, Object
 from rota.errors import shown
+from rota.kube.resources import Object, ResourceKind
 
-LONGEST_MESSAGE = 1000
+MAX_MESSAGE_CHARS = 1000
 
 
-def notice(about: Object, *, kind: Kind, reason: str, words: str) -> Object:
-    """`about` is the object that it is told of."""
+def warning_event(about: Object, *, kind: ResourceKind, reason: str, message: str) -> Object:
+    """A Warning event about the object `about`."""
     meta, now = about["metadata"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     name = f"{meta['name'][:200]}.{secrets.token_hex(8)}"
     return {
@@ -25,7 +25,7 @@ def notice(about: Object, *, kind: Kind, reason: str, words: str) -> Object:
             "uid": meta["uid"],
         },
         "reason": reason,
-        "message": shown(words, LONGEST_MESSAGE),
+        "message": shown(message, MAX_MESSAGE_CHARS),
         "type": "Warning",
         "source": {"component": "rota"},
         "firstTimestamp": now,

@@ -1,42 +1,41 @@
-"""A kind of object, kept in view: listed once, then followed change by change.
+"""Delivers every change of one kind of object to a listener: list once, then watch.
 
-Whoever listens is told of every change once, whether a watch told it or a list showed it.
+The listener keeps the objects. It receives every change exactly once, from a watch event or from a
+list.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
-from rota.engines.kubernetes.api import ApiError, Change, Cluster, Kind, Object, Scope
-from rota.engines.kubernetes.objects import Listing
-from rota.engines.kubernetes.transport import GONE, wait_s
+from rota.kube.client import KubeClient
+from rota.kube.errors import GONE, ApiError
+from rota.kube.http import retry_delay_s
+from rota.kube.resources import Listing, Object, ResourceKind, ResourceScope, WatchEvent
 
 log = structlog.get_logger()
-
-FAILURES_TRUSTED = 4
-"""After so many in a row the version itself may be the trouble: that of a cluster that was put
-back to an older state is never reached again."""
-
-CATCH_UP_S = 5.0
-SOUND_S = 1.0
-"""After a watch that ends sooner than this, the next one is not begun without a pause."""
-
+MAX_RESUME_FAILURES = 4
+"""After so many failures in a row, list again instead of resuming from the last version. A
+cluster that was restored from a backup may never reach that version."""
+CATCH_UP_TIMEOUT_S = 5.0
+MIN_WATCH_S = 1.0
+"""Pause before the next watch if a watch ended sooner than this."""
 Key = tuple[str, str]
-Listener = Callable[[Change], None]
+Listener = Callable[[WatchEvent], None]
 
 
-class Seen:
-    """Which version of which object was told of. The objects themselves are the listener's."""
+class VersionTracker:
+    """The version of each object that the listener knows. The listener keeps the objects."""
 
     def __init__(self) -> None:
         self._versions: dict[Key, tuple[str, str]] = {}
 
-    def news(self, change: Change) -> list[Change]:
-        """What is new about a change: nothing, if it was told before. An object in the place of
-        another of the same name means that the other is gone."""
+    def on_event(self, change: WatchEvent) -> list[WatchEvent]:
+        """The changes that are new to the listener: none if it knows this version. A new uid
+        under a known name means that the old object was deleted."""
         meta = change.object["metadata"]
         key = meta.get("namespace", ""), meta["name"]
         known = self._versions.get(key)
@@ -49,139 +48,115 @@ class Seen:
             return []
         self._versions[key] = meta["uid"], meta["resourceVersion"]
         if known is None:
-            return [Change("ADDED", change.object)]
+            return [WatchEvent("ADDED", change.object)]
         if known[0] != meta["uid"]:
-            return [Change("DELETED", _stub(key, known[0])), Change("ADDED", change.object)]
-        return [Change("MODIFIED", change.object)]
+            return [WatchEvent("DELETED", _stub(key, known[0])), WatchEvent("ADDED", change.object)]
+        return [WatchEvent("MODIFIED", change.object)]
 
-    def relisted(self, objects: Iterable[Object]) -> list[Change]:
-        """What is new about all that there is: what is not in it is gone."""
-        told: list[Change] = []
+    def on_list(self, objects: Iterable[Object]) -> list[WatchEvent]:
+        """The changes that a list of all objects shows. An object that is not listed was
+        deleted."""
+        events: list[WatchEvent] = []
         missing = set(self._versions)
         for each in objects:
             meta = each["metadata"]
             missing.discard((meta.get("namespace", ""), meta["name"]))
-            told += self.news(Change("ADDED", each))
+            events += self.on_event(WatchEvent("ADDED", each))
         for key in missing:
-            told.append(Change("DELETED", _stub(key, self._versions.pop(key)[0])))
-        return told
+            events.append(WatchEvent("DELETED", _stub(key, self._versions.pop(key)[0])))
+        return events
 
-    def is_behind(self, objects: Iterable[Object], *, listed: str, told: str) -> bool:
-        """Whether something of this list was not told of yet, or that something is not in it.
-        `listed` is the list's own version, `told` that of the last change."""
+    def is_behind(self, objects: Iterable[Object], *, listed: str, watched: str) -> bool:
+        """Whether this list has changes that the watch has not delivered. `listed` is the
+        version of the list, `watched` that of the last watch event."""
         missing = dict(self._versions)
         for each in objects:
             meta = each["metadata"]
             known = missing.pop((meta.get("namespace", ""), meta["name"]), None)
-            # What we do not know, and was told of, is gone by now.
-            if int(known[1] if known else told) < int(meta["resourceVersion"]):
+            # An unknown object with an older version was delivered and deleted since.
+            if int(known[1] if known else watched) < int(meta["resourceVersion"]):
                 return True
         return any(int(version) <= int(listed) for _, version in missing.values())
 
 
 def _stub(key: Key, uid: str) -> Object:
-    """All that is known of an object that went away while nobody looked."""
+    """The known fields of an object that was deleted while no watch was running."""
     namespace, name = key
     return {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
 
 
-def _nobody_listed() -> Listing | None:
+def _no_listing() -> Listing | None:
     return None
 
 
 class Reflector:
-    """What somebody has just listed of them, the `first` look need not ask for again; later ones
-    have to."""
+    """Lists and watches one kind of object. `first` may return a listing that was made
+    elsewhere; it replaces the first list request."""
 
     def __init__(
         self,
-        cluster: Cluster,
-        kind: Kind,
+        client: KubeClient,
+        kind: ResourceKind,
         *,
-        scope: Scope,
+        scope: ResourceScope,
         listener: Listener,
-        first: Callable[[], Listing | None] = _nobody_listed,
+        first: Callable[[], Listing | None] = _no_listing,
     ) -> None:
-        self._cluster, self._kind, self._scope = cluster, kind, scope
+        self._client, self._kind, self._scope = client, kind, scope
         self._listener, self._first = listener, first
-        self._seen = Seen()
+        self._seen = VersionTracker()
         self._version = ""
-        self._told = asyncio.Event()
+        self._advanced = asyncio.Event()
 
     async def sync(self) -> None:
-        """Look at all there is."""
-        first, self._first = self._first, _nobody_listed
-        objects, self._version = first() or await self._cluster.list(self._kind, self._scope)
-        for change in self._seen.relisted(objects):
+        """List all objects."""
+        first, self._first = self._first, _no_listing
+        objects, self._version = first() or await self._client.list(self._kind, self._scope)
+        for change in self._seen.on_list(objects):
             self._listener(change)
 
     async def catch_up(self) -> None:
-        """While it runs: returns when all that is there by now was told of. Only names and
-        versions are asked for, unless they do not come."""
-        there, listed = await self._cluster.list(self._kind, self._scope, is_brief=True)
+        """Return when all changes up to now were delivered. Lists only metadata, and lists
+        everything if the watch does not deliver in time. `run` must be running."""
+        objects, listed = await self._client.list(self._kind, self._scope, is_metadata_only=True)
         try:
-            async with asyncio.timeout(CATCH_UP_S):
-                while self._seen.is_behind(there, listed=listed, told=self._version or "0"):
-                    self._told.clear()
-                    await self._told.wait()
+            async with asyncio.timeout(CATCH_UP_TIMEOUT_S):
+                while self._seen.is_behind(objects, listed=listed, watched=self._version or "0"):
+                    self._advanced.clear()
+                    await self._advanced.wait()
         except TimeoutError:
             await self.sync()
 
     async def run(self) -> None:
-        """Follow for ever. A break is made good from where it happened, or by looking at all
-        there is where that is too long ago."""
+        """Watch forever. Resume a broken watch from its last version; list again if that version
+        has expired."""
         loop = asyncio.get_running_loop()
         n_failures = n_short = 0
         while True:
-            began_s = loop.time()
+            started_s = loop.time()
             try:
                 await self._follow()
                 n_failures = 0
-                n_short = 0 if loop.time() - began_s >= SOUND_S else n_short + 1
+                n_short = 0 if loop.time() - started_s >= MIN_WATCH_S else n_short + 1
             except ApiError as error:
-                self._complain(error, n_failures)
+                self._log_failure(error, n_failures)
                 n_failures += 1
-                if error.status == GONE or n_failures >= FAILURES_TRUSTED:
+                if error.status == GONE or n_failures >= MAX_RESUME_FAILURES:
                     self._version = ""
             if n_failures or n_short:
-                await asyncio.sleep(wait_s(max(n_failures, n_short)))
+                await asyncio.sleep(retry_delay_s(max(n_failures, n_short)))
 
     async def _follow(self) -> None:
         if not self._version:
             await self.sync()
-        watch = self._cluster.watch(self._kind, self._scope, version=self._version)
+        watch = self._client.watch(self._kind, self._scope, version=self._version)
         async for change in watch:
             if change.type != "BOOKMARK":
-                for news in self._seen.news(change):
-                    self._listener(news)
+                for new in self._seen.on_event(change):
+                    self._listener(new)
             self._version = change.object["metadata"]["resourceVersion"]
-            self._told.set()
+            self._advanced.set()
 
-    def _complain(self, error: ApiError, n_failures: int) -> None:
+    def _log_failure(self, error: ApiError, n_failures: int) -> None:
         if n_failures == 0 and error.status != GONE:
-            log.warning("watch is broken; begun again", what=self._kind.plural, error=str(error))
-
-
-Care = Callable[[], Awaitable[None]]
-Hear = Callable[[ApiError], None]
-
-
-def _nobody_hears(_: ApiError) -> None:
-    pass
-
-
-async def insist(care: Care, *, what: str, hear: Hear = _nobody_hears) -> None:
-    """Until the cluster takes it or refuses it: what must not be forgotten. Each try that comes
-    to nothing is heard of."""
-    n_failures = 0
-    while True:
-        try:
-            return await care()
-        except ApiError as error:
-            if not error.is_passing:
-                raise
-            if n_failures == 0:
-                log.warning("the cluster is waited for", what=what, error=str(error))
-            hear(error)
-        await asyncio.sleep(wait_s(n_failures))
-        n_failures += 1
+            log.warning("watch failed; restarting", what=self._kind.plural, error=str(error))

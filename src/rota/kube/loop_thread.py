@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for what must not wait while another loop is busy."""
+"""An event loop in its own thread, for work that must continue while the main loop is busy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Aside:
-    """What is run here lives in this loop alone, with all that it uses."""
+class LoopThread:
+    """Runs coroutines in its own loop. Objects that they use must belong to this loop only."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -19,17 +19,17 @@ class Aside:
         self._thread.start()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Ended with whoever waits for it."""
+        """Run a coroutine and return its result. Cancelled together with the caller."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def close(self) -> None:
-        await self.run(_end_others())
+        await self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
-async def _end_others() -> None:
+async def _cancel_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for each in others:
         each.cancel()

@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them: `8`, `500m`, `16Gi`, `129M`, `1e3`. Pure."""
+"""Kubernetes quantities: `8`, `500m`, `16Gi`, `129M`, `1e3`. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ UNITS = {
 }
 
 
-def amount(text: str | int | float | None) -> float:
-    """Something that is no amount counts as nothing."""
+def parse_quantity(text: str | int | float | None) -> float:
+    """The number, or 0 if the text is not a valid quantity."""
     if text is None:
         return 0.0
     written = str(text).strip()
@@ -37,9 +37,9 @@ def amount(text: str | int | float | None) -> float:
     return found if 0.0 <= found < math.inf else 0.0
 
 
-def cpus(n: float) -> str:
+def format_cpus(n: float) -> str:
     return f"{round(n * 1000)}m"
 
 
-def whole(n: float) -> str:
+def format_integer(n: float) -> str:
     return str(int(n))

@@ -1,4 +1,4 @@
-"""What is in a cluster, as plain JSON, and where the API server keeps it. Pure."""
+"""Kinds of Kubernetes objects, their URL paths, and helpers to read plain JSON objects. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Literal, NamedTuple, cast
 from rota.errors import UserError, shown
 
 Object = dict[str, Any]
-"""One object, just as the API server gave it or is to be given it."""
+"""One object, as the API server sends or receives it."""
 Listing = tuple[list[Object], str]
-"""All of a kind, and the version to watch them from."""
+"""All objects of a kind, and the resource version to start a watch from."""
 
 MANAGER = "rota"
-"""Who we are to the API server: the owner of the fields that we set."""
+"""The field manager of everything that rota writes."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """`is_command` tells whether writing one acts upon the cluster: who has lost the lease may
-    still ask who somebody is, and for the lease."""
+class ResourceKind:
+    """`is_command`: a write of this kind acts on the cluster and needs the leader lease. Leases
+    and TokenReviews do not: a daemon without the lease has to write them too."""
 
     group_version: str
     plural: str
@@ -31,21 +31,21 @@ class Kind:
     is_command: bool = True
 
 
-PODS = Kind("v1", "pods", "Pod")
-NODES = Kind("v1", "nodes", "Node", is_namespaced=False)
-EVENTS = Kind("v1", "events", "Event")
-SECRETS = Kind("v1", "secrets", "Secret")
-PVCS = Kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-LEASES = Kind("coordination.k8s.io/v1", "leases", "Lease", is_command=False)
-TRAINING_JOBS = Kind("rota.dev/v1alpha1", "trainingjobs", "TrainingJob")
-TOKEN_REVIEWS = Kind(
+PODS = ResourceKind("v1", "pods", "Pod")
+NODES = ResourceKind("v1", "nodes", "Node", is_namespaced=False)
+EVENTS = ResourceKind("v1", "events", "Event")
+SECRETS = ResourceKind("v1", "secrets", "Secret")
+PVCS = ResourceKind("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+LEASES = ResourceKind("coordination.k8s.io/v1", "leases", "Lease", is_command=False)
+TRAINING_JOBS = ResourceKind("rota.dev/v1alpha1", "trainingjobs", "TrainingJob")
+TOKEN_REVIEWS = ResourceKind(
     "authentication.k8s.io/v1", "tokenreviews", "TokenReview", is_namespaced=False, is_command=False
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """Which objects are meant. Without a namespace: those everywhere."""
+class ResourceScope:
+    """Selects objects of a kind. Without a namespace: objects of all namespaces."""
 
     namespace: str | None
     labels: str = ""
@@ -53,35 +53,37 @@ class Scope:
 
     @property
     def query(self) -> dict[str, str]:
-        wanted = {"labelSelector": self.labels, "fieldSelector": self.fields}
-        return {key: value for key, value in wanted.items() if value}
+        selectors = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {key: value for key, value in selectors.items() if value}
 
 
-class Change(NamedTuple):
-    """What a watch tells. Of a bookmark only the object's resourceVersion counts."""
+class WatchEvent(NamedTuple):
+    """One event of a watch. A bookmark carries only a resourceVersion."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
 
 
-def collection(kind: Kind, namespace: str | None) -> str:
-    """The path of all objects of a kind, in a namespace or everywhere."""
+def collection_path(kind: ResourceKind, namespace: str | None) -> str:
+    """The path of all objects of a kind, in a namespace or in all namespaces."""
     root = "/apis" if "/" in kind.group_version else "/api"
-    within = ""
+    namespace_path = ""
     if kind.is_namespaced and namespace is not None:
-        within = f"/namespaces/{_checked(namespace, _NAMESPACE, what='namespace')}"
-    return f"{root}/{kind.group_version}{within}/{kind.plural}"
+        namespace_path = f"/namespaces/{_checked(namespace, _NAMESPACE, what='namespace')}"
+    return f"{root}/{kind.group_version}{namespace_path}/{kind.plural}"
 
 
-def place(kind: Kind, name: str, *, namespace: str | None, subresource: str = "") -> str:
-    """The path of one object, or of a part of it."""
+def object_path(
+    kind: ResourceKind, name: str, *, namespace: str | None, subresource: str = ""
+) -> str:
+    """The path of one object, or of its subresource."""
     checked = _checked(name, _NAME, what=f"name of a {kind.kind}")
-    behind = f"/{subresource}" if subresource else ""
-    return f"{collection(kind, namespace)}/{checked}{behind}"
+    suffix = f"/{subresource}" if subresource else ""
+    return f"{collection_path(kind, namespace)}/{checked}{suffix}"
 
 
 def part(whole: Object, *keys: str) -> Object:
-    """What an object holds there: nothing, where somebody left it out or wrote something else."""
+    """The mapping at the path `keys`, or an empty one if it is missing or is not a mapping."""
     for key in keys:
         found = whole.get(key)
         whole = cast(Object, found) if isinstance(found, dict) else {}
@@ -89,18 +91,19 @@ def part(whole: Object, *keys: str) -> Object:
 
 
 def parts(whole: Object, key: str) -> list[Object]:
+    """The list at `key`, or an empty one if it is missing or is not a list."""
     found = whole.get(key)
     return cast(list[Object], found) if isinstance(found, list) else []
 
 
-def named(kind: Kind, body: Object) -> Object:
-    """With the words that say what it is."""
+def with_type_meta(kind: ResourceKind, body: Object) -> Object:
+    """Add `apiVersion` and `kind` to a body."""
     return {"apiVersion": kind.group_version, "kind": kind.kind} | body
 
 
-def _checked(word: str, form: re.Pattern[str], *, what: str) -> str:
-    """Whatever comes from outside is a word here, never a part of a path."""
-    if not form.fullmatch(word) or ".." in word:
-        hint = "small letters, digits, '-' and '.' are right"
-        raise UserError(f"{shown(word)!r} is no {what}", hint)
-    return word
+def _checked(name: str, pattern: re.Pattern[str], *, what: str) -> str:
+    """Reject names that could change the path of a request."""
+    if not pattern.fullmatch(name) or ".." in name:
+        hint = "use lower-case letters, digits, '-' and '.'"
+        raise UserError(f"{shown(name)!r} is not a valid {what}", hint)
+    return name

@@ -1,7 +1,8 @@
-"""Who a cluster's token belongs to: the API server is asked, and its word is kept for a moment.
+"""Authenticate a bearer token of the cluster with a TokenReview, and cache the answer for a short
+time.
 
-What is kept is the token's hash. Whoever sends one wrong token after the other costs the API server
-no more than a few reviews at a time.
+The cache keys are hashes of tokens. The number of concurrent and waiting reviews is limited, so
+that a client with many wrong tokens cannot overload the API server.
 """
 
 from __future__ import annotations
@@ -14,27 +15,28 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rota.engines.kubernetes.api import TOKEN_REVIEWS, Cluster
-from rota.engines.kubernetes.objects import Object, part
 from rota.errors import UnavailableError
+from rota.kube.client import KubeClient
+from rota.kube.resources import TOKEN_REVIEWS, Object, part
 
-KNOWN_S = 30.0
-"""A token that is revoked opens us for so much longer."""
-UNKNOWN_S = 5.0
-MOST_KEPT = 4096
-AT_ONCE = 8
-MOST_WAITING = 64
-LONGEST = 16 * 1024
+VALID_TTL_S = 30.0
+"""A revoked token stays valid for up to this time."""
+INVALID_TTL_S = 5.0
+MAX_CACHED = 4096
+MAX_CONCURRENT = 8
+MAX_PENDING = 64
+MAX_TOKEN_CHARS = 16 * 1024
 SERVICE_ACCOUNT = "system:serviceaccount:"
-OURS, DIGEST = "sa.", "k8s-"
-"""How names begin that nobody can choose: of service accounts, and of what is no name for us."""
+SERVICE_ACCOUNT_PREFIX, DIGEST_PREFIX = "sa.", "k8s-"
+"""Prefixes of account names that rota makes: for service accounts, and for user names that rota
+cannot use as they are. No user can choose a name that starts so."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,79}", re.ASCII)
 _PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """`name` is what we call them; `username` and `groups` are the cluster's words."""
+class TokenReviewUser:
+    """`name` is the account name in rota; `username` and `groups` come from the cluster."""
 
     name: str
     username: str
@@ -42,66 +44,68 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    person: Person | None
+class _CachedReview:
+    user: TokenReviewUser | None
     until_s: float
 
 
-class TokenReviews:
+class TokenReviewer:
     def __init__(
         self,
-        cluster: Cluster,
+        client: KubeClient,
         *,
         audiences: tuple[str, ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`audiences` are what a token may be for; none: whatever the API server itself takes."""
-        self._cluster = cluster
+        """`audiences`: the audiences that a token may be for. None: those of the API server
+        itself."""
+        self._client = client
         self._audiences = audiences
         self._clock = clock
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._under_way: dict[str, asyncio.Future[Person | None]] = {}
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._cache: OrderedDict[str, _CachedReview] = OrderedDict()
+        self._pending: dict[str, asyncio.Future[TokenReviewUser | None]] = {}
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def person(self, token: str) -> Person | None:
-        """Whose token it is; None if the cluster does not know it. Raises when it does not say."""
-        if len(token) > LONGEST or not _PRINTABLE.fullmatch(token):
+    async def authenticate(self, token: str) -> TokenReviewUser | None:
+        """The user of a token; None if the token is not valid. Raises if the cluster does not
+        answer."""
+        if len(token) > MAX_TOKEN_CHARS or not _PRINTABLE.fullmatch(token):
             return None
-        mark = hashlib.sha256(token.encode()).hexdigest()
-        kept = self._kept.get(mark)
-        if kept is not None and kept.until_s > self._clock():
-            return kept.person
-        if mark in self._under_way:
-            return await asyncio.shield(self._under_way[mark])
-        if len(self._under_way) >= MOST_WAITING:
-            raise UnavailableError("too many tokens are being looked at", "try again in a moment")
-        asking = asyncio.ensure_future(self._review(token))
-        self._under_way[mark] = asking
-        asking.add_done_callback(lambda done: self._keep(mark, done))
-        return await asyncio.shield(asking)
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        cached = self._cache.get(digest)
+        if cached is not None and cached.until_s > self._clock():
+            return cached.user
+        if digest in self._pending:
+            return await asyncio.shield(self._pending[digest])
+        if len(self._pending) >= MAX_PENDING:
+            raise UnavailableError("too many token reviews are pending", "retry in a few seconds")
+        review = asyncio.ensure_future(self._review(token))
+        self._pending[digest] = review
+        review.add_done_callback(lambda done: self._cache_result(digest, done))
+        return await asyncio.shield(review)
 
-    async def _review(self, token: str) -> Person | None:
+    async def _review(self, token: str) -> TokenReviewUser | None:
         spec: Object = {"token": token}
         spec |= {"audiences": list(self._audiences)} if self._audiences else {}
-        async with self._room:
-            told = await self._cluster.create(TOKEN_REVIEWS, {"metadata": {}, "spec": spec})
-        return person_of(part(told, "status"), audiences=self._audiences)
+        async with self._slots:
+            response = await self._client.create(TOKEN_REVIEWS, {"metadata": {}, "spec": spec})
+        return user_from_review(part(response, "status"), audiences=self._audiences)
 
-    def _keep(self, mark: str, asking: asyncio.Future[Person | None]) -> None:
-        del self._under_way[mark]
-        if asking.cancelled() or asking.exception() is not None:
+    def _cache_result(self, digest: str, review: asyncio.Future[TokenReviewUser | None]) -> None:
+        del self._pending[digest]
+        if review.cancelled() or review.exception() is not None:
             return
-        person = asking.result()
-        kept_s = UNKNOWN_S if person is None else KNOWN_S
-        self._kept[mark] = _Kept(person, self._clock() + kept_s)
-        self._kept.move_to_end(mark)
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+        user = review.result()
+        ttl_s = INVALID_TTL_S if user is None else VALID_TTL_S
+        self._cache[digest] = _CachedReview(user, self._clock() + ttl_s)
+        self._cache.move_to_end(digest)
+        while len(self._cache) > MAX_CACHED:
+            self._cache.popitem(last=False)
 
 
-def person_of(status: Object, *, audiences: tuple[str, ...] = ()) -> Person | None:
-    """From the status of a review. A server that does not know audiences names none, and then the
-    token may have been meant for anybody."""
+def user_from_review(status: Object, *, audiences: tuple[str, ...] = ()) -> TokenReviewUser | None:
+    """The user in the status of a TokenReview. A server that does not support audiences returns
+    none; then the token is not accepted, because it may be for another service."""
     user = part(status, "user")
     username = user.get("username")
     if status.get("authenticated") is not True or not isinstance(username, str) or not username:
@@ -109,19 +113,22 @@ def person_of(status: Object, *, audiences: tuple[str, ...] = ()) -> Person | No
     if audiences and not set(audiences).intersection(status.get("audiences") or ()):
         return None
     groups = frozenset(str(each) for each in user.get("groups") or ())
-    return Person(name_of(username), username, groups)
+    return TokenReviewUser(account_name(username), username, groups)
 
 
-def name_of(username: str) -> str:
-    """No two of a cluster's users share a name with us, and none can choose that of another: what
-    is no name for us, or looks like one that we make, has a digest in it."""
+def account_name(username: str) -> str:
+    """A unique account name for a user of the cluster. Two users never share a name, and no user
+    can choose the name of another: a name that rota cannot use, or that looks like one that rota
+    makes, gets a digest."""
     if username.startswith(SERVICE_ACCOUNT):
         namespace, _, name = username.removeprefix(SERVICE_ACCOUNT).partition(":")
-        made = f"{OURS}{namespace}.{name}"
-        # A namespace has no dot, so that the first one after the prefix parts the two.
-        if name and "." not in namespace and ":" not in name and _PLAIN.fullmatch(made):
-            return made
-    elif _PLAIN.fullmatch(username) and not username.startswith((OURS, DIGEST)):
+        account = f"{SERVICE_ACCOUNT_PREFIX}{namespace}.{name}"
+        # A namespace has no dot, so the first dot after the prefix separates the two.
+        if name and "." not in namespace and ":" not in name and _PLAIN.fullmatch(account):
+            return account
+    elif _PLAIN.fullmatch(username) and not username.startswith(
+        (SERVICE_ACCOUNT_PREFIX, DIGEST_PREFIX)
+    ):
         return username
     plain = re.sub(r"[^A-Za-z0-9]+", "-", username).strip("-")[:40]
-    return f"{DIGEST}{plain}-{hashlib.sha256(username.encode()).hexdigest()[:16]}"
+    return f"{DIGEST_PREFIX}{plain}-{hashlib.sha256(username.encode()).hexdigest()[:16]}"

@@ -1,4 +1,5 @@
-"""Pods with `schedulerName: rota` as jobs: taken in, told why they wait, cancelled when deleted."""
+"""Submit a job for each pod with `schedulerName: rota`, report why it waits, cancel the job when
+the pod is deleted."""
 
 from __future__ import annotations
 
@@ -9,235 +10,261 @@ from itertools import islice
 
 import structlog
 
-from rota.core.events import JobCancelled
-from rota.core.model import Job, JobId, Queued, Stopping
-from rota.core.states import Purpose, State
-from rota.daemon.desk import Desk
-from rota.daemon.intake import Arrival
-from rota.daemon.people import Caller
-from rota.daemon.petitions import ACTOR, LONGEST_NAME
-from rota.daemon.programs import unpack
-from rota.engines.kubernetes.api import PODS, ApiError, Change, Cluster, Object, Scope
-from rota.engines.kubernetes.names import SCHEDULER
-from rota.engines.kubernetes.plain_pods import (
-    Asked,
+from rota.core.lifecycle.states import JobState, Purpose
+from rota.core.model.events import JobCancelled
+from rota.core.model.job import Job, JobId, Queued, Stopping
+from rota.daemon.access.authorization import Caller
+from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
+from rota.daemon.jobs.wait_reasons import WaitReasons
+from rota.daemon.launch.programs import unpack
+from rota.daemon.runtime.controller import Controller
+from rota.engines.kubernetes.external_pods import (
+    ExternalPodRequest,
     NotYetError,
-    asked_of,
+    external_pod_request,
     is_waiting,
     require_mountable,
 )
-from rota.engines.kubernetes.resources import Resources
-from rota.errors import NotKeptError, RotaError, UnavailableError, UserError
-from rota.tasks import Bugs
+from rota.engines.kubernetes.pods.naming import SCHEDULER
+from rota.errors import RotaError, UnavailableError, UserError, WriteRejectedError
+from rota.kube.client import KubeClient
+from rota.kube.errors import ApiError
+from rota.kube.resources import PODS, Object, ResourceScope, WatchEvent
+from rota.operator.training_job_controller import ACTOR, MAX_NAME_CHARS
+from rota.operator.training_jobs import TrainingJobClient
+from rota.store.interface import Store
+from rota.tasks import ErrorIsolation
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
 
-PAUSE_S = 0.5
-LOOK_S = 5.0
-LOOKS = 50
-"""So many of those that cannot be taken in are tried again each time, in turn."""
-NOT_AGAIN = "its pod is deleted, and whoever made that makes another"
-OURSELVES = "rota"
-QUIET_S = 30.0
-"""A pod is told another reason to wait at most so often."""
+RETRY_S = 0.5
+CHECK_INTERVAL_S = 5.0
+MAX_RETRIES_PER_PASS = 50
+"""How many postponed pods are tried again in one pass."""
+POD_NOT_RECREATED = "its pod is deleted; the pod's owner has to create a new one"
+ROTA = "rota"
+MIN_EVENT_INTERVAL_S = 30.0
+"""The least time between two events with the same reason about one pod."""
 
 
 @dataclass(slots=True)
-class _Told:
+class _LastEvent:
     reason: str
-    words: str
+    message: str
     at_s: float
 
 
-class PlainPods:
+class PodController:
+    """Processes the watch events of external pods, one pod at a time."""
+
     def __init__(
-        self, desk: Desk, cluster: Cluster, *, resources: Resources, gpu_resource: str
+        self,
+        controller: Controller,
+        submissions: SubmissionService,
+        *,
+        store: Store,
+        reasons: WaitReasons,
+        client: KubeClient,
+        resources: TrainingJobClient,
+        gpu_resource: str,
     ) -> None:
-        self._desk = desk
-        self._cluster = cluster
+        self._controller = controller
+        self._submissions = submissions
+        self._store = store
+        self._reasons = reasons
+        self._client = client
         self._resources = resources
         self._gpu_resource = gpu_resource
-        self._changes: asyncio.Queue[Change] = asyncio.Queue()
+        self._changes: asyncio.Queue[WatchEvent] = asyncio.Queue()
         self._jobs: dict[str, JobId] = {}
-        """By the uid of their pods."""
+        """Jobs by the uid of their pods."""
         self._pods: dict[str, Object] = {}
-        self._told: dict[str, _Told] = {}
-        self._bugs = Bugs("a pod was left alone")
-        self._not_yet: dict[str, None] = {}
-        """Those that need something which may still come: a claim, a node."""
-        self._is_unsure = False
-        """Whether a pod may have a job that we do not know of: what failed may have been written
-        all the same."""
+        self._last_events: dict[str, _LastEvent] = {}
+        self._isolation = ErrorIsolation("pod not processed")
+        self._retry_later: dict[str, None] = {}
+        """Pods that need something which may still appear: a volume claim, or a node."""
+        self._may_miss_jobs = False
+        """Whether a pod may have a job that is not in `_jobs`: a failed submit may have been
+        written."""
 
     @property
-    def scope(self) -> Scope:
-        return Scope(self._cluster.namespace, fields=f"spec.schedulerName={SCHEDULER}")
+    def scope(self) -> ResourceScope:
+        return ResourceScope(self._client.namespace, fields=f"spec.schedulerName={SCHEDULER}")
 
-    def hear(self, change: Change) -> None:
+    def on_change(self, change: WatchEvent) -> None:
         self._changes.put_nowait(change)
 
     async def run(self) -> None:
-        self._recall()
+        self._load_known_jobs()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._work())
-            group.create_task(self._keep_telling())
+            group.create_task(self._report_waiting_reasons())
 
-    def _recall(self) -> None:
-        """Which pods have jobs already."""
-        self._is_unsure = False
-        for job_id in self._desk.shell.kernel.jobs:
-            submission = self._desk.store.submission(job_id)
+    def _load_known_jobs(self) -> None:
+        """Find the pods that already have jobs."""
+        self._may_miss_jobs = False
+        for job_id in self._controller.kernel.jobs:
+            submission = self._store.submission(job_id)
             pod = unpack(submission.program).pod if submission else ""
             if pod:
                 self._jobs[pod.partition("/")[2]] = job_id
 
     async def _work(self) -> None:
-        """One pod is never in two hands at once."""
+        """Process events, and retry postponed pods at intervals. One task, so a pod is never
+        processed twice at once."""
         loop = asyncio.get_running_loop()
-        look_s = loop.time() + LOOK_S
+        next_check_s = loop.time() + CHECK_INTERVAL_S
         while True:
-            change: Change | None = None
+            change: WatchEvent | None = None
             with suppress(TimeoutError):
-                async with asyncio.timeout_at(look_s):
+                async with asyncio.timeout_at(next_check_s):
                     change = await self._changes.get()
             if change is not None:
-                await self._heed_in_the_end(change)
-            if loop.time() >= look_s:
-                await self._look_again()
-                look_s = loop.time() + LOOK_S
+                await self._reconcile_with_retry(change)
+            if loop.time() >= next_check_s:
+                await self._retry_some()
+                next_check_s = loop.time() + CHECK_INTERVAL_S
 
-    async def _look_again(self) -> None:
-        for uid in list(islice(self._not_yet, LOOKS)):
-            del self._not_yet[uid]
+    async def _retry_some(self) -> None:
+        for uid in list(islice(self._retry_later, MAX_RETRIES_PER_PASS)):
+            del self._retry_later[uid]
             if pod := self._pods.get(uid):
-                await self._heed_in_the_end(Change("MODIFIED", pod))
+                await self._reconcile_with_retry(WatchEvent("MODIFIED", pod))
 
-    async def _heed_in_the_end(self, change: Change) -> None:
-        """One that we stumble over must not end it for all: the next daemon would come to it, too,
-        and stumble."""
-        said = ""
+    async def _reconcile_with_retry(self, change: WatchEvent) -> None:
+        """An unexpected error ends only this change: the next daemon would find the same pod and
+        fail again."""
+        logged = ""
         while True:
             try:
-                with self._bugs.of(pod=change.object["metadata"]["name"]):
-                    await self._heed(change)
+                with self._isolation.of(pod=change.object["metadata"]["name"]):
+                    await self._reconcile(change)
                 return None
             except UnavailableError as error:
-                if isinstance(error, ApiError) and not error.is_passing:
-                    return await self._put_off(change.object, error)
-                if said != str(error):
-                    said = str(error)
-                    log.info("a pod has to wait", error=said)
-                await asyncio.sleep(PAUSE_S)
+                if isinstance(error, ApiError) and not error.is_transient:
+                    return await self._postpone(change.object, error)
+                if logged != str(error):
+                    logged = str(error)
+                    log.info("pod not processed yet; retrying", error=logged)
+                await asyncio.sleep(RETRY_S)
             except RotaError as error:
-                return log.error("a pod was left alone", error=str(error))
+                return log.error("pod not processed", error=str(error))
 
-    async def _put_off(self, pod: Object, error: RotaError) -> None:
-        """What the cluster refuses us about one pod is no reason for the others to wait."""
-        self._not_yet[pod["metadata"]["uid"]] = None
-        await self._tell(pod, reason="Waiting", words=str(error))
+    async def _postpone(self, pod: Object, error: RotaError) -> None:
+        """Retry this pod later. A refusal of one pod must not delay the others."""
+        self._retry_later[pod["metadata"]["uid"]] = None
+        await self._emit_event(pod, reason="Waiting", message=str(error))
 
-    async def _heed(self, change: Change) -> None:
+    async def _reconcile(self, change: WatchEvent) -> None:
         pod, uid = change.object, change.object["metadata"]["uid"]
-        self._desk.shell.require_sound()
-        if self._is_unsure:
-            self._recall()
+        self._controller.require_available()
+        if self._may_miss_jobs:
+            self._load_known_jobs()
         if change.type == "DELETED":
-            await self._end(self._jobs.get(uid), pod)
+            await self._cancel(self._jobs.get(uid), pod)
             self._jobs.pop(uid, None)
             self._pods.pop(uid, None)
-            self._told.pop(uid, None)
+            self._last_events.pop(uid, None)
             return
         self._pods[uid] = pod
         if pod["metadata"].get("deletionTimestamp"):
-            await self._end(self._jobs.get(uid), pod)
+            await self._cancel(self._jobs.get(uid), pod)
         elif uid not in self._jobs and is_waiting(pod):
-            await self._take_in(pod)
+            await self._submit(pod)
 
-    async def _end(self, job_id: JobId | None, pod: Object) -> None:
-        """The job of a pod that goes: it cannot come again, whoever deleted it."""
+    async def _cancel(self, job_id: JobId | None, pod: Object) -> None:
+        """Cancel the job of a deleted pod. The job cannot restart without its pod."""
         if job_id is None:
             return
-        words = self._why_stopped(job_id)
-        actor = OURSELVES if words else ACTOR
-        await self._tell(pod, reason="Stopped", words=words)
-        shell = self._desk.shell
-        job = shell.kernel.job(job_id)
+        message = self._why_stopped(job_id)
+        actor = ROTA if message else ACTOR
+        await self._emit_event(pod, reason="Stopped", message=message)
+        controller = self._controller
+        job = controller.kernel.job(job_id)
         if job is not None and not _is_cancelled(job):
-            await shell.durable(shell.tell(JobCancelled(job.id, actor, words), actor=actor))
+            await controller.durable(
+                controller.tell(JobCancelled(job.id, actor, message), actor=actor)
+            )
 
     def _why_stopped(self, job_id: JobId) -> str:
-        """Why we took its place away, if we did: by now its job may be on its way back, or over."""
-        for told in (entry.transition for entry in self._desk.store.story(job_id)):
-            if told.after is State.STOPPING and told.cause != JobCancelled.__name__:
-                return f"{told.reason}: {NOT_AGAIN}"
+        """Why rota stopped the pod, if it did. By now its job may be queued again or have ended."""
+        for transition in (entry.transition for entry in self._store.story(job_id)):
+            if transition.after is JobState.STOPPING and transition.cause != JobCancelled.__name__:
+                return f"{transition.reason}: {POD_NOT_RECREATED}"
         return ""
 
-    async def _take_in(self, pod: Object) -> None:
+    async def _submit(self, pod: Object) -> None:
         meta = pod["metadata"]
 
         def claim(job_id: JobId) -> None:
             self._jobs[meta["uid"]] = job_id
 
         try:
-            asked = asked_of(pod, gpu_resource=self._gpu_resource)
+            pod_request = external_pod_request(pod, gpu_resource=self._gpu_resource)
         except UserError as error:
-            await self._tell(pod, reason="Refused", words=str(error))
+            await self._emit_event(pod, reason="Refused", message=str(error))
             return
         try:
-            await require_mountable(self._cluster, asked.claims)
+            await require_mountable(self._client, pod_request.claims)
             pod_id = f"{meta['name']}/{meta['uid']}"
-            arrival = Arrival(claim=claim, pod=pod_id, tolerations=asked.tolerations)
-            caller = Caller(asked.user or self._cluster.namespace)
-            await self._desk.intake.take_in(caller, _request(meta["name"], asked), arrival=arrival)
-        except (NotYetError, NotKeptError) as error:
+            options = SubmitOptions(
+                on_job_id=claim, pod=pod_id, tolerations=pod_request.tolerations
+            )
+            caller = Caller(pod_request.user or self._client.namespace)
+            await self._submissions.submit_from_object(
+                caller, _request(meta["name"], pod_request), options=options
+            )
+        except (NotYetError, WriteRejectedError) as error:
             self._jobs.pop(meta["uid"], None)
-            await self._put_off(pod, error)
+            await self._postpone(pod, error)
         except UserError as error:
-            self._not_yet[meta["uid"]] = None
-            await self._tell(pod, reason="Refused", words=str(error))
+            self._retry_later[meta["uid"]] = None
+            await self._emit_event(pod, reason="Refused", message=str(error))
         except BaseException:
             self._jobs.pop(meta["uid"], None)
-            self._is_unsure = True
+            self._may_miss_jobs = True
             raise
 
-    # -- why they wait --------------------------------------------------------------------------
+    # -- events about pods ----------------------------------------------------------------------
 
-    async def _keep_telling(self) -> None:
+    async def _report_waiting_reasons(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             for uid, job_id in list(self._jobs.items()):
-                job, pod = self._desk.shell.kernel.job(job_id), self._pods.get(uid)
+                job, pod = self._controller.kernel.job(job_id), self._pods.get(uid)
                 if pod is not None and job is not None and isinstance(job.phase, Queued):
-                    with self._bugs.of(job=job_id):
-                        await self._tell(pod, reason="Waiting", words=self._desk.why(job))
+                    with self._isolation.of(job=job_id):
+                        await self._emit_event(
+                            pod, reason="Waiting", message=self._reasons.why(job)
+                        )
 
-    async def _tell(self, pod: Object, *, reason: str, words: str) -> None:
+    async def _emit_event(self, pod: Object, *, reason: str, message: str) -> None:
         uid, now = pod["metadata"]["uid"], asyncio.get_running_loop().time()
-        told = self._told.get(uid)
-        if not words or (told and told.words == words):
+        last = self._last_events.get(uid)
+        if not message or (last and last.message == message):
             return
-        if told and told.reason == reason and now - told.at_s < QUIET_S:
+        if last and last.reason == reason and now - last.at_s < MIN_EVENT_INTERVAL_S:
             return
-        self._told[uid] = _Told(reason, words, now)
+        self._last_events[uid] = _LastEvent(reason, message, now)
         try:
-            await self._resources.event(pod, kind=PODS, reason=reason, words=words)
+            await self._resources.event(pod, kind=PODS, reason=reason, message=message)
         except ApiError as error:
-            log.warning("an event was not told", error=str(error))
+            log.warning("event not written", error=str(error))
 
 
 def _is_cancelled(job: Job) -> bool:
     return isinstance(job.phase, Stopping) and job.phase.purpose is Purpose.CANCEL
 
 
-def _request(name: str, asked: Asked) -> JobRequest:
+def _request(name: str, pod_request: ExternalPodRequest) -> JobRequest:
     return JobRequest(
-        command=asked.command,
-        name=name[:LONGEST_NAME],
-        gpus=str(asked.gpus),
-        gpus_per_worker=asked.gpus,
-        cpus=asked.cpus,
-        memory=str(asked.memory_bytes) if asked.memory_bytes else "",
-        priority=asked.priority,
-        node_labels=asked.node_labels,
+        command=pod_request.command,
+        name=name[:MAX_NAME_CHARS],
+        gpus=str(pod_request.gpus),
+        gpus_per_worker=pod_request.gpus,
+        cpus=pod_request.cpus,
+        memory=str(pod_request.memory_bytes) if pod_request.memory_bytes else "",
+        priority=pod_request.priority,
+        node_labels=pod_request.node_labels,
     )

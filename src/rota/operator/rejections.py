@@ -1,4 +1,4 @@
-"""What is told of a TrainingJob that is no job of ours: in its status, and in an event."""
+"""Report TrainingJobs that are not accepted as jobs: in their status and in a Kubernetes event."""
 
 from __future__ import annotations
 
@@ -6,78 +6,83 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from rota.core.model import JobId
-from rota.core.states import State
-from rota.engines.kubernetes.api import TRAINING_JOBS, ApiError, Object
-from rota.engines.kubernetes.resources import Resources
-from rota.store.training_jobs import JOB, moment, part
+from rota.core.lifecycle.states import JobState
+from rota.core.model.job import JobId
+from rota.kube.errors import ApiError
+from rota.kube.resources import TRAINING_JOBS, Object
+from rota.operator.training_jobs import TrainingJobClient
+from rota.store.kubernetes.crd_codec import JOB, part, rfc3339
 
 log = structlog.get_logger()
 
 REFUSED = "refused"
 
 
-class Verdicts:
-    def __init__(self, resources: Resources, clock: Callable[[], float]) -> None:
-        self._resources, self._clock = resources, clock
-        self._refused: dict[str, int] = {}
-        """By their uids, the generations of objects that may not have been allowed to say so."""
+class RejectionReporter:
+    """Writes rejections and remembers them by generation."""
 
-    def has_refused(self, found: Object) -> bool:
-        """Whether that was said of it as it is now."""
-        known = self._refused.get(found["metadata"]["uid"])
-        return known == generation_of(found) or is_refused(found)
+    def __init__(self, resources: TrainingJobClient, clock: Callable[[], float]) -> None:
+        self._resources, self._clock = resources, clock
+        self._rejected: dict[str, int] = {}
+        """The rejected generation by uid. The cluster may have refused to store it in the
+        status."""
+
+    def has_rejected(self, found: Object) -> bool:
+        """Whether the current generation of the object was rejected."""
+        known = self._rejected.get(found["metadata"]["uid"])
+        return known == generation_of(found) or is_rejected(found)
 
     def forget(self, uid: str) -> None:
-        self._refused.pop(uid, None)
+        self._rejected.pop(uid, None)
 
-    async def refuse(self, found: Object, words: str) -> None:
+    async def reject(self, found: Object, message: str) -> None:
+        """Write the rejection into the status and an event."""
         condition = {
             "type": "Accepted",
             "status": "False",
             "reason": "Refused",
-            "message": words,
-            "lastTransitionTime": moment(self._clock()),
+            "message": message,
+            "lastTransitionTime": rfc3339(self._clock()),
         }
-        await self._resources.tell(
+        await self._resources.patch_status(
             found["metadata"]["name"],
             {
                 "state": REFUSED,
-                "reason": words,
+                "reason": message,
                 "observedGeneration": generation_of(found),
                 "conditions": [condition],
             },
         )
-        self._refused[found["metadata"]["uid"]] = generation_of(found)
-        await self.announce(found, reason="Refused", words=words)
+        self._rejected[found["metadata"]["uid"]] = generation_of(found)
+        await self.emit_event(found, reason="Refused", message=message)
 
-    async def set_aside(self, found: Object, words: str) -> None:
-        """What cannot be read is left as it is, but for the reason why nothing happens."""
-        if part(found, "status").get("reason") != words:
-            await self._resources.tell(found["metadata"]["name"], {"reason": words})
-            await self.announce(found, reason="SetAside", words=words)
+    async def mark_unreadable(self, found: Object, message: str) -> None:
+        """The status of an object that cannot be read stays as it is, except for the reason."""
+        if part(found, "status").get("reason") != message:
+            await self._resources.patch_status(found["metadata"]["name"], {"reason": message})
+            await self.emit_event(found, reason="SetAside", message=message)
 
-    async def announce(self, found: Object, *, reason: str, words: str) -> None:
+    async def emit_event(self, found: Object, *, reason: str, message: str) -> None:
         try:
-            await self._resources.event(found, kind=TRAINING_JOBS, reason=reason, words=words)
+            await self._resources.event(found, kind=TRAINING_JOBS, reason=reason, message=message)
         except ApiError as error:
-            log.warning("an event was not told", error=str(error))
+            log.warning("event not written", error=str(error))
 
 
-def is_refused(found: Object) -> bool:
-    """Whether its status says so, of its newest generation."""
+def is_rejected(found: Object) -> bool:
+    """Whether the status says that the newest generation is rejected."""
     status = part(found, "status")
     is_current = status.get("observedGeneration") == generation_of(found)
     return status.get("state") == REFUSED and is_current
 
 
-def why_put_back(meta: Object, outcomes: Mapping[JobId, State]) -> str:
-    """Of an object that we made for a job that is over, or of which we know nothing."""
+def recreated_reason(meta: Object, outcomes: Mapping[JobId, JobState]) -> str:
+    """Why an object that rota created is rejected: its job has ended or is unknown."""
     job_id = JobId(str(part(meta, "labels").get(JOB) or meta["name"]))
     state = outcomes.get(job_id)
     if state is not None:
-        return f"somebody put this object back, but job {job_id} has {state.value}; submit it anew"
-    return f"nobody knows job {job_id}: its object was put back, or came too late; submit it anew"
+        return f"this object was restored, but job {job_id} has {state.value}; submit the job again"
+    return f"job {job_id} is unknown: its object was restored or is too old; submit the job again"
 
 
 def generation_of(found: Object) -> int:

@@ -1,8 +1,9 @@
-"""TrainingJobs that people make, edit and delete with kubectl: the same wishes as at the desk.
+"""Submit, edit and cancel jobs for the TrainingJobs that people create, edit and delete with
+kubectl.
 
-An object that is new is a submit by the person whom it names; what is refused is told in a
-condition and an event. Deleting one cancels its job, and it stays until the job is over. Edits
-are heeded as far as a job can change; what cannot be had is told, too.
+A new object is a submit by the user whom it names. A rejection is reported in a condition and an
+event. Deleting an object cancels its job; the object stays until the job has ended. Edits apply
+as far as a job can change, and the rest is reported as well.
 """
 
 from __future__ import annotations
@@ -13,70 +14,81 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from rota.core.events import JobCancelled, JobEvent, JobResized
-from rota.core.model import JobId
-from rota.daemon import resizes
-from rota.daemon.admission import Defaults, with_defaults
-from rota.daemon.asked_by_object import asker_of, edits_of, request_of, wishes_of
-from rota.daemon.desk import Desk
-from rota.daemon.farewells import Farewells
-from rota.daemon.intake import Arrival
-from rota.daemon.people import Caller
-from rota.daemon.programs import unpack
-from rota.daemon.verdicts import Verdicts, generation_of, why_put_back
-from rota.engines.kubernetes.api import ApiError, Change, Object
-from rota.engines.kubernetes.refusals import BLOATED, is_bloated
-from rota.engines.kubernetes.resources import Resources
+from rota.core.model.events import JobCancelled, JobEvent, JobResized
+from rota.core.model.job import JobId
+from rota.daemon.access.authorization import Caller
+from rota.daemon.jobs.admission import Defaults, with_defaults
+from rota.daemon.jobs.job_service import check_resize
+from rota.daemon.jobs.submission import SubmissionService, SubmitOptions
+from rota.daemon.launch.programs import unpack
+from rota.daemon.runtime.controller import Controller
 from rota.errors import RotaError, StoreError, UnavailableError, UserError
-from rota.store.cluster import ClusterStore
-from rota.store.training_jobs import (
+from rota.kube.errors import OBJECT_TOO_LARGE, ApiError, is_oversized
+from rota.kube.resources import Object, WatchEvent
+from rota.operator.finalizers import FinalizerRemover
+from rota.operator.rejections import RejectionReporter, generation_of, recreated_reason
+from rota.operator.spec_parser import edit_events, edits_of, job_request_of, user_of
+from rota.operator.store_port import TrainingJobStore
+from rota.operator.training_jobs import TrainingJobClient
+from rota.store.kubernetes.crd_codec import (
     ACCEPTED,
     FINALIZER,
     JOB,
-    is_bare,
+    has_only_seal,
     is_sealed,
-    kept_of,
     part,
+    read_training_job,
 )
-from rota.tasks import Bugs
+from rota.tasks import ErrorIsolation
 from rota.wire.jobs import JobRequest
 
 log = structlog.get_logger()
 
 ACTOR = "kubectl"
-AT_ONCE = 8
-PAUSE_S = 0.5
-"""Before something is tried again that could not be done now."""
-LONGEST_NAME = 63
+N_WORKERS = 8
+RETRY_S = 0.5
+"""Delay before a change that could not be processed is retried."""
+MAX_NAME_CHARS = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """Where petitions are made: the key of what was accepted, and who asks if nobody is named."""
+class TrainingJobContext:
+    """`key` verifies the seals of accepted jobs. `namespace` is the user of an object that names
+    none."""
 
     key: bytes
     namespace: str
     defaults: Callable[[str], Defaults]
 
 
-class Petitions:
+class TrainingJobController:
+    """Processes the watch events of TrainingJobs, several objects at a time."""
+
     def __init__(
-        self, desk: Desk, store: ClusterStore, *, resources: Resources, ground: Ground
+        self,
+        controller: Controller,
+        submissions: SubmissionService,
+        *,
+        store: TrainingJobStore,
+        resources: TrainingJobClient,
+        context: TrainingJobContext,
+        clock: Callable[[], float],
     ) -> None:
-        self._desk = desk
+        self._controller = controller
+        self._submissions = submissions
         self._store = store
         self._resources = resources
-        self._ground = ground
-        self._verdicts = Verdicts(resources, desk.clock)
-        self._pending: dict[str, list[Change]] = {}
-        """By name, those that are not heeded yet; an edit takes the place of an older one."""
+        self._context = context
+        self._rejections = RejectionReporter(resources, clock)
+        self._pending: dict[str, list[WatchEvent]] = {}
+        """Events that wait, by object name. A newer edit replaces an older one."""
         self._names: asyncio.Queue[str] = asyncio.Queue()
         self._jobs: dict[str, JobId] = {}
-        """By the uid of their objects."""
-        self._farewells = Farewells(desk.shell, store)
-        self._bugs = Bugs("a TrainingJob was left alone")
+        """Jobs by the uid of their objects."""
+        self._finalizers = FinalizerRemover(controller, store)
+        self._isolation = ErrorIsolation("TrainingJob not processed")
 
-    def hear(self, change: Change) -> None:
+    def on_change(self, change: WatchEvent) -> None:
         name = change.object["metadata"]["name"]
         waiting = self._pending.get(name)
         if waiting is None:
@@ -89,119 +101,120 @@ class Petitions:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for _ in range(AT_ONCE):
+            for _ in range(N_WORKERS):
                 group.create_task(self._work())
-            group.create_task(self._farewells.run())
+            group.create_task(self._finalizers.run())
 
     async def _work(self) -> None:
-        """One name is never in two hands at once."""
+        """Each object is processed by one worker at a time."""
         while True:
             name = await self._names.get()
             waiting = self._pending[name]
             while waiting:
-                await self._heed_in_the_end(waiting.pop(0))
+                await self._reconcile_with_retry(waiting.pop(0))
             del self._pending[name]
 
-    async def _heed_in_the_end(self, change: Change) -> None:
-        """One that we stumble over must not end it for all: the next daemon would come to it, too,
-        and stumble."""
-        said, is_old = "", False
+    async def _reconcile_with_retry(self, change: WatchEvent) -> None:
+        """An unexpected error ends only this change: the next daemon would find the same object
+        and fail again."""
+        logged, is_stale = "", False
         while True:
             try:
-                with self._bugs.of(object=change.object["metadata"]["name"]):
-                    await self._heed(await self._by_now(change) if is_old else change)
+                with self._isolation.of(object=change.object["metadata"]["name"]):
+                    await self._reconcile(await self._refreshed(change) if is_stale else change)
                 return None
             except UnavailableError as error:
-                is_old = True
-                if isinstance(error, ApiError) and not error.is_passing:
-                    return log.error("a TrainingJob was left alone", error=str(error))
-                if said != str(error):
-                    said = str(error)
-                    log.info("a TrainingJob has to wait", error=said)
-                await asyncio.sleep(PAUSE_S)
+                is_stale = True
+                if isinstance(error, ApiError) and not error.is_transient:
+                    return log.error("TrainingJob not processed", error=str(error))
+                if logged != str(error):
+                    logged = str(error)
+                    log.info("TrainingJob not processed yet; retrying", error=logged)
+                await asyncio.sleep(RETRY_S)
             except RotaError as error:
-                return log.error("a TrainingJob was left alone", error=str(error))
+                return log.error("TrainingJob not processed", error=str(error))
 
-    async def _by_now(self, change: Change) -> Change:
-        """What failed may have been written all the same: then the object says so, and is not taken
-        for a new one."""
+    async def _refreshed(self, change: WatchEvent) -> WatchEvent:
+        """A failed write may have succeeded. Read the object again, so that it is not submitted
+        twice."""
         meta = change.object["metadata"]
         now = None if change.type == "DELETED" else await self._resources.get(meta["name"])
         if now is None or now["metadata"]["uid"] != meta["uid"]:
-            return Change("DELETED", change.object)
-        return Change("MODIFIED", now)
+            return WatchEvent("DELETED", change.object)
+        return WatchEvent("MODIFIED", now)
 
-    async def _heed(self, change: Change) -> None:
-        self._desk.shell.require_sound()
+    async def _reconcile(self, change: WatchEvent) -> None:
+        """Process one change of one object."""
+        self._controller.require_available()
         found = change.object
         uid = found["metadata"]["uid"]
         if change.type == "DELETED":
-            self._verdicts.forget(uid)
-            await self._lose(uid)
+            self._rejections.forget(uid)
+            await self._cancel_deleted(uid)
             return
         try:
             job_id = await self._job_of(found)
         except StoreError as error:
-            await self._verdicts.set_aside(found, str(error))
+            await self._rejections.mark_unreadable(found, str(error))
             return
         if job_id is None:
-            await self._take_in(found)
+            await self._submit(found)
         elif found["metadata"].get("deletionTimestamp"):
-            await self._leave(job_id, found)
-        elif is_bloated(found):
-            await self._end_bloated(job_id, found)
+            await self._finalize(job_id, found)
+        elif is_oversized(found):
+            await self._cancel_oversized(job_id, found)
         elif generation_of(found) > self._observed(job_id, found):
             await self._edit(job_id, found)
 
     async def _job_of(self, found: Object) -> JobId | None:
-        """The job that an object stands for; None of one that is new to us."""
+        """The job of an object; None for a new object."""
         meta = found["metadata"]
-        if meta["uid"] not in self._jobs and (own := self._made_by_us(meta)):
+        if meta["uid"] not in self._jobs and (own := self._created_by_us(meta)):
             self._jobs[meta["uid"]] = own
         if meta["uid"] in self._jobs:
             return self._jobs[meta["uid"]]
-        kept = kept_of(found, key=self._ground.key)
-        if kept is None or (is_bare(found) and await self._is_put_back(kept.job.id, found)):
+        kept = read_training_job(found, key=self._context.key)
+        if kept is None or (has_only_seal(found) and await self._is_restored(kept.job.id, found)):
             return None
         self._jobs[meta["uid"]] = kept.job.id
         return kept.job.id
 
-    def _made_by_us(self, meta: Object) -> JobId | None:
-        """The job that an object stands for just as we made it, which most of them do: what we
-        know need not be read. None: it has to be."""
+    def _created_by_us(self, meta: Object) -> JobId | None:
+        """The job of an object that is unchanged since rota created it, as most are. This saves
+        parsing it. None: parse it."""
         job_id = JobId(str(part(meta, "labels").get(JOB)))
         text = str(part(meta, "annotations").get(ACCEPTED) or "")
-        return job_id if self._store.has_made(job_id, meta["name"], accepted=text) else None
+        return job_id if self._store.is_own_object(job_id, meta["name"], accepted=text) else None
 
-    async def _is_put_back(self, job_id: JobId, found: Object) -> bool:
-        """Whether somebody put back an object that we made, whose job is over or unknown. What was
-        seen may be older than what we know: then the object by now says more."""
-        if self._store.is_publishing(job_id):
+    async def _is_restored(self, job_id: JobId, found: Object) -> bool:
+        """Whether an object that rota created was restored after its job ended or was lost.
+        Reads the object again, because the event may be older than our own writes."""
+        if self._store.owns_object(job_id):
             return False
         now = await self._resources.get(found["metadata"]["name"])
-        return now is not None and is_bare(now)
+        return now is not None and has_only_seal(now)
 
     def _observed(self, job_id: JobId, found: Object) -> int:
-        told = part(found, "status").get("observedGeneration") or 1
-        return max(told, self._store.shown(job_id).observed)
+        observed = part(found, "status").get("observedGeneration") or 1
+        return max(observed, self._store.status_details(job_id).observed)
 
-    # -- new ones -------------------------------------------------------------------------------
+    # -- submit ---------------------------------------------------------------------------------
 
-    async def _take_in(self, found: Object) -> None:
+    async def _submit(self, found: Object) -> None:
         meta = found["metadata"]
         if meta.get("deletionTimestamp"):
             if FINALIZER in (meta.get("finalizers") or ()):
-                await self._resources.let_go(meta["name"])
+                await self._resources.remove_finalizer(meta["name"])
             return
-        if self._verdicts.has_refused(found):
+        if self._rejections.has_rejected(found):
             return
-        if is_sealed(found, key=self._ground.key):
-            # It was accepted once, and is nobody's new wish.
-            outcomes = self._desk.shell.kernel.outcomes
-            await self._verdicts.refuse(found, why_put_back(meta, outcomes))
+        if is_sealed(found, key=self._context.key):
+            # It was accepted before, so it is not a new submit.
+            outcomes = self._controller.kernel.outcomes
+            await self._rejections.reject(found, recreated_reason(meta, outcomes))
             return
-        if is_bloated(found):
-            await self._verdicts.refuse(found, BLOATED)
+        if is_oversized(found):
+            await self._rejections.reject(found, OBJECT_TOO_LARGE)
             return
 
         def claim(job_id: JobId) -> None:
@@ -209,88 +222,94 @@ class Petitions:
             self._store.adopt(job_id, meta["name"])
 
         try:
-            request = _named(request_of(found.get("spec")), meta["name"])
-            arrival = Arrival(claim=claim)
-            caller = Caller(asker_of(meta, default=self._ground.namespace))
-            job_id = await self._desk.intake.take_in(caller, request, arrival=arrival)
+            request = _named(job_request_of(found.get("spec")), meta["name"])
+            options = SubmitOptions(on_job_id=claim)
+            caller = Caller(user_of(meta, default=self._context.namespace))
+            job_id = await self._submissions.submit_from_object(caller, request, options=options)
         except UserError as error:
             self._jobs.pop(meta["uid"], None)
-            await self._verdicts.refuse(found, str(error))
+            await self._rejections.reject(found, str(error))
             return
         except BaseException:
             self._jobs.pop(meta["uid"], None)
             raise
-        log.info("a TrainingJob is taken in", object=meta["name"], job_id=job_id)
+        log.info("TrainingJob accepted", object=meta["name"], job_id=job_id)
         await self._edit(job_id, found)
 
-    # -- those that go --------------------------------------------------------------------------
+    # -- delete ---------------------------------------------------------------------------------
 
-    async def _leave(self, job_id: JobId, found: Object) -> None:
+    async def _finalize(self, job_id: JobId, found: Object) -> None:
         name = found["metadata"]["name"]
-        if self._desk.shell.kernel.job(job_id) is None:
-            await self._store.let_go(job_id, name)
+        if self._controller.kernel.job(job_id) is None:
+            await self._store.remove_finalizer(job_id, name)
         else:
-            self._farewells.wait_for(job_id, name)
+            self._finalizers.wait_for(job_id, name)
             await self._cancel(job_id)
 
-    async def _lose(self, uid: str) -> None:
+    async def _cancel_deleted(self, uid: str) -> None:
         if job_id := self._jobs.get(uid):
-            self._store.lose(job_id)
+            self._store.forget_object(job_id)
             await self._cancel(job_id)
             del self._jobs[uid]
 
-    async def _end_bloated(self, job_id: JobId, found: Object) -> None:
-        """What cannot be written down must not run: the next daemon would know nothing of it."""
-        if self._desk.shell.kernel.job(job_id) is not None:
-            await self._cancel(job_id, BLOATED)
-            await self._verdicts.announce(found, reason="Cancelled", words=BLOATED)
+    async def _cancel_oversized(self, job_id: JobId, found: Object) -> None:
+        """A job whose state cannot be stored must not run: the next daemon would not know it."""
+        if self._controller.kernel.job(job_id) is not None:
+            await self._cancel(job_id, OBJECT_TOO_LARGE)
+            await self._rejections.emit_event(found, reason="Cancelled", message=OBJECT_TOO_LARGE)
 
     async def _cancel(self, job_id: JobId, reason: str = "") -> None:
-        if self._desk.shell.kernel.job(job_id) is not None:
-            await self._tell(JobCancelled(job_id, ACTOR, reason))
+        if self._controller.kernel.job(job_id) is not None:
+            await self._apply(JobCancelled(job_id, ACTOR, reason))
 
-    # -- edits ----------------------------------------------------------------------------------
+    # -- edit -----------------------------------------------------------------------------------
 
     async def _edit(self, job_id: JobId, found: Object) -> None:
-        job, submission = self._desk.shell.kernel.job(job_id), self._store.submission(job_id)
+        job, submission = (
+            self._controller.kernel.job(job_id),
+            self._store.submission(job_id),
+        )
         if job is None or submission is None:
             return
         refusals: list[tuple[str, str]] = []
         try:
             accepted = unpack(submission.program).request
             asked = with_defaults(
-                _named(request_of(found["spec"]), found["metadata"]["name"]),
+                _named(job_request_of(found["spec"]), found["metadata"]["name"]),
                 user=submission.user,
-                defaults=self._ground.defaults(accepted.project),
+                defaults=self._context.defaults(accepted.project),
             )
             edits = edits_of(found["spec"], job, accepted=accepted, asked=asked)
             if edits.refused:
-                what = f"{', '.join(edits.refused)} cannot be changed once a job is accepted"
-                refusals.append(("Immutable", f"{what}; delete it and make it anew"))
-            for event in wishes_of(edits, job, actor=ACTOR):
-                await self._tell(event)
+                what = f"{', '.join(edits.refused)} cannot be changed after a job is accepted"
+                refusals.append(
+                    ("Immutable", f"{what}; delete the TrainingJob and create it again")
+                )
+            for event in edit_events(edits, job, actor=ACTOR):
+                await self._apply(event)
             if edits.workers is not None:
-                resizes.check(job, edits.workers)
-                await self._tell(JobResized(job_id, edits.workers, ACTOR))
+                check_resize(job, edits.workers)
+                await self._apply(JobResized(job_id, edits.workers, ACTOR))
         except UserError as error:
             refusals.append(("Refused", str(error)))
-        await self._say_what_is_refused(job_id, found, refusals=refusals)
+        await self._record_refusals(job_id, found, refusals=refusals)
 
-    async def _say_what_is_refused(
+    async def _record_refusals(
         self, job_id: JobId, found: Object, *, refusals: list[tuple[str, str]]
     ) -> None:
-        """In one condition: the cluster takes no second one of a kind."""
-        words = "; ".join(each for _, each in refusals)
-        notes = (("SpecApplied", refusals[0][0], words),) if refusals else ()
-        shown = self._store.shown(job_id)
-        self._store.show(job_id, replace(shown, observed=generation_of(found), notes=notes))
+        """Joined in one condition: conditions are unique by type."""
+        message = "; ".join(each for _, each in refusals)
+        notes = (("SpecApplied", refusals[0][0], message),) if refusals else ()
+        shown = self._store.status_details(job_id)
+        self._store.set_status_details(
+            job_id, replace(shown, observed=generation_of(found), notes=notes)
+        )
         if notes and notes != shown.notes:
-            await self._verdicts.announce(found, reason=refusals[0][0], words=words)
+            await self._rejections.emit_event(found, reason=refusals[0][0], message=message)
 
-    async def _tell(self, event: JobEvent) -> None:
-        shell = self._desk.shell
-        await shell.durable(shell.tell(event, actor=ACTOR))
+    async def _apply(self, event: JobEvent) -> None:
+        await self._controller.durable(self._controller.tell(event, actor=ACTOR))
 
 
 def _named(request: JobRequest, name: str) -> JobRequest:
-    return request if request.name else replace(request, name=name[:LONGEST_NAME])
+    return request if request.name else replace(request, name=name[:MAX_NAME_CHARS])

@@ -1,7 +1,7 @@
-"""TrainingJobs whose jobs are over: a cluster keeps them for a while, and not too many of them.
+"""Delete TrainingJobs of finished jobs: after a time limit, and when there are too many of them.
 
-Only those that we made ourselves are removed. What people made with kubectl is theirs to delete:
-whoever applies the same files again and again would run the job again.
+Only objects that rota created are deleted. Objects from kubectl stay until their owner deletes
+them: the owner may apply the same file again, and a missing object would start the job again.
 """
 
 from __future__ import annotations
@@ -13,88 +13,94 @@ from datetime import datetime
 
 import structlog
 
-from rota.engines.kubernetes.api import ApiError, Change
 from rota.errors import UnavailableError
-from rota.store.training_jobs import Object, is_sealed, part
-from rota.tasks import Bugs
+from rota.kube.errors import ApiError
+from rota.kube.resources import WatchEvent
+from rota.store.kubernetes.crd_codec import Object, is_sealed, part
+from rota.tasks import ErrorIsolation
 
 log = structlog.get_logger()
 
-LOOK_S = 10.0
-AT_A_TIME = 50
-"""So that what is over does not keep what is to come waiting."""
-OVER = ("Complete", "Failed")
+CLEAN_UP_INTERVAL_S = 10.0
+MAX_PER_PASS = 50
+"""A limit, so that deletes do not delay more urgent requests."""
+FINISHED_CONDITIONS = ("Complete", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class TtlLimits:
+    """`for_s`: how long a finished object is kept. `at_most`: how many are kept."""
+
     for_s: float
     at_most: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _Finished:
     at_s: float
     name: str
     uid: str
 
 
 Delete = Callable[[str, str], Awaitable[None]]
-"""Takes an object's name and uid."""
+"""Called with the name and the uid of an object."""
 
 
-class EndedObjects:
-    """`key` tells what we made."""
+class TtlCleaner:
+    """`key` verifies the seal of objects that rota created."""
 
     def __init__(
-        self, delete: Delete, keep: Keep, *, key: bytes, clock: Callable[[], float]
+        self, delete: Delete, keep: TtlLimits, *, key: bytes, clock: Callable[[], float]
     ) -> None:
         self._delete, self._keep = delete, keep
         self._key, self._clock = key, clock
-        self._ended: dict[str, _Ended] = {}
-        self._bugs = Bugs("an object of a job that is over is left alone")
+        self._finished: dict[str, _Finished] = {}
+        self._isolation = ErrorIsolation("finished TrainingJob not cleaned up")
 
-    def hear(self, change: Change) -> None:
+    def on_change(self, change: WatchEvent) -> None:
         found = change.object
         meta = found["metadata"]
-        self._ended.pop(meta["uid"], None)
-        is_leaving = change.type == "DELETED" or "deletionTimestamp" in meta
-        # Whatever stands in one that anybody may write: it stays, and the others are seen.
-        with self._bugs.of(object=meta["name"]):
-            at_s = _ended_s(found)
-            if at_s is not None and not is_leaving and is_sealed(found, key=self._key):
-                self._ended[meta["uid"]] = _Ended(at_s, meta["name"], meta["uid"])
+        self._finished.pop(meta["uid"], None)
+        is_deleting = change.type == "DELETED" or "deletionTimestamp" in meta
+        # A malformed object stays; it must not affect the others.
+        with self._isolation.of(object=meta["name"]):
+            at_s = _finished_s(found)
+            if at_s is not None and not is_deleting and is_sealed(found, key=self._key):
+                self._finished[meta["uid"]] = _Finished(at_s, meta["name"], meta["uid"])
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CLEAN_UP_INTERVAL_S)
             try:
                 for each in self._due():
                     await self._remove(each)
             except UnavailableError as error:
-                log.warning("what is over could not be removed", error=str(error))
+                log.warning("finished TrainingJobs not deleted; retrying", error=str(error))
 
-    async def _remove(self, ended: _Ended) -> None:
-        """What is refused for good stays, and the others go."""
-        with self._bugs.of(object=ended.name):
+    async def _remove(self, finished: _Finished) -> None:
+        """If the API server refuses a delete permanently, the object stays, and the others are
+        deleted."""
+        with self._isolation.of(object=finished.name):
             try:
-                await self._delete(ended.name, ended.uid)
+                await self._delete(finished.name, finished.uid)
             except ApiError as error:
-                if error.is_passing:
+                if error.is_transient:
                     raise
-                log.warning("what is over stays", object=ended.name, error=str(error))
+                log.warning(
+                    "finished TrainingJob not deleted", object=finished.name, error=str(error)
+                )
 
-    def _due(self) -> list[_Ended]:
-        """The oldest first."""
-        known = sorted(self._ended.values(), key=lambda each: each.at_s)
+    def _due(self) -> list[_Finished]:
+        """The objects to delete, oldest first."""
+        known = sorted(self._finished.values(), key=lambda each: each.at_s)
         n_too_many = max(0, len(known) - self._keep.at_most)
         before_s = self._clock() - self._keep.for_s
         late = (each for each in known[n_too_many:] if each.at_s < before_s)
-        return [*known[:n_too_many], *late][:AT_A_TIME]
+        return [*known[:n_too_many], *late][:MAX_PER_PASS]
 
 
-def _ended_s(found: Object) -> float | None:
+def _finished_s(found: Object) -> float | None:
     for condition in part(found, "status").get("conditions") or ():
-        if condition.get("type") in OVER and condition.get("status") == "True":
+        if condition.get("type") in FINISHED_CONDITIONS and condition.get("status") == "True":
             return datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
     return None

@@ -1,11 +1,11 @@
-"""The contest for the next worker in AFS-L, and how to hold many of them quickly.
+"""The contest for the next worker in AFS-L, and a fast way to hold many contests.
 
-The scan goes through the jobs in order and keeps a champion. Whether a candidate beats the
-champion depends on how many workers the champion holds, so the relation is not transitive and no
-heap can replace the scan. But a champion enters at its own place and the last one wins, so the
-champions of a scan form a rising chain of places, and a grant changes only its last link: the
-next scan starts there. What is left to do is to find the first candidate after a place that beats
-a given champion: one by one for the nearest, in blocks of an array for those further on.
+A scan goes through the jobs in order and keeps a champion. Whether a candidate beats the champion
+depends on the number of workers that the champion holds, so the relation is not transitive and a
+heap cannot replace the scan. But the last champion wins, so the champions of a scan form a chain of
+ascending positions. A grant changes only the last champion, and the next scan starts there. The
+remaining work is to find the first candidate after a position that beats a given champion: the
+nearest candidates are compared one by one, the others in blocks of an array.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 NEAREST = 96
-"""So many candidates are looked at one by one before an array is worth its price."""
+"""How many candidates to compare one by one before arrays are faster."""
 FIRST_BLOCK = 512
 BLOCK_GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A job in the contest: seconds left on one worker, its speed-ups, and its first grant."""
+    """A job in the contest: seconds left on one worker, its speed-ups, and the size of its first
+    grant."""
 
     remaining_s: float
     speedups: Sequence[float]
@@ -36,10 +37,10 @@ class Entrant:
 
 
 class Contest:
-    """Everybody's workers so far, and who should get the next.
+    """The workers that each job holds so far, and the job that should get the next worker.
 
-    `_as_longer` and `_as_shorter` are the two sides of the paper's comparison: what the job's next
-    workers add to its speed, relative to the speed with them and without them.
+    `_as_longer` and `_as_shorter` are the two sides of the paper's comparison: the speed that the
+    job's next workers add, relative to the speed with them and without them.
     """
 
     def __init__(self, entrants: Sequence[Entrant]) -> None:
@@ -52,32 +53,32 @@ class Contest:
         self._lengths: dict[int, list[float]] = {}
         self._arrays: _Arrays | None = None
         self._chain: list[int] = []
-        self._unseen = 0
+        self._next_place = 0
         for place in range(len(entrants)):
             self._refresh(place)
 
     def winner(self) -> int | None:
-        """The place of the job that the scan ends with; nobody's if all have left."""
+        """The position of the job that wins the scan; None if no job is left."""
         if not self._chain:
             try:
-                self._enter(self._is_open.index(True, self._unseen))
+                self._enter(self._is_open.index(True, self._next_place))
             except ValueError:
                 return None
-        while (better := self._next_better(self._chain[-1], self._unseen)) is not None:
+        while (better := self._next_better(self._chain[-1], self._next_place)) is not None:
             self._enter(better)
         return self._chain[-1]
 
     def settle(self, workers: int, *, leaves: bool) -> None:
-        """The winner of the last contest gets so many more workers, and perhaps leaves."""
+        """Give the last winner `workers` more workers; with `leaves`, it leaves the contest."""
         winner = self._chain.pop()
-        self._unseen = winner
+        self._next_place = winner
         self.held[winner] += workers
         self._is_open[winner] = not leaves
         self._refresh(winner)
 
     def _enter(self, place: int) -> None:
         self._chain.append(place)
-        self._unseen = place + 1
+        self._next_place = place + 1
 
     def _refresh(self, place: int) -> None:
         entrant, held = self._entrants[place], self.held[place]
@@ -92,7 +93,7 @@ class Contest:
             self._arrays.as_shorter[place] = self._as_shorter[place]
 
     def _next_better(self, champion: int, start: int) -> int | None:
-        """The first place from `start` on whose job beats the champion."""
+        """The first position from `start` on whose job beats the champion."""
         near_end = min(len(self.held), start + NEAREST)
         if self.held[champion]:
             near = self._near_better_than_running(champion, range(start, near_end))
@@ -103,8 +104,8 @@ class Contest:
         return self._far_better(champion, near_end)
 
     def _near_better_than_waiting(self, champion: int, places: range) -> int | None:
-        """Of two that wait, the shorter wins, and the later of equals. One that runs counts as
-        the shorter, since both lengths are infinite on no workers."""
+        """Of two waiting jobs the shorter one wins, and of equal ones the later one. A running job
+        counts as the shorter one, because both lengths are infinite on no workers."""
         remaining_s, as_longer = self._remaining[champion], self._as_longer[champion]
         for at in places:
             if self.held[at] == 0:
@@ -116,7 +117,7 @@ class Contest:
         return None
 
     def _near_better_than_running(self, champion: int, places: range) -> int | None:
-        """Both lengths are those on the champion's number of workers."""
+        """Both lengths are taken at the champion's number of workers."""
         lengths = self._lengths_on(self.held[champion])
         length = lengths[champion]
         as_longer, as_shorter = self._as_longer[champion], self._as_shorter[champion]
@@ -130,7 +131,7 @@ class Contest:
         return None
 
     def _far_better(self, champion: int, start: int) -> int | None:
-        """The same two rules in blocks, the first small, since an early hit is likely."""
+        """The same rules in blocks. The first block is small, because an early hit is likely."""
         if self._arrays is None:
             self._arrays = self._as_arrays()
         held = self.held[champion]
@@ -148,7 +149,7 @@ class Contest:
         return None
 
     def _lengths_on(self, workers: int) -> list[float]:
-        """How long each job would take on so many workers."""
+        """How long each job would take on `workers` workers."""
         if workers not in self._lengths:
             self._lengths[workers] = [
                 _divide(each.remaining_s, _speedup(each, workers)) for each in self._entrants
@@ -167,7 +168,7 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class _Arrays:
-    """The contest's standings again, for whole blocks of jobs at once."""
+    """The state of the contest as arrays, for whole blocks of jobs."""
 
     is_open: Flags
     is_waiting: Flags
@@ -182,7 +183,7 @@ class _Arrays:
         return self.lengths_by_workers[workers]
 
     def are_better(self, champion: int, block: slice, *, lengths: Floats | None) -> Flags:
-        """Which jobs of the block beat the champion; it waits if no lengths are given."""
+        """Which jobs of the block beat the champion. Without `lengths`, the champion is waiting."""
         as_shorter = ~(self.as_longer[champion] > self.as_shorter[block])
         if lengths is None:
             is_short = ~self.is_waiting[block]
@@ -199,7 +200,7 @@ def _speedup(entrant: Entrant, workers: int) -> float:
 
 
 def _divide(dividend: float, divisor: float) -> float:
-    """Division as the processor does it: by zero it is infinite, and 0/0 compares with nothing."""
+    """IEEE division: x/0 is infinite, and 0/0 is not a number, which compares with nothing."""
     if divisor:
         return dividend / divisor
     return math.copysign(math.inf, dividend) if dividend else math.nan

@@ -1,27 +1,27 @@
-"""One worker at a time to the job that uses it best, by pairwise comparison."""
+"""AFS-L: one worker at a time to the job that uses it best, by pairwise comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.core.model import Job
-from rota.core.policy import Budget, Targets
-from rota.core.progress import remaining_s
-from rota.policies.contest import Contest, Entrant
-from rota.policies.walk import at_minimum, grant_in_order
+from rota.core.estimation.remaining_time import remaining_s
+from rota.core.model.job import Job
+from rota.core.scheduling.policy_api import Budget, Targets
+from rota.policies.afs_contest import Contest, Entrant
+from rota.policies.greedy import at_minimum, grant_in_order
 
 
 @dataclass(frozen=True, slots=True)
 class AfsL:
     """Gives out workers one by one, each to the winner of a scan that compares jobs pairwise.
 
-    Of two jobs the shorter wins, unless the longer makes so much more of a worker that both end
-    sooner on average. AFS-L of Hwang et al., "Elastic Resource Sharing for Distributed Deep
-    Learning", NSDI 2021, as Voda builds it.
+    Of two jobs the shorter one wins, unless the longer one gains so much from a worker that both
+    finish sooner on average. AFS-L of Hwang et al., "Elastic Resource Sharing for Distributed Deep
+    Learning", NSDI 2021, as Voda implements it.
 
-    The scan knows no minima. If somebody ends below the minimum, it is done again with the whole
-    minimum as everybody's first grant.
+    The scan ignores minimum sizes. If a job ends below its minimum, the scan is repeated with the
+    whole minimum as the first grant of every job.
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
@@ -46,7 +46,8 @@ class AfsL:
 
 
 def _share_out(jobs: Sequence[Job], budget: Budget, *, entrants: Sequence[Entrant]) -> list[int]:
-    """Workers for each job when the winner of every contest gets one, or its first grant."""
+    """The workers of each job when the winner of every contest gets one worker, or its first
+    grant."""
     contest = Contest(entrants)
     while not budget.is_spent and (winner := contest.winner()) is not None:
         job, held = jobs[winner], contest.held[winner]

@@ -1,8 +1,9 @@
-"""Asks a policy about one made-up queue: the heart of `rota policy decide`.
+"""Asks a policy to size the jobs of one test case, for `rota policy decide`.
 
-A case is a JSON object: `gpus`, and `jobs` in any order. Every job needs `name`, `min` and `max`;
-what else is left out means: `requested` the minimum, `priority_queue` 0, `submitted_s` the place in
-the list, `first_started_s` never, `remaining_s` unknown (as `null` is), `speedup` linear.
+A case is a JSON object with `gpus` and `jobs`, in any order. Every job needs `name`, `min` and
+`max`. Defaults of the other fields: `requested` is the minimum, `priority_queue` 0, `submitted_s`
+the position in the list, `first_started_s` never, `remaining_s` unknown (as with `null`), `speedup`
+linear.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
-from rota.core.model import Job, JobId, JobSpec, Queued, Service
-from rota.core.policy import BadTargetsError, Budget, Policy, ask
-from rota.core.speed import SpeedModel
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.model.job import Job, JobId, JobSpec, Queued, ServiceTime
+from rota.core.scheduling.policy_api import BadTargetsError, Budget, Policy, ask
 from rota.errors import PolicyError, UserError, shown
 
-MOST_GPUS = 100_000
-"""Of a case and of a job: beyond it a policy that weighs every size takes all day."""
+MAX_GPUS = 100_000
+"""Limit for a case and for a job. Above it, a policy that compares every size takes too long."""
 CASE_FIELDS: dict[str, None] = dict.fromkeys(("gpus", "jobs"))
 REQUIRED = ("name", "min", "max")
 OPTIONAL = (
@@ -37,25 +38,27 @@ JOB_FIELDS: dict[str, None] = dict.fromkeys(REQUIRED + OPTIONAL)
 LARGEST = sys.float_info.max
 NOW_S = 0.0
 WAITING = Queued(since_s=NOW_S)
-NO_SERVICE = Service(as_of_s=NOW_S)
+NO_SERVICE = ServiceTime(as_of_s=NOW_S)
 
 Fields = Mapping[str, object]
 
 
 def decide_case(policy: Policy, case: object) -> dict[str, int]:
-    """The policy's answer: workers for every job, in the order of the case, 0 for who waits."""
+    """The policy's targets: workers for every job, in the order of the case; 0 for a job that
+    waits."""
     gpus, jobs = _read_case(case)
     in_order = sorted(jobs, key=lambda job: (job.submitted_s, job.id))
     try:
         targets = ask(policy, in_order, budget=Budget(gpus), now=NOW_S)
     except BadTargetsError as error:
-        raise PolicyError(f"the policy made no sense: {error}") from error
+        raise PolicyError(f"bad targets: {error}") from error
     return {job.id: targets.get(job.id, 0) for job in jobs}
 
 
 @dataclass(frozen=True, slots=True)
 class GivenSpeed(SpeedModel):
-    """A speed model for a job whose time on one worker is given beside a table without it."""
+    """The speed model of a job whose time on one worker is known although its table has no speed-up
+    for one worker."""
 
     def epoch_s(self, workers: int) -> float:
         return 1.0 if workers == 1 else SpeedModel.epoch_s(self, workers)
@@ -66,12 +69,12 @@ def _read_case(case: object) -> tuple[int, list[Job]]:
     for name in CASE_FIELDS:
         if name not in fields:
             raise UserError(f"field '{name}' is missing", "a case is {'gpus': 8, 'jobs': [...]}")
-    gpus = _whole(fields["gpus"], "gpus", least=0, most=MOST_GPUS)
+    gpus = _whole(fields["gpus"], "gpus", least=0, most=MAX_GPUS)
     jobs: dict[JobId, Job] = {}
     for place, each in enumerate(_list(fields["jobs"], "jobs")):
         job = _read_job(each, place, gpus=gpus)
         if job.id in jobs:
-            raise UserError(f"field 'jobs[{place}].name': there are two jobs '{shown(job.id)}'")
+            raise UserError(f"field 'jobs[{place}].name': two jobs have the name '{shown(job.id)}'")
         jobs[job.id] = job
     return gpus, list(jobs.values())
 
@@ -86,7 +89,7 @@ def _read_job(given: object, place: int, *, gpus: int) -> Job:
     if not isinstance(name, str) or not name:
         raise UserError(f"field '{where}.name' must be a name, not {shown(repr(name))}")
     least = _whole(fields["min"], f"{where}.min", least=1)
-    most = _whole(fields["max"], f"{where}.max", least=1, most=MOST_GPUS)
+    most = _whole(fields["max"], f"{where}.max", least=1, most=MAX_GPUS)
     if least > most:
         raise UserError(f"field '{where}.min' is {least}, more than max, which is {most}")
     requested = _whole(fields.get("requested", least), f"{where}.requested", least=least, most=most)
@@ -99,7 +102,7 @@ def _read_job(given: object, place: int, *, gpus: int) -> Job:
             min_workers=least,
             max_workers=most,
             requested_workers=requested,
-            # One epoch takes one second on one worker, so that no rounding touches the time left.
+            # One epoch takes one second on one worker, so that the remaining time is not rounded.
             epochs=remaining_s,
         ),
         submitted_s=_number(fields.get("submitted_s", place), f"{where}.submitted_s"),
@@ -115,7 +118,7 @@ def _speed(fields: Fields, where: str, *, gpus: int) -> SpeedModel:
     if "speedup" in fields:
         table = _speedups(fields["speedup"], f"{where}.speedup")
     else:
-        # One table for sizes up to a power of two is shared by all jobs that it is enough for.
+        # Jobs share one table for all sizes up to a power of two.
         table = _linear((gpus + 1).bit_length())
     on_one = table[1] if len(table) > 1 else 0.0
     if on_one > 0:
@@ -123,9 +126,9 @@ def _speed(fields: Fields, where: str, *, gpus: int) -> SpeedModel:
     return GivenSpeed(one_s=1.0, speedups=table, error=0.0)
 
 
-@lru_cache(maxsize=MOST_GPUS.bit_length() + 1)
+@lru_cache(maxsize=MAX_GPUS.bit_length() + 1)
 def _linear(bits: int) -> tuple[float, ...]:
-    """Speed-ups on 0, 1, 2, ... GPUs, for all numbers of so many bits."""
+    """Linear speed-ups on 0, 1, 2, ... GPUs, for all numbers of `bits` bits."""
     return tuple(map(float, range(2**bits)))
 
 
@@ -172,5 +175,5 @@ def _number(value: object, where: str, *, least: float = -LARGEST) -> float:
 
 
 def _number_or_unknown(value: object, where: str, *, least: float = -LARGEST) -> float:
-    """Infinite stands for what is unknown, or has not been yet."""
+    """A number; infinite if it is unknown or has not happened yet."""
     return math.inf if value is None else _number(value, where, least=least)

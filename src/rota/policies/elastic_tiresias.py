@@ -1,4 +1,4 @@
-"""Least attained service in two queues, with growth where it brings most."""
+"""Least attained service in two queues, with growth where it gains most."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rota.core.model import Job
-from rota.core.policy import Budget, Targets
-from rota.policies import feedback
-from rota.policies.feedback import in_queue_order, queue_of
+from rota.core.model.job import Job
+from rota.core.scheduling.policy_api import Budget, Targets
+from rota.policies import multilevel_queue
+from rota.policies.greedy import as_requested, grant_in_order
+from rota.policies.multilevel_queue import in_queue_order, queue_of
 from rota.policies.parameters import above, at_least, check
-from rota.policies.walk import as_requested, grant_in_order
 
 
 @dataclass(frozen=True, slots=True)
 class ElasticTiresias:
-    """Starts as `tiresias`; then what is left goes, worker by worker, where it speeds up most.
+    """Starts like `tiresias`, then gives the remaining GPUs, one worker at a time, to the job with
+    the largest gain.
 
-    If more than `compaction` jobs wait, those of the second queue are first cut to their minimum.
-    E-Tiresias of Wu et al., "Elastic Deep Learning in Multi-Tenant GPU Clusters", TPDS 2021, as
-    Voda builds it.
+    If more than `compaction` jobs wait, the jobs of the second queue are first shrunk to their
+    minimum. E-Tiresias of Wu et al., "Elastic Deep Learning in Multi-Tenant GPU Clusters", TPDS
+    2021, as Voda implements it.
     """
 
     threshold_gpu_s: float = field(default=3600.0, metadata=above(0))
@@ -39,14 +40,14 @@ class ElasticTiresias:
         return targets
 
     def queue_at(self, job: Job, now: float) -> int:
-        return feedback.queue_at(self, job, now=now)
+        return multilevel_queue.queue_at(self, job, now=now)
 
     def requeues_at(self, job: Job, now: float) -> float:
-        return feedback.requeues_at(self, job, now=now)
+        return multilevel_queue.requeues_at(self, job, now=now)
 
 
 def _compact(jobs: Iterable[Job], targets: Targets, *, budget: Budget) -> None:
-    """Cut the running jobs below the first queue to their minimum."""
+    """Shrink the running jobs below the first queue to their minimum."""
     for job in jobs:
         if queue_of(job) > 0 and job.id in targets:
             budget.refund(job, targets[job.id] - job.spec.min_workers)
@@ -54,11 +55,12 @@ def _compact(jobs: Iterable[Job], targets: Targets, *, budget: Budget) -> None:
 
 
 def _grow_by_gain(jobs: Sequence[Job], targets: Targets, *, budget: Budget) -> None:
-    """The largest gain first, until nothing gains or nothing is left.
+    """Grow the job with the largest gain, until no job gains or no GPU is left.
 
-    The rule is a list, sorted anew before each grant: stably by queue, then stably by gain. Two
-    jobs equal in both therefore keep their order from the turn before, in which the one served
-    last stood at the front. So the order is gain, queue, latest turn, submission: a heap's key.
+    The original sorts a list before each grant: stably by queue, then stably by gain. Two jobs that
+    are equal in both keep their order of the turn before, in which the job that was served last
+    came first. So the order is gain, queue, latest turn, submission, and a heap can use it as its
+    key.
     """
     heap = [
         (-_gain(job, targets.get(job.id, 0)), queue_of(job), 0, place)
@@ -82,14 +84,15 @@ def _grow_by_gain(jobs: Sequence[Job], targets: Targets, *, budget: Budget) -> N
 
 
 def _may_grow(job: Job, held: int, *, budget: Budget) -> bool:
-    """A job whose minimum is more than what is left stays as it is, even if it runs."""
+    """Whether the job can grow. A job whose minimum exceeds the remaining GPUs does not grow, even
+    if it runs."""
     least = job.spec.min_workers
     limit = budget.limit(job)
     return held < limit and least <= limit and budget.affords(job, least)
 
 
 def _gain(job: Job, held: int) -> float:
-    """What the next worker adds to the speed-up; for a waiting job, the mean over its minimum."""
+    """The speed-up that the next worker adds; for a waiting job, the mean over its minimum."""
     if held:
         return job.speed.speedup(held + 1) - job.speed.speedup(held)
     least = job.spec.min_workers

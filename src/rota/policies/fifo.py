@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.core.model import Job
-from rota.core.policy import Budget, Targets
-from rota.policies.walk import at_minimum, grant_in_order
+from rota.core.model.job import Job
+from rota.core.scheduling.policy_api import Budget, Targets
+from rota.policies.greedy import at_minimum, grant_in_order
 
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
     """Runs jobs at their minimum in the order of submission.
 
-    A job that does not fit is passed by, so small later jobs fill the gap; an older job that
-    fits again displaces a younger one. The classic baseline; the sizes are those of Voda's FIFO.
+    A job that does not fit is skipped, so that small later jobs fill the gap; when an older job
+    fits again, it displaces a younger one. The classic baseline, with the sizes of Voda's FIFO.
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:

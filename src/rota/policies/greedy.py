@@ -1,20 +1,21 @@
-"""The walk that every ordered policy starts with: down the list, a size for each that fits.
+"""The greedy pass that every ordered policy starts with, and growth in turns.
 
-A job that does not fit is passed by, and a smaller one further down may still get GPUs.
+The pass goes down the list of jobs and grants a size to each job that fits. A job that does not fit
+is skipped, and a smaller job further down may still get GPUs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from rota.core.model import Job, JobSpec
-from rota.core.policy import Budget, Targets
+from rota.core.model.job import Job, JobSpec
+from rota.core.scheduling.policy_api import Budget, Targets
 
 
 def grant_in_order(
     jobs: Iterable[Job], budget: Budget, *, wanted: Callable[[JobSpec], int]
 ) -> Targets:
-    """Give each job the size it wants, or its limit if that is less, or nothing at all."""
+    """Give each job its wanted size, or its limit if that is lower, or nothing."""
     targets: Targets = {}
     for job in jobs:
         workers = min(wanted(job.spec), budget.limit(job))
@@ -29,3 +30,22 @@ def at_minimum(spec: JobSpec) -> int:
 
 def as_requested(spec: JobSpec) -> int:
     return spec.requested_workers
+
+
+def grow_in_turns(jobs: Iterable[Job], targets: Targets, *, budget: Budget) -> None:
+    """Give one more worker to each running job, in the given order, in turns.
+
+    A job drops out when it reaches its limit or the budget cannot pay, so the work is one step for
+    each granted worker and one for each job.
+    """
+    growing = [job for job in jobs if 0 < targets.get(job.id, 0) < budget.limit(job)]
+    while growing:
+        growing = [job for job in growing if _grow(job, targets, budget=budget)]
+
+
+def _grow(job: Job, targets: Targets, *, budget: Budget) -> bool:
+    """Add a worker if the budget allows. Returns whether the job can grow further."""
+    if not budget.grant(job, 1):
+        return False
+    targets[job.id] += 1
+    return targets[job.id] < budget.limit(job)

@@ -1,7 +1,7 @@
-"""Divides GPUs between jobs so that what they are worth adds up to the most: `ffdl`'s programme.
+"""Divides GPUs between jobs so that their total value is maximal: the dynamic program of `ffdl`.
 
-`best[x]` is the most that the jobs so far reach with at most x GPUs beyond their minima. This is
-the paper's table without the columns that no division can reach.
+`best[x]` is the largest value that the jobs so far reach with at most x GPUs beyond their minima.
+This is the paper's table without the columns that no division can reach.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int32]
 Places = NDArray[np.int64]
 
-MOST_CELLS = 2**25
-"""Choices that are kept at a time: 128 MiB."""
-SHORT = 8
-"""So few sizes are tried one by one as fast as in any other way."""
-LONG = 256
-"""So many sizes take too long to be tried one by one, even where fractions are to be added up."""
-DIGITS = 9
-"""Fractions that differ less than this are equal, whatever was lost when they were added."""
+MAX_CELLS = 2**25
+"""Choices that are kept in memory at a time: 128 MiB."""
+FEW_SIZES = 8
+"""Up to this many sizes, trying them one by one is as fast as any other way."""
+MANY_SIZES = 256
+"""Above this many sizes, trying them one by one takes too long, even where values are fractions."""
+VALUE_DIGITS = 9
+"""Values that differ only beyond this digit count as equal, because sums of fractions are
+rounded."""
 
 
 class Option(NamedTuple):
-    """A job's speed-ups at its minimum and with 1, 2, ... workers more, of `cost` GPUs each.
+    """A job's speed-ups at its minimum and with 1, 2, ... more workers, of `cost` GPUs each.
 
-    It is worth its speed-up in GPUs: a worker of two GPUs that is twice as fast on two workers
-    counts as four.
+    The value of a job is its speed-up in GPUs: a job with workers of two GPUs that is twice as fast
+    on two workers counts as four.
     """
 
     speedups: Floats
@@ -42,16 +43,16 @@ class Option(NamedTuple):
 
 
 def best_extras(options: Sequence[Option], room: int) -> list[int]:
-    """Workers beyond its minimum for each job. Of two equal divisions, the one that gives less to
-    later jobs.
+    """The workers beyond its minimum for each job. Of two equal divisions, the one that gives less
+    to later jobs.
 
-    The choices of all jobs for all numbers of GPUs may be too many to keep. Then the jobs are
-    taken in blocks, and the choices of all blocks but the last are made twice.
+    The choices of all jobs for all numbers of GPUs may need too much memory. Then the jobs are
+    processed in blocks, and the choices of all blocks but the last are computed twice.
     """
     if not options:
         return []
     room = min(room, sum(option.most_gpus for option in options))
-    n_jobs = max(1, MOST_CELLS // (room + 1))
+    n_jobs = max(1, MAX_CELLS // (room + 1))
     blocks = [options[start : start + n_jobs] for start in range(0, len(options), n_jobs)]
     tables = [np.zeros(room + 1)]
     for block in blocks[:-1]:
@@ -76,21 +77,21 @@ def _choices(options: Sequence[Option], best: Floats) -> list[Counts]:
 
 
 def _with_job(best: Floats, option: Option) -> tuple[Floats, Counts]:
-    """The table with one more job, and how much beyond its minimum the job takes at each place."""
+    """The table with one more job, and the job's workers beyond its minimum at each entry."""
     if _is_linear(option):
         gains = best - np.arange(len(best))
         if _is_whole(best):
             return _with_linear(best, option, gains=gains)
-        if len(option.speedups) > LONG:
-            return _with_linear(best, option, gains=gains.round(DIGITS))
+        if len(option.speedups) > MANY_SIZES:
+            return _with_linear(best, option, gains=gains.round(VALUE_DIGITS))
     return _with_any(best, option)
 
 
 def _is_linear(option: Option) -> bool:
-    """Whether every GPU more is worth one more, from a whole number on."""
+    """Whether every additional GPU is worth exactly one, starting from a whole number."""
     speedups = option.speedups
     return (
-        len(speedups) > SHORT
+        len(speedups) > FEW_SIZES
         and option.cost == 1
         and speedups[-1] - speedups[0] == len(speedups) - 1
         and float(speedups[0]).is_integer()
@@ -99,13 +100,14 @@ def _is_linear(option: Option) -> bool:
 
 
 def _is_whole(best: Floats) -> bool:
-    """Then no sum is rounded, and equal divisions are equal in whatever order they are added."""
+    """Whether all values are whole. Then no sum is rounded, and equal divisions have equal sums in
+    any order."""
     return bool(np.all(best == np.floor(best)))
 
 
 def _with_any(best: Floats, option: Option) -> tuple[Floats, Counts]:
-    """Only a strictly better size replaces a smaller one, and none is better than a smaller one of
-    the same value, since `best` never falls."""
+    """Add a job with any speed-ups. Only a strictly better size replaces a smaller one. A size with
+    the same value as a smaller one is never better, because `best` never falls."""
     values: list[float] = (option.cost * option.speedups).tolist()
     with_job = values[0] + best
     choice = np.zeros(len(best), dtype=np.int32)
@@ -123,9 +125,9 @@ def _with_any(best: Floats, option: Option) -> tuple[Floats, Counts]:
 
 
 def _with_linear(best: Floats, option: Option, *, gains: Floats) -> tuple[Floats, Counts]:
-    """The same for a job to which every GPU is worth one: at x, it leaves to the others the y for
-    which the gain, `best[y] - y`, is highest, from x less the most that it can take up to x itself;
-    of several, the largest, which gives it the least."""
+    """Add a job to which every GPU is worth one. At x, it leaves y GPUs to the other jobs, where y
+    maximizes the gain `best[y] - y` between x minus the most that the job can take and x. Of
+    several such y, the largest one gives the job the least."""
     width = len(option.speedups)
     never_rises = bool(np.all(gains[1:] <= gains[:-1]))
     left = _last_like_first(gains, width) if never_rises else _last_highest(gains, width)
@@ -134,8 +136,9 @@ def _with_linear(best: Floats, option: Option, *, gains: Floats) -> tuple[Floats
 
 
 def _last_like_first(gains: Floats, width: int) -> Places:
-    """Where the highest of the `width` gains up to each place is, where gains never rise: the
-    first is the highest, and of equal ones the last counts."""
+    """For gains that never rise: the position of the highest of the `width` gains up to each
+    position. The first gain in the window is the highest, and of equal gains the last one
+    counts."""
     places = np.arange(len(gains))
     ends = np.flatnonzero(np.append(gains[1:] != gains[:-1], True))
     end_of_run = np.repeat(ends, np.diff(ends, prepend=-1))
@@ -145,25 +148,25 @@ def _last_like_first(gains: Floats, width: int) -> Places:
 def _last_highest(gains: Floats, width: int) -> Places:
     """The same for any gains.
 
-    A window lies in two neighbouring blocks of its width: it is the end of one and the start of
-    the next. What is highest up to each place of a block, and from there on, is found for all
-    blocks together (van Herk 1992, Gil and Werman 1993).
+    A window covers parts of two neighbouring blocks of its width: the end of one and the start of
+    the next. The highest gain up to each position of a block, and from there on, is computed for
+    all blocks together (van Herk 1992, Gil and Werman 1993).
     """
-    # A block of nothing goes first, for the windows that would begin before the first gain.
+    # An empty block comes first, for windows that would begin before the first gain.
     n_blocks = 1 - (-len(gains) // width)
     padded = np.full(n_blocks * width, -np.inf)
     padded[width : width + len(gains)] = gains
     blocks = padded.reshape(n_blocks, width)
     places = np.arange(padded.size).reshape(blocks.shape)
     up_to = _record_places(blocks, places)[width : width + len(gains)]
-    # From the back, a tie is no new record: the last one stays.
+    # In reverse order a tie is no new record, so that the last one counts.
     back = _record_places(blocks[:, ::-1], places[:, ::-1], ties=False)
     onwards = back.reshape(blocks.shape)[:, ::-1].ravel()[1 : 1 + len(gains)]
     return np.where(padded[up_to] >= padded[onwards], up_to, onwards) - width
 
 
 def _record_places(blocks: Floats, places: Places, *, ties: bool = True) -> Places:
-    """Where the highest so far is, at each step along each row."""
+    """The position of the highest value so far, at each step along each row."""
     highest = np.maximum.accumulate(blocks, axis=1)
     is_record = blocks == highest
     if not ties:

@@ -1,7 +1,7 @@
 """Two feedback queues: the core of Tiresias-L, shared by `tiresias` and `elastic-tiresias`.
 
-A job starts in queue 0. A run that has used its share of GPU time moves it down; a wait that is
-long for what the job last ran moves it up again. Nothing needs to be known of a job's length.
+A job starts in queue 0. A run that has used a threshold of GPU time moves the job down. A wait that
+is long compared with the job's last run moves it up again. The length of a job need not be known.
 """
 
 from __future__ import annotations
@@ -9,31 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from rota.core.model import Job, Queued, n_gpus
-from rota.core.policy import NEVER
+from rota.core.model.allocation import n_gpus
+from rota.core.model.job import Job, Queued
+from rota.core.scheduling.policy_api import NEVER
 
 LAST_QUEUE = 1
 
 TOLERANCE_S = 1e-5
-"""A clock that jumps to the moment of a change must find it due there, whatever was rounded."""
+"""A change must be due at the time that was announced for it, despite rounding."""
 
 
 def queue_of(job: Job) -> int:
-    """The queue a job is recorded in; a number beyond the last queue means the last."""
+    """The job's queue. A number beyond the last queue means the last queue."""
     return min(max(job.queue, 0), LAST_QUEUE)
 
 
 def in_queue_order(jobs: Iterable[Job]) -> list[Job]:
-    """Queue by queue; inside one, who started first comes first and who never did comes last.
+    """The jobs queue by queue; within a queue, by first start, and jobs that never started last.
 
-    The first start, not the submission, keeps a late starter from pushing out those who run
-    (Gu et al., NSDI 2019, section 3.3). Equals keep the order they came in.
+    The order of first starts, not of submissions, keeps a late starter from displacing running jobs
+    (Gu et al., NSDI 2019, section 3.3). Equal jobs keep their order.
     """
     return sorted(jobs, key=lambda job: (queue_of(job), job.first_started_s))
 
 
 class Thresholds(Protocol):
-    """When a job goes down (`threshold_gpu_s`) and up (`knob`)."""
+    """When a job moves down (`threshold_gpu_s`) and up (`knob`)."""
 
     @property
     def threshold_gpu_s(self) -> float: ...
@@ -43,6 +44,7 @@ class Thresholds(Protocol):
 
 
 def queue_at(thresholds: Thresholds, job: Job, *, now: float) -> int:
+    """The queue that the job belongs to now."""
     queue = queue_of(job)
     if _due_s(thresholds, job, queue=queue) > now + TOLERANCE_S:
         return queue
@@ -50,16 +52,17 @@ def queue_at(thresholds: Thresholds, job: Job, *, now: float) -> int:
 
 
 def requeues_at(thresholds: Thresholds, job: Job, *, now: float) -> float:
+    """When the job changes its queue if nothing else happens; `now` if the change is due."""
     queue = queue_of(job)
     due_s = _due_s(thresholds, job, queue=queue)
     return due_s if due_s > now + TOLERANCE_S and queue == job.queue else now
 
 
 def _due_s(thresholds: Thresholds, job: Job, *, queue: int) -> float:
-    """When the job changes its queue if it goes on as it does now.
+    """When the job changes its queue if its state does not change.
 
-    Only a wait promotes, and only a job that has run: its last run is the measure. Only holding
-    GPUs demotes.
+    Only a waiting job is promoted, and only if it has run before: its wait is compared with its
+    last run. Only a job that holds GPUs is demoted.
     """
     service = job.service
     if isinstance(job.phase, Queued):

@@ -1,4 +1,4 @@
-"""A policy's parameters are the fields of its dataclass; here they are described, read, checked.
+"""Describes, parses and checks the parameters of a policy, which are the fields of its dataclass.
 
     knob: float = field(default=8.0, metadata=above(0))
 
@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from rota.errors import PATH, PolicyError, shown
+from rota.errors import MAX_SHOWN_PATH_CHARS, PolicyError, shown
 
 Value = int | float | bool | str
 
@@ -21,23 +21,25 @@ KINDS: dict[type, str] = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
-    str: "a word",
+    str: "a text",
 }
-WORDS = {"true": True, "false": False}
+BOOLEANS = {"true": True, "false": False}
 
 
 def above(bound: float) -> Mapping[str, float]:
+    """Field metadata: the value must be greater than `bound`."""
     return {"above": bound}
 
 
 def at_least(bound: float) -> Mapping[str, float]:
+    """Field metadata: the value must be `bound` or more."""
     return {"at_least": bound}
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter as a user sees it; `default` is None where it has to be given, or where
-    nothing is a value of its own (`int | None`)."""
+    """One parameter, as shown to users. `default` is None if a value is required, or if None is the
+    default (`int | None`)."""
 
     name: str
     type: type
@@ -47,7 +49,7 @@ class Parameter:
 
     @property
     def allowed(self) -> str:
-        """What the parameter takes, in words."""
+        """The allowed values as text."""
         words = [f"{bound.replace('_', ' ')} {value:g}" for bound, value in self.bounds.items()]
         return " ".join([KINDS.get(self.type, self.type.__name__), *words])
 
@@ -56,18 +58,19 @@ class Parameter:
         return f"{self.name}{default} ({self.allowed})"
 
     def read(self, text: str) -> Value:
-        """The value that a user wrote."""
+        """Parse the value that a user wrote."""
         try:
             if self.type is bool:
-                return WORDS[text.lower()]
-            # Python would also read 1_000 and digits of other scripts.
+                return BOOLEANS[text.lower()]
+            # Python also accepts 1_000 and digits of other scripts.
             if self.type is str or (self.type in KINDS and text.isascii() and "_" not in text):
                 return self.type(text)
         except (KeyError, ValueError):
             pass
-        raise self.refusal(text)
+        raise self.error_for(text)
 
-    def admits(self, value: object) -> bool:
+    def allows(self, value: object) -> bool:
+        """Whether the value has the right type and is within the bounds."""
         if value is None and self.may_be_none:
             return True
         if self.type not in (int, float):
@@ -82,13 +85,14 @@ class Parameter:
             and value >= bounds.get("at_least", -math.inf)
         )
 
-    def refusal(self, value: object) -> PolicyError:
+    def error_for(self, value: object) -> PolicyError:
+        """The error for a value that is not allowed."""
         given = show(value) if isinstance(value, Value) else repr(value)
         return PolicyError(f"parameter '{self.name}' must be {self.allowed}, not '{shown(given)}'")
 
 
 def parameters(policy: type) -> tuple[Parameter, ...]:
-    """The parameters of a policy's class, in the order of its fields."""
+    """The parameters of a policy class, in the order of its fields."""
     if not is_dataclass(policy):
         return ()
     try:
@@ -96,23 +100,23 @@ def parameters(policy: type) -> tuple[Parameter, ...]:
         return tuple(_parameter(each, hints[each.name]) for each in fields(policy) if each.init)
     except PolicyError:
         raise
-    except (Exception, SystemExit) as error:  # annotations and defaults may be anybody's code
-        wrong = f"cannot read the parameters of policy '{policy.__name__}': {reason(error)}"
+    except (Exception, SystemExit) as error:  # annotations and defaults are foreign code
+        wrong = f"cannot read the parameters of policy '{policy.__name__}': {describe_error(error)}"
         raise PolicyError(wrong) from error
 
 
-def reason(error: BaseException) -> str:
-    """Why foreign code failed, in one line."""
+def describe_error(error: BaseException) -> str:
+    """The failure of foreign code, in one line."""
     words = " ".join([f"{type(error).__name__}:", *str(error).split()])
-    return shown(words, PATH).removesuffix(":")
+    return shown(words, MAX_SHOWN_PATH_CHARS).removesuffix(":")
 
 
 def check(policy: object) -> None:
-    """Refuse a policy with a parameter out of its bounds; for `__post_init__`."""
+    """Raise `PolicyError` if a parameter is out of its bounds. For `__post_init__`."""
     for parameter in parameters(type(policy)):
         value: object = getattr(policy, parameter.name)
-        if not parameter.admits(value):
-            raise parameter.refusal(value)
+        if not parameter.allows(value):
+            raise parameter.error_for(value)
 
 
 def show(value: Value) -> str:
@@ -125,12 +129,14 @@ def show(value: Value) -> str:
 
 
 def _parameter(each: Field[Any], hint: object) -> Parameter:
-    # `int | None` takes what `int` takes.
+    # `int | None` allows the same values as `int`, and None.
     kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
     if get_origin(hint) not in (None, Union, UnionType) or len(kinds) != 1 or kinds[0] not in KINDS:
         known = ", ".join(kind.__name__ for kind in KINDS)
         written = hint.__name__ if isinstance(hint, type) else hint
-        raise PolicyError(f"parameter '{each.name}' is {written}", f"a parameter is {known}")
+        raise PolicyError(
+            f"parameter '{each.name}' has the type {written}", f"allowed types: {known}"
+        )
     may_be_none = NoneType in get_args(hint)
     return Parameter(each.name, kinds[0], _default(each), _bounds(each), may_be_none)
 

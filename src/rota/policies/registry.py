@@ -1,8 +1,10 @@
-"""Finds a policy by what a user writes: a name, perhaps with parameters, or a file of their own.
+"""Finds a policy by the text that a user writes: a name, optionally with parameters, or a class in
+a file.
 
     tiresias    Tiresias    tiresias:threshold_gpu_s=1800,knob=4    ./mine.py:MyPolicy:patience_s=60
 
-Only this file loads code. A lab's package offers policies as entry points in `rota.policies`.
+Only this module loads foreign code. An installed package offers policies as entry points in the
+group `rota.policies`.
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
-from rota.core.policy import Policy
-from rota.errors import PATH, PolicyError, shown
+from rota.core.scheduling.policy_api import Policy
+from rota.errors import MAX_SHOWN_PATH_CHARS, PolicyError, shown
 from rota.policies.afs_l import AfsL
 from rota.policies.elastic_fifo import ElasticFifo
 from rota.policies.elastic_srjf import ElasticSrjf
 from rota.policies.elastic_tiresias import ElasticTiresias
 from rota.policies.ffdl import Ffdl
 from rota.policies.fifo import Fifo
-from rota.policies.parameters import Value, parameters, reason, show
+from rota.policies.parameters import Value, describe_error, parameters, show
 from rota.policies.srjf import Srjf
 from rota.policies.tiresias import Tiresias
 
@@ -47,16 +49,16 @@ ALIASES = {
     "elastictiresias": "elastic-tiresias",
     "ffdloptimizer": "ffdl",
 }
-"""Voda's names, without regard to case; its others differ from ours in nothing else."""
+"""Voda's names in lower case, where they differ from ours by more than case."""
 
 
 def names() -> list[str]:
-    """Every name that `find` knows: ours, then those of installed packages."""
+    """All policy names: the built-in ones, then those of installed packages."""
     return [*POLICIES, *sorted(_entry_points().keys() - POLICIES.keys())]
 
 
 def find(name: str) -> type[Policy]:
-    """The class behind a name, an alias or `./file.py:Class`."""
+    """The policy class for a name, an alias or `./file.py:Class`."""
     if _is_file(name):
         return _from_file(name)
     key = ALIASES.get(name.lower(), name.lower())
@@ -72,29 +74,32 @@ def find(name: str) -> type[Policy]:
 
 
 def parse(text: str) -> Policy:
-    """The policy that `name[:parameter=value,...]` stands for."""
+    """The policy for `name[:parameter=value,...]`."""
     name, separator, settings = _split(text)
     kind = find(name)
     if separator and not settings:
-        raise PolicyError(f"'{_shown(text)}' ends in ':'", _takes(name, kind))
+        raise PolicyError(f"'{_shown(text)}' has no parameters after ':'", _takes(name, kind))
     values = _read(settings, kind, name=name)
     for each in parameters(kind):
         if each.default is None and not each.may_be_none and each.name not in values:
             raise PolicyError(
-                f"policy '{_shown(name)}' needs '{shown(each.name)}'", _takes(name, kind)
+                f"policy '{_shown(name)}' requires parameter '{shown(each.name)}'",
+                _takes(name, kind),
             )
     make = cast("Callable[..., Policy]", kind)
     try:
         return make(**values)
     except (ValueError, PolicyError) as error:
         raise PolicyError(f"policy '{_shown(name)}': {error}") from error
-    except (Exception, SystemExit) as error:  # a policy may be anybody's code
-        raise PolicyError(f"cannot make policy '{_shown(text)}': {reason(error)}") from error
+    except (Exception, SystemExit) as error:  # a policy may be foreign code
+        raise PolicyError(
+            f"cannot create policy '{_shown(text)}': {describe_error(error)}"
+        ) from error
 
 
 def parse_many(texts: Iterable[str]) -> list[Policy]:
-    """Several policies, each once: `all` is every one of ours, and a text without parameters may
-    be a comma list."""
+    """Several policies, each once. `all` means every built-in policy. A text without parameters may
+    be a comma-separated list."""
     parts = [part for text in texts for part in _parts(text)]
     found: dict[str, Policy] = {}
     for part in map(str.strip, parts):
@@ -111,25 +116,26 @@ def _parts(text: str) -> list[str]:
     followers = (setting.strip().partition(":")[0] for setting in settings.split(","))
     if (comma and not _is_file(first)) or any(each in POLICIES for each in followers):
         raise PolicyError(
-            f"'{_shown(text)}' is a comma list, which takes no parameters",
+            f"'{_shown(text)}' is a comma-separated list, which allows no parameters",
             "repeat --policy instead",
         )
     return [text]
 
 
 def describe(policy: Policy) -> str:
-    """What to write to get this policy: its name, and the parameters that are not default."""
+    """The text that `parse` turns into this policy: its name, and the parameters that are not
+    default."""
     kind = type(policy)
-    place = f"{kind.__module__}:{kind.__qualname__}"
+    path = f"{kind.__module__}:{kind.__qualname__}"
     known = [name for name, each in POLICIES.items() if each is kind]
-    offered = [name for name, each in _entry_points().items() if each.value == place]
+    offered = [name for name, each in _entry_points().items() if each.value == path]
     values = [(each, cast("Value", getattr(policy, each.name))) for each in parameters(kind)]
     changed = [f"{each.name}={show(value)}" for each, value in values if value != each.default]
-    return ":".join([[*known, *offered, place][0], *([",".join(changed)] if changed else [])])
+    return ":".join([[*known, *offered, path][0], *([",".join(changed)] if changed else [])])
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """Name, colon and parameters; the name of a policy in a file has a colon of its own."""
+    """Name, colon and parameters. The name of a policy in a file contains a colon itself."""
     if not _is_file(text):
         return text.partition(":")
     path, _, rest = text.partition(":")
@@ -165,8 +171,8 @@ def _takes(name: str, kind: type[Policy]) -> str:
 
 
 def _shown(text: str) -> str:
-    """What a user wrote to name a policy, which may have been a file."""
-    return shown(text, PATH)
+    """The policy as the user named it, which may be a path."""
+    return shown(text, MAX_SHOWN_PATH_CHARS)
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -179,13 +185,15 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _from_file(text: str) -> type[Policy]:
-    """Load a class from a file. Its module is called as the file was, for `describe` to read."""
+    """Load a class from a file. The module gets the path as its name, which `describe` shows."""
     path, _, name = text.partition(":")
     if not name:
-        raise PolicyError(f"'{_shown(path)}' names no class", f"write {_shown(path)}:MyPolicy")
+        raise PolicyError(
+            f"no class given for policy file '{_shown(path)}'", f"write {_shown(path)}:MyPolicy"
+        )
     spec = importlib.util.spec_from_file_location(path, path) if _exists(path) else None
     if spec is None or spec.loader is None:
-        raise PolicyError(f"no Python file '{_shown(path)}' to take policy '{shown(name)}' from")
+        raise PolicyError(f"no Python file '{_shown(path)}' for policy '{shown(name)}'")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path] = module
     _loaded(partial(spec.loader.exec_module, module), path)
@@ -195,15 +203,17 @@ def _from_file(text: str) -> type[Policy]:
 def _exists(path: str) -> bool:
     try:
         return Path(path).is_file()
-    except (OSError, ValueError):  # a name too long, or no name at all
+    except (OSError, ValueError):  # a path that is too long or invalid
         return False
 
 
 def _loaded(load: Callable[[], object], source: str) -> object:
     try:
         return load()
-    except (Exception, SystemExit) as error:  # foreign code may fail in any way
-        raise PolicyError(f"cannot load policy '{_shown(source)}': {reason(error)}") from error
+    except (Exception, SystemExit) as error:  # foreign code can fail in any way
+        raise PolicyError(
+            f"cannot load policy '{_shown(source)}': {describe_error(error)}"
+        ) from error
 
 
 def _as_policy(found: object, source: str) -> type[Policy]:

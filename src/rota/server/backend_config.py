@@ -1,4 +1,4 @@
-"""From the settings to the place where jobs run, as the setting `engine` says."""
+"""Chooses and configures the backend that the setting `engine` names."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.api.places import Opens, this_machine
-from rota.config.load import Found, blamed
-from rota.daemon.admission import Defaults
-from rota.daemon.checkpoints import Checkpoints
-from rota.daemon.checkpoints import parse as parse_place
-from rota.daemon.identities import parse_accounts
-from rota.daemon.premises import VOLUMES
-from rota.engines.base import Account
+from rota.config.load import LoadedSettings, error_names_origin
+from rota.daemon.access.accounts import parse_accounts
+from rota.daemon.jobs.admission import Defaults
+from rota.daemon.launch.checkpoint_dirs import CheckpointDirs, parse_checkpoint_dirs
+from rota.daemon.launch.environment import VOLUMES
+from rota.engines.interface import UnixAccount
 from rota.engines.local.gpus import find, parse_virtual
-from rota.errors import UserError, meant, shown
+from rota.errors import UserError, did_you_mean, shown
+from rota.server.backend import BackendFactory, local_backend
 
 if TYPE_CHECKING:
     from rota.engines.kubernetes.settings import KubernetesSettings
 
 EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 
-FLAGS_OF_OTHERS = {
+UNUSED_SETTINGS = {
     "local": {
         "kubeconfig": "--kubeconfig",
         "kube_context": "--context",
@@ -33,78 +32,80 @@ FLAGS_OF_OTHERS = {
     },
     "kubernetes": {"virtual_gpus": "--virtual-gpus"},
 }
-"""Settings that an engine does not look at. In a file they may stand beside each other; who gives
-them as flags means another engine."""
+"""Settings that an engine does not use. A file may contain them; as flags they are errors, because
+the user means another engine."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the settings say, and what was already made of some of them."""
+class BackendOptions:
+    """The settings, and values that were already made from some of them."""
 
-    found: Found
+    found: LoadedSettings
     folder: Path
     listen: tuple[str, int] | None
     defaults: Callable[[str], Defaults]
 
 
-def place_of(
-    found: Found,
+def backend_from_settings(
+    found: LoadedSettings,
     folder: Path,
     *,
     listen: tuple[str, int] | None,
     defaults: Callable[[str], Defaults],
-) -> Opens:
+) -> BackendFactory:
     engines = {"local": _local, "kubernetes": _kubernetes}
     name = found.daemon().engine
-    with blamed(found.get("engine")):
+    with error_names_origin(found.get("engine")):
         if name not in engines:
-            hint = meant(name, engines) or f"use {' or '.join(engines)}"
-            raise UserError(f"there is no engine '{shown(name)}'", hint)
-    for key, flag in FLAGS_OF_OTHERS[name].items():
+            hint = did_you_mean(name, engines) or f"use {' or '.join(engines)}"
+            raise UserError(f"unknown engine '{shown(name)}'", hint)
+    for key, flag in UNUSED_SETTINGS[name].items():
         if found.get(key).origin.startswith("--"):
             other = next(each for each in engines if each != name)
-            raise UserError(f"{flag} is for --engine {other}, and this is {name}")
-    return engines[name](Wanted(found, folder, listen, defaults))
+            raise UserError(f"{flag} needs --engine {other}, but the engine is {name}")
+    return engines[name](BackendOptions(found, folder, listen, defaults))
 
 
-def _local(wanted: Wanted) -> Opens:
-    chosen = wanted.found.daemon()
-    with blamed(wanted.found.get("virtual_gpus")):
+def _local(options: BackendOptions) -> BackendFactory:
+    chosen = options.found.daemon()
+    with error_names_origin(options.found.get("virtual_gpus")):
         gpus = parse_virtual(chosen.virtual_gpus) if chosen.virtual_gpus else find()
-    with blamed(wanted.found.get("checkpoints")):
-        checkpoints = parse_place(chosen.checkpoints, folder=wanted.folder)
-    return partial(this_machine, gpus=gpus, checkpoints=checkpoints)
+    with error_names_origin(options.found.get("checkpoints")):
+        checkpoints = parse_checkpoint_dirs(chosen.checkpoints, folder=options.folder)
+    return partial(local_backend, gpus=gpus, checkpoints=checkpoints)
 
 
-def _kubernetes(wanted: Wanted) -> Opens:
+def _kubernetes(options: BackendOptions) -> BackendFactory:
     if find_spec("lightkube") is None:
-        raise UserError("this rota cannot speak to a cluster", "install it as 'rota[kubernetes]'")
-    # Only who has a cluster pays for the libraries that speak to one.
-    from rota.api.cluster_place import Choice, cluster_place  # noqa: PLC0415
-    from rota.daemon.ended_objects import Keep  # noqa: PLC0415
+        raise UserError(
+            "the Kubernetes libraries are not installed", "install rota as 'rota[kubernetes]'"
+        )
+    # These imports are slow, and only a daemon of a cluster needs them.
+    from rota.operator.ttl_cleanup import TtlLimits  # noqa: PLC0415
+    from rota.server.kubernetes_backend import KubernetesBackendConfig, kubernetes_backend  # noqa: PLC0415
 
-    chosen = wanted.found.daemon()
+    chosen = options.found.daemon()
     volume = chosen.checkpoints if chosen.checkpoints.startswith(VOLUMES) else ""
-    folders: Checkpoints | None = None
-    with blamed(wanted.found.get("checkpoints")):
+    folders: CheckpointDirs | None = None
+    with error_names_origin(options.found.get("checkpoints")):
         if chosen.checkpoints and not volume:
-            folders = parse_place(chosen.checkpoints, folder=wanted.folder)
-    choice = Choice(
+            folders = parse_checkpoint_dirs(chosen.checkpoints, folder=options.folder)
+    config = KubernetesBackendConfig(
         Path(chosen.kubeconfig).expanduser() if chosen.kubeconfig else None,
         chosen.kube_context,
-        _of_pods(wanted.found),
+        _pod_settings(options.found),
         folders,
         volume,
-        wanted.listen,
-        wanted.defaults,
+        options.listen,
+        options.defaults,
         (frozenset(chosen.user_groups), frozenset(chosen.admin_groups)),
-        Keep(chosen.keep_ended_s, chosen.keep_ended_jobs),
-        _accounts(wanted.found),
+        TtlLimits(chosen.keep_ended_s, chosen.keep_ended_jobs),
+        _accounts(options.found),
     )
-    return partial(cluster_place, choice=choice)
+    return partial(kubernetes_backend, config=config)
 
 
-def _of_pods(found: Found) -> KubernetesSettings:
+def _pod_settings(found: LoadedSettings) -> KubernetesSettings:
     from rota.engines.kubernetes.settings import KubernetesSettings  # noqa: PLC0415
 
     chosen = found.daemon()
@@ -124,13 +125,13 @@ def _of_pods(found: Found) -> KubernetesSettings:
     )
 
 
-def _accounts(found: Found) -> Mapping[str, Account]:
-    with blamed(found.get("accounts")):
+def _accounts(found: LoadedSettings) -> Mapping[str, UnixAccount]:
+    with error_names_origin(found.get("accounts")):
         return parse_accounts(found.daemon().accounts)
 
 
-def _tolerations(found: Found) -> tuple[dict[str, str], ...]:
-    with blamed(found.get("tolerations")):
+def _tolerations(found: LoadedSettings) -> tuple[dict[str, str], ...]:
+    with error_names_origin(found.get("tolerations")):
         return tuple(map(_toleration, found.daemon().tolerations))
 
 
@@ -139,8 +140,8 @@ def _toleration(text: str) -> dict[str, str]:
     rest, _, effect = text.partition(":")
     key, equals, value = rest.partition("=")
     if not key or effect not in EFFECTS:
-        hint = "write KEY=VALUE:NoSchedule, as a taint is written"
-        raise UserError(f"'{shown(text)}' is no toleration", hint)
+        hint = "write KEY=VALUE:NoSchedule, like a taint"
+        raise UserError(f"'{shown(text)}' is not a valid toleration", hint)
     found = {"key": key, "operator": "Equal" if equals else "Exists"}
     found |= {"value": value} if equals else {}
     return found | ({"effect": effect} if effect else {})

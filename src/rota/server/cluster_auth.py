@@ -1,18 +1,19 @@
-"""People whom a cluster knows, as callers of ours."""
+"""Authenticates users of a cluster by their Kubernetes tokens."""
 
 from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rota.daemon.people import Caller, ForbiddenError
+from rota.daemon.access.authorization import Caller, caller_of_groups
+from rota.daemon.errors import ForbiddenError
 from rota.errors import shown
 
 
-class Known(Protocol):
-    """Somebody as a cluster knows them: `name` is what we call them."""
+class ReviewedUser(Protocol):
+    """A user of the cluster. `name` is the user name in rota."""
 
     @property
     def name(self) -> str: ...
@@ -22,34 +23,36 @@ class Known(Protocol):
     def groups(self) -> frozenset[str]: ...
 
 
-class Reviews(Protocol):
-    async def person(self, token: str) -> Known | None: ...
+class TokenReviewClient(Protocol):
+    async def authenticate(self, token: str) -> ReviewedUser | None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterPeople:
-    """Satisfies `rota.api.auth.Strangers`. `users` are the groups that may come in, none: all whom
-    the cluster knows; `admins` are those of administrators."""
+class TokenReviewAuthenticator:
+    """Satisfies `rota.api.auth.ExternalAuthenticator`. `users` are the groups that may use the
+    daemon (empty: all users of the cluster); `admins` are the groups of administrators."""
 
-    reviews: Reviews
+    reviews: TokenReviewClient
     users: frozenset[str] = frozenset()
     admins: frozenset[str] = frozenset()
 
     async def caller(self, secret: str) -> Caller | None:
-        person = await self.reviews.person(secret)
+        person = await self.reviews.authenticate(secret)
         if person is None:
             return None
-        is_admin = bool(self.admins & person.groups)
-        if self.users and not self.users & person.groups and not is_admin:
+        caller = caller_of_groups(
+            person.name, person.groups, user_groups=self.users, admin_groups=self.admins
+        )
+        if caller is None:
             raise ForbiddenError(
                 f"{shown(person.username)} is in none of the groups that may use this daemon",
-                "ask an administrator; the setting user_groups names them",
+                "ask an administrator; the setting user_groups lists the groups",
             )
-        return Caller(person.name, _uid(person.name), is_admin=is_admin)
+        return replace(caller, uid=_uid(person.name))
 
 
 def _uid(name: str) -> int | None:
-    """Of the account of this name, for a daemon of root; nobody becomes root by a name."""
+    """The uid of the account of this name, if the daemon runs as root. Never the uid of root."""
     if os.geteuid() != 0:
         return None
     try:

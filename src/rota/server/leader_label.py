@@ -1,7 +1,7 @@
-"""Which of several daemons commands, as a cluster's Service can see it: by a label of its pod.
+"""Marks the pod of the leading daemon with a label, which the Service of the cluster selects.
 
-All of them are ready, one as the other, so that a new version can be rolled out and a node be
-drained; the Service leads to the one with the label.
+All daemons are ready, also those on standby, so that a rollout and a drain of a node can proceed.
+Only the leader has the label.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import os
 
 import structlog
 
-from rota.engines.kubernetes.api import PODS, ApiError, Cluster, Scope
-from rota.engines.kubernetes.objects import part, parts
-from rota.engines.kubernetes.transport import NOT_FOUND
+from rota.kube.client import KubeClient
+from rota.kube.errors import NOT_FOUND, ApiError
+from rota.kube.resources import PODS, ResourceScope, part, parts
 
 log = structlog.get_logger()
 
 LABEL = "rota.dev/leads"
 VARIABLE = "ROTA_POD"
-"""The name of the pod that we run in, if we do."""
-AGAIN_S = 1.0
+"""Environment variable with the name of the daemon's own pod."""
+RETRY_S = 1.0
 DAEMONS = ("app.kubernetes.io/name=rota", "app.kubernetes.io/component=daemon")
-"""Whom the Service leads to, if they have our label, too."""
+"""Labels of all daemons; the Service selects these and the leader label."""
 
 
-async def own_claims(cluster: Cluster) -> frozenset[str]:
-    """The claims that the pod which we run in has mounted, where jobs could mount them, too."""
+async def own_claims(cluster: KubeClient) -> frozenset[str]:
+    """The claims that the daemon's own pod mounts, if jobs run in the same namespace."""
     pod = os.environ.get(VARIABLE, "")
     if not pod or cluster.access.namespace != cluster.namespace:
         return frozenset()
@@ -35,38 +35,40 @@ async def own_claims(cluster: Cluster) -> frozenset[str]:
     return frozenset(str(each) for each in claims if each)
 
 
-async def show_who_leads(cluster: Cluster, *, leads: bool) -> None:
-    """A daemon that starts takes back what it said in an earlier life. One that leads takes it back
-    for all others: whoever led before may have gone with its node."""
+async def update_leader_label(cluster: KubeClient, *, leads: bool) -> None:
+    """Set or remove the label of the own pod. A leader also removes the labels of all others: the
+    last leader may be on a node that is gone."""
     pod = os.environ.get(VARIABLE, "")
-    said = ""
+    last_error = ""
     while pod:
         try:
             await _label(cluster, pod, leads=leads)
             if leads:
-                await _alone(cluster, pod)
+                await _clear_other_leaders(cluster, pod)
         except ApiError as error:
-            if not error.is_passing:
-                log.error("it cannot be shown who leads", pod=pod, error=str(error))
+            if not error.is_transient:
+                log.error("leader label not set", pod=pod, error=str(error))
                 return
-            if said != str(error):
-                said = str(error)
-                log.warning("who leads cannot be shown yet", pod=pod, error=said)
-            await asyncio.sleep(AGAIN_S)
+            if last_error != str(error):
+                last_error = str(error)
+                log.warning("leader label not set, retrying", pod=pod, error=last_error)
+            await asyncio.sleep(RETRY_S)
         else:
             return
 
 
-async def _alone(cluster: Cluster, pod: str) -> None:
+async def _clear_other_leaders(cluster: KubeClient, pod: str) -> None:
     labels = ",".join((*DAEMONS, LABEL))
-    found, _ = await cluster.list(PODS, Scope(cluster.access.namespace, labels), is_brief=True)
+    found, _ = await cluster.list(
+        PODS, ResourceScope(cluster.access.namespace, labels), is_metadata_only=True
+    )
     for name in (each["metadata"]["name"] for each in found):
         if name != pod:
-            log.info("another pod led, and does so no longer", pod=name)
+            log.info("removing leader label of another pod", pod=name)
             await _label(cluster, name, leads=False)
 
 
-async def _label(cluster: Cluster, pod: str, *, leads: bool) -> None:
+async def _label(cluster: KubeClient, pod: str, *, leads: bool) -> None:
     body = {"metadata": {"labels": {LABEL: "true" if leads else None}}}
     try:
         await cluster.patch(PODS, pod, body=body, namespace=cluster.access.namespace)

@@ -1,10 +1,11 @@
-"""What a daemon that does not command answers: that it is alive, and that it takes no work."""
+"""The HTTP server of a daemon on standby: healthy, but rejects all requests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import uvicorn
 from starlette.applications import Starlette
@@ -12,42 +13,49 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rota.api.answers import answer
-from rota.api.sockets import started, tcp_socket
-from rota.wire.box import Problem
+from rota.api.listeners import tcp_socket, wait_until_started
+from rota.api.responses import json_response
+from rota.wire.daemon import Problem
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
+class StandbyReason(Protocol):
+    def why(self) -> str:
+        """Why this daemon does not lead."""
+        ...
+
+
 @asynccontextmanager
-async def standing_by(
-    listen: tuple[str, int] | None, *, why: Callable[[], str]
+async def serve_standby(
+    listen: tuple[str, int] | None, candidate: StandbyReason
 ) -> AsyncGenerator[None]:
-    """On the TCP door, where the cluster asks; nobody else is told of it. `why` says what for."""
+    """Serves on the TCP listener, where the cluster probes; the Unix sockets stay closed."""
     if listen is None:
         yield
         return
-    config = uvicorn.Config(_app(why), log_config=None, lifespan="off", access_log=False)
-    door = uvicorn.Server(config)
-    running = asyncio.ensure_future(door.serve(sockets=[tcp_socket(*listen)]))
+    config = uvicorn.Config(_app(candidate), log_config=None, lifespan="off", access_log=False)
+    server = uvicorn.Server(config)
+    running = asyncio.ensure_future(server.serve(sockets=[tcp_socket(*listen)]))
     try:
-        await started(door, running)
+        await wait_until_started(server, running)
         yield
     finally:
-        door.should_exit = True
+        server.should_exit = True
         await running
 
 
-def _app(why: Callable[[], str]) -> Starlette:
+def _app(candidate: StandbyReason) -> Starlette:
     async def is_alive(_: Request) -> Response:
-        return answer({"status": "ok"})
+        return json_response({"status": "ok"})
 
-    async def waits(_: Request) -> Response:
-        return answer(Problem("standby", f"this daemon waits; {why()}"), status=503)
+    async def reject(_: Request) -> Response:
+        problem = Problem("standby", f"this daemon is on standby: {candidate.why()}")
+        return json_response(problem, status=503)
 
     return Starlette(
         routes=[
             Route("/healthz", is_alive),
-            Route("/{path:path}", waits, methods=METHODS),
+            Route("/{path:path}", reject, methods=METHODS),
         ]
     )

@@ -1,6 +1,6 @@
-"""The measures as columns for people: titles, units, and which value is the best.
+"""Formats metrics as table columns: titles, units, decimals, and the best value.
 
-The table on the terminal and the one in the report are made from the same columns.
+The tables on the terminal and in the HTML report use the same columns.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from rota.simulator.results import Measures
+from rota.simulator.metrics import RunMetrics
 
 NO_VALUE = "\N{EN DASH}"
 TIME_UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0))
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     COUNT = ""
     TIME = "s"
     MILLISECONDS = "ms"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
     RATIO = "x"
 
 
-FIXED_DECIMALS = {Kind.COUNT: 0, Kind.PERCENT: 1}
+FIXED_DECIMALS = {MetricKind.COUNT: 0, MetricKind.PERCENT: 1}
 
 
 class Better(Enum):
@@ -34,18 +34,18 @@ class Better(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One measure: the field of `Measures`, and how to show it."""
+class MetricSpec:
+    """One metric: its field in `RunMetrics`, and how to show it."""
 
     name: str
     title: str
-    kind: Kind
+    kind: MetricKind
     better: Better = Better.LOW
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One figure of all runs, in one unit and with equal decimals, so that values compare."""
+class MetricColumn:
+    """One metric of all runs, with the same unit and decimals in every cell."""
 
     title: str
     unit: str
@@ -54,95 +54,99 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MetricGroup:
     title: str
-    figures: tuple[Figure, ...]
+    metrics: tuple[MetricSpec, ...]
 
 
-COMPLETION = Group(
+COMPLETION = MetricGroup(
     "Completion time",
     (
-        Figure("jobs", "jobs", Kind.COUNT, Better.NEITHER),
-        Figure("finished", "finished", Kind.COUNT, Better.HIGH),
-        Figure("mean_jct_s", "mean", Kind.TIME),
-        Figure("p50_jct_s", "p50", Kind.TIME),
-        Figure("p95_jct_s", "p95", Kind.TIME),
-        Figure("p99_jct_s", "p99", Kind.TIME),
-        Figure("makespan_s", "makespan", Kind.TIME),
-        Figure("mean_wait_s", "mean wait", Kind.TIME),
+        MetricSpec("jobs", "jobs", MetricKind.COUNT, Better.NEITHER),
+        MetricSpec("finished", "finished", MetricKind.COUNT, Better.HIGH),
+        MetricSpec("mean_jct_s", "mean", MetricKind.TIME),
+        MetricSpec("p50_jct_s", "p50", MetricKind.TIME),
+        MetricSpec("p95_jct_s", "p95", MetricKind.TIME),
+        MetricSpec("p99_jct_s", "p99", MetricKind.TIME),
+        MetricSpec("makespan_s", "makespan", MetricKind.TIME),
+        MetricSpec("mean_wait_s", "mean wait", MetricKind.TIME),
     ),
 )
-CLUSTER = Group(
+CLUSTER = MetricGroup(
     "Cluster and fairness",
     (
-        Figure("utilisation", "utilised", Kind.PERCENT, Better.HIGH),
-        Figure("gpu_hours", "held", Kind.GPU_HOURS),
-        Figure("worst_unfairness", "worst unfairness", Kind.RATIO),
-        Figure("unfair_share", "unfair jobs", Kind.PERCENT),
+        MetricSpec("utilisation", "utilised", MetricKind.PERCENT, Better.HIGH),
+        MetricSpec("gpu_hours", "held", MetricKind.GPU_HOURS),
+        MetricSpec("worst_unfairness", "worst unfairness", MetricKind.RATIO),
+        MetricSpec("unfair_share", "unfair jobs", MetricKind.PERCENT),
     ),
 )
-CHANGES = Group(
+CHANGES = MetricGroup(
     "Changes",
     (
-        Figure("preemptions", "preemptions", Kind.COUNT),
-        Figure("resizes", "resizes", Kind.COUNT),
-        Figure("moves", "moves", Kind.COUNT),
-        Figure("rounds", "rounds", Kind.COUNT, Better.NEITHER),
+        MetricSpec("preemptions", "preemptions", MetricKind.COUNT),
+        MetricSpec("resizes", "resizes", MetricKind.COUNT),
+        MetricSpec("moves", "moves", MetricKind.COUNT),
+        MetricSpec("rounds", "rounds", MetricKind.COUNT, Better.NEITHER),
     ),
 )
-DECISIONS = Group(
+DECISIONS = MetricGroup(
     "Decision time",
     (
-        Figure("decision_ms_p50", "p50", Kind.MILLISECONDS),
-        Figure("decision_ms_p99", "p99", Kind.MILLISECONDS),
-        Figure("decision_ms_max", "max", Kind.MILLISECONDS),
+        MetricSpec("decision_ms_p50", "p50", MetricKind.MILLISECONDS),
+        MetricSpec("decision_ms_p99", "p99", MetricKind.MILLISECONDS),
+        MetricSpec("decision_ms_max", "max", MetricKind.MILLISECONDS),
     ),
 )
 
 GROUPS = (COMPLETION, CLUSTER, CHANGES, DECISIONS)
 
 
-def columns(group: Group, rows: Sequence[Measures]) -> tuple[Column, ...]:
+def columns(group: MetricGroup, rows: Sequence[RunMetrics]) -> tuple[MetricColumn, ...]:
     time_unit = _time_unit(group, rows)
-    return tuple(_column(figure, rows, time_unit=time_unit) for figure in group.figures)
+    return tuple(_column(metric, rows, time_unit=time_unit) for metric in group.metrics)
 
 
 def duration(seconds: float) -> str:
-    """A length of time in the unit that suits it: `45 s`, `2.5 h`."""
+    """Format a duration in the largest unit that fits: `45 s`, `2.5 h`."""
     for unit, length in TIME_UNITS:
         if seconds >= length or unit == "s":
             return f"{_trimmed(seconds / length)} {unit}"
-    raise AssertionError("the last unit takes everything")
+    raise AssertionError("the loop returns at the unit of seconds")
 
 
 def _trimmed(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
-def _values(figure: Figure, rows: Sequence[Measures]) -> list[float | None]:
-    return [getattr(row, figure.name) for row in rows]
+def _values(metric: MetricSpec, rows: Sequence[RunMetrics]) -> list[float | None]:
+    return [getattr(row, metric.name) for row in rows]
 
 
-def _column(figure: Figure, rows: Sequence[Measures], *, time_unit: tuple[str, float]) -> Column:
-    values = _values(figure, rows)
-    unit, length = _unit(figure.kind, time_unit)
+def _column(
+    metric: MetricSpec, rows: Sequence[RunMetrics], *, time_unit: tuple[str, float]
+) -> MetricColumn:
+    values = _values(metric, rows)
+    unit, length = _unit(metric.kind, time_unit)
     scaled = [None if value is None else value / length for value in values]
-    decimals = FIXED_DECIMALS.get(figure.kind, _decimals(scaled))
+    decimals = FIXED_DECIMALS.get(metric.kind, _decimals(scaled))
     cells = tuple(NO_VALUE if value is None else f"{value:,.{decimals}f}" for value in scaled)
-    return Column(figure.title, unit, cells, _best(figure.better, values=values, cells=cells))
+    return MetricColumn(metric.title, unit, cells, _best(metric.better, values=values, cells=cells))
 
 
-def _unit(kind: Kind, time_unit: tuple[str, float]) -> tuple[str, float]:
-    if kind is Kind.TIME:
+def _unit(kind: MetricKind, time_unit: tuple[str, float]) -> tuple[str, float]:
+    if kind is MetricKind.TIME:
         return time_unit
-    return kind.value, 0.01 if kind is Kind.PERCENT else 1.0
+    return kind.value, 0.01 if kind is MetricKind.PERCENT else 1.0
 
 
-def _time_unit(group: Group, rows: Sequence[Measures]) -> tuple[str, float]:
-    """One unit for all times of a group: the largest that three quarters of them reach. Never
-    days, which nobody multiplies by 24 at a glance."""
-    figures = [figure for figure in group.figures if figure.kind is Kind.TIME]
-    times = [value for figure in figures for value in _values(figure, rows) if value]
+def _time_unit(group: MetricGroup, rows: Sequence[RunMetrics]) -> tuple[str, float]:
+    """Choose one unit for all times of a group: the largest that three quarters of them reach.
+
+    Hours are the largest unit, because times in days are harder to compare.
+    """
+    metrics = [metric for metric in group.metrics if metric.kind is MetricKind.TIME]
+    times = [value for metric in metrics for value in _values(metric, rows) if value]
     for unit, length in TIME_UNITS[1:-1]:
         if times and sum(time >= length for time in times) >= 0.75 * len(times):
             return unit, length
@@ -150,7 +154,7 @@ def _time_unit(group: Group, rows: Sequence[Measures]) -> tuple[str, float]:
 
 
 def _decimals(values: Sequence[float | None]) -> int:
-    """Enough for three digits of the largest value, two decimals at most."""
+    """Show at least three digits of the largest value, with at most two decimals."""
     largest = max((value for value in values if value is not None), default=0.0)
     return 0 if largest >= 1000 else 1 if largest >= 100 else 2
 
@@ -158,7 +162,7 @@ def _decimals(values: Sequence[float | None]) -> int:
 def _best(
     better: Better, *, values: Sequence[float | None], cells: Sequence[str]
 ) -> frozenset[int]:
-    """The rows that show the best value; none where all show the same."""
+    """Return the rows that show the best value, or none if all rows show the same."""
     known = [(value, cell) for value, cell in zip(values, cells, strict=True) if value is not None]
     if better is Better.NEITHER or len({cell for _, cell in known}) < 2:
         return frozenset()

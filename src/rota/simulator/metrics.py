@@ -1,6 +1,6 @@
-"""What a simulated run leaves behind, and the measures computed from it.
+"""The result of a simulated run, and the metrics computed from it.
 
-The runner fills a `Run`; the command line prints its `Measures`; the report draws both.
+The recorder fills a `SimulationRun`, the CLI prints its `RunMetrics`, and the report shows both.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.model import Allocation, JobId
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import JobId
 
 Floats = NDArray[np.float64]
 
 UNFAIR_ABOVE = 1.05
-"""A job whose completion took over 5 % longer than its fair time was treated unfairly."""
+"""A job is unfairly treated if its completion time is over 5 % above its fair time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tenure:
-    """One job held these GPUs in this time."""
+class AllocationSpan:
+    """A period in which a job held the same allocation."""
 
     job_id: JobId
     allocation: Allocation
@@ -32,10 +33,10 @@ class Tenure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One job's life. A time of something that never happened is infinite.
+    """The outcome of a job. The time of an event that never happened is infinite.
 
-    `waited_s` is all the time it spent waiting, `gpu_s` the GPU-seconds it held, `fair_s` the time
-    it would have taken on an equal share of the cluster (see `fairness`).
+    `waited_s` is the total time in the queue, `gpu_s` the GPU-seconds held, `fair_s` the completion
+    time on an equal share of the cluster (see `fairness`).
     """
 
     job_id: JobId
@@ -49,18 +50,18 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """All jobs of a trace under one policy.
+class SimulationRun:
+    """The simulation of a trace under one policy.
 
-    `policy` is the text that a user would type for it. `usage` holds (time, GPUs held from then
-    on) in order of time. `tenures` is empty when nobody asked for it. `decision_s` has one
-    duration on the real clock for each round: the only part that differs between equal runs.
+    `policy` is the text that selects the policy on the command line. `usage` has pairs of time and
+    GPUs held from then on, in order of time. `allocation_spans` is empty unless the options ask for
+    it. `decision_s` has the wall time of each round, the only part that differs between equal runs.
     """
 
     policy: str
     cluster_gpus: int
     outcomes: tuple[Outcome, ...]
-    tenures: tuple[Tenure, ...]
+    allocation_spans: tuple[AllocationSpan, ...]
     usage: tuple[tuple[float, float], ...]
     preemptions: int
     resizes: int
@@ -70,9 +71,12 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
-    """The figures of one run. None stands for a figure that does not exist, such as the mean
-    completion time when no job finished. `docs/reference/simulate.md` defines each."""
+class RunMetrics:
+    """The metrics of one run, defined in `docs/reference/simulate.md`.
+
+    None marks a metric without a value, such as the mean completion time when no job finished. The
+    field names are the keys of `rota simulate --json`.
+    """
 
     policy: str
     jobs: int
@@ -96,7 +100,7 @@ class Measures:
     unfair_share: float | None
 
 
-def measures(run: Run) -> Measures:
+def compute_metrics(run: SimulationRun) -> RunMetrics:
     submitted = np.array([outcome.submitted_s for outcome in run.outcomes], dtype=np.float64)
     finished = np.array([outcome.finished_s for outcome in run.outcomes], dtype=np.float64)
     fair = np.array([outcome.fair_s for outcome in run.outcomes], dtype=np.float64)
@@ -107,7 +111,7 @@ def measures(run: Run) -> Measures:
     first_s = float(submitted.min()) if submitted.size else 0.0
     makespan = float(finished[is_done].max()) - first_s if jct.size else None
     decision_ms = np.array(run.decision_s, dtype=np.float64) * 1000
-    return Measures(
+    return RunMetrics(
         policy=run.policy,
         jobs=len(run.outcomes),
         finished=int(is_done.sum()),
@@ -132,18 +136,18 @@ def measures(run: Run) -> Measures:
 
 
 def mean_usage(usage: Sequence[tuple[float, float]], edges: Floats) -> Floats:
-    """The time-weighted mean of GPUs held between each edge and the next."""
+    """Return the time-weighted mean of GPUs held between each edge and the next."""
     if not usage:
         return np.zeros(max(len(edges) - 1, 0))
     times, held = np.array(usage, dtype=np.float64).T
-    # The held GPU-seconds up to each change; between two changes the integral is a straight line.
+    # GPU-seconds held up to each change. Between two changes the integral is linear.
     area = np.concatenate(([0.0], np.cumsum(held[:-1] * np.diff(times))))
     at = np.clip(np.searchsorted(times, edges, side="right") - 1, 0, None)
     up_to_edge = area[at] + held[at] * np.maximum(edges - times[at], 0.0)
     return np.diff(up_to_edge) / np.diff(edges)
 
 
-def _utilisation(run: Run, start_s: float, *, makespan_s: float | None) -> float | None:
+def _utilisation(run: SimulationRun, start_s: float, *, makespan_s: float | None) -> float | None:
     if not run.cluster_gpus or not makespan_s:
         return None
     (mean,) = mean_usage(run.usage, np.array([start_s, start_s + makespan_s]))
@@ -151,7 +155,7 @@ def _utilisation(run: Run, start_s: float, *, makespan_s: float | None) -> float
 
 
 def _unfairness(jct: Floats, fair: Floats) -> Floats:
-    """A job without work or without a known length has no fair time to be compared with."""
+    """Skip jobs without a fair time: jobs without work, or of unknown length."""
     has_fair_time = np.isfinite(fair) & (fair > 0)
     return jct[has_fair_time] / fair[has_fair_time]
 
@@ -161,5 +165,5 @@ def _mean(values: Floats) -> float | None:
 
 
 def _percentile(values: Floats, percent: float) -> float | None:
-    """Linear between the two nearest ranks, which is what the papers' own scripts compute."""
+    """Interpolate linearly between the two nearest ranks, as the scripts of the papers do."""
     return float(np.percentile(values, percent)) if values.size else None

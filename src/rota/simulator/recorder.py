@@ -1,34 +1,24 @@
-"""Watches a replay and remembers what a report needs: lives, tenures, usage, disturbances."""
+"""Records a simulation: outcomes of jobs, allocations over time, usage, and disruptions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-from rota.core.commands import ChangeMembership, StartWorkers
-from rota.core.effects import Effects
-from rota.core.model import (
-    Allocation,
-    Ended,
-    Job,
-    JobId,
-    Node,
-    Purpose,
-    Queued,
-    Starting,
-    Stopping,
-    n_gpus,
-    newcomers,
-)
-from rota.core.states import State
-from rota.simulator.alone import Alone
-from rota.simulator.fairness import Life, fair_times
-from rota.simulator.results import Outcome, Run, Tenure
+from rota.core.lifecycle.states import JobState, Purpose
+from rota.core.model.allocation import Allocation, added_slots, n_gpus
+from rota.core.model.commands import ChangeMembership, StartWorkers
+from rota.core.model.effects import Effects
+from rota.core.model.job import Ended, Job, JobId, Queued, Starting, Stopping
+from rota.core.model.node import Node
+from rota.simulator.fairness import JobLifetime, fair_times
+from rota.simulator.metrics import AllocationSpan, Outcome, SimulationRun
+from rota.simulator.standalone_runtime import StandaloneBaseline
 from rota.simulator.workload import TraceJob, Workload
 
 
 class Recorder:
-    """Give `record` to a replay, then ask for the `result`."""
+    """Pass `record` to the virtual time loop, then call `result`."""
 
     def __init__(
         self,
@@ -36,20 +26,20 @@ class Recorder:
         nodes: Sequence[Node],
         progress: Callable[[float], None],
         *,
-        keeps_tenures: bool,
+        record_spans: bool,
     ) -> None:
         self._workload = workload
         self._nodes = nodes
         self._progress = progress
-        self._keeps_tenures = keeps_tenures
+        self._record_spans = record_spans
         self._ended: dict[JobId, Job] = {}
         self._held: dict[JobId, tuple[float, Allocation]] = {}
-        self._tenures: list[Tenure] = []
+        self._allocation_spans: list[AllocationSpan] = []
         self._usage: list[tuple[float, float]] = []
         self._gpus_held = 0.0
         self._resizing_from: dict[JobId, Allocation] = {}
         self._preemptions = self._resizes = self._moves = 0
-        self._alone = Alone(nodes)
+        self._baseline = StandaloneBaseline(nodes)
 
     @property
     def n_ended(self) -> int:
@@ -59,14 +49,14 @@ class Recorder:
         for job in effects.jobs.values():
             _, held = self._held.get(job.id, (now, ()))
             if job.members != held:
-                self._change_tenure(job, now)
+                self._change_span(job, now)
             if isinstance(job.phase, Ended):
                 self._ended[job.id] = job
                 self._progress(len(self._ended) / len(self._workload.jobs))
         for row in effects.transitions:
-            if row.after is State.STOPPING:
+            if row.after is JobState.STOPPING:
                 self._note_stop(effects.jobs[row.job_id])
-            elif row.before is State.STOPPING:
+            elif row.before is JobState.STOPPING:
                 self._note_end_of_stop(effects.jobs[row.job_id])
         for command in effects.commands:
             if isinstance(command, StartWorkers):
@@ -75,15 +65,15 @@ class Recorder:
                 self._resizing_from[command.job_id] = effects.jobs[command.job_id].allocation
                 self._count_change(command.job_id, command.allocation)
 
-    def result(self, policy: str, decision_s: Sequence[float]) -> Run:
+    def result(self, policy: str, decision_s: Sequence[float]) -> SimulationRun:
         jobs = self._workload.jobs
         cluster_gpus = sum(len(node.gpus) for node in self._nodes)
-        fair_s = fair_times([self._life(job) for job in jobs], cluster_gpus)
-        return Run(
+        fair_s = fair_times([self._lifetime(job) for job in jobs], cluster_gpus)
+        return SimulationRun(
             policy=policy,
             cluster_gpus=cluster_gpus,
             outcomes=tuple(map(self._outcome, jobs, fair_s)),
-            tenures=tuple(self._tenures),
+            allocation_spans=tuple(self._allocation_spans),
             usage=tuple(self._usage),
             preemptions=self._preemptions,
             resizes=self._resizes,
@@ -92,10 +82,10 @@ class Recorder:
             decision_s=tuple(decision_s),
         )
 
-    def _change_tenure(self, job: Job, now: float) -> None:
+    def _change_span(self, job: Job, now: float) -> None:
         since_s, held = self._held.pop(job.id, (now, ()))
-        if held and self._keeps_tenures and now > since_s:
-            self._tenures.append(Tenure(job.id, held, since_s, now))
+        if held and self._record_spans and now > since_s:
+            self._allocation_spans.append(AllocationSpan(job.id, held, since_s, now))
         if job.members:
             self._held[job.id] = (now, job.members)
         self._gpus_held += n_gpus(job.members) - n_gpus(held)
@@ -112,22 +102,22 @@ class Recorder:
             self._resizing_from[job.id] = job.allocation
 
     def _note_end_of_stop(self, job: Job) -> None:
-        """A job whose new size was taken back while it stopped is preempted after all."""
+        """Count a preemption if a job stopped for a resize, and the resize was then withdrawn."""
         match job.phase:
             case Queued(is_resizing=True) | Starting():
-                pass  # Its run goes on, now or as soon as its slots are free.
+                pass  # The resize continues, now or when its slots are free.
             case phase:
                 was_resizing = bool(self._resizing_from.pop(job.id, ()))
                 self._preemptions += was_resizing and isinstance(phase, Queued)
 
     def _count_change(self, job_id: JobId, after: Allocation) -> None:
-        """A resize is another number of workers; a move, a worker that stays but goes elsewhere."""
+        """Count a resize if the number of workers changes, and a move per worker on a new slot."""
         before = self._resizing_from.pop(job_id, ())
         if not before:
             return
         self._resizes += len(before) != len(after)
         n_staying = min(len(before), len(after))
-        self._moves += len(newcomers(before[:n_staying], after[:n_staying]))
+        self._moves += len(added_slots(before[:n_staying], after[:n_staying]))
 
     def _outcome(self, trace_job: TraceJob, fair_s: float) -> Outcome:
         job = self._ended.get(trace_job.id)
@@ -145,20 +135,20 @@ class Recorder:
     def _finished_s(self, trace_job: TraceJob) -> float:
         job = self._ended.get(trace_job.id)
         match job and job.phase:
-            case Ended(state=State.SUCCEEDED, at_s=at_s):
+            case Ended(state=JobState.SUCCEEDED, at_s=at_s):
                 return at_s
             case _:
                 return math.inf
 
-    def _life(self, trace_job: TraceJob) -> Life:
+    def _lifetime(self, trace_job: TraceJob) -> JobLifetime:
         spec = trace_job.spec
-        slots = self._alone.slots(spec)
+        slots = self._baseline.slots(spec)
         sizes = range(spec.min_workers, spec.max_workers + 1)
         unused = (math.inf,) * (spec.min_workers - 1)
-        return Life(
+        return JobLifetime(
             submitted_s=trace_job.submit_s,
             finished_s=self._finished_s(trace_job),
-            gpus_per_worker=self._alone.gpus_per_worker(spec),
-            run_s=unused + tuple(trace_job.truth.run_s(slots[:n]) for n in sizes),
+            gpus_per_worker=self._baseline.gpus_per_worker(spec),
+            run_s=unused + tuple(trace_job.runtime.run_s(slots[:n]) for n in sizes),
             min_workers=spec.min_workers,
         )

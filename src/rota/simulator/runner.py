@@ -1,4 +1,4 @@
-"""Runs a workload through the production kernel in virtual time, and keeps what happened."""
+"""Simulates a workload with the production kernel and scheduler in virtual time."""
 
 from __future__ import annotations
 
@@ -7,35 +7,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from rota.core.events import JobSubmitted, NodeSeen
-from rota.core.kernel import Kernel
-from rota.core.model import JobId, Mode, Node
-from rota.core.plan import Plan
-from rota.core.policy import Policy
-from rota.core.replay import Arrival, Replay
-from rota.core.round import decide
-from rota.core.view import Rules, View
-from rota.engines.fake import Delays, FakeEngine, Work
-from rota.errors import PATH, PolicyError, shown
+from rota.core.estimation.virtual_time_loop import TimedEvent, VirtualTimeLoop
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.events import JobSubmitted, NodeSeen
+from rota.core.model.job import JobId, Mode
+from rota.core.model.node import Node
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.policy_api import Policy
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules, View
+from rota.engines.virtual.engine import VirtualEngine
+from rota.engines.virtual.run import Delays, VirtualWork
+from rota.errors import MAX_SHOWN_PATH_CHARS, PolicyError, shown
 from rota.policies.registry import describe
-from rota.simulator.alone import Alone
+from rota.simulator.metrics import SimulationRun
 from rota.simulator.recorder import Recorder
-from rota.simulator.results import Run
+from rota.simulator.standalone_runtime import StandaloneBaseline
 from rota.simulator.workload import Workload
 
-PATIENCE = 100
-"""How many times the length of the longest job may pass without the end of any job."""
+PROGRESS_LIMIT_FACTOR = 100
+"""A simulation stops if no job ends within this many times the length of the longest job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run it. Every start costs `restart_cost_s`, the first one, too."""
+    """Settings of a simulation. Every start costs `restart_cost_s`, including the first."""
 
     restart_cost_s: float = 30.0
     round_s: float = 0.0
     min_runtime_s: float = 60.0
     guard: bool = True
-    record_tenures: bool = False
+    record_allocation_spans: bool = False
 
     @property
     def rules(self) -> Rules:
@@ -54,17 +56,17 @@ def simulate(
     policy: Policy,
     options: Options,
     progress: Callable[[float], None],
-) -> Run:
-    """One workload under one policy. `progress` hears the part of the jobs that is over."""
+) -> SimulationRun:
+    """Simulate a workload under one policy. `progress` receives the fraction of ended jobs."""
     jobs = {job.id: job for job in workload.jobs}
 
-    def work_of(job_id: JobId) -> Work:
+    def work_of(job_id: JobId) -> VirtualWork:
         job = jobs[job_id]
         is_resumable = job.spec.mode is not Mode.FIXED
-        return Work(job.spec.epochs, job.truth.run_s, is_resumable)
+        return VirtualWork(job.spec.epochs, job.runtime.run_s, is_resumable)
 
     name = describe(policy)
-    recorder = Recorder(workload, nodes, progress, keeps_tenures=options.record_tenures)
+    recorder = Recorder(workload, nodes, progress, record_spans=options.record_allocation_spans)
     decision_s: list[float] = []
 
     def timed_decide(view: View) -> Plan:
@@ -73,45 +75,51 @@ def simulate(
         decision_s.append(perf_counter() - started_s)
         if plan.violations:
             raise PolicyError(
-                f"policy {shown(name, PATH)} broke a rule at {view.now:g} s: {plan.violations[0]}"
+                f"policy {shown(name, MAX_SHOWN_PATH_CHARS)} made an invalid plan at"
+                f" {view.now:g} s: {plan.violations[0]}"
             )
         return plan
 
-    engine = FakeEngine(work_of, Delays(start_s=options.restart_cost_s))
-    replay = Replay(Kernel(options.rules), engine, decide=timed_decide, record=recorder.record)
+    engine = VirtualEngine(work_of, Delays(start_s=options.restart_cost_s))
+    loop = VirtualTimeLoop(
+        Kernel(options.rules), engine, decide=timed_decide, record=recorder.record
+    )
     if all(job.spec.mode is not Mode.FIXED for job in workload.jobs):
-        replay.run(_arrivals(workload, nodes))
+        loop.run(_arrivals(workload, nodes))
     else:
-        _run_with_patience(replay, recorder, workload=workload, nodes=nodes, options=options)
+        _run_with_progress_limit(loop, recorder, workload=workload, nodes=nodes, options=options)
     return recorder.result(name, decision_s)
 
 
-def _run_with_patience(
-    replay: Replay,
+def _run_with_progress_limit(
+    loop: VirtualTimeLoop,
     recorder: Recorder,
     *,
     workload: Workload,
     nodes: Sequence[Node],
     options: Options,
 ) -> None:
-    """A policy that stops programs again and again which then begin anew may never come to an
-    end. It is given up when no job has ended for a long time."""
-    alone = Alone(nodes)
+    """Stop the simulation when no job has ended for a long time.
+
+    A job of mode `fixed` loses its work at every stop. A policy that preempts such jobs again and
+    again may never finish them.
+    """
+    baseline = StandaloneBaseline(nodes)
     lengths = (
-        job.truth.run_s(alone.slots(job.spec)[: job.spec.min_workers]) for job in workload.jobs
+        job.runtime.run_s(baseline.slots(job.spec)[: job.spec.min_workers]) for job in workload.jobs
     )
     longest_s = max(filter(math.isfinite, lengths), default=0.0)
     pauses_s = options.restart_cost_s + options.round_s + options.min_runtime_s
     until_s = math.nextafter(workload.jobs[-1].submit_s, math.inf)
-    replay.run(_arrivals(workload, nodes), until_s)
+    loop.run(_arrivals(workload, nodes), until_s)
     n_ended = -1
     while recorder.n_ended > n_ended:
         n_ended = recorder.n_ended
-        until_s += PATIENCE * (longest_s + pauses_s)
-        replay.run((), until_s)
+        until_s += PROGRESS_LIMIT_FACTOR * (longest_s + pauses_s)
+        loop.run((), until_s)
 
 
-def _arrivals(workload: Workload, nodes: Sequence[Node]) -> Iterator[Arrival]:
+def _arrivals(workload: Workload, nodes: Sequence[Node]) -> Iterator[TimedEvent]:
     start_s = workload.jobs[0].submit_s if workload.jobs else 0.0
     for node in nodes:
         yield start_s, NodeSeen(node)

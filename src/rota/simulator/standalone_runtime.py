@@ -1,23 +1,27 @@
-"""What a job would have were it alone on the cluster: the yardstick of the fairness figures."""
+"""The allocation of a job that runs alone on the cluster: the baseline of the fairness metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.model import Allocation, JobSpec, Node, Share, Slot
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.job import GpuShare, JobSpec
+from rota.core.model.node import Node
 
 
-class Alone:
-    """Answers are kept: a trace has a hundred thousand jobs and only a few kinds of demand."""
+class StandaloneBaseline:
+    """Caches its results: a trace has many thousands of jobs, but few different requests."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
         self._packed: dict[int, Allocation] = {}
-        self._fractions: dict[tuple[Share, tuple[str, ...]], float] = {}
+        self._fractions: dict[tuple[GpuShare, tuple[str, ...]], float] = {}
 
     def slots(self, spec: JobSpec) -> Allocation:
-        """The slots of as many workers as the cluster's GPUs serve, node by node. Workers that
-        take no whole GPU all find a slot, since it is not GPUs that they run out of."""
+        """Return the slots of as many workers as the GPUs of the cluster can serve, node by node.
+
+        Workers without whole GPUs always get a slot, because GPUs do not limit their number.
+        """
         if not spec.gpus:
             return (Slot(self._nodes[0].id),) * spec.max_workers
         if spec.gpus not in self._packed:
@@ -25,24 +29,24 @@ class Alone:
         return self._packed[spec.gpus]
 
     def gpus_per_worker(self, spec: JobSpec) -> float:
-        """A share in bytes is a part of the first card that the job could use."""
+        """Return the GPUs of a worker. A share in bytes is a fraction of the first usable GPU."""
         share = spec.share
         if share is None or not share.memory_bytes:
             return share.fraction if share else spec.gpus
         key = (share, spec.gpu_types)
         if key not in self._fractions:
-            self._fractions[key] = share.memory_bytes / self._card_bytes(*key)
+            self._fractions[key] = share.memory_bytes / self._gpu_bytes(*key)
         return self._fractions[key]
 
-    def _card_bytes(self, share: Share, types: tuple[str, ...]) -> int:
-        cards = (gpu for node in self._nodes for gpu in node.gpus)
-        usable = (gpu.memory_bytes for gpu in cards if not types or gpu.type in types)
-        # A job that fits on no card never runs, and has no fairness: any size serves.
+    def _gpu_bytes(self, share: GpuShare, types: tuple[str, ...]) -> int:
+        gpus = (gpu for node in self._nodes for gpu in node.gpus)
+        usable = (gpu.memory_bytes for gpu in gpus if not types or gpu.type in types)
+        # A job that fits on no GPU never runs and has no fairness value: any size will do.
         return next((size for size in usable if size >= share.memory_bytes), share.memory_bytes)
 
 
 def _packed(nodes: Sequence[Node], gpus: int) -> Allocation:
-    """One worker on every so many GPUs of a node."""
+    """Place one worker on every `gpus` GPUs of each node."""
     return tuple(
         Slot(node.id, tuple(gpu.index for gpu in node.gpus[first : first + gpus]))
         for node in nodes

@@ -1,7 +1,7 @@
-"""A workload: the jobs of a trace in the order of their submission, each with its truth.
+"""A workload: the jobs of a trace in order of submission, each with its real run time.
 
-The readers in `traces` make workloads; the runner replays them. What the scheduler may know of a
-job is in its spec; how the job really runs is its truth, which only the runner asks.
+The readers in `traces` create workloads; the runner simulates them. The spec of a job has what the
+scheduler may know. The runtime model has how long the job really runs; only the runner uses it.
 """
 
 from __future__ import annotations
@@ -10,28 +10,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from rota.core.model import Allocation, JobId, JobSpec
-from rota.errors import InputError, Where
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import JobId, JobSpec
+from rota.errors import InputError, InputLocation
 
 MIN_ID_DIGITS = 5
 
 
-class Truth(Protocol):
-    """How a job really runs, which the scheduler does not see."""
+class RuntimeModel(Protocol):
+    """The real run time of a job, which the scheduler does not see."""
 
     def run_s(self, allocation: Allocation) -> float:
-        """Seconds of the whole job, were it to run on this allocation from start to end.
-
-        Start-up is not part of it."""
+        """Return the seconds of the whole job on this allocation, without the start-up time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A job whose speed depends on its number of workers alone.
+    """A job whose speed depends only on its number of workers.
 
-    The table of speed-ups (`speedups[n]` on n workers) is shared between jobs, so that a trace of
-    a hundred thousand jobs stays small. More workers than the table has speed nothing up further.
+    `speedups[n]` is the speed-up on n workers; more workers than the table has bring no gain. Jobs
+    share one table, so that a trace of a hundred thousand jobs stays small in memory.
     """
 
     one_s: float
@@ -44,47 +43,47 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A job of a trace. `row` is its line in the file, for messages."""
+    """A job of a trace. `row` is its line in the file, for error messages."""
 
     id: JobId
     submit_s: float
     spec: JobSpec
-    truth: Truth
+    runtime: RuntimeModel
     row: int
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`gpus_field` is what the trace calls the number of GPUs, for messages."""
+    """The jobs of a trace. `gpus_field` is the name of its GPU column, for error messages."""
 
     name: str
     jobs: tuple[TraceJob, ...]
     gpus_field: str = "gpus"
 
 
-class Entry(NamedTuple):
-    """A job as a reader finds it, before the order of all jobs is known."""
+class TraceEntry(NamedTuple):
+    """A job as a reader parses it, before the jobs are sorted and numbered."""
 
     submit_s: float
     row: int
     spec: JobSpec
-    truth: Truth
+    runtime: RuntimeModel
 
 
 def workload_of(
-    name: str, entries: Iterable[Entry], *, gpus_field: str = "gpus", from_first: bool = False
+    name: str, entries: Iterable[TraceEntry], *, gpus_field: str = "gpus", from_first: bool = False
 ) -> Workload:
-    """The entries as a workload. Ids sort as strings in the order of submission.
+    """Sort the entries by submission and give them ids, which sort as strings in the same order.
 
-    `from_first` counts the time from the first submission instead of the trace's own zero.
+    With `from_first`, time starts at the first submission instead of the zero of the trace.
     """
     ordered = sorted(entries, key=lambda entry: (entry.submit_s, entry.row))
     if not ordered:
-        raise InputError(Where(name), "has no jobs", "a trace needs at least one")
+        raise InputError(InputLocation(name), "has no jobs", "a trace needs at least one")
     zero_s = ordered[0].submit_s if from_first else 0.0
     digits = max(MIN_ID_DIGITS, len(str(len(ordered))))
     jobs = (
-        TraceJob(JobId(f"j{number:0{digits}}"), submit_s - zero_s, spec, truth, row)
-        for number, (submit_s, row, spec, truth) in enumerate(ordered, start=1)
+        TraceJob(JobId(f"j{number:0{digits}}"), submit_s - zero_s, spec, runtime, row)
+        for number, (submit_s, row, spec, runtime) in enumerate(ordered, start=1)
     )
     return Workload(name, tuple(jobs), gpus_field)

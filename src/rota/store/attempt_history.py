@@ -1,27 +1,33 @@
-"""What a batch means for attempts and their workers: every store writes them down alike."""
+"""Derives rows of attempts and workers from the effects of a batch.
+
+Every store calls `history`, so that all stores record attempts in the same way.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from rota.core.effects import Effects, Transition
-from rota.core.model import Job, JobId
-from rota.core.states import State
+from rota.core.lifecycle.states import JobState
+from rota.core.model.effects import Effects, Transition
+from rota.core.model.job import Job, JobId
 from rota.store.records import Attempt, Worker
 
-WorkerKey = tuple[JobId, int, int]
-ALIVE = (State.STARTING, State.RUNNING, State.STOPPING)
+WorkerRowKey = tuple[JobId, int, int]
+ALIVE = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
 
 
 @dataclass(slots=True)
 class History:
-    """Attempts that began here (and perhaps ended), ends of earlier ones, new members."""
+    """Changes of attempts in one batch: new attempts, ends of earlier attempts, new workers.
+
+    An attempt that starts and ends in the same batch is in `begun` only, with its end.
+    """
 
     begun: dict[tuple[JobId, int], Attempt] = field(
         default_factory=dict[tuple[JobId, int], Attempt]
     )
     ended: list[Transition] = field(default_factory=list[Transition])
-    workers: dict[WorkerKey, Worker] = field(default_factory=dict[WorkerKey, Worker])
+    workers: dict[WorkerRowKey, Worker] = field(default_factory=dict[WorkerRowKey, Worker])
 
 
 def history(effects: Effects) -> History:
@@ -46,8 +52,8 @@ def ended(attempt: Attempt, transition: Transition) -> Attempt:
     )
 
 
-def _members(job: Job, now: float) -> dict[WorkerKey, Worker]:
-    """The workers that a job has now; whoever writes them leaves alone those it knows."""
+def _members(job: Job, now: float) -> dict[WorkerRowKey, Worker]:
+    """The current workers of a job. A store must not overwrite a worker that it already has."""
     return {
         (job.id, job.attempt, number): Worker(
             job.id, job.attempt, number, job.generation, slot, ordered_s=now

@@ -1,9 +1,10 @@
-"""Our frozen dataclasses as JSON text and back, by their type hints.
+"""Encodes frozen dataclasses as JSON text, and decodes them, according to their type hints.
 
-Strict in both directions: what does not fit its hint is refused when it is written, so that
-nothing is acknowledged that cannot be read again. A field that has its default is left out, which
-keeps a job small; so a default may not change its value without a new `VERSION` and a step here
-that lifts older text to it. `tests/integration/store/released` holds text of every version.
+Both directions are strict: `encode` refuses a value that does not match its hint, so that a store
+never acknowledges a value that it cannot read again. `encode` leaves out a field that has its
+default value, which keeps a job small. Therefore the default of a stored field must not change
+without a new `VERSION` and a conversion of older text in this module.
+`tests/integration/store/released` holds text of every version.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from operator import attrgetter, is_not
 from types import UnionType
 from typing import Any, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from rota.core.speed import PRIOR, SpeedModel
+from rota.core.estimation.speed_model import PRIOR, SpeedModel
 
 VERSION = 1
 TAG = "kind"
 
-USUAL = {(SpeedModel, "speedups"): PRIOR.speedups}
-"""Values that count as defaults here: the prior alone would make each job ten times as long."""
+EXTRA_DEFAULTS = {(SpeedModel, "speedups"): PRIOR.speedups}
+"""Values that also count as defaults: with the prior, the text of a job is ten times as long."""
 
 _to_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -33,11 +34,11 @@ T = TypeVar("T")
 
 
 class CodecError(ValueError):
-    """A value that does not fit its hint, or text that does not."""
+    """A value or a text does not match the type hint."""
 
 
 def encode(value: object) -> str:
-    """One dataclass as text."""
+    """Return a dataclass as JSON text."""
     return _to_text({"v": VERSION, **_coder(type(value)).pack(value)})
 
 
@@ -50,13 +51,13 @@ def decode(kind: type[T], text: str) -> T:
         raise CodecError(f"not JSON: {error}") from None
     version = packed.pop("v", None)
     if version != VERSION:
-        raise CodecError(f"written in form {version!r}, and this rota reads form {VERSION}")
+        raise CodecError(f"encoded as version {version!r}, but this rota reads version {VERSION}")
     return _coder(kind).unpack(packed)
 
 
 @dataclass(frozen=True, slots=True)
 class Coder:
-    """How values of one hint are turned into what JSON knows, and back."""
+    """Converts values of one type hint to JSON values, and back."""
 
     pack: Callable[[Any], Any]
     unpack: Callable[[Any], Any]
@@ -79,12 +80,12 @@ def _coder(hint: Any) -> Coder:
         return _enumeration(hint)
     if is_dataclass(hint):
         return _object(hint)
-    raise CodecError(f"no way to write down {hint}")
+    raise CodecError(f"cannot encode type {hint}")
 
 
 def _checker(kind: type) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
-        # The very type: True is an int to `isinstance`, and would come back as 1.
+        # Exact type: `isinstance` accepts True as an int, and 1 would come back.
         if type(value) is not kind:
             raise CodecError(f"{value!r} is not of type {kind.__name__}")
         return value
@@ -113,14 +114,14 @@ def _enumeration(kind: type[StrEnum]) -> Coder:
         try:
             return kind(value)
         except ValueError:
-            raise CodecError(f"{value!r} is no {kind.__name__}") from None
+            raise CodecError(f"{value!r} is not a {kind.__name__}") from None
 
     check = _checker(kind)
     return Coder(lambda value: check(value).value, unpack)
 
 
 def _union(members: tuple[Any, ...]) -> Coder:
-    """Either something or None, or one of several dataclasses, told apart by a tag."""
+    """An optional value, or one of several dataclasses. A tag with the class name says which."""
     kinds = tuple(each for each in members if each is not type(None))
     if len(kinds) < len(members):
         inner = _coder(kinds[0]) if len(kinds) == 1 else _union(kinds)
@@ -133,14 +134,14 @@ def _union(members: tuple[Any, ...]) -> Coder:
     def pack(value: object) -> dict[str, object]:
         kind = type(value)
         if kind not in kinds:
-            raise CodecError(f"{value!r} is none of {', '.join(by_name)}")
+            raise CodecError(f"{value!r} is not one of {', '.join(by_name)}")
         return {TAG: kind.__name__, **_coder(kind).pack(value)}
 
     def unpack(packed: Any) -> object:
         rest = dict(_mapping(packed))
         name = rest.pop(TAG, None)
         if name not in by_name:
-            raise CodecError(f"{name!r} is none of {', '.join(by_name)}")
+            raise CodecError(f"{name!r} is not one of {', '.join(by_name)}")
         return _coder(by_name[cast("str", name)]).unpack(rest)
 
     return Coder(pack, unpack)
@@ -167,7 +168,7 @@ def _container(hint: Any) -> Coder:
             lambda value: sorted(map(item.pack, value)),
             lambda packed: frozenset(map(item.unpack, _list(packed))),
         )
-    raise CodecError(f"no way to write down {hint}")
+    raise CodecError(f"cannot encode type {hint}")
 
 
 def _pair(first: Coder, second: Coder) -> Coder:
@@ -186,7 +187,7 @@ def _object(kind: Any) -> Coder:
     coders = {name: _coder(hints[name]) for name in names}
     known = _defaults(kind)
     required = frozenset(names) - known.keys()
-    usual = {name: value for (owner, name), value in USUAL.items() if owner is kind}
+    extra = {name: value for (owner, name), value in EXTRA_DEFAULTS.items() if owner is kind}
     get_all = _getter(names)
     defaults = [known.get(name, MISSING) for name in names]
     packers = [coders[name].pack for name in names]
@@ -195,8 +196,8 @@ def _object(kind: Any) -> Coder:
         if type(value) is not kind:
             raise CodecError(f"{value!r} is not of type {kind.__name__}")
         given = get_all(value)
-        # Most fields hold the very object that is their default. Passing over them without a step
-        # of the interpreter for each is what makes this fast enough for every submit.
+        # Most fields hold the same object as their default. `compress` skips them without an
+        # interpreter step per field, which makes this fast enough for every submit.
         each_field = zip(names, packers, given, defaults, strict=True)
         changed = compress(each_field, map(is_not, given, defaults))
         return {name: packer(each) for name, packer, each, default in changed if each != default}
@@ -206,10 +207,11 @@ def _object(kind: Any) -> Coder:
         try:
             read = {name: coders[name].unpack(value) for name, value in given.items()}
         except KeyError as error:
-            raise CodecError(f"{kind.__name__} has no {error.args[0]}") from None
+            raise CodecError(f"{kind.__name__} has no field {error.args[0]}") from None
         if not required <= read.keys():
-            raise CodecError(f"{kind.__name__} needs {', '.join(sorted(required - read.keys()))}")
-        return kind(**{**usual, **read})
+            missing = ", ".join(sorted(required - read.keys()))
+            raise CodecError(f"{kind.__name__} lacks required fields: {missing}")
+        return kind(**{**extra, **read})
 
     return Coder(pack, unpack)
 
@@ -224,8 +226,8 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 def _defaults(kind: Any) -> dict[str, object]:
     found: dict[str, object] = {}
     for each in fields(kind):
-        if (kind, each.name) in USUAL:
-            found[each.name] = USUAL[kind, each.name]
+        if (kind, each.name) in EXTRA_DEFAULTS:
+            found[each.name] = EXTRA_DEFAULTS[kind, each.name]
         elif each.default is not MISSING:
             found[each.name] = each.default
         elif each.default_factory is not MISSING:

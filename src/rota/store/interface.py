@@ -1,4 +1,4 @@
-"""What the daemon asks of a store: durable writes, and answers about what was written."""
+"""The protocol of a store: durable writes in batches, and queries over the written state."""
 
 from __future__ import annotations
 
@@ -7,115 +7,125 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from rota.core.effects import Effects
-from rota.core.model import Job, JobId, Node
+from rota.core.model.effects import Effects
+from rota.core.model.job import Job, JobId
+from rota.core.model.node import Node
 from rota.store.records import (
     ALL,
     Attempt,
-    Entry,
+    AuditEntry,
     Exit,
     JobFilter,
-    Page,
-    Profile,
+    ProfileRecord,
     Project,
     Row,
-    Sample,
-    Saved,
+    SampleRecord,
+    SavedState,
+    StoredJobPage,
     Submission,
     Token,
-    Usage,
+    UsageRecord,
     User,
 )
 
-R = TypeVar("R", Node, Project, User, Token, Usage, Profile)
+R = TypeVar("R", Node, Project, User, Token, UsageRecord, ProfileRecord)
 PAGE_SIZE = 100
 STORY_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is written together or not at all. `actor` is who caused it, if it was a person."""
+    """Changes that a store writes together or not at all.
+
+    `actor` is the user who caused the changes, or empty if no user did.
+    """
 
     effects: Effects = field(default_factory=lambda: Effects(now=0.0))
     submissions: tuple[Submission, ...] = ()
     exits: tuple[Exit, ...] = ()
     rows: tuple[Row, ...] = ()
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[SampleRecord, ...] = ()
     actor: str = ""
 
     def copied(self) -> Batch:
-        """What happens to its values after the call does not matter."""
-        of = self.effects
-        jobs, nodes = dict(of.jobs), dict(of.nodes)
-        copied = Effects(of.now, jobs, nodes, list(of.transitions), list(of.commands))
+        """Return a batch that later changes of the caller's effects do not affect."""
+        effects = self.effects
+        copied = Effects(
+            effects.now,
+            dict(effects.jobs),
+            dict(effects.nodes),
+            list(effects.transitions),
+            list(effects.commands),
+        )
         return replace(self, effects=copied)
 
-    def without(self, left_out: Collection[JobId]) -> Batch:
-        """All of it that is not about these jobs."""
-        of = self.effects
-        jobs = {each: job for each, job in of.jobs.items() if each not in left_out}
-        transitions = [each for each in of.transitions if each.job_id not in left_out]
-        exits = tuple(each for each in self.exits if each.job_id not in left_out)
-        return replace(self, effects=replace(of, jobs=jobs, transitions=transitions), exits=exits)
+    def without(self, excluded: Collection[JobId]) -> Batch:
+        """Return the batch without the changes of these jobs."""
+        effects = self.effects
+        kept = replace(
+            effects,
+            jobs={each: job for each, job in effects.jobs.items() if each not in excluded},
+            transitions=[each for each in effects.transitions if each.job_id not in excluded],
+        )
+        exits = tuple(each for each in self.exits if each.job_id not in excluded)
+        return replace(self, effects=kept, exits=exits)
 
 
 class Store(Protocol):
-    """Every method may be called from any thread, and raises `StoreError` when it cannot."""
+    """Any thread may call any method. A method raises `StoreError` when it fails."""
 
     def write(self, batch: Batch) -> Future[None]:
-        """The future is done when the batch is on the disk, or failed when it is not.
+        """Queue a batch. The future completes when the batch is durable, or fails if the write did.
 
-        Batches that succeed take effect in the order of the calls. When the file cannot be
-        written, all that was handed in fails, until `resume`: later batches may rest upon earlier
-        ones. The batch is read during the call: what happens to its values later does not
-        matter."""
+        Batches take effect in the order of the calls. After a failed write, every queued batch
+        fails until `resume`, because a later batch may depend on an earlier one. The store reads
+        the batch during the call: the caller may change its values afterwards."""
         ...
 
     def resume(self) -> Future[None]:
-        """Go on after a failed write: whatever is handed in from now on counts again. The future
-        fails if the file still cannot be written."""
+        """Accept writes again after a failed write. The future fails if writing still fails."""
         ...
 
-    def load(self) -> Saved:
-        """The jobs that are not over, the nodes, and how the other jobs ended."""
+    def load(self) -> SavedState:
+        """Return the jobs that have not ended, the nodes, and the final states of ended jobs."""
         ...
 
     def job(self, job_id: JobId) -> Job | None: ...
 
     def jobs(
         self, wanted: JobFilter = ALL, *, before: int | None = None, limit: int = PAGE_SIZE
-    ) -> Page:
-        """A page of jobs, the newest first; `before` is the `next` of the page before."""
+    ) -> StoredJobPage:
+        """Return a page of jobs, newest first. `before` is the `next` of the previous page."""
         ...
 
     def submission(self, job_id: JobId) -> Submission | None: ...
 
     def job_with_key(self, user: str, key: str) -> JobId | None:
-        """The job that this user submitted under this idempotency key."""
+        """Return the job that the user submitted with this idempotency key."""
         ...
 
     def attempts(self, job_id: JobId) -> list[Attempt]:
-        """The job's attempts with their workers, the first first."""
+        """Return the attempts of a job with their workers, oldest first."""
         ...
 
     def story(
         self, job_id: JobId | None = None, *, after: int = 0, limit: int = STORY_SIZE
-    ) -> list[Entry]:
-        """What happened to a job, or to all of them, after the entry of that number."""
+    ) -> list[AuditEntry]:
+        """Return audit entries of one job, or of all jobs, with a number above `after`."""
         ...
 
     def newest_entry(self) -> int:
-        """The number of the newest entry of the story; 0 before the first."""
+        """Return the number of the newest audit entry, or 0 if there is none."""
         ...
 
-    def samples(self, job_id: JobId) -> list[Sample]:
-        """How a job trained, the first first; thinned where they stood close."""
+    def samples(self, job_id: JobId) -> list[SampleRecord]:
+        """Return the training samples of a job, oldest first, thinned out by `retention`."""
         ...
 
     def rows(self, kind: type[R]) -> list[R]:
-        """All nodes, projects, users, tokens, usage or profiles, by their keys."""
+        """Return all nodes, projects, users, tokens, usage or profiles, sorted by key."""
         ...
 
     def close(self) -> None:
-        """Finishes what was handed in."""
+        """Write all queued batches, then release the resources of the store."""
         ...

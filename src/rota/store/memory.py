@@ -1,4 +1,4 @@
-"""A store that forgets when the process ends: for simulations and tests."""
+"""A store in memory, for simulations and tests. Nothing survives the process."""
 
 from __future__ import annotations
 
@@ -6,39 +6,40 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import cast
 
-from rota.core.effects import Effects
-from rota.core.model import Ended, Job, JobId, Node
-from rota.store.base import PAGE_SIZE, STORY_SIZE, Batch, R
-from rota.store.history import WorkerKey, ended, history
+from rota.core.model.effects import Effects
+from rota.core.model.job import Ended, Job, JobId
+from rota.core.model.node import Node
+from rota.store.attempt_history import WorkerRowKey, ended, history
+from rota.store.interface import PAGE_SIZE, STORY_SIZE, Batch, R
 from rota.store.records import (
     ALL,
     Attempt,
-    Entry,
+    AuditEntry,
     Exit,
     JobFilter,
-    Page,
-    Profile,
+    ProfileRecord,
     Row,
-    Sample,
-    Saved,
+    SampleRecord,
+    SavedState,
+    StoredJobPage,
     Submission,
     Worker,
     key_of,
 )
-from rota.store.thinning import MOST_PROFILES, thinned
+from rota.store.retention import MAX_PROFILES, thinned
 
 
 class MemoryStore:
-    """The same answers as any other store, for as long as it lives."""
+    """Satisfies `rota.store.interface.Store`, with the same results as the durable stores."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Job] = {}
-        """All jobs, in the order in which they came."""
+        """All jobs, in the order of their submission."""
         self._submissions: dict[JobId, Submission] = {}
-        self._story: list[Entry] = []
+        self._story: list[AuditEntry] = []
         self._attempts: dict[tuple[JobId, int], Attempt] = {}
-        self._workers: dict[WorkerKey, Worker] = {}
-        self._samples: dict[JobId, list[Sample]] = {}
+        self._workers: dict[WorkerRowKey, Worker] = {}
+        self._samples: dict[JobId, list[SampleRecord]] = {}
         self._rows: dict[tuple[type, tuple[str, ...]], Row | Node] = {}
 
     def write(self, batch: Batch) -> Future[None]:
@@ -49,11 +50,11 @@ class MemoryStore:
         for each in batch.exits:
             self._write_exit(each)
         for transition in batch.effects.transitions:
-            self._story.append(Entry(len(self._story) + 1, transition, batch.actor))
+            self._story.append(AuditEntry(len(self._story) + 1, transition, batch.actor))
         for row in batch.rows:
             self._rows[type(row), key_of(row)] = row
-        if any(isinstance(row, Profile) for row in batch.rows):
-            self._forget_profiles()
+        if any(isinstance(row, ProfileRecord) for row in batch.rows):
+            self._delete_old_profiles()
         for sample in batch.samples:
             kept = [*self._samples.get(sample.job_id, ()), sample]
             self._samples[sample.job_id] = thinned(kept)
@@ -67,8 +68,8 @@ class MemoryStore:
     def resume(self) -> Future[None]:
         return _done()
 
-    def load(self) -> Saved:
-        return Saved(
+    def load(self) -> SavedState:
+        return SavedState(
             jobs=tuple(job for job in self._jobs.values() if not isinstance(job.phase, Ended)),
             nodes=tuple(self.rows(Node)),
             outcomes={
@@ -81,12 +82,14 @@ class MemoryStore:
 
     def jobs(
         self, wanted: JobFilter = ALL, *, before: int | None = None, limit: int = PAGE_SIZE
-    ) -> Page:
+    ) -> StoredJobPage:
         numbered = list(enumerate(self._jobs.values(), start=1))[: before and before - 1]
         found = [(number, job) for number, job in reversed(numbered) if _matches(job, wanted)]
         shown = found[:limit]
         is_more = len(found) > limit
-        return Page(tuple(job for _, job in shown), shown[-1][0] if shown and is_more else None)
+        return StoredJobPage(
+            tuple(job for _, job in shown), shown[-1][0] if shown and is_more else None
+        )
 
     def submission(self, job_id: JobId) -> Submission | None:
         return self._submissions.get(job_id)
@@ -104,7 +107,7 @@ class MemoryStore:
 
     def story(
         self, job_id: JobId | None = None, *, after: int = 0, limit: int = STORY_SIZE
-    ) -> list[Entry]:
+    ) -> list[AuditEntry]:
         entries = self._story[after:]
         mine = [each for each in entries if job_id in (None, each.transition.job_id)]
         return mine[:limit]
@@ -112,7 +115,7 @@ class MemoryStore:
     def newest_entry(self) -> int:
         return len(self._story)
 
-    def samples(self, job_id: JobId) -> list[Sample]:
+    def samples(self, job_id: JobId) -> list[SampleRecord]:
         return list(self._samples.get(job_id, ()))
 
     def rows(self, kind: type[R]) -> list[R]:
@@ -120,7 +123,7 @@ class MemoryStore:
         return [cast("R", self._rows[key]) for key in keys]
 
     def close(self) -> None:
-        """There is nothing to finish."""
+        """No writes are pending: `write` is synchronous."""
 
     def _workers_of(self, attempt: tuple[JobId, int]) -> tuple[Worker, ...]:
         keys = sorted(key for key in self._workers if key[:2] == attempt)
@@ -135,17 +138,17 @@ class MemoryStore:
         for key, worker in found.workers.items():
             self._workers.setdefault(key, worker)
 
-    def _forget_profiles(self) -> None:
-        profiles = self.rows(Profile)
+    def _delete_old_profiles(self) -> None:
+        profiles = self.rows(ProfileRecord)
         profiles.sort(key=lambda each: (each.updated_s, each.category))
-        for each in profiles[:-MOST_PROFILES]:
-            del self._rows[Profile, key_of(each)]
+        for each in profiles[:-MAX_PROFILES]:
+            del self._rows[ProfileRecord, key_of(each)]
 
-    def _write_exit(self, told: Exit) -> None:
-        key = (told.job_id, told.attempt, told.worker)
+    def _write_exit(self, exited: Exit) -> None:
+        key = (exited.job_id, exited.attempt, exited.worker)
         worker = self._workers.get(key)
         if worker is not None:
-            self._workers[key] = replace(worker, exit_code=told.code, exited_s=told.at_s)
+            self._workers[key] = replace(worker, exit_code=exited.code, exited_s=exited.at_s)
 
 
 def _matches(job: Job, wanted: JobFilter) -> bool:

@@ -1,4 +1,7 @@
-"""What a store keeps besides the scheduler's own values, and the shapes of its answers."""
+"""Records that a store keeps besides the values of the scheduler, and the results of queries.
+
+The names and the order of the fields are part of the stored formats.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rota.core.effects import Transition
-from rota.core.model import Job, JobId, Node, Slot
-from rota.core.speed import SpeedModel
-from rota.core.states import State
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.lifecycle.states import JobState
+from rota.core.model.allocation import Slot
+from rota.core.model.effects import Transition
+from rota.core.model.job import Job, JobId
+from rota.core.model.node import Node
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What came with a job and never changes: who sent it, and what it runs.
+    """The immutable part of a submit: the user and the program.
 
-    `program` is JSON text that the store does not look into. A user's `key` names one job for
-    ever, so that a submit that is sent again finds the job it already made.
+    `program` is JSON text that the store does not parse. `key` is the idempotency key: a user's key
+    names one job forever, so that a repeated submit finds the job that the first submit created.
     """
 
     job_id: JobId
@@ -29,7 +34,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker of an attempt: when it joined, where, and how it ended, once it has."""
+    """A worker of an attempt: its generation, its slot, and its exit once it has exited."""
 
     job_id: JobId
     attempt: int
@@ -43,20 +48,20 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One life of a job; `outcome` is the state that it ended in."""
+    """One attempt of a job. `outcome` is the state of the job after the attempt."""
 
     job_id: JobId
     number: int
     started_s: float
     ended_s: float | None = None
-    outcome: State | None = None
+    outcome: JobState | None = None
     reason: str = ""
     workers: tuple[Worker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """A worker's exit code, as the engine told it."""
+    """The exit code of a worker, as the engine reported it."""
 
     job_id: JobId
     attempt: int
@@ -66,8 +71,8 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the audit log. `number` grows, without meaning, from entry to entry."""
+class AuditEntry:
+    """One line of the audit log. `number` increases from entry to entry; gaps are possible."""
 
     number: int
     transition: Transition
@@ -76,7 +81,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Whom jobs are charged to; quota, weight and limits are JSON text in `settings`."""
+    """A project that jobs are charged to. `settings` is JSON text: quota, weight and limits."""
 
     name: str
     parent: str | None = None
@@ -91,8 +96,8 @@ class User:
     is_admin: bool = False
 
 
-class Scope(StrEnum):
-    """What a token opens."""
+class TokenScope(StrEnum):
+    """What the bearer of a token may do."""
 
     USER = "user"
     READ_ONLY = "read_only"
@@ -101,12 +106,12 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it rests: its hash, never itself."""
+    """An access token. The store keeps the hash of the secret, never the secret."""
 
     id: str
     sha256: str
     user: str
-    scope: Scope
+    scope: TokenScope
     created_s: float
     job_id: JobId | None = None
     expires_s: float | None = None
@@ -114,8 +119,8 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """GPU seconds that a person used for a project: all of them, and as they have decayed."""
+class UsageRecord:
+    """GPU seconds that a user consumed in a project: in total, and with decay."""
 
     project: str
     user: str
@@ -125,8 +130,8 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
-    """What the jobs of a category measured."""
+class ProfileRecord:
+    """The speed model that the jobs of a category measured."""
 
     category: str
     speed: SpeedModel
@@ -134,8 +139,8 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """How a job trained around a moment, as one of its workers told it. What nobody told is 0."""
+class SampleRecord:
+    """Training progress of a job at one time, as a worker reported it. Unreported numbers are 0."""
 
     job_id: JobId
     attempt: int
@@ -150,34 +155,37 @@ class Sample:
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-Row = Project | User | Token | Usage | Profile
-"""What is put whole, by its own key, and read back as a list."""
+Row = Project | User | Token | UsageRecord | ProfileRecord
+"""Records that a store replaces as a whole, by their key, and returns as a list."""
 
 
 def key_of(row: Row) -> tuple[str, ...]:
-    """What a row of its kind is known by."""
+    """Return the primary key of a row."""
     match row:
-        case Token(id=key) | Project(name=key) | User(name=key) | Profile(category=key):
+        case Token(id=key) | Project(name=key) | User(name=key) | ProfileRecord(category=key):
             return (key,)
-        case Usage():
+        case UsageRecord():
             return (row.project, row.user)
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """What `Kernel.recover` goes on from."""
+class SavedState:
+    """The state that `Kernel.recover` starts from."""
 
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
-    outcomes: Mapping[JobId, State]
+    outcomes: Mapping[JobId, JobState]
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs to list. Empty fields ask for nothing; `word` is the whole name of a job,
-    the name of an array and a `[`, or the beginning or the end of an id."""
+    """Which jobs to list. An empty field matches every job.
 
-    states: frozenset[State] = frozenset()
+    `word` matches the whole name of a job, the name of an array followed by `[`, or the beginning
+    or the end of an id.
+    """
+
+    states: frozenset[JobState] = frozenset()
     user: str = ""
     project: str = ""
     word: str = ""
@@ -187,8 +195,8 @@ ALL = JobFilter()
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Some jobs, the newest first. `next` asks for those after them; None if there are none."""
+class StoredJobPage:
+    """A page of jobs, newest first. `next` is the cursor of the next page; None on the last."""
 
     jobs: tuple[Job, ...]
     next: int | None = None

@@ -1,4 +1,4 @@
-"""Between dataclasses and JSON. Fields that a newer side sends are ignored by an older one."""
+"""Convert dataclasses to JSON and back. Unknown fields, from a newer version, are ignored."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ T = TypeVar("T")
 
 
 def dump(value: object) -> str:
-    """Compact JSON of a dataclass, or of lists and dicts of them."""
+    """Return compact JSON of a dataclass, or of lists and dicts of dataclasses."""
     return json.dumps(value, default=_plain, allow_nan=False, separators=(",", ":"))
 
 
 def dump_brief(value: object) -> str:
-    """The same, without the fields that hold their defaults: `load` fills them in. What is kept in
-    this form would mean something else if a default ever changed, so none may."""
+    """Return JSON without fields that have their default value; `load` restores them. Defaults must
+    never change, because stored JSON would then change its meaning."""
     return json.dumps(value, default=_given, allow_nan=False, separators=(",", ":"))
 
 
 def load(kind: type[T], value: Any) -> T:
-    """The dataclass that this JSON value stands for. Who sent it is trusted as to types: the
-    daemon's own check of requests is stricter."""
+    """Return the dataclass of a JSON value. The types of values are not checked; the daemon
+    validates requests more strictly elsewhere."""
     return _load(kind, value)
 
 
 def _plain(value: object) -> dict[str, Any]:
-    """One level; the encoder comes back for the next. (`asdict` would copy everything first.)"""
+    """Convert one level; the encoder calls again for the next. (`asdict` would copy everything.)"""
     return {name: getattr(value, name) for name in _names(type(value))}
 
 
 def _given(value: object) -> dict[str, Any]:
     layout = _layout(type(value))
     held = layout.get_all(value)
-    # Most fields hold the very object that is their default, or one like it.
+    # Most fields hold their default, so compare them all in one fast pass.
     changed = map(ne, held, layout.defaults)
     return dict(compress(zip(layout.names, held, strict=True), changed))
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The fields of a dataclass. One without a default has `MISSING`, which equals nothing."""
+    """The fields of a dataclass. A field without a default has `MISSING`, which equals no value."""
 
     names: tuple[str, ...]
     defaults: tuple[Any, ...]
@@ -60,7 +60,7 @@ def _layout(kind: Any) -> _Layout:
         each.default if each.default_factory is MISSING else each.default_factory()
         for each in fields(kind)
     )
-    # Of a single name, `attrgetter` would give the value by itself.
+    # For a single name `attrgetter` returns no tuple, so add a second name.
     get = attrgetter(*names, "__class__")
     return _Layout(names, defaults, lambda value: get(value)[:-1])
 

@@ -1,4 +1,4 @@
-"""The machine and the daemon, as they are answered."""
+"""Responses about the daemon, its nodes, tokens and errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class UsageView:
-    """What a person used for a project in all, in GPU seconds."""
+    """Total GPU seconds that a user has used for a project."""
 
     project: str
     user: str
@@ -20,7 +20,7 @@ class Status:
     version: str
     engine: str
     address: str
-    """Where it listens on TCP, if it does."""
+    """TCP address of the daemon; empty if it does not listen on TCP."""
     socket: str
     started_s: float
     policy: str
@@ -28,9 +28,9 @@ class Status:
     gpus: int
     gpus_held: float
     jobs: dict[str, int] = field(default_factory=dict[str, int])
-    """How many jobs are in each state that is not final."""
+    """Number of jobs in each state that is not final."""
     trouble: str = ""
-    """What keeps it from writing, if something does."""
+    """Why the daemon cannot write to its store; empty if it can."""
     usage: list[UsageView] = field(default_factory=list[UsageView])
 
 
@@ -55,14 +55,14 @@ class NodeView:
     memory_used_bytes: float
     gpus: list[GpuView]
     note: str = ""
-    """What is the matter with it, if something is."""
+    """A problem of the node; empty if there is none."""
     is_cordoned: bool = False
-    """Its cluster lets nothing new come to it; what runs there goes on."""
+    """The cluster schedules no new pods on the node; running pods stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenView:
-    """A token as it can be shown: `secret` only in the answer that makes it."""
+    """A token. `secret` is set only in the response that creates the token."""
 
     id: str
     user: str
@@ -75,7 +75,7 @@ class TokenView:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Every error: what happened, to what, what to do next."""
+    """The body of every error response: what happened, to what, and what to do next."""
 
     code: str
     message: str

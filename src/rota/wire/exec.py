@@ -1,19 +1,19 @@
-"""What is said over the WebSocket of a command beside a worker, or of a connection to its port.
+"""WebSocket messages of a command beside a worker, or of a connection to its port.
 
-Binary messages carry bytes: the first byte says which stream they belong to (as in a shell: 0 in,
-1 out, 2 errors), and a message of that byte alone ends the stream. Text messages are JSON:
-the client's first one is an `Entry` (of a command only), those after it a `Size`; the daemon's are
-a `Note`.
+Binary messages carry data: the first byte is the stream (0 input, 1 output, 2 errors), and a
+message of that byte alone ends the stream. Text messages are JSON. The first text message of the
+client is an `ExecRequest` (for a command only), later ones are `TerminalSize`. Text messages of the
+daemon are `ExecStatus`.
 
-The client keeps at most `WINDOW_BYTES` on the way that the daemon has not noted as taken. So the
-daemon can always read on, and two full directions never wait for each other.
+The client sends at most `WINDOW_BYTES` that the daemon has not acknowledged (`ExecStatus.taken`).
+So the daemon never stops reading, and the two directions cannot deadlock.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.wire.box import Problem
+from rota.wire.daemon import Problem
 
 INPUT, OUTPUT, ERRORS = 0, 1, 2
 CHUNK_BYTES = 64 * 1024
@@ -22,8 +22,8 @@ FRAME_BYTES_MAX = 1024**2
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What to run: without words the user's shell, without columns not on a terminal."""
+class ExecRequest:
+    """The command to run. Empty `command`: the user's shell. `columns` 0: no terminal."""
 
     command: list[str]
     rows: int = 0
@@ -32,14 +32,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class TerminalSize:
     rows: int
     columns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """How many bytes of input were taken; or, last, how it ended or what went wrong."""
+class ExecStatus:
+    """The number of input bytes taken; in the last message, the exit code or the problem."""
 
     taken: int = 0
     exit_code: int | None = None

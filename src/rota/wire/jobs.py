@@ -1,4 +1,4 @@
-"""A job as it is asked for, and as it is answered."""
+"""Job requests, and responses about jobs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ STATES = LIVE_STATES + FINAL_STATES
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a job file says, and what the flags of `rota submit` become.
+    """A request for a job: the content of a job file, or the flags of `rota submit`.
 
-    Amounts are text as people write them: `gpus` "2", "1..4", "1..4@2" or "0.5"; memory "6GiB";
-    times "90", "90s", "15m", "2h", "1d". Empty or None: the site's default, else none.
+    Amounts are text: `gpus` "2", "1..4", "1..4@2" or "0.5"; memory "6GiB"; times "90", "90s",
+    "15m", "2h", "1d". Empty or None: the site's default, or none.
     """
 
     command: list[str]
@@ -53,7 +53,7 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker of an attempt, and how it ended, once it has."""
+    """A worker of an attempt. The exit code is None while the worker runs."""
 
     worker: int
     node: str
@@ -63,7 +63,7 @@ class WorkerView:
     exit_code: int | None = None
     ended_s: float | None = None
     cards: list[str] = field(default_factory=list[str])
-    """The names of its GPUs, where its node picks them, for as long as that remembers it."""
+    """GPU names, where the node chooses the GPUs; empty when the node no longer reports them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class AttemptView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A line of `rota list`. `reason` says why it waits, why it ended as it did, or why
-    one that runs has the size that it has, where that was not the policy's choice.
+    """A line of `rota list`. `reason` explains why the job waits, how it ended, or, if the policy
+    did not choose the size of a running job, why it has this size.
 
-    `progress` is the part that is done, 0 to 1, of a job that tells. `finish_s` is when it will be
-    over, `remaining_s` from now; `finish_error` is the relative error of `remaining_s`. What cannot
-    be told is None.
+    `progress` is 0 to 1 for a job that reports progress. `finish_s` is the estimated end time,
+    `remaining_s` the time from now to that end, and `finish_error` the relative error of
+    `remaining_s`. Unknown values are None.
     """
 
     id: str
@@ -111,11 +111,11 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobDetails:
-    """All about a job. `request` is what was asked for, its environment for the owner only.
+    """The details of a job. `request` is the original request; only the owner sees its environment.
 
-    `epochs_saved` is what a stop cannot take, `lost_s` how long the work took that stops did take.
-    `metrics` are the newest. `hint` is what may help against the failure that the newest attempt
-    ended with, or what its owner could do so that more is known, or less lost.
+    `epochs_saved` are the epochs in the newest checkpoint. `lost_s` is the run time of work that
+    stops have discarded. `metrics` are the newest values. `hint` is advice for the failure of the
+    newest attempt, or how to get better estimates or lose less work.
     """
 
     job: JobView
@@ -135,6 +135,8 @@ class JobDetails:
 
 @dataclass(frozen=True, slots=True)
 class StoryEntry:
+    """One event in the history of a job: a state change from `before` to `after`."""
+
     number: int
     at_s: float
     job_id: str
@@ -148,8 +150,8 @@ class StoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Some output of a worker; bytes that are not UTF-8 are replaced, unless it is `exact`: then
-    each byte is one character. `mark` is where it ends, for `LogRange.after`."""
+    """A piece of a worker's output. Bytes that are not UTF-8 are replaced; with `LogRange.exact`,
+    each byte is one character. `mark` is the position of its end, for `LogRange.after`."""
 
     at_s: float
     attempt: int
@@ -160,9 +162,9 @@ class LogPiece:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Which output: of one worker or of all, of one attempt or the newest, the last `tail` lines,
-    what came after `since_s`, and with `follow` what comes until the end. `after` holds the marks
-    of the newest pieces, one of each worker, that somebody has who goes on reading."""
+    """Selects output: of one worker or all, of one attempt or the newest, the last `tail` lines,
+    the output after `since_s`; with `follow`, also new output until the end. `after` holds the
+    `mark` of the last piece of each worker, to continue an earlier read."""
 
     worker: int | None = None
     attempt: int | None = None

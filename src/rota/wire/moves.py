@@ -1,4 +1,4 @@
-"""Moving a job from one daemon to another."""
+"""Messages and values for moving a job from one daemon to another."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, BinaryIO
 from rota.wire.jobs import JobRequest
 
 if TYPE_CHECKING:
-    from rota.wire.manifest import Manifest
+    from rota.wire.manifest import SnapshotManifest
+
+
+MOVED_PREFIX = "moved to "
 
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """Jobs that go to another daemon if they still wait `after` a time, such as "10m". `to` is what
-    their owner calls it. The token is its owner's there, and is told to nobody else."""
+    """Jobs that move to another daemon if they are still queued `after` a time such as "10m". `to`
+    is the owner's name of that daemon. `token` is the owner's token there; it is a secret and never
+    appears in a response."""
 
     jobs: list[str]
     to: str
@@ -25,31 +29,29 @@ class MoveRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """What was shipped with a job. `open` gives a content by its hash, as a file."""
+class ShippedCode:
+    """The shipped code of a job. `open` returns a blob by its hash, as a file."""
 
-    manifest: Manifest
+    manifest: SnapshotManifest
     open: Callable[[str], BinaryIO]
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
-    """A job on its way. However often it is handed over under its `key`, it is one job there."""
+class JobTransfer:
+    """A job that moves to another daemon. `key` is the idempotency key: repeated transfers create
+    one job at the target."""
 
     request: JobRequest
     key: str
     origin: str
-    code: Code | None = None
+    code: ShippedCode | None = None
 
 
-def key_of(job_id: str, submitted_s: float) -> str:
-    """No other job on any daemon has it."""
+def move_key(job_id: str, submitted_s: float) -> str:
+    """Return an idempotency key that no other job on any daemon has."""
     return f"moved-{job_id}-{submitted_s!r}"
 
 
-MOVED = "moved to "
-
-
-def moved(to: str, job_id: str) -> str:
-    """The reason with which a job ends that goes on elsewhere."""
-    return f"{MOVED}{to} as {job_id}"
+def moved_reason(to: str, job_id: str) -> str:
+    """Return the end reason of a job that continues on another daemon."""
+    return f"{MOVED_PREFIX}{to} as {job_id}"

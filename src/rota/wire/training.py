@@ -1,4 +1,4 @@
-"""What is known of a job's training: times at each size, how it went, what it costs to stop."""
+"""Training measurements of a job: epoch times per size, steps, and the cost of a stop."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 MEASURED, FITTED = "measured", "fitted"
 HERE, CATEGORY, ESTIMATE, PRIOR = "here", "category", "estimate", "prior"
-"""Where a figure comes from: this job, jobs of its category, the submitter's word, or nothing but
-what is assumed of every job."""
+"""The origin of a figure: this job, other jobs of its category, the submitter's estimate, or the
+default assumption for all jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeFigure:
-    """An epoch on so many workers. Errors are relative. A figure is `measured`, on one node or
-    across several, or `fitted`: what decisions rest upon. `count` is how many epochs it was
-    measured. What nobody knows is None."""
+    """The time of an epoch with a number of workers. Errors are relative. `kind` is `measured` (on
+    one node or across nodes) or `fitted`, the value that scheduling uses. `count` is the number of
+    measured epochs. Unknown values are None."""
 
     workers: int
     kind: str
@@ -29,8 +29,8 @@ class SizeFigure:
 
 @dataclass(frozen=True, slots=True)
 class StepFigure:
-    """How a worker trained around a moment. Memory is that of its processes and, on the card,
-    what the card tells; 0 where nobody does."""
+    """A sample of a worker's training. Memory is that of its processes; GPU memory is what the
+    driver reports; 0 if unknown."""
 
     at_s: float
     attempt: int
@@ -46,8 +46,8 @@ class StepFigure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigure:
-    """A worker as it is by now, or as it was. One that holds the others up has a `slowness`: how
-    many times as long as theirs its steps take."""
+    """The newest or last known state of a worker. A straggler has a `slowness`: the ratio of its
+    step time to that of the other workers."""
 
     worker: int
     node: str = ""
@@ -60,7 +60,7 @@ class WorkerFigure:
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """What the newest start, save, load and stop took; None where there was none."""
+    """Durations of the newest start, save, load and stop; None if there was none."""
 
     start_s: float | None = None
     save_s: float | None = None
@@ -70,8 +70,8 @@ class Handling:
 
 @dataclass(frozen=True, slots=True)
 class JobProfile:
-    """What a job measured, and what is made of it. `steps` are samples, the first first, thinned
-    where they are old; `metrics` are the newest; jobs of one `category` learn from each other."""
+    """The measurements of a job and the estimates from them. `steps` are samples, oldest first,
+    with fewer old ones. `metrics` are the newest values. Jobs of one `category` share estimates."""
 
     id: str
     name: str

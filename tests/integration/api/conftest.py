@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.api.house import House, running
+from tests.integration.api.daemon_process import ApiDaemon, running
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
+def daemon() -> Iterator[ApiDaemon]:
     with running() as found:
         yield found
         assert found.is_well()

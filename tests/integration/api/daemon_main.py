@@ -1,6 +1,6 @@
 """A real daemon for the tests of its doors, as a program: virtual GPUs, any patience.
 
-python -m tests.integration.api.daemon FOLDER PORT PATIENCE
+python -m tests.integration.api.daemon_main FOLDER PORT PATIENCE
 """
 
 import asyncio
@@ -10,42 +10,43 @@ from pathlib import Path
 
 import uvloop
 
-from rota.api.places import this_machine
-from rota.api.serve import Settings, serve
-from rota.api.server import Patience
-from rota.core.model import GIB
-from rota.core.view import Rules
-from rota.daemon.admission import Defaults
-from rota.daemon.checkpoints import parse
-from rota.daemon.lock import only_one
+from rota.api.uvicorn_protocol import ClientTimeouts
+from rota.core.model.units import GIB
+from rota.core.scheduling.view import Rules
+from rota.daemon.jobs.admission import Defaults
+from rota.daemon.launch.checkpoint_dirs import parse_checkpoint_dirs
+from rota.daemon.runtime.process_lock import hold_process_lock
 from rota.engines.local.gpus import VirtualGpus
-from rota.observe import log_to_stderr
+from rota.log_setup import log_to_stderr
+from rota.server.backend import local_backend
+from rota.server.main import serve
+from rota.server.settings import Settings
 
 
-def settings(folder: Path, port: int, *, patience: Patience) -> Settings:
+def settings(folder: Path, port: int, *, timeouts: ClientTimeouts) -> Settings:
     return Settings(
         folder=folder,
         store_file=folder / "rota.db",
-        place=partial(
-            this_machine,
+        backend=partial(
+            local_backend,
             gpus=VirtualGpus(4, 16 * GIB),
-            checkpoints=parse("", folder=folder),
+            checkpoints=parse_checkpoint_dirs("", folder=folder),
         ),
         policy="elastic-fifo",
         policy_file=folder / "policy",
         rules=Rules(),
         defaults=lambda _: Defaults(),
         listen=("127.0.0.1", port),
-        patience=patience,
+        timeouts=timeouts,
     )
 
 
 def main() -> None:
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
-    patience = Patience(*(float(each) for each in sys.argv[3].split(",")))
+    timeouts = ClientTimeouts(*(float(each) for each in sys.argv[3].split(",")))
     log_to_stderr()
-    chosen = settings(folder, port, patience=patience)
-    with only_one(folder), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    chosen = settings(folder, port, timeouts=timeouts)
+    with hold_process_lock(folder), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(chosen, ready=(folder / "ready").touch))
 
 

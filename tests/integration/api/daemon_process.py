@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from tests.patience import PATIENCE_S
+from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 LIBRARIES = Path(httpx2.__file__).parents[1]
@@ -27,7 +27,7 @@ ANNA, BERT = "daemon", "nobody"
 SLEEP = {"command": ["sleep", "1000"], "workdir": "/"}
 
 
-class House:
+class ApiDaemon:
     """A running daemon, as its tests reach it."""
 
     def __init__(self, folder: Path, port: int, process: "subprocess.Popen[bytes]") -> None:
@@ -124,15 +124,15 @@ def problem_of(raw: bytes) -> dict[str, Any]:
 @contextmanager
 def running(
     patience: tuple[float, float, float] = LONG, *, uid: int | None = None
-) -> Iterator[House]:
+) -> Iterator[ApiDaemon]:
     """In a short path that everybody can pass through: sockets and jobs of others need it."""
     folder = Path(tempfile.mkdtemp(prefix="rota-"))
     folder.chmod(0o711)
     if uid is not None:
         os.chown(folder, uid, uid)
     try:
-        with _process(folder, _free_port(), patience=patience, uid=uid) as house:
-            yield house
+        with _process(folder, _free_port(), patience=patience, uid=uid) as daemon:
+            yield daemon
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -140,12 +140,12 @@ def running(
 @contextmanager
 def _process(
     folder: Path, port: int, *, patience: tuple[float, ...], uid: int | None
-) -> Iterator[House]:
+) -> Iterator[ApiDaemon]:
     python = sys.executable if uid is None else interpreter_for_all()
     words = [str(folder), str(port), ",".join(map(str, patience))]
     with (folder / "daemon.log").open("wb") as log:
         process = subprocess.Popen(
-            [python, "-m", "tests.integration.api.daemon", *words],
+            [python, "-m", "tests.integration.api.daemon_main", *words],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -157,15 +157,15 @@ def _process(
             group=uid,
             extra_groups=None if uid is None else [],
         )
-    house = House(folder, port, process)
+    daemon = ApiDaemon(folder, port, process)
     try:
         eventually(lambda: process.poll() is not None or (folder / "ready").exists())
-        assert process.poll() is None, house.log()
-        yield house
-        house.admin.post("/v1/stop", params={"stop_jobs": True})
+        assert process.poll() is None, daemon.log()
+        yield daemon
+        daemon.admin.post("/v1/stop", params={"stop_jobs": True})
         process.wait(PATIENCE_S)
     finally:
-        house.admin.close()
+        daemon.admin.close()
         process.send_signal(signal.SIGKILL)
         process.wait()
 

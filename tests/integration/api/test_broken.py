@@ -1,4 +1,4 @@
-"""A daemon in which something died that should go on for ever."""
+"""A daemon in which a critical background task failed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -11,19 +11,27 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-import rota.api.serve
-from rota.api.places import ForgetfulEngine, Ground, Place
-from rota.api.serve import Settings, serve
-from rota.api.server import Patience
-from rota.daemon import cards
-from rota.daemon.move_files import MoveKeeper
+import rota.server.main
+from rota.api.uvicorn_protocol import ClientTimeouts
+from rota.daemon.migration.requests import MoveJournal
+from rota.daemon.training import gpu_memory
 from rota.errors import UnavailableError
-from tests.integration.api.daemon import settings
-from tests.integration.api.house import LONG, PATIENCE_S, SLEEP
+from rota.server.backend import (
+    Backend,
+    BackendContext,
+    BackgroundTask,
+    BackgroundTasks,
+    PrunableEngine,
+    TaskServices,
+)
+from rota.server.main import serve
+from rota.server.settings import Settings
+from tests.integration.api.daemon_main import settings
+from tests.integration.api.daemon_process import LONG, PATIENCE_S, SLEEP
 
 BUG = "a bug in rota (KeyError)"
 
-Change = Callable[[Place], Place]
+Change = Callable[[Backend], Backend]
 Visit = Callable[[httpx2.AsyncClient], Awaitable[None]]
 
 
@@ -32,16 +40,16 @@ async def dies() -> None:
 
 
 class Forgetful:
-    """A keeper of planned moves that does not come to begin."""
+    """A move journal with a bug in `load`."""
 
     async def load(self) -> None:
         raise KeyError("x")
 
 
 class Engine:
-    """Like the one it is made from, but that there is a bug in one of its deeds."""
+    """Wraps an engine, and has a bug in its cleanup and in its GPU memory reader."""
 
-    def __init__(self, found: ForgetfulEngine) -> None:
+    def __init__(self, found: PrunableEngine) -> None:
         self._found = found
         self.n_times = 0
         self.has_come_twice = asyncio.Event()
@@ -53,6 +61,10 @@ class Engine:
     def forget_before(self, *_: Any, **__: Any) -> None:
         self.stumble()
 
+    def gpu_memory_by_worker(self) -> dict[Any, int]:
+        self.stumble()
+        return {}
+
     def stumble(self) -> None:
         self.n_times += 1
         if self.n_times == 2:
@@ -60,26 +72,31 @@ class Engine:
         raise KeyError("x")
 
 
-def in_a_chore(place: Place) -> Place:
-    return replace(place, chores=lambda _: (dies(),))
+class DyingTasks:
+    def create(self, _: TaskServices) -> list[BackgroundTask]:
+        return [dies()]
 
 
-def in_moves(place: Place) -> Place:
-    return replace(place, moves=cast("MoveKeeper", Forgetful()))
+def in_a_background_task(backend: Backend) -> Backend:
+    return replace(backend, background_tasks=cast("BackgroundTasks", DyingTasks()))
+
+
+def in_moves(backend: Backend) -> Backend:
+    return replace(backend, move_journal=cast("MoveJournal", Forgetful()))
 
 
 def changed(folder: Path, change: Change) -> Settings:
-    made = settings(folder, 0, patience=Patience(*LONG))
+    made = settings(folder, 0, timeouts=ClientTimeouts(*LONG))
 
     @asynccontextmanager
-    async def place(ground: Ground) -> AsyncGenerator[Place]:
-        async with made.place(ground) as found:
+    async def backend(context: BackendContext) -> AsyncGenerator[Backend]:
+        async with made.backend(context) as found:
             yield change(found)
 
-    return replace(made, place=place, listen=None)
+    return replace(made, backend=backend, listen=None)
 
 
-async def visited(chosen: Settings, visit: Visit) -> None:
+async def run_daemon(chosen: Settings, visit: Visit) -> None:
     ready = asyncio.Event()
     running = asyncio.ensure_future(serve(chosen, ready=ready.set))
     transport = httpx2.AsyncHTTPTransport(uds=str(chosen.folder / "rota.sock"))
@@ -93,19 +110,23 @@ async def visited(chosen: Settings, visit: Visit) -> None:
         await running
 
 
-@pytest.mark.parametrize("where", [in_a_chore, in_moves])
-def test_where_another_takes_over_it_ends_with_the_reason(tmp_path: Path, where: Change) -> None:
+@pytest.mark.parametrize("where", [in_a_background_task, in_moves])
+def test_a_broken_daemon_with_a_standby_exits_with_the_reason(
+    tmp_path: Path, where: Change
+) -> None:
     async def scenario() -> None:
         async with asyncio.timeout(PATIENCE_S):
-            chosen = changed(tmp_path, lambda place: replace(where(place), has_stand_ins=True))
+            chosen = changed(tmp_path, lambda backend: replace(where(backend), has_standby=True))
             await serve(chosen, ready=lambda: None)
 
     with pytest.raises(UnavailableError, match=r"a bug in rota \(KeyError\)"):
         asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("where", [in_a_chore, in_moves])
-def test_where_nobody_does_it_tells_whoever_asks(tmp_path: Path, where: Change) -> None:
+@pytest.mark.parametrize("where", [in_a_background_task, in_moves])
+def test_a_broken_daemon_without_a_standby_reports_itself_unhealthy(
+    tmp_path: Path, where: Change
+) -> None:
     async def visit(client: httpx2.AsyncClient) -> None:
         answer = await client.get("/healthz")
         status = await client.get("/v1/status")
@@ -114,23 +135,22 @@ def test_where_nobody_does_it_tells_whoever_asks(tmp_path: Path, where: Change) 
         assert BUG in status.json()["trouble"]
 
     with capture_logs() as lines:
-        asyncio.run(visited(changed(tmp_path, where), visit))
-    [died] = [each for each in lines if "died" in each["event"]]
+        asyncio.run(run_daemon(changed(tmp_path, where), visit))
+    [died] = [each for each in lines if "failed" in each["event"]]
     assert died["exc_info"].__traceback__ is not None
 
 
-def test_what_nobody_rests_upon_is_tried_again(
+def test_tasks_that_no_job_depends_on_are_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rota.api.serve, "PRUNE_S", 0.0)
-    monkeypatch.setattr(cards, "LOOK_S", 0.0)
+    monkeypatch.setattr(rota.server.main, "PRUNE_S", 0.0)
+    monkeypatch.setattr(gpu_memory, "LOOK_S", 0.0)
     engines: list[Engine] = []
 
-    def change(place: Place) -> Place:
-        engines[:] = Engine(place.engine), Engine(place.engine)
-        engine = cast("ForgetfulEngine", engines[0])
-        look = cast("Callable[[], dict[Any, int]]", engines[1].stumble)
-        return replace(place, engine=engine, held_on_cards=look)
+    def change(backend: Backend) -> Backend:
+        engines[:] = Engine(backend.engine), Engine(backend.engine)
+        engine = cast("PrunableEngine", engines[0])
+        return replace(backend, engine=engine, gpu_memory=engines[1])
 
     async def visit(client: httpx2.AsyncClient) -> None:
         for each in engines:
@@ -139,7 +159,7 @@ def test_what_nobody_rests_upon_is_tried_again(
         assert (await client.post("/v1/jobs", json=SLEEP | {"hold": True})).status_code == 201
 
     with capture_logs() as lines:
-        asyncio.run(visited(changed(tmp_path, change), visit))
+        asyncio.run(run_daemon(changed(tmp_path, change), visit))
     told = [each["event"] for each in lines if each["log_level"] == "error"]
-    assert "what nobody needs could not be removed" in told
-    assert told.count("the memory of the GPUs could not be looked at") == 1
+    assert "pruning failed" in told
+    assert told.count("gpu memory poll failed") == 1

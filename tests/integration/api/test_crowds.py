@@ -8,8 +8,8 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from tests.integration.api.house import (
-    House,
+from tests.integration.api.daemon_process import (
+    ApiDaemon,
     eventually,
     problem_of,
     read_all,
@@ -28,7 +28,7 @@ HELD = json.dumps({"command": ["true"], "hold": True}).encode()
 
 
 @pytest.fixture(scope="module")
-def hurried() -> Iterator[House]:
+def hurried() -> Iterator[ApiDaemon]:
     """A daemon with little patience."""
     with running(HURRY) as found:
         yield found
@@ -46,40 +46,40 @@ def chunks(n_bytes: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/batch", "/v1/snapshots", "/v1/tokens"])
 @pytest.mark.parametrize("is_declared", [True, False])
-def test_a_hundred_megabytes(house: House, path: str, is_declared: bool) -> None:
-    before, jobs = house.memory_bytes(), house.n_jobs()
+def test_a_hundred_megabytes(daemon: ApiDaemon, path: str, is_declared: bool) -> None:
+    before, jobs = daemon.memory_bytes(), daemon.n_jobs()
     headers = {"Content-Length": str(100 * MIB)} if is_declared else {}
-    answer = house.admin.post(path, content=chunks(100 * MIB), headers=headers)
+    answer = daemon.admin.post(path, content=chunks(100 * MIB), headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
-    assert house.admin.get("/v1/me").status_code == 200, "the connection goes on"
-    assert house.memory_bytes() - before < 64 * MIB
-    assert house.n_jobs() == jobs
+    assert daemon.admin.get("/v1/me").status_code == 200, "the connection goes on"
+    assert daemon.memory_bytes() - before < 64 * MIB
+    assert daemon.n_jobs() == jobs
 
 
-def test_nothing_is_read_for_a_stranger(house: House) -> None:
-    before = house.memory_bytes()
+def test_nothing_is_read_for_a_stranger(daemon: ApiDaemon) -> None:
+    before = daemon.memory_bytes()
     with ExitStack() as stack:
         for _ in range(20):
-            one = stack.enter_context(house.raw(is_tcp=True))
+            one = stack.enter_context(daemon.raw(is_tcp=True))
             one.sendall(POST + b"Content-Length: %d\r\n\r\n" % (15 * MIB))
             assert one.recv(65536).startswith(b"HTTP/1.1 401 ")
             one.sendall(b" " * 14 * MIB)
-        assert house.memory_bytes() - before < 64 * MIB
-        assert house.is_well()
+        assert daemon.memory_bytes() - before < 64 * MIB
+        assert daemon.is_well()
 
 
-def test_one_user_sends_only_so_much_at_once(house: House) -> None:
-    before = house.memory_bytes()
+def test_one_user_sends_only_so_much_at_once(daemon: ApiDaemon) -> None:
+    before = daemon.memory_bytes()
     with ExitStack() as stack:
-        senders = [stack.enter_context(house.raw()) for _ in range(12)]
+        senders = [stack.enter_context(daemon.raw()) for _ in range(12)]
         for one in senders:
             one.sendall(POST + b"Content-Length: %d\r\n\r\n" % (15 * MIB))
             one.sendall(b" " * 14 * MIB)
         eventually(lambda: any(has_answer(one) for one in senders))
-        assert house.memory_bytes() - before < 160 * MIB
+        assert daemon.memory_bytes() - before < 160 * MIB
         refused = next(one for one in senders if has_answer(one))
         assert problem_of(refused.recv(65536))["code"] == "too_many"
-    eventually(lambda: house.admin.post("/v1/jobs", content=HELD, headers=JSON).status_code == 201)
+    eventually(lambda: daemon.admin.post("/v1/jobs", content=HELD, headers=JSON).status_code == 201)
 
 
 JSON = {"Content-Type": "application/json"}
@@ -100,19 +100,19 @@ def has_answer(connection: socket.socket) -> bool:
     [b"GET /", b"GET /v1/me HTTP/1.1\r\nX: ", POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: "],
     ids=["a path", "a header", "a trailer"],
 )
-def test_a_head_without_end(house: House, endless: bytes) -> None:
-    before = house.memory_bytes()
-    with house.raw() as one:
+def test_a_head_without_end(daemon: ApiDaemon, endless: bytes) -> None:
+    before = daemon.memory_bytes()
+    with daemon.raw() as one:
         one.sendall(endless)
         with suppress(ConnectionError):
             for _ in range(200):
                 one.sendall(b"a" * MIB)
         assert hangs_up(one)
-    assert house.memory_bytes() - before < 16 * MIB
+    assert daemon.memory_bytes() - before < 16 * MIB
 
 
-def test_a_head_that_is_too_large_is_told_so(house: House) -> None:
-    with house.raw() as one:
+def test_a_head_that_is_too_large_is_told_so(daemon: ApiDaemon) -> None:
+    with daemon.raw() as one:
         one.sendall(b"GET /v1/me HTTP/1.1\r\nX: ")
         time.sleep(0.2)
         one.sendall(b"a" * 70_000)
@@ -147,14 +147,14 @@ def hangs_up(connection: socket.socket) -> bool:
         "second half head",
     ],
 )
-def test_who_does_not_go_on_is_hung_up_on(hurried: House, sent: bytes, is_tcp: bool) -> None:
+def test_who_does_not_go_on_is_hung_up_on(hurried: ApiDaemon, sent: bytes, is_tcp: bool) -> None:
     with hurried.raw(is_tcp=is_tcp) as one:
         one.sendall(sent)
         assert hangs_up(one)
 
 
 @pytest.mark.parametrize("first", [b"", ME], ids=["first request", "second request"])
-def test_a_head_that_trickles(hurried: House, first: bytes) -> None:
+def test_a_head_that_trickles(hurried: ApiDaemon, first: bytes) -> None:
     with hurried.raw() as one:
         one.sendall(first)
         if first:
@@ -162,7 +162,7 @@ def test_a_head_that_trickles(hurried: House, first: bytes) -> None:
         assert not trickles(one, ME[:-3] + b"\r\nX: " + b"x" * 200)
 
 
-def test_lines_between_requests_do_not_keep_a_connection(hurried: House) -> None:
+def test_lines_between_requests_do_not_keep_a_connection(hurried: ApiDaemon) -> None:
     with hurried.raw() as one:
         one.sendall(ME)
         assert not trickles(one, b"\n" * 200)
@@ -179,7 +179,7 @@ def trickles(connection: socket.socket, sent: bytes) -> bool:
     return True
 
 
-def test_a_body_that_trickles(hurried: House) -> None:
+def test_a_body_that_trickles(hurried: ApiDaemon) -> None:
     with hurried.raw() as one:
         one.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
         answer = read_all(one)
@@ -187,7 +187,7 @@ def test_a_body_that_trickles(hurried: House) -> None:
     assert problem_of(answer)["code"] == "too_slow"
 
 
-def test_a_content_that_trickles(hurried: House) -> None:
+def test_a_content_that_trickles(hurried: ApiDaemon) -> None:
     """Though each byte comes in time."""
     with hurried.raw() as one:
         one.sendall(b"PUT /v1/blobs/%s HTTP/1.1\r\nHost: rota\r\n" % (b"0" * 64))
@@ -200,7 +200,7 @@ def test_a_content_that_trickles(hurried: House) -> None:
         assert one.recv(65536).startswith(b"HTTP/1.1 408 ")
 
 
-def test_streams_last_longer_than_any_patience(hurried: House) -> None:
+def test_streams_last_longer_than_any_patience(hurried: ApiDaemon) -> None:
     with hurried.raw() as one, hurried.raw() as pipelined:
         one.sendall(EVENTS)
         pipelined.sendall(ME + EVENTS)
@@ -214,7 +214,7 @@ def test_streams_last_longer_than_any_patience(hurried: House) -> None:
                 heard += piece
 
 
-def test_requests_in_one_go_are_all_answered_in_turn(hurried: House) -> None:
+def test_requests_in_one_go_are_all_answered_in_turn(hurried: ApiDaemon) -> None:
     with hurried.raw() as one:
         one.sendall(ME * 20)
         heard = b""
@@ -226,7 +226,7 @@ def test_requests_in_one_go_are_all_answered_in_turn(hurried: House) -> None:
         assert one.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
-def test_answers_that_nobody_reads_are_not_kept(hurried: House) -> None:
+def test_answers_that_nobody_reads_are_not_kept(hurried: ApiDaemon) -> None:
     jobs = [{"command": ["true"], "hold": True}] * 1000
     assert hurried.admin.post("/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
     before = hurried.memory_bytes()
@@ -249,74 +249,74 @@ def is_open(connection: socket.socket) -> bool:
     return True
 
 
-def test_a_stream_that_nobody_reads(house: House) -> None:
+def test_a_stream_that_nobody_reads(daemon: ApiDaemon) -> None:
     with ExitStack() as stack:
         for _ in range(50):
-            one = stack.enter_context(house.raw())
+            one = stack.enter_context(daemon.raw())
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             one.sendall(EVENTS)
-        before = house.memory_bytes()
+        before = daemon.memory_bytes()
         jobs = [{"command": ["true"], "hold": True}] * 1000
         for _ in range(3):
-            assert house.admin.post("/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
-        assert house.is_well()
-        assert house.memory_bytes() - before < 100 * MIB
+            assert daemon.admin.post("/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
+        assert daemon.is_well()
+        assert daemon.memory_bytes() - before < 100 * MIB
 
 
 # -- too many -------------------------------------------------------------------------------------
 
 
-def test_a_thousand_idle_connections(house: House) -> None:
-    before = house.memory_bytes()
+def test_a_thousand_idle_connections(daemon: ApiDaemon) -> None:
+    before = daemon.memory_bytes()
     with ExitStack() as stack:
         for number in range(1000):
-            one = stack.enter_context(house.raw(is_tcp=number % 2 == 0))
+            one = stack.enter_context(daemon.raw(is_tcp=number % 2 == 0))
             if number % 3 == 0:
                 one.sendall(ME[:20])
-        assert house.is_well()
-        submit(house.admin, hold=True)
-        assert house.memory_bytes() - before < 64 * MIB
+        assert daemon.is_well()
+        submit(daemon.admin, hold=True)
+        assert daemon.memory_bytes() - before < 64 * MIB
 
 
-def test_more_connections_than_there_may_be(house: House) -> None:
+def test_more_connections_than_there_may_be(daemon: ApiDaemon) -> None:
     """Whoever has said nothing for longest makes room."""
-    with house.raw() as busy, ExitStack() as stack:
+    with daemon.raw() as busy, ExitStack() as stack:
         busy.sendall(EVENTS)
         busy.recv(16)
-        idle = [stack.enter_context(house.raw()) for _ in range(2500)]
-        assert house.is_well()
+        idle = [stack.enter_context(daemon.raw()) for _ in range(2500)]
+        assert daemon.is_well()
         assert not is_open(idle[0])
         assert is_open(idle[-1])
         assert is_open(busy)
 
 
-def test_a_user_watches_only_so_many_streams(house: House) -> None:
+def test_a_user_watches_only_so_many_streams(daemon: ApiDaemon) -> None:
     with ExitStack() as stack:
         for number in range(201):
-            one = stack.enter_context(house.raw())
+            one = stack.enter_context(daemon.raw())
             one.sendall(NEWS)
             assert one.recv(16).startswith(b"HTTP/1.1 200 " if number < 200 else b"HTTP/1.1 429 ")
-    eventually(lambda: can_watch(house))
+    eventually(lambda: can_watch(daemon))
 
 
-def can_watch(house: House) -> bool:
-    with house.by_socket() as client, client.stream("GET", "/v1/events") as answer:
+def can_watch(daemon: ApiDaemon) -> bool:
+    with daemon.by_socket() as client, client.stream("GET", "/v1/events") as answer:
         return answer.status_code == 200
 
 
-def test_a_follower_who_leaves_is_forgotten(house: House) -> None:
+def test_a_follower_who_leaves_is_forgotten(daemon: ApiDaemon) -> None:
     """Though the job that was followed never printed anything."""
-    job = submit(house.admin, hold=True)
+    job = submit(daemon.admin, hold=True)
     for _ in range(250):
-        with house.raw() as one:
+        with daemon.raw() as one:
             one.sendall(b"GET /v1/jobs/%s/logs?follow=true HTTP/1.1\r\n\r\n" % job.encode())
             assert one.recv(16).startswith(b"HTTP/1.1 200 ")
-    eventually(lambda: can_watch(house))
+    eventually(lambda: can_watch(daemon))
 
 
-def test_websockets_find_nothing(house: House) -> None:
+def test_websockets_find_nothing(daemon: ApiDaemon) -> None:
     head = b"GET /v1/events HTTP/1.1\r\nHost: rota\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    with house.raw() as one:
+    with daemon.raw() as one:
         one.sendall(head + key)
         assert one.recv(65536).startswith(b"HTTP/1.1 403 ")

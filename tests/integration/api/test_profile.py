@@ -9,23 +9,23 @@ import pytest
 
 from rota.client import Client
 from rota.wire.training import HERE, MEASURED
-from tests.integration.api.house import ANNA, BERT, House, eventually, submit
+from tests.integration.api.daemon_process import ANNA, BERT, ApiDaemon, eventually, submit
 from tests.integration.api.test_training import TELL_TOKEN, heard, token_of
 
 METRIC = "a-secret-metric"
 
 
 @pytest.fixture(scope="module")
-def anna(house: House) -> Iterator[httpx2.Client]:
-    with house.person(ANNA) as client:
+def anna(daemon: ApiDaemon) -> Iterator[httpx2.Client]:
+    with daemon.person(ANNA) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def job(house: House, anna: httpx2.Client) -> str:
+def job(daemon: ApiDaemon, anna: httpx2.Client) -> str:
     """Anna's: two epochs of ten seconds are done, of twenty."""
     made = submit(anna, **TELL_TOKEN, name="measured", gpus="1", epochs=20, grace="1s")
-    with house.by_tcp(token_of(house, made)) as worker:
+    with daemon.by_tcp(token_of(daemon, made)) as worker:
         for number in (1, 2):
             now = time.time()
             heard(
@@ -71,12 +71,12 @@ def test_details_have_progress_and_an_end(anna: httpx2.Client, job: str) -> None
 
 
 def test_a_profile_is_its_owner_s_and_the_administrators(
-    house: House, anna: httpx2.Client, job: str
+    daemon: ApiDaemon, anna: httpx2.Client, job: str
 ) -> None:
-    assert profile(house.admin, job) == profile(anna, job)
-    with house.person(ANNA, "read_only") as reads:
+    assert profile(daemon.admin, job) == profile(anna, job)
+    with daemon.person(ANNA, "read_only") as reads:
         assert profile(reads, "measured")["id"] == job
-    with house.person(BERT) as bert:
+    with daemon.person(BERT) as bert:
         for word in (job, "measured"):
             answer = bert.get(f"/v1/jobs/{word}/profile")
             assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
@@ -84,27 +84,27 @@ def test_a_profile_is_its_owner_s_and_the_administrators(
         shown = bert.get(f"/v1/jobs/{job}")
         assert METRIC not in shown.text
         assert shown.json()["job"]["progress"] == 0.1
-    with house.by_tcp() as stranger:
+    with daemon.by_tcp() as stranger:
         assert stranger.get(f"/v1/jobs/{job}/profile").status_code == 401
 
 
-def test_the_client_speaks_it(house: House, anna: httpx2.Client, job: str) -> None:
-    with Client(f"unix://{house.socket}") as rota:
+def test_the_client_speaks_it(daemon: ApiDaemon, anna: httpx2.Client, job: str) -> None:
+    with Client(f"unix://{daemon.socket}") as rota:
         assert rota.profile(job).metrics == profile(anna, job)["metrics"]
         assert rota.show(job).metrics == {METRIC: 0.5}
 
 
-def test_a_job_that_waits_ends_after_those_before_it(house: House) -> None:
+def test_a_job_that_waits_ends_after_those_before_it(daemon: ApiDaemon) -> None:
     """By a forecast that is made beside the answer, and may come a moment after it."""
-    for each in house.admin.get("/v1/jobs", params={"limit": 1000}).json()["jobs"]:
-        house.admin.post(f"/v1/jobs/{each['id']}/cancel")
-    first, second = (submit(house.admin, name=name, gpus="4", hours=1.0) for name in ("i", "ii"))
-    house.reaches(first, "running")
+    for each in daemon.admin.get("/v1/jobs", params={"limit": 1000}).json()["jobs"]:
+        daemon.admin.post(f"/v1/jobs/{each['id']}/cancel")
+    first, second = (submit(daemon.admin, name=name, gpus="4", hours=1.0) for name in ("i", "ii"))
+    daemon.reaches(first, "running")
 
     def end(job: str) -> float:
-        return house.admin.get(f"/v1/jobs/{job}").json()["job"]["finish_s"] or 0.0
+        return daemon.admin.get(f"/v1/jobs/{job}").json()["job"]["finish_s"] or 0.0
 
     eventually(lambda: end(second) > end(first) > 0)
     assert end(second) - end(first) == pytest.approx(3600, abs=120)
     for each in (second, first):
-        house.admin.post(f"/v1/jobs/{each}/cancel")
+        daemon.admin.post(f"/v1/jobs/{each}/cancel")

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from tests.counts import count
-from tests.integration.api.house import ANNA, BERT, House, submit
+from tests.integration.api.daemon_process import ANNA, BERT, ApiDaemon, submit
+from tests.support.seed_counts import count
 
 HELD = {"command": ["true"], "hold": True}
 ARRAY = {**HELD, "array": "5"}
@@ -30,128 +30,128 @@ def with_key(client: httpx2.Client, key: str, body: object) -> httpx2.Response:
 
 
 @pytest.mark.parametrize("body", [HELD, ARRAY], ids=["a job", "an array"])
-def test_one_key_is_one_submit_however_often_it_is_sent(house: House, body: object) -> None:
-    before = house.n_jobs()
+def test_one_key_is_one_submit_however_often_it_is_sent(daemon: ApiDaemon, body: object) -> None:
+    before = daemon.n_jobs()
     key = f"same-{before}"
-    answers = together(20, lambda _: with_key(house.admin, key, body))
+    answers = together(20, lambda _: with_key(daemon.admin, key, body))
     ids = {tuple(answer.json()["ids"]) for answer in answers}
     assert {answer.status_code for answer in answers} == {201}
     assert len(ids) == 1
-    assert house.n_jobs() == before + len(ids.pop())
-    assert with_key(house.admin, key, body).json() == answers[0].json()
+    assert daemon.n_jobs() == before + len(ids.pop())
+    assert with_key(daemon.admin, key, body).json() == answers[0].json()
 
 
-def test_a_key_is_its_users_own(house: House) -> None:
-    with house.person(ANNA) as anna, house.person(BERT) as bert:
+def test_a_key_is_its_users_own(daemon: ApiDaemon) -> None:
+    with daemon.person(ANNA) as anna, daemon.person(BERT) as bert:
         first, second = with_key(anna, "shared", HELD), with_key(bert, "shared", HELD)
     assert first.json() != second.json()
 
 
-def test_a_key_with_another_body_is_refused(house: House) -> None:
-    first = with_key(house.admin, "reused", HELD)
-    before = house.n_jobs()
+def test_a_key_with_another_body_is_refused(daemon: ApiDaemon) -> None:
+    first = with_key(daemon.admin, "reused", HELD)
+    before = daemon.n_jobs()
     for other in ({**HELD, "name": "other"}, ARRAY):
-        answer = with_key(house.admin, "reused", other)
+        answer = with_key(daemon.admin, "reused", other)
         assert (answer.status_code, answer.json()["code"]) == (409, "key_reused")
-    assert house.n_jobs() == before
-    assert with_key(house.admin, "reused", HELD).json() == first.json()
+    assert daemon.n_jobs() == before
+    assert with_key(daemon.admin, "reused", HELD).json() == first.json()
 
 
-def test_a_key_with_another_body_at_the_same_time(house: House) -> None:
+def test_a_key_with_another_body_at_the_same_time(daemon: ApiDaemon) -> None:
     bodies = [HELD, {**HELD, "name": "other"}]
-    answers = together(10, lambda number: with_key(house.admin, "raced", bodies[number % 2]))
+    answers = together(10, lambda number: with_key(daemon.admin, "raced", bodies[number % 2]))
     made = {answer.text for answer in answers if answer.status_code == 201}
     assert len(made) == 1
     assert {answer.status_code for answer in answers} == {201, 409}
 
 
 @pytest.mark.parametrize("key", ["a/1", "b\\n1", "é1", "a b1", "%0a", "x" * 200])
-def test_keys_that_look_like_those_of_arrays(house: House, key: str) -> None:
+def test_keys_that_look_like_those_of_arrays(daemon: ApiDaemon, key: str) -> None:
     """No key is ever that of a job of another submit."""
     stem = key.rpartition("/")[0] or key[:-1]
     headers = {b"Idempotency-Key": key.encode("latin-1")}
-    single = house.admin.post("/v1/jobs", json=HELD, headers=headers)
-    array = house.admin.post(
+    single = daemon.admin.post("/v1/jobs", json=HELD, headers=headers)
+    array = daemon.admin.post(
         "/v1/jobs", json=ARRAY, headers={b"Idempotency-Key": stem.encode("latin-1")}
     )
     assert (single.status_code, array.status_code) == (201, 201)
     assert single.json()["ids"][0] not in array.json()["ids"]
-    assert house.is_well()
+    assert daemon.is_well()
 
 
 def again(client: httpx2.Client, word: str, key: str) -> httpx2.Response:
     return client.post(f"/v1/jobs/{word}/resubmit", headers={"Idempotency-Key": key})
 
 
-def test_a_resubmit_with_a_key_is_one_job_however_often_it_is_sent(house: House) -> None:
-    name = f"again-{house.n_jobs()}"
-    first = house.admin.post("/v1/jobs", json={**HELD, "name": name}).json()["ids"][0]
-    house.admin.post(f"/v1/jobs/{first}/cancel")
-    before = house.n_jobs()
-    answers = together(10, lambda _: again(house.admin, name, name))
+def test_a_resubmit_with_a_key_is_one_job_however_often_it_is_sent(daemon: ApiDaemon) -> None:
+    name = f"again-{daemon.n_jobs()}"
+    first = daemon.admin.post("/v1/jobs", json={**HELD, "name": name}).json()["ids"][0]
+    daemon.admin.post(f"/v1/jobs/{first}/cancel")
+    before = daemon.n_jobs()
+    answers = together(10, lambda _: again(daemon.admin, name, name))
     made = {answer.text for answer in answers}
     assert {answer.status_code for answer in answers} == {201}
     assert len(made) == 1
     # By now the name means the new job, whose resubmit the key is not.
-    assert again(house.admin, name, name).text in made
-    assert house.n_jobs() == before + 1
-    for other in (again(house.admin, first, name), with_key(house.admin, name, HELD)):
+    assert again(daemon.admin, name, name).text in made
+    assert daemon.n_jobs() == before + 1
+    for other in (again(daemon.admin, first, name), with_key(daemon.admin, name, HELD)):
         assert (other.status_code, other.json()["code"]) == (409, "key_reused")
-    assert again(house.admin, name, "").text not in made
+    assert again(daemon.admin, name, "").text not in made
 
 
-def test_a_key_opens_no_resubmit_of_somebody_elses_job(house: House) -> None:
-    with house.person(ANNA) as anna, house.person(BERT) as bert:
+def test_a_key_opens_no_resubmit_of_somebody_elses_job(daemon: ApiDaemon) -> None:
+    with daemon.person(ANNA) as anna, daemon.person(BERT) as bert:
         job = submit(anna, hold=True)
         assert again(anna, job, "mine").status_code == 201
         assert again(bert, job, "mine").status_code == 403
-    with house.person(ANNA, "read_only") as reader:
+    with daemon.person(ANNA, "read_only") as reader:
         assert again(reader, job, "mine").status_code == 403
 
 
-def test_jobs_of_a_batch_that_are_alike_and_those_that_are_not(house: House) -> None:
+def test_jobs_of_a_batch_that_are_alike_and_those_that_are_not(daemon: ApiDaemon) -> None:
     plain, named = {**HELD, "env": {"A": "1"}}, {**HELD, "name": "b", "env": {"A": "2"}}
     array = {**HELD, "name": "c", "array": "2"}
     body = {"jobs": [plain, plain, named, array, array, plain]}
     headers = {"Idempotency-Key": "alike"}
-    answer = house.admin.post("/v1/jobs/batch", json=body, headers=headers)
-    found = [house.admin.get(f"/v1/jobs/{each}").json() for each in answer.json()["ids"]]
+    answer = daemon.admin.post("/v1/jobs/batch", json=body, headers=headers)
+    found = [daemon.admin.get(f"/v1/jobs/{each}").json() for each in answer.json()["ids"]]
     names = ["true", "true", "b", "c[0]", "c[1]", "c[0]", "c[1]", "true"]
     assert [each["job"]["name"] for each in found] == names
     assert [each["array_index"] for each in found] == [None, None, None, 0, 1, 0, 1, None]
     values = ["1", "1", "2", None, None, None, None, "1"]
     assert [each["request"]["env"].get("A") for each in found] == values
-    again = house.admin.post("/v1/jobs/batch", json=body, headers=headers)
+    again = daemon.admin.post("/v1/jobs/batch", json=body, headers=headers)
     assert again.json() == answer.json()
 
 
-def test_of_many_alike_the_one_that_is_wrong_is_refused(house: House) -> None:
-    before = house.n_jobs()
+def test_of_many_alike_the_one_that_is_wrong_is_refused(daemon: ApiDaemon) -> None:
+    before = daemon.n_jobs()
     wrong = {**HELD, "env": {"ROTA_URL": "x"}}
-    answer = house.admin.post("/v1/jobs/batch", json={"jobs": [HELD, HELD, wrong, wrong]})
+    answer = daemon.admin.post("/v1/jobs/batch", json={"jobs": [HELD, HELD, wrong, wrong]})
     assert (answer.status_code, answer.json()["details"]) == (422, {"field": "env"})
-    assert house.n_jobs() == before
+    assert daemon.n_jobs() == before
 
 
-def test_a_key_that_is_too_long(house: House) -> None:
-    answer = with_key(house.admin, "x" * 201, HELD)
+def test_a_key_that_is_too_long(daemon: ApiDaemon) -> None:
+    answer = with_key(daemon.admin, "x" * 201, HELD)
     assert (answer.status_code, answer.json()["details"]) == (422, {"field": "Idempotency-Key"})
 
 
 @pytest.mark.parametrize("number", range(count(50)))
-def test_cancelled_while_it_starts(house: House, number: int) -> None:
-    with house.person(ANNA) as anna:
+def test_cancelled_while_it_starts(daemon: ApiDaemon, number: int) -> None:
+    with daemon.person(ANNA) as anna:
         job = submit(anna, gpus="1", name=f"short-{number}")
         answers = together(3, lambda _: anna.post(f"/v1/jobs/{job}/cancel"))
     assert 200 in {answer.status_code for answer in answers}
     assert {answer.status_code for answer in answers} <= {200, 400}
-    assert house.reaches(job, "cancelled", "failed", "succeeded") == "cancelled"
+    assert daemon.reaches(job, "cancelled", "failed", "succeeded") == "cancelled"
 
 
-def test_two_hundred_submits_among_as_many_lists(house: House) -> None:
-    before = house.n_jobs()
+def test_two_hundred_submits_among_as_many_lists(daemon: ApiDaemon) -> None:
+    before = daemon.n_jobs()
     n_each = 10
-    pool = [house.by_socket() for _ in range(20)]
+    pool = [daemon.by_socket() for _ in range(20)]
 
     def work(number: int) -> httpx2.Response:
         client = pool[number % 20]
@@ -162,6 +162,6 @@ def test_two_hundred_submits_among_as_many_lists(house: House) -> None:
 
     answers = together(20, work)
     assert {answer.status_code for answer in answers} == {201}
-    assert house.n_jobs() == before + 20 * n_each
+    assert daemon.n_jobs() == before + 20 * n_each
     for client in pool:
         client.close()

@@ -9,26 +9,27 @@ import httpx2
 import pytest
 import schemathesis
 
-from rota_trainer.meetings import ARRIVE, LARGEST_VALUE, LONGEST_KEY, STORE, WATCH
-from tests.integration.api.house import ANNA, House, submit
+from rota_trainer.torchrun.messages import ARRIVE, LARGEST_VALUE, LONGEST_KEY, STORE, WATCH
+from tests.integration.api.daemon_process import ANNA, ApiDaemon, submit
 from tests.integration.api.test_schema import CHECKS, described, prepared, some
 from tests.integration.api.test_training import TELL_TOKEN, token_of
+from tests.support.timeouts import PATIENCE_S
 
 HERE = {"host": "127.0.0.1", "port": 4000}
 AT = {"worker": 0, "generation": 0, "turn": 1}
 
 
 @pytest.fixture(scope="module")
-def job(house: House) -> str:
+def job(daemon: ApiDaemon) -> str:
     """With two workers, which the daemon knows to run: before that nobody is told a thing."""
-    made = submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
-    house.reaches(made, "running")
+    made = submit(daemon.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
+    daemon.reaches(made, "running")
     return made
 
 
 @pytest.fixture(scope="module")
-def worker(house: House, job: str) -> Iterator[httpx2.Client]:
-    with house.by_tcp(token_of(house, job)) as client:
+def worker(daemon: ApiDaemon, job: str) -> Iterator[httpx2.Client]:
+    with daemon.by_tcp(token_of(daemon, job)) as client:
         yield client
 
 
@@ -47,11 +48,11 @@ BODIES = {
 
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.usefixtures("job")
-def test_people_do_not_meet_there(house: House, path: str) -> None:
-    with house.person(ANNA) as anna, house.by_tcp() as stranger:
+def test_people_do_not_meet_there(daemon: ApiDaemon, path: str) -> None:
+    with daemon.person(ANNA) as anna, daemon.by_tcp() as stranger:
         assert anna.post(path, json=BODIES[path]).json()["code"] == "forbidden"
         assert stranger.post(path, json=BODIES[path]).status_code == 401
-    assert house.admin.post(path, json=BODIES[path]).status_code == 403
+    assert daemon.admin.post(path, json=BODIES[path]).status_code == 403
 
 
 def both_meet(worker: httpx2.Client) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -59,7 +60,7 @@ def both_meet(worker: httpx2.Client) -> tuple[dict[str, Any], dict[str, Any]]:
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(asked, worker, ARRIVE, worker=0, wait_s=30, **HERE)
         second = asked(worker, ARRIVE, worker=1, host="other", port=5000, wait_s=30)
-        return first.result(60), second
+        return first.result(PATIENCE_S), second
 
 
 def test_two_meet_and_one_is_not_enough(worker: httpx2.Client) -> None:

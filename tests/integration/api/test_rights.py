@@ -13,11 +13,11 @@ import httpx2
 import pytest
 
 from rota.client import Client
-from rota.wire.manifest import File, Manifest
-from tests.integration.api.house import (
+from rota.wire.manifest import ManifestFile, SnapshotManifest
+from tests.integration.api.daemon_process import (
     ANNA,
     BERT,
-    House,
+    ApiDaemon,
     eventually,
     interpreter_for_all,
     running,
@@ -29,23 +29,23 @@ FAILS = f"raise ValueError('{SECRET}')"
 
 
 @pytest.fixture(scope="module")
-def anna(house: House) -> Iterator[httpx2.Client]:
-    with house.person(ANNA) as client:
+def anna(daemon: ApiDaemon) -> Iterator[httpx2.Client]:
+    with daemon.person(ANNA) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def bert(house: House) -> Iterator[httpx2.Client]:
-    with house.person(BERT) as client:
+def bert(daemon: ApiDaemon) -> Iterator[httpx2.Client]:
+    with daemon.person(BERT) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def job(house: House, anna: httpx2.Client) -> str:
+def job(daemon: ApiDaemon, anna: httpx2.Client) -> str:
     """Anna's: it runs, and knows a secret."""
     command = ["sh", "-c", f"echo {SECRET}; env; sleep 1000", SECRET]
     made = submit(anna, name="annas", command=command, env={"PASSWORD": SECRET}, gpus="0")
-    house.reaches(made, "running")
+    daemon.reaches(made, "running")
     eventually(lambda: SECRET in anna.get(f"/v1/jobs/{made}/logs").text)
     return made
 
@@ -66,13 +66,13 @@ def test_only_the_owner_reads_logs_command_and_environment(
 
 @pytest.mark.parametrize("deed", ["cancel", "hold", "release", "resubmit"])
 def test_only_the_owner_does_anything_to_a_job(
-    house: House, bert: httpx2.Client, job: str, deed: str
+    daemon: ApiDaemon, bert: httpx2.Client, job: str, deed: str
 ) -> None:
-    before = house.n_jobs()
+    before = daemon.n_jobs()
     answer = bert.post(f"/v1/jobs/{job}/{deed}")
     assert answer.status_code == 403
     assert answer.json()["code"] == "forbidden"
-    assert (house.state(job), house.n_jobs()) == ("running", before)
+    assert (daemon.state(job), daemon.n_jobs()) == ("running", before)
 
 
 def test_only_the_owner_resizes_a_job(bert: httpx2.Client, job: str) -> None:
@@ -89,7 +89,7 @@ def test_a_size_is_refused_that_a_job_cannot_have(anna: httpx2.Client) -> None:
     cases = {
         elastic: "runs on 1 to 2 workers, not 3",
         held(anna, gpus="1..2", mode="fixed"): "its mode is 'fixed'",
-        held(anna, gpus="1", mode="live"): "it was submitted for just one",
+        held(anna, gpus="1", mode="live"): "it was submitted with one size only",
     }
     for job_id, words in cases.items():
         answer = anna.post(f"/v1/jobs/{job_id}/resize", json={"workers": 3})
@@ -103,29 +103,31 @@ def test_a_size_is_refused_that_a_job_cannot_have(anna: httpx2.Client) -> None:
     assert "is over" in answer.json()["message"]
 
 
-def test_an_owner_and_an_administrator_resize_a_job(house: House, anna: httpx2.Client) -> None:
+def test_an_owner_and_an_administrator_resize_a_job(daemon: ApiDaemon, anna: httpx2.Client) -> None:
     elastic = held(anna, gpus="1..2", mode="live")
     assert anna.post(f"/v1/jobs/{elastic}/resize", json={"workers": 2}).status_code == 200
-    assert house.admin.post(f"/v1/jobs/{elastic}/resize", json={"workers": None}).status_code == 200
+    assert (
+        daemon.admin.post(f"/v1/jobs/{elastic}/resize", json={"workers": None}).status_code == 200
+    )
     story = anna.get(f"/v1/jobs/{elastic}/story").json()
     said = [(each["cause"], each["after"], each["reason"]) for each in story][1:]
     assert said[0] == ("JobResized", "held", f"resized to 2 by {ANNA}")
     assert said[1][2].startswith("size left to the policy by ")
 
 
-def test_an_administrator_runs_nobodys_program_as_himself(house: House, job: str) -> None:
-    before = house.n_jobs()
-    answer = house.admin.post(f"/v1/jobs/{job}/resubmit")
+def test_an_administrator_runs_nobodys_program_as_himself(daemon: ApiDaemon, job: str) -> None:
+    before = daemon.n_jobs()
+    answer = daemon.admin.post(f"/v1/jobs/{job}/resubmit")
     assert answer.status_code == 403
     assert f"belongs to {ANNA}, and would run as" in answer.json()["message"]
-    assert house.n_jobs() == before
+    assert daemon.n_jobs() == before
 
 
 def test_what_a_log_says_is_not_in_others_reasons(
-    house: House, anna: httpx2.Client, bert: httpx2.Client
+    daemon: ApiDaemon, anna: httpx2.Client, bert: httpx2.Client
 ) -> None:
     failed = submit(anna, command=["python3", "-c", FAILS], gpus="0")
-    house.reaches(failed, "failed")
+    daemon.reaches(failed, "failed")
     places = [f"/v1/jobs/{failed}", f"/v1/jobs/{failed}/story", f"/v1/events?after=0&job={failed}"]
     for place in [*places, "/v1/jobs"]:
         assert SECRET in anna.get(place).text
@@ -166,26 +168,26 @@ def test_what_a_log_says_is_not_in_others_reasons(
 )
 @pytest.mark.parametrize("scope", ["read_only", "job"])
 def test_whoever_may_only_read_changes_nothing(
-    house: House, job: str, method: str, path: str, body: object, scope: str
+    daemon: ApiDaemon, job: str, method: str, path: str, body: object, scope: str
 ) -> None:
-    before = house.n_jobs()
-    secret = house.token(ANNA, "read_only") if scope == "read_only" else token_of(house, job)
-    with house.by_tcp(secret) as reader:
+    before = daemon.n_jobs()
+    secret = daemon.token(ANNA, "read_only") if scope == "read_only" else token_of(daemon, job)
+    with daemon.by_tcp(secret) as reader:
         answer = reader.request(method, path, json=body)
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
-    assert (house.state(job), house.n_jobs()) == ("running", before)
+    assert (daemon.state(job), daemon.n_jobs()) == ("running", before)
 
 
-def token_of(house: House, job: str) -> str:
-    output = house.admin.get(f"/v1/jobs/{job}/logs").text
+def token_of(daemon: ApiDaemon, job: str) -> str:
+    output = daemon.admin.get(f"/v1/jobs/{job}/logs").text
     return next(line for line in output.splitlines() if line.startswith("ROTA_TOKEN="))[11:]
 
 
-def test_a_jobs_token_reaches_its_job_and_no_other(house: House, job: str) -> None:
-    with house.by_tcp(token_of(house, job)) as worker:
+def test_a_jobs_token_reaches_its_job_and_no_other(daemon: ApiDaemon, job: str) -> None:
+    with daemon.by_tcp(token_of(daemon, job)) as worker:
         assert worker.get(f"/v1/jobs/{job}").status_code == 200
         assert worker.get(f"/v1/jobs/{job}/logs").status_code == 200
-        other = submit(house.admin, name=job, hold=True)
+        other = submit(daemon.admin, name=job, hold=True)
         for path in (f"/v1/jobs/{other}", f"/v1/jobs/{other}/logs", f"/v1/jobs/{other}/story"):
             assert worker.get(path).status_code == 404
         assert worker.get("/v1/events", params={"job": other}).status_code == 404
@@ -198,21 +200,21 @@ def test_a_jobs_token_reaches_its_job_and_no_other(house: House, job: str) -> No
 
 @pytest.mark.parametrize("who", ["bert", "reader", "worker", "revoked"])
 @pytest.mark.parametrize("path", ["exec?", "forward?port=22&"])
-def test_nobody_else_gets_into_a_job(house: House, job: str, who: str, path: str) -> None:
-    secrets = {"revoked": "rota_gone", "worker": token_of(house, job)}
+def test_nobody_else_gets_into_a_job(daemon: ApiDaemon, job: str, who: str, path: str) -> None:
+    secrets = {"revoked": "rota_gone", "worker": token_of(daemon, job)}
     scope = {"bert": (BERT, "user"), "reader": (ANNA, "read_only")}
-    secret = secrets.get(who) or house.token(*scope[who])
+    secret = secrets.get(who) or daemon.token(*scope[who])
     status = b"401" if who == "revoked" else b"403"
-    answer = upgrade(house, f"/v1/jobs/{job}/{path}worker=0", secret)
+    answer = upgrade(daemon, f"/v1/jobs/{job}/{path}worker=0", secret)
     assert answer.startswith(b"HTTP/1.1 %s " % status)
 
 
-def test_the_owner_gets_into_a_job(house: House, job: str) -> None:
-    answer = upgrade(house, f"/v1/jobs/{job}/exec?worker=0", house.token(ANNA))
+def test_the_owner_gets_into_a_job(daemon: ApiDaemon, job: str) -> None:
+    answer = upgrade(daemon, f"/v1/jobs/{job}/exec?worker=0", daemon.token(ANNA))
     assert answer.startswith(b"HTTP/1.1 101 ")
 
 
-def upgrade(house: House, path: str, secret: str) -> bytes:
+def upgrade(daemon: ApiDaemon, path: str, secret: str) -> bytes:
     """How the answer to a WebSocket begins."""
     lines = [
         f"GET {path} HTTP/1.1",
@@ -223,22 +225,22 @@ def upgrade(house: House, path: str, secret: str) -> bytes:
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
         f"Authorization: Bearer {secret}",
     ]
-    with house.raw(is_tcp=True) as connection:
+    with daemon.raw(is_tcp=True) as connection:
         connection.sendall("\r\n".join([*lines, "", ""]).encode())
         return connection.recv(65536)
 
 
-def test_a_jobs_token_dies_with_its_attempt(house: House, anna: httpx2.Client) -> None:
+def test_a_jobs_token_dies_with_its_attempt(daemon: ApiDaemon, anna: httpx2.Client) -> None:
     short = submit(anna, command=["sh", "-c", "env; sleep 1000"], gpus="0")
     eventually(lambda: "ROTA_TOKEN=" in anna.get(f"/v1/jobs/{short}/logs").text)
-    secret = token_of(house, short)
-    with house.by_tcp(secret) as worker:
+    secret = token_of(daemon, short)
+    with daemon.by_tcp(secret) as worker:
         assert worker.get("/v1/me").json()["reach"] == "job"
         anna.post(f"/v1/jobs/{short}/cancel")
-        house.reaches(short, "cancelled")
+        daemon.reaches(short, "cancelled")
         assert worker.get("/v1/me").status_code == 401
     forged = secret[:-1] + ("0" if secret[-1] != "0" else "1")
-    with house.by_tcp(forged) as worker:
+    with daemon.by_tcp(forged) as worker:
         assert worker.get("/v1/me").status_code == 401
 
 
@@ -255,76 +257,79 @@ def test_tokens_of_others_are_neither_seen_nor_revoked(
     assert anna.post("/v1/tokens", json={"user": BERT}).status_code == 403
 
 
-def test_revoked_and_expired_tokens_open_nothing(house: House) -> None:
-    made = house.admin.post("/v1/tokens", json={"user": ANNA}).json()
-    with house.by_tcp(made["secret"]) as client:
+def test_revoked_and_expired_tokens_open_nothing(daemon: ApiDaemon) -> None:
+    made = daemon.admin.post("/v1/tokens", json={"user": ANNA}).json()
+    with daemon.by_tcp(made["secret"]) as client:
         assert client.get("/v1/me").status_code == 200
-        assert house.admin.post(f"/v1/tokens/{made['id']}/revoke").status_code == 200
+        assert daemon.admin.post(f"/v1/tokens/{made['id']}/revoke").status_code == 200
         assert client.get("/v1/me").status_code == 401
         assert client.post("/v1/jobs", json={"command": ["true"]}).status_code == 401
-    with house.by_tcp(house.token(ANNA, days=0.2 / 86400)) as client:
+    with daemon.by_tcp(daemon.token(ANNA, days=0.2 / 86400)) as client:
         time.sleep(0.3)
         assert client.get("/v1/me").status_code == 401
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Basic YTpi", "Bearer x", "rota_x"])
-def test_tcp_needs_a_token(house: House, header: str) -> None:
-    with httpx2.Client(base_url=house.url) as client:
+def test_tcp_needs_a_token(daemon: ApiDaemon, header: str) -> None:
+    with httpx2.Client(base_url=daemon.url) as client:
         answer = client.get("/v1/jobs", headers={"Authorization": header} if header else {})
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_secrets_rest_nowhere_in_clear(house: House, job: str) -> None:
-    secrets = [house.token(ANNA), house.token(ANNA, "read_only"), token_of(house, job)]
-    with sqlite3.connect(house.folder / "rota.db") as database:
+def test_secrets_rest_nowhere_in_clear(daemon: ApiDaemon, job: str) -> None:
+    secrets = [daemon.token(ANNA), daemon.token(ANNA, "read_only"), token_of(daemon, job)]
+    with sqlite3.connect(daemon.folder / "rota.db") as database:
         dump = "\n".join(database.iterdump())
     database.close()
     for secret in secrets:
         assert secret not in dump
-        assert secret not in house.log()
+        assert secret not in daemon.log()
 
 
 def test_snapshots_are_their_owners(
-    house: House, anna: httpx2.Client, bert: httpx2.Client, tmp_path: Path
+    daemon: ApiDaemon, anna: httpx2.Client, bert: httpx2.Client, tmp_path: Path
 ) -> None:
+    """Under an ordinary user's daemon, all jobs run as that user and share the user's snapshots."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be several users")
     (tmp_path / "train.py").write_text(SECRET)
-    with Client(house.url, token=anna.headers["authorization"].partition(" ")[2]) as client:
+    with Client(daemon.url, token=anna.headers["authorization"].partition(" ")[2]) as client:
         shipped = client.ship(tmp_path)
     wanted = {"jobs": [{"command": ["true"], "snapshot": shipped}]}
     assert anna.post("/v1/jobs/check", json=wanted).status_code == 200
-    for other in (bert, house.admin):
+    for other in (bert, daemon.admin):
         refused = other.post("/v1/jobs/check", json=wanted)
         assert (refused.status_code, refused.json()["details"]) == (422, {"field": "snapshot"})
-    manifest = Manifest.of([File("train.py", hash_of(SECRET), len(SECRET), False)])
+    manifest = SnapshotManifest.of([ManifestFile("train.py", hash_of(SECRET), len(SECRET), False)])
     missing = bert.post("/v1/snapshots/missing", content=manifest.to_json()).json()["missing"]
     assert missing == [hash_of(SECRET)]
     assert bert.post("/v1/snapshots", content=manifest.to_json()).status_code == 400
     paths = (f"/v1/snapshots/{shipped}", f"/v1/blobs/{hash_of(SECRET)}")
     assert [anna.get(path).content for path in paths] == [manifest.to_json(), SECRET.encode()]
-    for other in (bert, house.admin):
+    for other in (bert, daemon.admin):
         assert [other.get(path).status_code for path in paths] == [400, 400]
 
 
 def test_a_job_fetches_what_was_shipped_with_it_and_nobody_else_does(
-    house: House, anna: httpx2.Client, job: str, tmp_path: Path
+    daemon: ApiDaemon, anna: httpx2.Client, job: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(SECRET)
-    with Client(house.url, token=anna.headers["authorization"].partition(" ")[2]) as client:
+    with Client(daemon.url, token=anna.headers["authorization"].partition(" ")[2]) as client:
         shipped = client.ship(tmp_path)
     command = ["sh", "-c", "env; sleep 1000"]
     made = submit(anna, command=command, gpus="0", snapshot=shipped, workdir="")
     eventually(lambda: "ROTA_TOKEN" in anna.get(f"/v1/jobs/{made}/logs").text)
-    with house.by_tcp(token_of(house, made)) as worker:
+    with daemon.by_tcp(token_of(daemon, made)) as worker:
         answer = worker.get("/v1/code")
     with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
         [train] = archive.getmembers()
         found = archive.extractfile(train)
         assert found is not None
         assert (train.name, found.read()) == ("train.py", SECRET.encode())
-    for other in (anna, house.admin):
+    for other in (anna, daemon.admin):
         assert other.get("/v1/code").status_code == 403
-    with house.by_tcp(token_of(house, job)) as another:
+    with daemon.by_tcp(token_of(daemon, job)) as another:
         assert another.get("/v1/code").status_code == 404
     anna.post(f"/v1/jobs/{made}/cancel")
 
@@ -333,8 +338,8 @@ MOVE = {"jobs": ["annas"], "to": "lab", "url": "http://127.0.0.1:1", "token": "t
 
 
 @pytest.mark.usefixtures("job")
-def test_only_the_owner_lets_a_job_go_elsewhere(house: House, bert: httpx2.Client) -> None:
-    for other in (bert, house.admin):
+def test_only_the_owner_lets_a_job_go_elsewhere(daemon: ApiDaemon, bert: httpx2.Client) -> None:
+    for other in (bert, daemon.admin):
         refused = other.post("/v1/jobs/move", json=MOVE)
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
 
@@ -368,13 +373,13 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_no_token_runs_jobs_as_root(house: House) -> None:
+def test_no_token_runs_jobs_as_root(daemon: ApiDaemon) -> None:
     if os.geteuid() != 0:
         pytest.skip("only a daemon of root could")
     for user in ("root", "", "no-such-account"):
-        answer = house.admin.post("/v1/tokens", json={"user": user})
+        answer = daemon.admin.post("/v1/tokens", json={"user": user})
         assert answer.status_code == 403, answer.text
-    with house.person("root", "read_only") as reader:
+    with daemon.person("root", "read_only") as reader:
         assert reader.post("/v1/jobs", json={"command": ["id"]}).status_code == 403
 
 
@@ -384,15 +389,15 @@ def test_an_ordinary_users_daemon_is_theirs_alone() -> None:
         pytest.skip("takes other uids")
     if not interpreter_for_all():
         pytest.skip("nobody else can run this program")
-    with running(uid=65534) as house:
-        assert house.admin.get("/v1/me").json() == {
+    with running(uid=65534) as daemon:
+        assert daemon.admin.get("/v1/me").json() == {
             "user": "root",
             "is_admin": True,
             "reach": "full",
         }
-        Path(house.socket).chmod(0o666)
-        assert ask_as(65534, house.socket) == 200
-        assert ask_as(1, house.socket) == 401
+        Path(daemon.socket).chmod(0o666)
+        assert ask_as(65534, daemon.socket) == 200
+        assert ask_as(1, daemon.socket) == 401
 
 
 def ask_as(uid: int, path: str) -> int:

@@ -20,8 +20,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from rota.api.app import description
-from tests.counts import count
-from tests.integration.api.house import ANNA, House
+from tests.integration.api.daemon_process import ANNA, ApiDaemon
+from tests.support.seed_counts import count
 
 STREAMS = ["/v1/events", "/v1/jobs/{word}/logs"]
 HEALTH = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
@@ -40,15 +40,15 @@ few = settings(some, max_examples=count(30))
 
 
 @pytest.fixture(scope="module")
-def anna(house: House) -> Iterator[httpx2.Client]:
-    with house.person(ANNA) as client:
+def anna(daemon: ApiDaemon) -> Iterator[httpx2.Client]:
+    with daemon.person(ANNA) as client:
         yield client
 
 
 @fetched.parametrize()
 @some
-def test_an_administrator_on_the_socket(case: schemathesis.Case, house: House) -> None:
-    case.validate_response(send(case, house.admin), checks=CHECKS)
+def test_an_administrator_on_the_socket(case: schemathesis.Case, daemon: ApiDaemon) -> None:
+    case.validate_response(send(case, daemon.admin), checks=CHECKS)
 
 
 @fetched.parametrize()

@@ -13,10 +13,10 @@ import httpx2
 import pytest
 import schemathesis
 
-from rota.daemon.stragglers import REPORTS
-from rota.daemon.training import LONGEST_WAIT_S
-from rota_trainer.messages import LONGEST_NAME, PATH
-from tests.integration.api.house import ANNA, BERT, SLEEP, House, eventually, submit
+from rota.daemon.training.report_service import LONGEST_WAIT_S
+from rota.daemon.training.stragglers import REPORTS
+from rota_trainer.reporting.messages import LONGEST_NAME, PATH
+from tests.integration.api.daemon_process import ANNA, BERT, SLEEP, ApiDaemon, eventually, submit
 from tests.integration.api.test_schema import CHECKS, described, prepared, some
 
 TELL_TOKEN = {**SLEEP, "command": ["sh", "-c", "echo token $ROTA_TOKEN end; sleep 1000"]}
@@ -25,20 +25,20 @@ numbers = counting(1)
 
 
 @pytest.fixture(scope="module")
-def job(house: House) -> str:
+def job(daemon: ApiDaemon) -> str:
     """With two workers."""
-    return submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, epochs=50, grace="1s")
+    return submit(daemon.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, epochs=50, grace="1s")
 
 
 @pytest.fixture(scope="module")
-def worker(house: House, job: str) -> Iterator[httpx2.Client]:
-    with house.by_tcp(token_of(house, job)) as client:
+def worker(daemon: ApiDaemon, job: str) -> Iterator[httpx2.Client]:
+    with daemon.by_tcp(token_of(daemon, job)) as client:
         yield client
 
 
-def token_of(house: House, job: str) -> str:
+def token_of(daemon: ApiDaemon, job: str) -> str:
     def output() -> str:
-        return house.admin.get(f"/v1/jobs/{job}/logs").text
+        return daemon.admin.get(f"/v1/jobs/{job}/logs").text
 
     eventually(lambda: " end" in output())
     return output().partition("token ")[2].partition(" end")[0]
@@ -55,49 +55,49 @@ def heard(client: httpx2.Client, **fields: Any) -> dict[str, Any]:
     return answer.json()
 
 
-def shown(house: House, job: str) -> dict[str, Any]:
-    return house.admin.get(f"/v1/jobs/{job}").json()["job"]
+def shown(daemon: ApiDaemon, job: str) -> dict[str, Any]:
+    return daemon.admin.get(f"/v1/jobs/{job}").json()["job"]
 
 
 @pytest.mark.parametrize("scope", ["user", "read_only"])
-def test_people_do_not_report(house: House, job: str, scope: str) -> None:
-    with house.person(ANNA, scope) as anna:
+def test_people_do_not_report(daemon: ApiDaemon, job: str, scope: str) -> None:
+    with daemon.person(ANNA, scope) as anna:
         answer = tell(anna, job=job)
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
-    assert tell(house.admin).status_code == 403
-    with house.by_tcp() as stranger:
+    assert tell(daemon.admin).status_code == 403
+    with daemon.by_tcp() as stranger:
         assert tell(stranger).status_code == 401
 
 
-def test_an_attempt_that_is_over_does_not_report(house: House) -> None:
-    with house.person(BERT) as bert:
+def test_an_attempt_that_is_over_does_not_report(daemon: ApiDaemon) -> None:
+    with daemon.person(BERT) as bert:
         over = submit(bert, **TELL_TOKEN, gpus="0", grace="1s")
-        with house.by_tcp(token_of(house, over)) as client:
+        with daemon.by_tcp(token_of(daemon, over)) as client:
             assert heard(client) == NOTHING
             bert.post(f"/v1/jobs/{over}/cancel")
-            house.reaches(over, "cancelled")
+            daemon.reaches(over, "cancelled")
             assert tell(client).status_code == 401
 
 
-def test_progress_is_seen(house: House, job: str, worker: httpx2.Client) -> None:
+def test_progress_is_seen(daemon: ApiDaemon, job: str, worker: httpx2.Client) -> None:
     now = time.time()
     assert heard(worker, epochs_done=2, epochs=[epoch(now, 2)]) == NOTHING
-    assert shown(house, job)["epochs_done"] == 2
+    assert shown(daemon, job)["epochs_done"] == 2
     assert heard(worker, epochs_done=3.5, epochs=[epoch(now, 3)]) == NOTHING
-    assert shown(house, job)["epochs_done"] == 3.5
+    assert shown(daemon, job)["epochs_done"] == 3.5
     # Only the worker of the lowest rank speaks for the job.
     assert heard(worker, worker=1, epochs_done=9, epochs=[epoch(now, 9)]) == NOTHING
-    assert shown(house, job)["epochs_done"] == 3.5
+    assert shown(daemon, job)["epochs_done"] == 3.5
 
 
 def test_a_report_that_comes_twice_counts_once(
-    house: House, job: str, worker: httpx2.Client
+    daemon: ApiDaemon, job: str, worker: httpx2.Client
 ) -> None:
     same = next(numbers)
     heard(worker, sequence=same, epochs_done=4, epochs_saved=4)
-    assert shown(house, job)["epochs_done"] == 4
+    assert shown(daemon, job)["epochs_done"] == 4
     heard(worker, sequence=same, epochs_done=5, epochs_saved=5)
-    assert shown(house, job)["epochs_done"] == 4
+    assert shown(daemon, job)["epochs_done"] == 4
 
 
 def epoch(at_s: float, number: int, seconds: float = 1.5) -> dict[str, Any]:
@@ -105,57 +105,60 @@ def epoch(at_s: float, number: int, seconds: float = 1.5) -> dict[str, Any]:
 
 
 NONSENSE = {
-    "negative": ({"epochs_saved": -1}, "epochs_saved was -1"),
-    "not a number": ({"metrics": {"loss": math.nan}}, "metric 'loss' was nan"),
-    "endless": ({"save_s": math.inf}, "save_s was inf"),
-    "more than all": ({"epochs_done": 60}, "60 epochs done of 50"),
+    "negative": ({"epochs_saved": -1}, "epochs_saved -1 is not"),
+    "not a number": ({"metrics": {"loss": math.nan}}, "metric 'loss' nan is not"),
+    "endless": ({"save_s": math.inf}, "save_s inf is not"),
+    "more than all": ({"epochs_done": 60}, "epochs_done 60 is more than epochs_total 50"),
     "many metrics": ({"metrics": dict.fromkeys(map(str, range(9000)), 1.0)}, "9000 metrics"),
     "long names": ({"metrics": {"x" * (LONGEST_NAME + 1): 1.0}}, f"up to {LONGEST_NAME}"),
-    "absurd times": ({"epochs": [epoch(0.0, 3)]}, "a record in 'epochs' made no sense"),
-    "slow epochs": ({"steps": [{"at_s": 0, "count": 1, "seconds": -3}]}, "a record in 'steps'"),
-    "no list": ({"steps": 7}, "steps was 7 instead of a list"),
+    "absurd times": ({"epochs": [epoch(0.0, 3)]}, "invalid record in 'epochs'"),
+    "slow epochs": (
+        {"steps": [{"at_s": 0, "count": 1, "seconds": -3}]},
+        "invalid record in 'steps'",
+    ),
+    "no list": ({"steps": 7}, "steps 7 is not a list"),
     "too many": ({"epochs": [epoch(time.time(), 1)] * 70}, "70 records in 'epochs'"),
-    "saved what is not done": ({"epochs_saved": 49}, "49 epochs saved of 6"),
-    "another worker": ({"worker": 17}, "worker 17, which this job does not have"),
-    "text": ({"memory_bytes": "much"}, "memory_bytes was 'much'"),
-    "huge": ({"start_s": 10**300}, "start_s was 1000"),
+    "saved what is not done": ({"epochs_saved": 49}, "epochs_saved 49 is more than epochs_done 6"),
+    "another worker": ({"worker": 17}, "worker 17 ignored"),
+    "text": ({"memory_bytes": "much"}, "memory_bytes 'much' is not"),
+    "huge": ({"start_s": 10**300}, "start_s 1000"),
 }
 
 
 @pytest.mark.parametrize("kind", NONSENSE)
-def test_nonsense_is_named_once_and_the_rest_is_taken(house: House, kind: str) -> None:
+def test_nonsense_is_named_once_and_the_rest_is_taken(daemon: ApiDaemon, kind: str) -> None:
     fields, words = NONSENSE[kind]
-    own = submit(house.admin, **TELL_TOKEN, gpus="0", grace="1s")
-    with house.by_tcp(token_of(house, own)) as client:
+    own = submit(daemon.admin, **TELL_TOKEN, gpus="0", grace="1s")
+    with daemon.by_tcp(token_of(daemon, own)) as client:
         sense = {"epochs_done": 6, "hears": False}
         (note,) = heard(client, **{**sense, **fields})["notes"]
         assert words in note
         assert heard(client, **{**sense, **fields})["notes"] == []
         heard(client, epochs_done=7, epochs_saved=7)
-        assert shown(house, own)["epochs_done"] == 7
-    house.admin.post(f"/v1/jobs/{own}/cancel")
+        assert shown(daemon, own)["epochs_done"] == 7
+    daemon.admin.post(f"/v1/jobs/{own}/cancel")
 
 
-def test_progress_that_goes_back_is_left_out(house: House) -> None:
-    own = submit(house.admin, **TELL_TOKEN, gpus="0", grace="1s")
-    with house.by_tcp(token_of(house, own)) as client:
+def test_progress_that_goes_back_is_left_out(daemon: ApiDaemon) -> None:
+    own = submit(daemon.admin, **TELL_TOKEN, gpus="0", grace="1s")
+    with daemon.by_tcp(token_of(daemon, own)) as client:
         heard(client, epochs_done=6, epochs_saved=6)
         (note,) = heard(client, epochs_done=5, epochs_saved=5, metrics={"a": 1})["notes"][:1]
-        assert "epochs_done went back from 6 to 5" in note
-        assert shown(house, own)["epochs_done"] == 6
-    house.admin.post(f"/v1/jobs/{own}/cancel")
+        assert "epochs_done decreased from 6 to 5" in note
+        assert shown(daemon, own)["epochs_done"] == 6
+    daemon.admin.post(f"/v1/jobs/{own}/cancel")
 
 
-def test_a_job_of_unknown_length_is_not_taken_for_complete(house: House) -> None:
-    own = submit(house.admin, **TELL_TOKEN, gpus="0", grace="1s")
-    with house.by_tcp(token_of(house, own)) as client:
+def test_a_job_of_unknown_length_is_not_taken_for_complete(daemon: ApiDaemon) -> None:
+    own = submit(daemon.admin, **TELL_TOKEN, gpus="0", grace="1s")
+    with daemon.by_tcp(token_of(daemon, own)) as client:
         for done in (1, 2, 3):
             heard(client, epochs_total=None, epochs_done=done, epochs_saved=done)
-            found = shown(house, own)
+            found = shown(daemon, own)
             known = (found["epochs_done"], found["epochs"], found["progress"], found["finish_s"])
             assert known == (done, None, None, None)
-        house.admin.post(f"/v1/jobs/{own}/cancel")
-        assert house.reaches(own, "cancelled", "succeeded") == "cancelled"
+        daemon.admin.post(f"/v1/jobs/{own}/cancel")
+        assert daemon.reaches(own, "cancelled", "succeeded") == "cancelled"
 
 
 @pytest.mark.parametrize(
@@ -183,10 +186,10 @@ def test_a_field_of_a_newer_library_is_ignored(worker: httpx2.Client) -> None:
     assert heard(worker, version=2, weather="fine") == NOTHING
 
 
-def test_an_order_is_pushed_to_all_workers(house: House) -> None:
-    own = submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1h")
-    house.reaches(own, "running")
-    with house.by_tcp(token_of(house, own)) as one, house.by_tcp(token_of(house, own)) as two:
+def test_an_order_is_pushed_to_all_workers(daemon: ApiDaemon) -> None:
+    own = submit(daemon.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1h")
+    daemon.reaches(own, "running")
+    with daemon.by_tcp(token_of(daemon, own)) as one, daemon.by_tcp(token_of(daemon, own)) as two:
         with ThreadPoolExecutor() as pool:
             # They hear, so that they are asked; then both wait much longer than a test may take.
             heard(one, worker=0, hears=True, epochs_done=1)
@@ -194,7 +197,7 @@ def test_an_order_is_pushed_to_all_workers(house: House) -> None:
                 pool.submit(heard, client, worker=number, hears=True, wait_s=1e6, epochs_done=1)
                 for number, client in enumerate((one, two))
             ]
-            house.admin.post(f"/v1/jobs/{own}/hold")
+            daemon.admin.post(f"/v1/jobs/{own}/hold")
             orders = [each.result() for each in waiting]
         assert [each["stop"] for each in orders] == [orders[0]["stop"]] * 2
         assert "held" in orders[0]["stop"]
@@ -203,18 +206,18 @@ def test_an_order_is_pushed_to_all_workers(house: House) -> None:
         # Known by now, it is repeated, and cuts no wait short.
         again = heard(one, worker=0, epochs_done=1, wait_s=0.05)
         assert again["stop"] == orders[0]["stop"]
-    assert house.state(own) == "stopping"
-    house.admin.post(f"/v1/jobs/{own}/cancel")
-    house.reaches(own, "cancelled")
+    assert daemon.state(own) == "stopping"
+    daemon.admin.post(f"/v1/jobs/{own}/cancel")
+    daemon.reaches(own, "cancelled")
 
 
-def test_samples_are_kept(house: House, job: str, worker: httpx2.Client) -> None:
+def test_samples_are_kept(daemon: ApiDaemon, job: str, worker: httpx2.Client) -> None:
     steps = [{"at_s": time.time(), "count": 4, "seconds": 2.0, "samples": 128}]
     pace = {"steps": steps, "metrics": {"loss": 0.5}, "memory_bytes": 2**30}
 
     def rows() -> list[Any]:
         heard(worker, epochs_done=11, **pace)
-        with sqlite3.connect(f"file:{house.folder}/rota.db?mode=ro", uri=True) as store:
+        with sqlite3.connect(f"file:{daemon.folder}/rota.db?mode=ro", uri=True) as store:
             found = store.execute(
                 "SELECT workers, step_s, samples_per_s, memory_bytes, metrics FROM samples"
                 " WHERE job_id = ? AND epochs_done = 11",
@@ -227,19 +230,19 @@ def test_samples_are_kept(house: House, job: str, worker: httpx2.Client) -> None
     assert rows()[0] == (2, 0.5, 64.0, 2**30, '{"loss":0.5}')
 
 
-def test_a_slow_worker_is_named_where_its_owner_looks(house: House) -> None:
-    own = submit(house.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
-    house.reaches(own, "running")
-    with house.by_tcp(token_of(house, own)) as client:
+def test_a_slow_worker_is_named_where_its_owner_looks(daemon: ApiDaemon) -> None:
+    own = submit(daemon.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
+    daemon.reaches(own, "running")
+    with daemon.by_tcp(token_of(daemon, own)) as client:
         for worker, seconds in [(0, 1.0), (1, 4.0)] * REPORTS:
             steps = [{"at_s": time.time(), "count": 8, "seconds": seconds}]
             heard(client, worker=worker, epochs_done=1, steps=steps)
-        slow = house.admin.get(f"/v1/jobs/{own}").json()["stragglers"]
+        slow = daemon.admin.get(f"/v1/jobs/{own}").json()["stragglers"]
         assert [(each["worker"], each["slowness"]) for each in slow] == [(1, 4.0)]
         # In its log, too: whoever looks through the workers now and then has seen it.
-        told = ["worker 1 takes 4 times as long for a step as the others"]
+        told = ["worker 1 is slow: its steps take 4 times as long as the others'"]
         eventually(lambda: heard(client, worker=0, epochs_done=1)["notes"] == told)
-    house.admin.post(f"/v1/jobs/{own}/cancel")
+    daemon.admin.post(f"/v1/jobs/{own}/cancel")
 
 
 reports = described.include(path=PATH)

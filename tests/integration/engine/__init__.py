@@ -1,1 +1,1 @@
-"""The local engine on real processes. Tests wait for facts and process ends, never for time."""
+"""The local engine with real processes. Tests wait for events and exits, never for a fixed time."""

@@ -1,4 +1,4 @@
-"""One machine to try the local engine on: an engine over a folder, and all that it reported."""
+"""A test harness for the local engine: an engine on a directory, and all its events."""
 
 import asyncio
 import functools
@@ -10,16 +10,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from rota.core.commands import ReportWorkers, StartWorkers, StopWorkers
-from rota.core.events import Event, WorkersExited, WorkersLost, WorkersStarted
-from rota.core.model import GIB, JobId, NodeId, Slot
-from rota.engines.base import LogQuery, Program, WorkerId
-from rota.engines.local import files, procs
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import ReportWorkers, StartWorkers, StopWorkers
+from rota.core.model.events import Event, WorkersExited, WorkersLost, WorkersStarted
+from rota.core.model.job import JobId
+from rota.core.model.node import NodeId
+from rota.core.model.units import GIB
+from rota.engines.interface import LogQuery, Program, WorkerId
 from rota.engines.local.engine import LocalEngine
-from rota.engines.local.folders import Folders
 from rota.engines.local.gpus import Gpus, VirtualGpus
-from rota.engines.local.order import Ending, Fence
-from tests.patience import PATIENCE_S
+from rota.engines.local.supervisor import proc, state_files
+from rota.engines.local.supervisor.records import ExitRecord, WorkerKey
+from rota.engines.local.worker_dirs import WorkerDirs
+from tests.support.timeouts import PATIENCE_S
 
 NODE = NodeId("here")
 
@@ -28,7 +31,7 @@ class Box:
     def __init__(self, root: Path) -> None:
         root.mkdir(exist_ok=True)
         self.root = root
-        self.folders = Folders(root)
+        self.folders = WorkerDirs(root)
         self.facts: list[Event] = []
         self._news = asyncio.Event()
         self.engine = LocalEngine(root, VirtualGpus(4, 16 * GIB))
@@ -48,22 +51,22 @@ class Box:
         self._news.set()
 
     async def restart(self, gpus: Gpus | None = None) -> None:
-        """What a daemon that dies leaves behind is taken up by the next."""
+        """Simulate the crash and restart of the daemon."""
         await self.engine.close()
         self.facts.clear()
         self.engine = LocalEngine(self.root, gpus or VirtualGpus(4, 16 * GIB))
         await self.engine.start(self._hear)
 
     async def adopt(self) -> set[str]:
-        """The jobs that still run."""
+        """Adopt running workers; return their jobs."""
         return {worker.job_id for worker in await self.engine.adopt()}
 
     async def report(self, *job_ids: str) -> None:
-        """As the kernel asks after a restart."""
+        """Send `ReportWorkers`, as the kernel does after a restart."""
         for job_id in job_ids:
             await self.engine.apply(ReportWorkers(JobId(job_id), 1, (0,)))
 
-    # -- orders ---------------------------------------------------------------------------------
+    # -- commands -------------------------------------------------------------------------------
 
     async def start(self, job_id: str, program: Program, **order: Any) -> None:
         slots = tuple(Slot(NODE, (index,)) for index in range(order.get("workers", 1)))
@@ -75,25 +78,25 @@ class Box:
     ) -> None:
         await self.engine.apply(StopWorkers(JobId(job_id), attempt, tuple(range(workers)), grace_s))
 
-    async def run(self, job_id: str, program: Program) -> Ending:
+    async def run(self, job_id: str, program: Program) -> ExitRecord:
         await self.start(job_id, program)
         await self.end_of(job_id)
         return self.ending(job_id)
 
-    def ending(self, job_id: str) -> Ending:
-        """How its only worker ended, as it is on the disk."""
-        found = self.folders.ending(Fence(JobId(job_id), 1, 0))
+    def ending(self, job_id: str) -> ExitRecord:
+        """The exit record of the only worker, from disk."""
+        found = self.folders.exit_record(WorkerKey(JobId(job_id), 1, 0))
         assert found is not None
         return found
 
-    async def run_until_it_says(self, job_id: str, word: str, program: Program) -> None:
+    async def run_until_output(self, job_id: str, word: str, program: Program) -> None:
         await self.start(job_id, program)
         await self.says(job_id, word)
 
-    # -- what happens ---------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     async def until(self, is_it: Callable[[Event], bool]) -> Event:
-        """The first fact of this kind, past or to come."""
+        """Wait for the first event of this kind, past or future."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 for fact in self.facts:
@@ -103,7 +106,7 @@ class Box:
                 await self._news.wait()
 
     async def end_of(self, job_id: str, *, attempt: int = 1, worker: int = 0) -> int:
-        """The exit code; -1 if the worker was lost."""
+        """Wait for the exit code; -1 if the worker was lost."""
 
         def is_it(fact: Event) -> bool:
             match fact:
@@ -118,8 +121,8 @@ class Box:
         fact = await self.until(is_it)
         return fact.codes[worker] if isinstance(fact, WorkersExited) else -1
 
-    async def words_of(self, job_id: str) -> str:
-        """The reason that was reported with the end."""
+    async def reason_of(self, job_id: str) -> str:
+        """Wait for the end and return its reason."""
         kinds = (WorkersExited, WorkersLost)
         fact = await self.until(lambda fact: isinstance(fact, kinds) and fact.job_id == job_id)
         assert isinstance(fact, kinds)
@@ -135,7 +138,7 @@ class Box:
         )
 
     async def says(self, job_id: str, word: str, *, worker: int = 0) -> str:
-        """All that the worker wrote up to this word."""
+        """Wait until the worker has written this text; return all its output so far."""
         await self.start_of(job_id, worker=worker)
         output = ""
         async with asyncio.timeout(PATIENCE_S):
@@ -152,20 +155,20 @@ class Box:
 
     # -- processes ------------------------------------------------------------------------------
 
-    def keeper_pid(self, job_id: str) -> int:
-        keeper = self.folders.keeper(Fence(job_id, 1, 0))
+    def supervisor_pid(self, job_id: str) -> int:
+        keeper = self.folders.supervisor(WorkerKey(job_id, 1, 0))
         assert keeper is not None
         return keeper.pid
 
-    def processes(self, job_id: str, *, worker: int = 0) -> procs.Found:
-        order = self.folders.order(Fence(job_id, 1, worker))
-        return {} if order is None else procs.marked(order.marker)
+    def processes(self, job_id: str, *, worker: int = 0) -> proc.ProcessTable:
+        order = self.folders.spec(WorkerKey(job_id, 1, worker))
+        return {} if order is None else proc.with_marker(order.marker)
 
     def place(self, job_id: str) -> Path:
-        return self.folders.worker(Fence(job_id, 1, 0))
+        return self.folders.worker(WorkerKey(job_id, 1, 0))
 
-    def keeper_notes(self, job_id: str) -> list[str]:
-        record = files.read_json(f"{self.place(job_id)}/{files.KEEPER}")
+    def supervisor_notes(self, job_id: str) -> list[str]:
+        record = state_files.read_json(f"{self.place(job_id)}/{state_files.SUPERVISOR_FILE}")
         assert record is not None
         return record["notes"]
 
@@ -175,7 +178,7 @@ def sh(script: str, **program: Any) -> Program:
 
 
 def on_a_box(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Runs `async def test(box, ...)` as a test that pytest understands."""
+    """Turn `async def test(box, ...)` into a pytest test."""
     parameters = list(inspect.signature(test).parameters.values())[1:]
     tmp_path = inspect.Parameter("tmp_path", inspect.Parameter.KEYWORD_ONLY)
 
@@ -194,7 +197,7 @@ def on_a_box(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 def wait_for_end(pid: int) -> None:
-    """Until this process is gone, however long its parent takes to notice."""
+    """Wait until this process has ended, reaped or not."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:

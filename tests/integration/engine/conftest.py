@@ -1,4 +1,4 @@
-"""The image that containers are made of here."""
+"""The container image of the tests."""
 
 import hashlib
 import io
@@ -17,7 +17,7 @@ OTHERS_IMAGE = "localhost/rota-test-others:latest"
 
 
 def image(path: Path, tag: str, *, user: str = "") -> None:
-    """As `docker save` would write it: one layer of empty folders to mount on."""
+    """An image in the format of `docker save`: one layer of empty directories as mount points."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for name in ("usr", "bin", "lib", "lib64", "etc", "tmp", "proc", "sys", "dev", "data"):

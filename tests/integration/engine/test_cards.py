@@ -1,4 +1,4 @@
-"""What workers hold of the memory of GPUs, by the processes that the driver names."""
+"""GPU memory per worker, from the processes that the driver reports."""
 
 import subprocess
 from collections.abc import Iterator
@@ -6,33 +6,34 @@ from contextlib import contextmanager
 
 import pytest
 
-from rota.core.model import GIB, JobId
-from rota.engines.base import WorkerId
-from rota.engines.local import procs
+from rota.core.model.job import JobId
+from rota.core.model.units import GIB
+from rota.engines.interface import WorkerId
 from rota.engines.local.gpus import NvmlGpus
-from rota.engines.local.order import Fence
+from rota.engines.local.supervisor import proc
+from rota.engines.local.supervisor.records import WorkerKey
 from tests.integration.engine.box import Box, on_a_box, sh
 from tests.unit.engines import fake_nvml
 from tests.unit.engines.fake_nvml import Card
 
 
 @contextmanager
-def stranger(**env: str) -> Iterator[int]:
-    """A process that is nobody's worker, whatever it carries."""
+def foreign_process(**env: str) -> Iterator[int]:
+    """A process with a marker that belongs to no worker."""
     with subprocess.Popen(["/bin/sleep", "1000"], env=env) as process:
         yield process.pid
         process.kill()
 
 
 @on_a_box
-async def test_memory_belongs_to_the_worker_whose_marker_a_process_carries(
+async def test_gpu_memory_is_attributed_by_marker(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await box.run_until_it_says("job", "ready", sh("sleep 1000 & echo ready; wait"))
-    order = box.folders.order(Fence("job", 1, 0))
-    assert order is not None
-    main, child = sorted(procs.marked(order.marker))[-2:]
-    with stranger(ROTA_WORKER="job/1/0/guessed") as pid:
+    await box.run_until_output("job", "ready", sh("sleep 1000 & echo ready; wait"))
+    spec = box.folders.spec(WorkerKey("job", 1, 0))
+    assert spec is not None
+    main, child = sorted(proc.with_marker(spec.marker))[-2:]
+    with foreign_process(ROTA_WORKER="job/1/0/guessed") as pid:
         cards = [
             Card("GPU-a", held={main: GIB, pid: 8 * GIB, 2**22 + 1: GIB}),
             Card("GPU-b", held={child: 2 * GIB, main: None}),
@@ -40,4 +41,4 @@ async def test_memory_belongs_to_the_worker_whose_marker_a_process_carries(
         monkeypatch.setattr(fake_nvml, "cards", cards)
         await box.restart(NvmlGpus(fake_nvml))
         await box.adopt()
-        assert box.engine.held_on_cards() == {WorkerId(JobId("job"), 1, 0): 3 * GIB}
+        assert box.engine.gpu_memory_by_worker() == {WorkerId(JobId("job"), 1, 0): 3 * GIB}

@@ -1,4 +1,4 @@
-"""Workers in containers, with the real podman where it is installed."""
+"""Workers in containers, with real podman where it is installed."""
 
 import os
 import signal
@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from rota.core.commands import StartWorkers
-from rota.core.model import JobId, NodeId, Slot
-from rota.engines.base import Account, Limits, Mount, Program
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import StartWorkers
+from rota.core.model.job import JobId
+from rota.core.model.node import NodeId
+from rota.engines.interface import Mount, Program, UnixAccount, WorkerLimits
 from rota.engines.local.containers import Tool
-from rota.engines.local.order import Fence
-from rota.engines.local.render import Draw, Site, render
+from rota.engines.local.supervisor.records import WorkerKey
+from rota.engines.local.worker_spec import AttemptParams, HostCapabilities, render
 from rota.errors import UserError
 from tests.integration.engine.box import Box, on_a_box
 from tests.integration.engine.conftest import IMAGE, OTHERS_IMAGE
@@ -31,28 +33,28 @@ def in_image(script: str, **program: object) -> Program:
 
 
 def is_known(podman: str, box: Box) -> bool:
-    order = box.folders.order(Fence("job", 1, 0))
-    assert order is not None
-    name = f"rota-{order.marker.replace('/', '-')}"
+    spec = box.folders.spec(WorkerKey("job", 1, 0))
+    assert spec is not None
+    name = f"rota-{spec.marker.replace('/', '-')}"
     return subprocess.run([podman, "container", "exists", name], check=False).returncode == 0
 
 
 @on_a_box
-async def test_a_container_is_a_worker_like_any_other(box: Box, podman: str) -> None:
+async def test_container_runs_like_any_worker(box: Box, podman: str) -> None:
     program = in_image("echo $RANK $MINE $ROTA_JOB; ls /; exit 3", env={"MINE": "a secret"})
     assert (await box.run("job", program)).code == 3
     first, *folders = (await box.output("job")).decode().splitlines()
     assert first == "0 a secret job"
     assert "home" not in folders, "this is not the machine's own root"
-    order = box.folders.order(Fence("job", 1, 0))
-    assert order is not None
-    assert "a secret" not in " ".join(order.argv)
+    spec = box.folders.spec(WorkerKey("job", 1, 0))
+    assert spec is not None
+    assert "a secret" not in " ".join(spec.argv)
     assert not is_known(podman, box)
 
 
 @on_a_box
-async def test_a_container_is_stopped(box: Box, podman: str) -> None:
-    await box.run_until_it_says("job", "ready", in_image(POLITE))
+async def test_stop_of_a_container(box: Box, podman: str) -> None:
+    await box.run_until_output("job", "ready", in_image(POLITE))
     await box.stop("job")
     await box.end_of("job")
     assert b"saved\n" in await box.output("job")
@@ -60,9 +62,9 @@ async def test_a_container_is_stopped(box: Box, podman: str) -> None:
 
 
 @on_a_box
-async def test_a_stubborn_container_is_killed(box: Box, podman: str) -> None:
+async def test_container_that_ignores_sigterm_is_killed(box: Box, podman: str) -> None:
     stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done"
-    await box.run_until_it_says("job", "ready", in_image(stubborn))
+    await box.run_until_output("job", "ready", in_image(stubborn))
     await box.stop("job", grace_s=0.1)
     assert await box.end_of("job") != 0
     assert not box.processes("job")
@@ -71,8 +73,8 @@ async def test_a_stubborn_container_is_killed(box: Box, podman: str) -> None:
 
 @pytest.mark.usefixtures("podman")
 @on_a_box
-async def test_a_container_is_adopted(box: Box) -> None:
-    await box.run_until_it_says("job", "ready", in_image(POLITE))
+async def test_container_is_adopted(box: Box) -> None:
+    await box.run_until_output("job", "ready", in_image(POLITE))
     await box.restart()
     assert await box.adopt() == {"job"}
     await box.stop("job")
@@ -81,9 +83,9 @@ async def test_a_container_is_adopted(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_container_ends_when_its_keeper_is_killed(box: Box, podman: str) -> None:
-    await box.run_until_it_says("job", "ready", in_image(POLITE))
-    os.kill(box.keeper_pid("job"), signal.SIGKILL)
+async def test_container_ends_when_its_supervisor_is_killed(box: Box, podman: str) -> None:
+    await box.run_until_output("job", "ready", in_image(POLITE))
+    os.kill(box.supervisor_pid("job"), signal.SIGKILL)
     assert await box.end_of("job") == -1
     assert not box.processes("job")
     assert not is_known(podman, box)
@@ -91,60 +93,60 @@ async def test_a_container_ends_when_its_keeper_is_killed(box: Box, podman: str)
 
 @pytest.mark.usefixtures("podman")
 @on_a_box
-async def test_a_container_has_limits(box: Box) -> None:
+async def test_container_limits(box: Box) -> None:
     hog = "python3 -c 'x = bytearray(400 << 20)'"
-    ending = await box.run("job", in_image(hog, limits=Limits(memory_bytes=100 * 1024**2)))
+    ending = await box.run("job", in_image(hog, limits=WorkerLimits(memory_bytes=100 * 1024**2)))
     assert ending.code == 137
 
 
-def orders(tool: Tool | None, program: Program) -> list[list[str]]:
+def specs(tool: Tool | None, program: Program) -> list[list[str]]:
     command = StartWorkers(JobId("job"), 1, 0, (Slot(NodeId("n"), (0,)),))
-    site = Site(visible_names={0: "GPU-a"}, container_tool=tool)
-    rendered = render(command, program, site=site, draw=Draw(1, "nonce"))
-    return [order.argv for order in rendered.values()]
+    host = HostCapabilities(visible_names={0: "GPU-a"}, container_tool=tool)
+    rendered = render(command, program, host=host, params=AttemptParams(1, "nonce"))
+    return [spec.argv for spec in rendered.values()]
 
 
-def test_without_a_tool_an_image_is_refused() -> None:
+def test_image_without_a_container_tool() -> None:
     with pytest.raises(UserError, match="install podman, docker or apptainer"):
-        orders(None, Program(("p",), image="pytorch"))
+        specs(None, Program(("p",), image="pytorch"))
 
 
-def test_docker_and_apptainer() -> None:
+def test_docker_and_apptainer_command_lines() -> None:
     program = Program(("p", "x"), image="pytorch", workdir="/w", mounts=(Mount("/d", "/data"),))
-    [docker] = orders(Tool("docker", "/bin/docker"), program)
+    [docker] = specs(Tool("docker", "/bin/docker"), program)
     assert docker[:2] == ["/bin/docker", "run"]
     assert '--gpus="device=GPU-a"' in docker
     assert docker[-4:] == ["--workdir=/w", "pytorch", "p", "x"]
-    [apptainer] = orders(Tool("apptainer", "/bin/apptainer"), program)
+    [apptainer] = specs(Tool("apptainer", "/bin/apptainer"), program)
     options = ["exec", "--no-home", "--pwd=/w", "--nv", "--bind=/d:/data:ro"]
     assert apptainer == ["/bin/apptainer", *options, "pytorch", "p", "x"]
 
 
-ADA = Account("ada", uid=1000, gid=100, groups=(100, 27))
+ADA = UnixAccount("ada", uid=1000, gid=100, groups=(100, 27))
 
 
 @pytest.mark.parametrize(
     ("tool", "account", "words"),
     [
         (Tool("docker", "/d"), ADA, ["--user=1000:100", "--group-add=27"]),
-        (Tool("docker", "/d", owner=(7, 8)), Account(uid=0, gid=0), ["--user=0:0"]),
-        (Tool("docker", "/d", owner=(7, 8)), Account(), ["--user=7:8"]),
-        (Tool("docker", "/d"), Account(), []),
+        (Tool("docker", "/d", owner=(7, 8)), UnixAccount(uid=0, gid=0), ["--user=0:0"]),
+        (Tool("docker", "/d", owner=(7, 8)), UnixAccount(), ["--user=7:8"]),
+        (Tool("docker", "/d"), UnixAccount(), []),
         (Tool("podman", "/p"), ADA, ["--userns=keep-id", "--user=1000:100"]),
-        (Tool("podman", "/p"), Account(uid=0, gid=0), ["--user=0:0"]),
-        (Tool("podman", "/p", owner=(7, 8)), Account(), ["--user=0:0"]),
+        (Tool("podman", "/p"), UnixAccount(uid=0, gid=0), ["--user=0:0"]),
+        (Tool("podman", "/p", owner=(7, 8)), UnixAccount(), ["--user=0:0"]),
     ],
 )
-def test_a_container_has_its_submitters_rights(
-    tool: Tool, account: Account, words: list[str]
+def test_container_runs_with_the_submitters_rights(
+    tool: Tool, account: UnixAccount, words: list[str]
 ) -> None:
-    [argv] = orders(tool, Program(("p",), image="pytorch", account=account))
+    [argv] = specs(tool, Program(("p",), image="pytorch", account=account))
     assert [each for each in argv if each.startswith(("--user", "--group"))] == words
 
 
 @pytest.mark.usefixtures("podman")
 @on_a_box
-async def test_a_container_is_its_submitter_whomever_the_image_names(box: Box) -> None:
+async def test_submitter_overrides_the_user_of_the_image(box: Box) -> None:
     program = in_image("id -u; id -g; touch /data/mine", workdir="")
     place = box.root / "data"
     place.mkdir()
@@ -156,13 +158,13 @@ async def test_a_container_is_its_submitter_whomever_the_image_names(box: Box) -
 
 
 @pytest.mark.parametrize("tool", ["podman", "docker", "apptainer"])
-def test_without_a_folder_a_container_begins_where_its_image_says(tool: str) -> None:
-    [words] = orders(Tool(tool, f"/bin/{tool}"), Program(("p",), image="pytorch", workdir=""))
+def test_default_workdir_is_that_of_the_image(tool: str) -> None:
+    [words] = specs(Tool(tool, f"/bin/{tool}"), Program(("p",), image="pytorch", workdir=""))
     assert not [word for word in words if word.startswith(("--workdir", "--pwd"))]
 
 
 @pytest.mark.usefixtures("podman")
 @on_a_box
-async def test_a_container_runs_without_a_folder_of_ours(box: Box) -> None:
+async def test_container_without_a_workdir_runs(box: Box) -> None:
     assert (await box.run("job", in_image("pwd", workdir=""))).code == 0
     assert await box.output("job") == b"/\n"

@@ -1,10 +1,11 @@
-"""One worker is killed, and the others of its attempt do not notice."""
+"""Killing one worker does not affect the others of the attempt."""
 
 import os
 import signal
 
-from rota.core.commands import ChangeMembership, KillWorkers
-from rota.core.model import JobId, Slot
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import ChangeMembership, KillWorkers
+from rota.core.model.job import JobId
 from tests.integration.engine.box import NODE, Box, on_a_box, sh
 
 JOB = JobId("job")
@@ -22,7 +23,7 @@ async def two(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_tree_that_hears_no_signal_and_stands_still_ends_at_once(box: Box) -> None:
+async def test_kill_ends_a_stopped_tree_that_ignores_signals(box: Box) -> None:
     await two(box)
     for pid in box.processes("job", worker=1):
         os.kill(pid, signal.SIGSTOP)
@@ -33,7 +34,7 @@ async def test_a_tree_that_hears_no_signal_and_stands_still_ends_at_once(box: Bo
 
 
 @on_a_box
-async def test_a_kill_is_answered_again_also_by_the_next_daemon(box: Box) -> None:
+async def test_repeated_kill_is_reported_again_after_a_restart(box: Box) -> None:
     await two(box)
     await box.restart()
     await box.engine.apply(kill(1))
@@ -46,16 +47,18 @@ async def test_a_kill_is_answered_again_also_by_the_next_daemon(box: Box) -> Non
 
 
 @on_a_box
-async def test_a_wish_that_its_keeper_missed_is_seen_by_the_next_daemon(box: Box) -> None:
+async def test_kill_request_missed_by_the_supervisor_is_executed_after_a_restart(
+    box: Box,
+) -> None:
     await two(box)
-    box.folders.wish_kill(box.folders.live()[1])
+    box.folders.request_kill(box.folders.live()[1])
     await box.restart()
     await box.adopt()
     assert await box.end_of("job", worker=1) == 137
 
 
 @on_a_box
-async def test_an_attempt_that_lost_a_worker_takes_newcomers(box: Box) -> None:
+async def test_new_workers_can_join_after_a_kill(box: Box) -> None:
     await two(box)
     await box.engine.apply(kill(0))
     assert await box.end_of("job") == 137

@@ -1,13 +1,14 @@
-"""A worker's life: how it starts, as whom, with what around it, and how it ends by itself."""
+"""A worker's start, account, environment and exit."""
 
 import os
 import signal
 
 import pytest
 
-from rota.core.commands import StartWorkers
-from rota.core.model import JobId, Slot
-from rota.engines.base import Account, Program
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import StartWorkers
+from rota.core.model.job import JobId
+from rota.engines.interface import Program, UnixAccount
 from tests.integration.engine.box import NODE, Box, on_a_box, sh
 
 NOBODY = 65534
@@ -16,11 +17,11 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may run work
 
 @pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
 @on_a_box
-async def test_the_exit_code_is_the_programs(box: Box, code: int) -> None:
+async def test_exit_code_of_the_program(box: Box, code: int) -> None:
     ending = await box.run("job", sh(f"exit {code}"))
     assert (ending.code, ending.is_stopped) == (code, False)
     assert 0 < ending.started_s <= ending.ended_s
-    assert await box.words_of("job") == ending.reason
+    assert await box.reason_of("job") == ending.reason
 
 
 @pytest.mark.parametrize(
@@ -40,34 +41,34 @@ async def test_the_exit_code_is_the_programs(box: Box, code: int) -> None:
     ],
 )
 @on_a_box
-async def test_an_end_is_told_in_words(box: Box, script: str, at_once: str, later: str) -> None:
+async def test_exit_reasons(box: Box, script: str, at_once: str, later: str) -> None:
     ending = await box.run("job", sh(script))
-    # By the worker's own record: a busy machine may be late to see a start, or to get to an end.
+    # From the exit record: on a busy machine, events can be late.
     is_quick = ending.ended_s - ending.started_s < 1
     assert ending.reason == (at_once if is_quick else later)
 
 
 @on_a_box
-async def test_a_start_is_reported_before_the_end(box: Box) -> None:
+async def test_start_is_reported_before_the_end(box: Box) -> None:
     await box.run("job", Program(("true",)))
     assert [type(fact).__name__ for fact in box.facts] == ["WorkersStarted", "WorkersExited"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 @on_a_box
-async def test_an_end_by_a_signal_is_128_and_the_signal(box: Box, number: int) -> None:
+async def test_exit_by_signal_is_128_plus_signal(box: Box, number: int) -> None:
     assert (await box.run("job", sh(f"kill -{int(number)} $$"))).code == 128 + number
 
 
 @on_a_box
-async def test_every_worker_has_its_own_end(box: Box) -> None:
+async def test_workers_end_independently(box: Box) -> None:
     await box.start("job", sh("exit $RANK"), workers=3)
     assert [await box.end_of("job", worker=worker) for worker in range(3)] == [0, 1, 2]
 
 
 @on_a_box
 async def test_the_environment_is_built_from_scratch(box: Box) -> None:
-    account = Account(name="ada", home="/home/ada")
+    account = UnixAccount(name="ada", home="/home/ada")
     program = sh("exec env", env={"MINE": "yes", "RANK": "77"}, account=account)
     slots = (Slot(NODE, (2,)), Slot(NODE, (1, 3)))
     await box.engine.apply(StartWorkers(JobId("job"), 2, 0, slots), program)
@@ -100,7 +101,7 @@ async def test_the_environment_is_built_from_scratch(box: Box) -> None:
 
 
 @on_a_box
-async def test_workers_of_one_attempt_meet_at_one_port(box: Box) -> None:
+async def test_workers_of_an_attempt_share_a_port(box: Box) -> None:
     await box.start("job", sh("echo $MASTER_PORT"), workers=2)
     await box.end_of("job", worker=0)
     await box.end_of("job", worker=1)
@@ -108,8 +109,8 @@ async def test_workers_of_one_attempt_meet_at_one_port(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_worker_inherits_nothing(box: Box) -> None:
-    """Standard input is empty, no file of the keeper is open, no signal is ignored or blocked."""
+async def test_worker_inherits_nothing(box: Box) -> None:
+    """Empty stdin, no open file of the supervisor, no ignored or blocked signal."""
     script = "cat; ls /proc/self/fd | wc -l; grep -E 'SigIgn|SigBlk' /proc/self/status"
     await box.run("job", sh(script))
     n_files, *signals = (await box.output("job")).decode().split("\n")[:-1]
@@ -120,7 +121,7 @@ async def test_a_worker_inherits_nothing(box: Box) -> None:
 @needs_root
 @on_a_box
 async def test_a_worker_runs_as_its_user(box: Box) -> None:
-    account = Account("nobody", uid=NOBODY, gid=NOBODY, groups=(NOBODY, 1234))
+    account = UnixAccount("nobody", uid=NOBODY, gid=NOBODY, groups=(NOBODY, 1234))
     ending = await box.run("job", sh("id -u; id -g; id -G; umask", account=account, umask=0o027))
     assert ending.code == 0
     assert (await box.output("job")).decode().split() == [
@@ -131,17 +132,17 @@ async def test_a_worker_runs_as_its_user(box: Box) -> None:
 
 @needs_root
 @on_a_box
-async def test_a_forbidden_workdir_is_the_users_mistake(box: Box) -> None:
+async def test_forbidden_workdir(box: Box) -> None:
     secret = box.root.parent / "secret"
     secret.mkdir(mode=0o700)
-    account = Account("nobody", uid=NOBODY, gid=NOBODY)
+    account = UnixAccount("nobody", uid=NOBODY, gid=NOBODY)
     ending = await box.run("job", sh("pwd", account=account, workdir=str(secret)))
-    expected = f"working folder '{secret}' cannot be entered by user 65534: permission denied"
+    expected = f"user 65534 cannot enter working directory '{secret}': permission denied"
     assert (ending.code, ending.reason) == (126, expected)
 
 
 @on_a_box
-async def test_a_missing_workdir_is_named(box: Box) -> None:
+async def test_missing_workdir(box: Box) -> None:
     ending = await box.run("job", sh("pwd", workdir="/no/such/folder"))
     assert ending.code == 126
     assert "'/no/such/folder'" in ending.reason
@@ -149,11 +150,11 @@ async def test_a_missing_workdir_is_named(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_missing_program_is_named(box: Box) -> None:
+async def test_missing_program(box: Box) -> None:
     ending = await box.run("job", Program(("no-such-program",), env={"PATH": "/bin:/usr/bin"}))
-    expected = "program 'no-such-program' was not found in PATH (/bin:/usr/bin)"
+    expected = "program 'no-such-program' not found in PATH (/bin:/usr/bin)"
     assert (ending.code, ending.reason) == (127, expected)
-    assert await box.words_of("job") == expected
+    assert await box.reason_of("job") == expected
     assert [type(fact).__name__ for fact in box.facts] == ["WorkersExited"]
     assert not list(box.place("job").glob("*.reserved"))
 
@@ -161,13 +162,13 @@ async def test_a_missing_program_is_named(box: Box) -> None:
 @pytest.mark.parametrize(
     ("content", "mode", "code", "words"),
     [
-        ("#!/bin/sh\n", 0o600, 126, "may not be executed: permission denied"),
+        ("#!/bin/sh\n", 0o600, 126, "is not executable: permission denied"),
         ("#!/no/such/interpreter\n", 0o700, 127, "needs an interpreter that does not exist"),
         ("just words\n", 0o700, 126, "neither a binary for this machine nor a script"),
     ],
 )
 @on_a_box
-async def test_a_program_that_cannot_run_says_why(
+async def test_program_that_cannot_run(
     box: Box, content: str, mode: int, code: int, words: str
 ) -> None:
     script = box.root.parent / "script"
@@ -180,6 +181,6 @@ async def test_a_program_that_cannot_run_says_why(
 
 
 @on_a_box
-async def test_a_job_id_cannot_leave_the_folder(box: Box) -> None:
-    with pytest.raises(Exception, match="cannot name a folder"):
+async def test_job_id_cannot_leave_the_directory(box: Box) -> None:
+    with pytest.raises(Exception, match="not a valid directory name"):
         await box.start("../../etc", Program(("true",)))

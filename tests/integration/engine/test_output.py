@@ -1,4 +1,4 @@
-"""A worker's output: whole, bounded, in order, and never in the worker's way."""
+"""Worker output is complete, bounded and in order, and never blocks the worker."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.events import WorkersExited, WorkersLost
-from rota.core.model import JobId
-from rota.engines.base import LogLimits, LogQuery, WorkerId
-from tests.counts import IS_LONG
+from rota.core.model.events import WorkersExited, WorkersLost
+from rota.core.model.job import JobId
+from rota.engines.interface import LogLimits, LogQuery, WorkerId
 from tests.integration.engine.box import Box, on_a_box, sh
+from tests.support.seed_counts import IS_LONG
 
 MIB = 1024**2
 SMALL = LogLimits(file_bytes=8192, files=3)
@@ -29,8 +29,8 @@ async def test_both_streams_in_order(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_line_without_end_is_bounded(box: Box) -> None:
-    """1 GB in one line: neither memory nor disk nor the worker's patience is used up."""
+async def test_endless_line_is_bounded(box: Box) -> None:
+    """1 GB in one line uses neither much memory nor disk, and does not block the worker."""
     n_bytes = 1024 * MIB if IS_LONG else 128 * MIB
     limits = LogLimits(file_bytes=4 * MIB, files=3)
     program = sh(f"head -c {n_bytes} /dev/zero | tr '\\0' x; echo; echo end", log=limits)
@@ -67,8 +67,8 @@ async def test_tail(box: Box, tail: int) -> None:
 
 @pytest.mark.parametrize("n_bytes", [0, 1, 10_000, 1_000_000])
 @on_a_box
-async def test_the_last_bytes(box: Box, n_bytes: int) -> None:
-    """However long the lines are."""
+async def test_tail_bytes(box: Box, n_bytes: int) -> None:
+    """With lines of any length."""
     await box.run("job", sh("seq 3000 | tr '\\n' ' '", log=SMALL))
     everything = await box.output("job")
     expected = everything[-n_bytes:] if n_bytes else b""
@@ -78,14 +78,14 @@ async def test_the_last_bytes(box: Box, n_bytes: int) -> None:
 @on_a_box
 async def test_follow_ends_with_the_worker_and_misses_nothing(box: Box) -> None:
     script = "for i in $(seq 200); do seq $i; done; trap 'echo bye; exit 0' TERM; echo ready; "
-    await box.run_until_it_says("job", "ready", sh(script + "while :; do sleep 0.01; done"))
+    await box.run_until_output("job", "ready", sh(script + "while :; do sleep 0.01; done"))
     worker = WorkerId(JobId("job"), 1, 0)
     found: list[bytes] = []
     async for chunk in box.engine.logs(worker, LogQuery(follow=True, tail=1)):
         if not found:
             await box.stop("job")
         found.append(chunk.output)
-    # The shell may say that the stop ended its sleep, too.
+    # The shell may also print that the stop ended its sleep.
     assert b"".join(found).replace(b"Terminated\n", b"") == b"ready\nbye\n"
 
 
@@ -99,8 +99,8 @@ async def test_follow_crosses_rotations(box: Box) -> None:
 
 
 @on_a_box
-async def test_who_was_interrupted_goes_on_where_it_was(box: Box) -> None:
-    """From every place that there is, across rotations: nothing twice, nothing left out."""
+async def test_reading_continues_from_any_position(box: Box) -> None:
+    """From every position, across rotations: no output twice and none missing."""
     limits = LogLimits(file_bytes=16 * 1024, files=50)
     await box.run("job", sh("for i in $(seq 10); do seq 1000; done", log=limits))
     found = box.engine.logs(WorkerId(JobId("job"), 1, 0), LogQuery(tail=8000, follow=True))
@@ -112,7 +112,7 @@ async def test_who_was_interrupted_goes_on_where_it_was(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_place_that_is_not_kept_any_more_is_before_all_that_is(box: Box) -> None:
+async def test_position_in_a_deleted_file_reads_everything(box: Box) -> None:
     await box.run("job", sh("seq 10"))
     for place in ("1-1.000-5", "nonsense"):
         assert await box.output("job", LogQuery(place=place)) == await box.output("job")
@@ -123,7 +123,7 @@ async def test_output_has_times(box: Box) -> None:
     before = time.time()
     go_on = box.place("job").parent / "go-on"
     script = f"echo early; while [ ! -e {go_on} ]; do sleep 0.01; done; echo late"
-    await box.run_until_it_says("job", "early", sh(script))
+    await box.run_until_output("job", "early", sh(script))
     await asyncio.sleep(0.3)
     go_on.touch()
     await box.end_of("job")
@@ -146,8 +146,8 @@ def _small_disk(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_full_disk_does_not_end_the_job(tmp_path: Path) -> None:
-    """What does not fit is dropped and counted; the exit code has its place reserved."""
+def test_full_disk_does_not_end_the_job(tmp_path: Path) -> None:
+    """Output that does not fit is dropped and counted; the exit record has reserved space."""
     with _small_disk(tmp_path / "engine"):
         asyncio.run(_fill_the_disk(tmp_path / "engine"))
 
@@ -159,11 +159,11 @@ async def _fill_the_disk(root: Path) -> None:
         assert ending.code == 3
         assert not list(box.place("job").glob("*.reserved"))
         assert ending.n_dropped_bytes > 1_500_000
-        assert "MiB of output were dropped: no space left on device" in ending.reason
+        assert "MiB of output: no space left on device" in ending.reason
 
 
-def test_daemons_on_disks_of_their_own_do_not_meet(tmp_path: Path) -> None:
-    """The top folders of two disks may well have the same number."""
+def test_daemons_on_different_disks_use_different_cgroups(tmp_path: Path) -> None:
+    """The top directories of two disks may have the same inode number."""
     with _small_disk(tmp_path / "one"), _small_disk(tmp_path / "other"):
         asyncio.run(_end_one_of_two(tmp_path / "one", tmp_path / "other"))
 
@@ -171,31 +171,31 @@ def test_daemons_on_disks_of_their_own_do_not_meet(tmp_path: Path) -> None:
 async def _end_one_of_two(one: Path, other: Path) -> None:
     async with Box(one) as ends, Box(other) as goes_on:
         for box in (ends, goes_on):
-            await box.run_until_it_says("job", "ready", sh("echo ready; sleep 600"))
-        os.kill(ends.keeper_pid("job"), signal.SIGKILL)
+            await box.run_until_output("job", "ready", sh("echo ready; sleep 600"))
+        os.kill(ends.supervisor_pid("job"), signal.SIGKILL)
         await ends.until(lambda fact: isinstance(fact, WorkersLost))
         assert goes_on.processes("job")
 
 
 @pytest.mark.parametrize("free_bytes", [4096, 8192, 12288])
-def test_a_disk_without_room_for_a_keeper_is_named(tmp_path: Path, free_bytes: int) -> None:
+def test_disk_without_space_for_a_supervisor(tmp_path: Path, free_bytes: int) -> None:
     with _small_disk(tmp_path / "engine"):
         asyncio.run(_start_on_a_full_disk(tmp_path / "engine", free_bytes))
 
 
 async def _start_on_a_full_disk(root: Path, free_bytes: int) -> None:
-    """It never ran, and its GPU is not held by nobody."""
+    """The worker never ran, and its GPU is free."""
     async with Box(root) as box:
         (root / "ballast").write_bytes(b"x" * (_free_bytes(root) - free_bytes))
         await box.start("job", sh("exit 3"))
         assert await box.end_of("job") == 126
         (fact,) = box.facts
         assert isinstance(fact, WorkersExited)
-        assert fact.reason == "could not be started: its keeper died: no space left on device"
+        assert fact.reason == "could not be started: supervisor died: no space left on device"
         assert fact.is_retriable
 
 
-def test_a_disk_with_room_again_says_what_was_dropped(tmp_path: Path) -> None:
+def test_note_about_dropped_output_when_there_is_space_again(tmp_path: Path) -> None:
     with _small_disk(tmp_path / "engine"):
         asyncio.run(_make_room_again(tmp_path / "engine"))
 
@@ -207,10 +207,10 @@ async def _make_room_again(root: Path) -> None:
     os.mkfifo(go_on)
     script = f"echo ready; read go <{fill}; head -c 200000 /dev/zero | tr '\\0' x; echo;"
     async with Box(root) as box:
-        await box.run_until_it_says("job", "ready", sh(f"{script} read go <{go_on}; echo end"))
+        await box.run_until_output("job", "ready", sh(f"{script} read go <{go_on}; echo end"))
         ballast.write_bytes(b"x" * (_free_bytes(root) - 65536))
         await asyncio.to_thread(fill.write_text, "go\n")
-        # The worker is past its output as soon as it reads again.
+        # When the worker reads again, it has written all its output.
         await asyncio.to_thread(go_on.write_text, "go\n")
         ballast.unlink()
         await box.end_of("job")

@@ -1,14 +1,14 @@
-"""From a real process that fails to the reason in its job's story."""
+"""From a failing process to the reason in the job's events."""
 
 import pytest
 
-from rota.core.events import WorkersExited
-from rota.core.model import JobId
-from rota.core.states import State
-from rota.daemon.diagnosis import TAIL_BYTES, with_finding
-from rota.engines.base import LogLimits, LogQuery, Program
-from tests.builders import Lab, cluster, job
+from rota.core.lifecycle.states import JobState
+from rota.core.model.events import WorkersExited
+from rota.core.model.job import JobId
+from rota.daemon.diagnosis.diagnosis import TAIL_BYTES, with_finding
+from rota.engines.interface import LogLimits, LogQuery, Program
 from tests.integration.engine.box import Box, on_a_box, sh
+from tests.support.builders import Lab, cluster, job
 
 SLOW = "sleep 1.1; "
 """Past the time in which an exit is at once."""
@@ -17,7 +17,7 @@ LONG = f"head -c 9000 /dev/zero | tr '\\0' x; {SLOW} exit 3"
 
 
 async def story_of(box: Box, lab: Lab, program: Program) -> str:
-    """What the story says after the program's end."""
+    """The reasons in the job's events after the exit."""
     await box.run("job", program)
     fact = box.facts[-1]
     assert isinstance(fact, WorkersExited)
@@ -29,7 +29,7 @@ async def story_of(box: Box, lab: Lab, program: Program) -> str:
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        (Program(("/no/such/program",)), "127: program '/no/such/program' was not found"),
+        (Program(("/no/such/program",)), "127: program '/no/such/program' not found"),
         (sh(f"{SLOW} exit 3"), "3"),
         (sh(f"{SLOW} echo sh: 1: pyton: not found; exit 127"), "127: sh: 1: pyton: not found"),
         (sh(f"setsid sleep 1000 & {SLOW} exit 3"), "3: left 1 process behind, which was ended"),
@@ -41,28 +41,28 @@ async def story_of(box: Box, lab: Lab, program: Program) -> str:
     ],
 )
 @on_a_box
-async def test_a_failure_is_told_in_words(box: Box, program: Program, reason: str) -> None:
+async def test_reason_of_a_failure(box: Box, program: Program, reason: str) -> None:
     lab = Lab(cluster("1x4"))
     lab.run(job("job"))
     assert await story_of(box, lab, program) == f"exit code {reason}"
-    assert lab.state("job") is State.FAILED
+    assert lab.state("job") is JobState.FAILED
 
 
 @on_a_box
-async def test_nobodys_mistake_is_tried_again(box: Box) -> None:
+async def test_failure_outside_the_job_is_retried(box: Box) -> None:
     lab = Lab(cluster("1x4"))
     lab.run(job("job"))
     program = Program(("python3", "-c", f"import time; time.sleep(1); {CUDA}"))
-    told = "exit code 1: the GPU's memory is damaged (ECC); will be tried again"
+    told = "exit code 1: the GPU's memory is damaged (ECC); will be retried"
     assert await story_of(box, lab, program) == told
-    assert lab.state("job") is State.QUEUED
+    assert lab.state("job") is JobState.QUEUED
 
 
 @on_a_box
-async def test_a_stop_that_is_not_heeded_stands_in_the_story(box: Box) -> None:
+async def test_killed_after_grace_period_is_in_the_events(box: Box) -> None:
     lab = Lab(cluster("1x4"))
     lab.run(job("job", time_limit_s=60.0))
-    await box.run_until_it_says("job", "ready", sh("trap '' TERM; echo ready; sleep 1000; sleep 9"))
+    await box.run_until_output("job", "ready", sh("trap '' TERM; echo ready; sleep 1000; sleep 9"))
     lab.wait(60)
     await box.stop("job", grace_s=0.2)
     await box.end_of("job")

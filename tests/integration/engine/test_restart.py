@@ -1,4 +1,4 @@
-"""Whatever dies (daemon, nursery, keeper, worker), nothing runs twice and nothing runs unknown."""
+"""Whatever dies (daemon, fork server, supervisor, worker): no worker runs twice or unknown."""
 
 import asyncio
 import errno
@@ -10,20 +10,21 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rota import observe
-from rota.core.commands import ChangeMembership, StartWorkers
-from rota.core.events import WorkersFound, WorkersLost, WorkersStarted
-from rota.core.model import JobId, Slot
-from rota.engines.local import cradle, workers
-from rota.engines.local.order import Fence
-from tests.counts import seeds
+from rota import log_setup
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import ChangeMembership, StartWorkers
+from rota.core.model.events import WorkersFound, WorkersLost, WorkersStarted
+from rota.core.model.job import JobId
+from rota.engines.local import fork_server_client, workers
+from rota.engines.local.supervisor.records import WorkerKey
 from tests.integration.engine.box import NODE, Box, on_a_box, sh, wait_for_end
+from tests.support.seed_counts import seeds
 
 FOREVER = sh("echo $$; echo ready; while :; do sleep 1000; done")
 
 
 @on_a_box
-async def test_a_second_start_starts_nothing(box: Box) -> None:
+async def test_repeated_start_starts_nothing(box: Box) -> None:
     for _ in range(3):
         await box.start("job", sh("echo once; sleep 1000"))
     await box.says("job", "once")
@@ -35,7 +36,7 @@ async def test_a_second_start_starts_nothing(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_start_after_the_end_is_answered_with_the_end(box: Box) -> None:
+async def test_start_after_the_end_reports_the_end(box: Box) -> None:
     await box.run("job", sh("echo once; exit 3"))
     box.facts.clear()
     await box.start("job", sh("echo once; exit 3"))
@@ -44,8 +45,8 @@ async def test_a_start_after_the_end_is_answered_with_the_end(box: Box) -> None:
 
 
 @on_a_box
-async def test_the_next_daemon_adopts_what_runs(box: Box) -> None:
-    await box.run_until_it_says("job", "ready", FOREVER)
+async def test_next_daemon_adopts_running_workers(box: Box) -> None:
+    await box.run_until_output("job", "ready", FOREVER)
     before = box.processes("job")
     await box.restart()
     assert await box.adopt() == {"job"}
@@ -58,7 +59,7 @@ async def test_the_next_daemon_adopts_what_runs(box: Box) -> None:
 
 
 @on_a_box
-async def test_an_exit_is_noticed_after_an_adoption(box: Box) -> None:
+async def test_exit_after_adoption_is_reported(box: Box) -> None:
     script = "trap 'exit 6' USR1; echo $$ ready; while :; do sleep 0.01; done"
     await box.start("job", sh(script))
     pid, _ = (await box.says("job", "ready")).split()
@@ -69,9 +70,9 @@ async def test_an_exit_is_noticed_after_an_adoption(box: Box) -> None:
 
 
 @on_a_box
-async def test_an_end_while_no_daemon_was_there_is_reported(box: Box) -> None:
-    await box.run_until_it_says("job", "ready", FOREVER)
-    keeper = box.keeper_pid("job")
+async def test_exit_without_a_daemon_is_reported_later(box: Box) -> None:
+    await box.run_until_output("job", "ready", FOREVER)
+    keeper = box.supervisor_pid("job")
     await box.engine.close()
     os.kill(keeper, signal.SIGTERM)
     await asyncio.to_thread(wait_for_end, keeper)
@@ -81,7 +82,7 @@ async def test_an_end_while_no_daemon_was_there_is_reported(box: Box) -> None:
 
 
 @on_a_box
-async def test_an_end_that_was_reported_just_before_the_crash_is_reported_again(box: Box) -> None:
+async def test_exit_reported_before_a_crash_is_reported_again(box: Box) -> None:
     await box.run("job", sh("exit 5"))
     await box.restart()
     await box.adopt()
@@ -90,9 +91,9 @@ async def test_an_end_that_was_reported_just_before_the_crash_is_reported_again(
 
 
 @on_a_box
-async def test_a_running_worker_without_a_trace_is_lost_and_never_started(box: Box) -> None:
+async def test_unknown_worker_is_lost_and_never_starts(box: Box) -> None:
     await box.report("gone")
-    lost = WorkersLost(JobId("gone"), 1, frozenset({0}), "nobody knows of it")
+    lost = WorkersLost(JobId("gone"), 1, frozenset({0}), "no record of this worker")
     assert box.facts == [lost]
     await box.start("gone", FOREVER)
     assert await box.end_of("gone") == -1
@@ -100,13 +101,13 @@ async def test_a_running_worker_without_a_trace_is_lost_and_never_started(box: B
 
 
 @on_a_box
-async def test_a_start_that_never_left_is_made_up_for(box: Box) -> None:
-    """The daemon died between its wish and the fork: the same order, again, starts it."""
-    fence = Fence("job", 1, 0)
+async def test_repeated_start_after_a_crash_starts_the_worker(box: Box) -> None:
+    """The daemon died between spec and fork: the repeated command starts the worker."""
+    fence = WorkerKey("job", 1, 0)
     command = StartWorkers(JobId("job"), 1, 0, (Slot(NODE, (0,)),))
-    [order] = box.engine.render(command, sh("exit 8")).values()
-    order.env["MASTER_PORT"] = "29500"
-    box.folders.prepare(fence, order)
+    [spec] = box.engine.render(command, sh("exit 8")).values()
+    spec.env["MASTER_PORT"] = "29500"
+    box.folders.prepare(fence, spec)
     await box.restart()
     assert await box.adopt() == set()
     assert box.facts == []
@@ -115,25 +116,25 @@ async def test_a_start_that_never_left_is_made_up_for(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_keeper_that_dies_takes_its_tree_along(box: Box) -> None:
-    """Sessions of their own, an ignored SIGTERM: all of it ends, and only then is it reported."""
+async def test_dead_supervisor_means_a_dead_tree(box: Box) -> None:
+    """Other sessions and an ignored SIGTERM: every process ends before the loss is reported."""
     script = (
         "setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & trap '' TERM; echo ready; wait"
     )
-    await box.run_until_it_says("job", "ready", sh(script))
-    os.kill(box.keeper_pid("job"), signal.SIGKILL)
+    await box.run_until_output("job", "ready", sh(script))
+    os.kill(box.supervisor_pid("job"), signal.SIGKILL)
     assert await box.end_of("job") == -1
     assert not box.processes("job")
     ending = box.ending("job")
-    assert (ending.is_lost, ending.reason) == (True, "its keeper died")
-    assert await box.words_of("job") == "its keeper died"
+    assert (ending.is_lost, ending.reason) == (True, "supervisor died")
+    assert await box.reason_of("job") == "supervisor died"
     assert ending.n_left_behind >= 2
 
 
 @on_a_box
-async def test_a_keeper_that_died_with_the_daemon(box: Box) -> None:
-    await box.run_until_it_says("job", "ready", FOREVER)
-    keeper = box.keeper_pid("job")
+async def test_supervisor_that_died_with_the_daemon(box: Box) -> None:
+    await box.run_until_output("job", "ready", FOREVER)
+    keeper = box.supervisor_pid("job")
     await box.engine.close()
     os.kill(keeper, signal.SIGKILL)
     await asyncio.to_thread(wait_for_end, keeper)
@@ -145,10 +146,10 @@ async def test_a_keeper_that_died_with_the_daemon(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_number_given_away_again_is_not_the_keeper(box: Box) -> None:
-    """The file names a living process, but another one: it is left alone."""
-    await box.run_until_it_says("job", "ready", FOREVER)
-    keeper = box.keeper_pid("job")
+async def test_reused_pid_is_not_the_supervisor(box: Box) -> None:
+    """The file holds the pid of another live process, which is not touched."""
+    await box.run_until_output("job", "ready", FOREVER)
+    keeper = box.supervisor_pid("job")
     await box.engine.close()
     os.kill(keeper, signal.SIGKILL)
     await asyncio.to_thread(wait_for_end, keeper)
@@ -160,9 +161,9 @@ async def test_a_number_given_away_again_is_not_the_keeper(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_nursery_that_dies_is_replaced(box: Box) -> None:
-    await box.run_until_it_says("old", "ready", FOREVER)
-    _kill_nursery(box)
+async def test_dead_fork_server_is_replaced(box: Box) -> None:
+    await box.run_until_output("old", "ready", FOREVER)
+    _kill_fork_server(box)
     await box.start("new", sh("exit 2"))
     assert await box.end_of("new") == 2
     await box.stop("old")
@@ -170,10 +171,10 @@ async def test_a_nursery_that_dies_is_replaced(box: Box) -> None:
 
 
 @on_a_box
-async def test_a_nursery_with_much_to_complain_about_gets_a_new_file(
+async def test_large_log_of_the_fork_server_is_rotated(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observe, "LOG_BYTES_MAX", 4)
+    monkeypatch.setattr(log_setup, "LOG_BYTES_MAX", 4)
     (box.root / "nursery.log").write_text("first")
     await box.restart()
     assert (box.root / "nursery.log.1").read_text() == "first"
@@ -181,34 +182,32 @@ async def test_a_nursery_with_much_to_complain_about_gets_a_new_file(
 
 
 @on_a_box
-async def test_a_nursery_is_tried_until_the_machine_can_run_one(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_fork_server_start_is_retried(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     refusals = [OSError(errno.EAGAIN, "no process to spare")] * 3
-    popen = cradle.subprocess.Popen
+    popen = fork_server_client.subprocess.Popen
 
     def refuse_first(*words: Any, **options: Any) -> Any:
         if refusals:
             raise refusals.pop()
         return popen(*words, **options)
 
-    monkeypatch.setattr(cradle.subprocess, "Popen", refuse_first)
-    _kill_nursery(box)
+    monkeypatch.setattr(fork_server_client.subprocess, "Popen", refuse_first)
+    _kill_fork_server(box)
     await box.start("job", sh("exit 2"))
     assert await box.end_of("job") == 2
     assert not refusals
 
 
 @on_a_box
-async def test_a_nursery_that_dies_with_more_to_do_than_it_was_told(box: Box) -> None:
-    """It stands still, so that what it is asked for piles up until its socket is full."""
-    process = box.engine._workers._cradle._process
+async def test_fork_server_that_dies_with_a_full_socket(box: Box) -> None:
+    """The fork server is stopped (SIGSTOP), so that requests fill its socket."""
+    process = box.engine._workers._fork_server._process
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     names = [f"job-{number}" for number in range(400)]
     async with asyncio.timeout(60):
         for name in names:
-            box.engine._workers._cradle.ask(f"{name}/1/0")
+            box.engine._workers._fork_server.ask(f"{name}/1/0")
         os.kill(process.pid, signal.SIGKILL)
         await box.start("job", sh("exit 2"))
         assert await box.end_of("job") == 2
@@ -217,7 +216,7 @@ async def test_a_nursery_that_dies_with_more_to_do_than_it_was_told(box: Box) ->
 def _refuse_first(
     monkeypatch: pytest.MonkeyPatch, owner: object, *, name: str, answers: list[Any]
 ) -> list[Any]:
-    """A call that is answered so, in turn, and then as usual; an error is raised."""
+    """Patch a function: its first calls return these values or raise these errors."""
     real = getattr(owner, name)
 
     def call(*words: Any) -> Any:
@@ -236,13 +235,11 @@ NO_FILE = OSError(errno.EMFILE, "Too many open files")
 
 
 @on_a_box
-async def test_what_a_dead_keeper_left_is_ended_when_the_machine_can(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await box.run_until_it_says("job", "ready", FOREVER)
-    left = _refuse_first(monkeypatch, workers, name="end_remains", answers=[NO_FILE] * 3)
+async def test_kill_of_orphans_is_retried(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    await box.run_until_output("job", "ready", FOREVER)
+    left = _refuse_first(monkeypatch, workers, name="kill_orphans", answers=[NO_FILE] * 3)
     with capture_logs() as logs:
-        os.kill(box.keeper_pid("job"), signal.SIGKILL)
+        os.kill(box.supervisor_pid("job"), signal.SIGKILL)
         assert await box.end_of("job") == -1
     assert not left
     assert not box.processes("job")
@@ -250,23 +247,21 @@ async def test_what_a_dead_keeper_left_is_ended_when_the_machine_can(
 
 
 @on_a_box
-async def test_an_end_that_cannot_be_read_at_once_is_read_later(
+async def test_read_of_the_exit_record_is_retried(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await box.start("job", sh("trap 'exit 6' USR1; echo $$ ready; while :; do sleep 0.01; done"))
     pid, _ = (await box.says("job", "ready")).split()
-    folders = box.engine._workers._folders
-    left = _refuse_first(monkeypatch, folders, name="ending", answers=[NO_FILE] * 3)
+    folders = box.engine._workers._dirs
+    left = _refuse_first(monkeypatch, folders, name="exit_record", answers=[NO_FILE] * 3)
     os.kill(int(pid), signal.SIGUSR1)
     assert await box.end_of("job") == 6
     assert not left
 
 
 @on_a_box
-async def test_a_stop_is_tried_until_the_machine_can(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders = box.engine._workers._folders
+async def test_stop_is_retried(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = box.engine._workers._dirs
     answers = [None, NO_FILE, NO_FILE]
     left = _refuse_first(monkeypatch, folders, name="lock", answers=answers)
     await box.stop("job")
@@ -275,23 +270,21 @@ async def test_a_stop_is_tried_until_the_machine_can(
 
 
 @on_a_box
-async def test_a_keeper_that_cannot_be_watched_at_once_is_watched_later(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_watch_of_a_supervisor_is_retried(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     left = _refuse_first(monkeypatch, workers.Workers, name="_watch", answers=[NO_FILE] * 3)
     assert (await box.run("job", sh("exit 2"))).code == 2
     assert not left
 
 
-def _kill_nursery(box: Box) -> None:
-    process = box.engine._workers._cradle._process
+def _kill_fork_server(box: Box) -> None:
+    process = box.engine._workers._fork_server._process
     if process is not None:
         os.kill(process.pid, signal.SIGKILL)
 
 
 @on_a_box
-async def test_newcomers_join_under_the_next_ranks(box: Box) -> None:
-    """Worker 1 left for worker 2, which meets the others at the same port."""
+async def test_new_workers_join_with_the_next_ranks(box: Box) -> None:
+    """Worker 2 replaces worker 1 and uses the same port."""
     program = sh("echo $RANK $WORLD_SIZE $ROTA_GENERATION $MASTER_PORT; sleep 1000")
     await box.start("job", program, workers=2)
     slots = (Slot(NODE, (0,)), Slot(NODE, (2,)))
@@ -305,7 +298,7 @@ async def test_newcomers_join_under_the_next_ranks(box: Box) -> None:
 
 
 @on_a_box
-async def test_nobody_joins_what_is_over(box: Box) -> None:
+async def test_no_worker_joins_an_ended_attempt(box: Box) -> None:
     await box.run("job", sh("exit 3"))
     box.facts.clear()
     slots = (Slot(NODE, (0,)), Slot(NODE, (1,)))
@@ -315,8 +308,8 @@ async def test_nobody_joins_what_is_over(box: Box) -> None:
 
 @pytest.mark.parametrize("seed", seeds(100))
 @on_a_box
-async def test_deaths_at_random_moments(box: Box, seed: int) -> None:
-    """Daemon, nursery, keepers and workers die at random while jobs start and stop: in the end
+async def test_kills_at_random_moments(box: Box, seed: int) -> None:
+    """Daemon, fork server, supervisors and workers die at random while jobs start and stop: then
     every job has ended, was started at most once, and left no process."""
     chance = random.Random(seed)
     jobs = [f"job{number}" for number in range(6)]
@@ -330,7 +323,7 @@ async def test_deaths_at_random_moments(box: Box, seed: int) -> None:
                 await box.adopt()
                 await box.start(job_id, program)
             case 1:
-                _kill_nursery(box)
+                _kill_fork_server(box)
             case 2:
                 _kill_one(box, chance.choice(jobs))
             case _:
@@ -345,8 +338,8 @@ async def test_deaths_at_random_moments(box: Box, seed: int) -> None:
 
 
 def _kill_one(box: Box, job_id: str) -> None:
-    """Its keeper, if it has one by now."""
-    keeper = box.folders.keeper(Fence(job_id, 1, 0))
+    """Kill the supervisor of a job, if it has one."""
+    keeper = box.folders.supervisor(WorkerKey(job_id, 1, 0))
     pidfd = keeper.open() if keeper else None
     if pidfd is not None:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.torch.nursery import Nursery
+from tests.integration.torch.fork_server import TorchForkServer
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    with Nursery("tests.integration.examples.warm") as opened:
+def fork_server() -> Iterator[TorchForkServer]:
+    with TorchForkServer("tests.integration.examples.preload") as opened:
         yield opened

@@ -7,6 +7,6 @@ os.environ["KERAS_BACKEND"] = "torch"
 import keras
 import lightning.pytorch
 
-import tests.integration.torch.warm
+import tests.integration.torch.preload
 
 __all__ = ["keras", "lightning", "tests"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.integration.torch.attempts import STOPPED, environment
-from tests.integration.torch.nursery import Child, Nursery
-from tests.integration.trainer.stand_in import StandIn, daemon
+from tests.integration.torch.fork_server import Child, TorchForkServer
+from tests.integration.trainer.fake_daemon import FakeDaemon, daemon
 from tests.tidy.tree import ROOT
 
 EPOCHS = 5
@@ -34,12 +34,12 @@ SMALL = {
 class Case:
     """One example in a folder of its own."""
 
-    def __init__(self, name: str, nursery: Nursery, folder: Path) -> None:
+    def __init__(self, name: str, fork_server: TorchForkServer, folder: Path) -> None:
         missing = [each for each in NEEDS[name] if importlib.util.find_spec(each) is None]
         if missing:
             pytest.skip(f"{name} needs {missing}, which are not installed")
         self._name = name
-        self._nursery = nursery
+        self._nursery = fork_server
         self.folder = folder
 
     def start(self, *options: str, env: Mapping[str, str], weights: str) -> Child:
@@ -57,8 +57,8 @@ class Case:
 
 
 @pytest.fixture(params=sorted(NEEDS))
-def case(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> Case:
-    return Case(request.param, nursery, tmp_path)
+def case(request: pytest.FixtureRequest, fork_server: TorchForkServer, tmp_path: Path) -> Case:
+    return Case(request.param, fork_server, tmp_path)
 
 
 def test_it_trains_alone_and_ends_the_same_after_a_stop(case: Case) -> None:
@@ -87,8 +87,8 @@ def test_it_trains_alone_and_ends_the_same_after_a_stop(case: Case) -> None:
     assert case.weights("stopped") == case.weights("alone")
 
 
-def test_two_workers_train_one_image_model(nursery: Nursery, tmp_path: Path) -> None:
-    case = Case("image_ddp.py", nursery, tmp_path)
+def test_two_workers_train_one_image_model(fork_server: TorchForkServer, tmp_path: Path) -> None:
+    case = Case("image_ddp.py", fork_server, tmp_path)
     assert together(case, "unix:///nowhere", weights="undisturbed") == [0, 0]
     for file in (tmp_path / "checkpoints").iterdir():
         file.rename(tmp_path / f"old-{file.name}")
@@ -98,7 +98,7 @@ def test_two_workers_train_one_image_model(nursery: Nursery, tmp_path: Path) -> 
     assert case.weights("stopped") == case.weights("undisturbed")
 
 
-def together(case: Case, url: str, *, weights: str, rota: StandIn | None = None) -> list[int]:
+def together(case: Case, url: str, *, weights: str, rota: FakeDaemon | None = None) -> list[int]:
     """With a daemon, worker 1 alone is told to stop after the first epoch."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from tests.integration.torch.attempts import environment
-from tests.integration.trainer.stand_in import daemon
-from tests.patience import PATIENCE_S
+from tests.integration.trainer.fake_daemon import daemon
+from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 EXAMPLES = ROOT / "examples"

@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from tests.integration.live.house import Job, Nursery, job
+from tests.integration.live.elastic_job import ElasticJob, WorkerForkServer, elastic_job
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[WorkerForkServer]:
     pytest.importorskip("torch")
-    found = Nursery()
+    found = WorkerForkServer()
     yield found
     found.close()
 
 
 @pytest.fixture
-def start_job(nursery: Nursery) -> Iterator[Callable[..., Job]]:
+def start_job(fork_server: WorkerForkServer) -> Iterator[Callable[..., ElasticJob]]:
     """A folder with a short path, because it holds a Unix socket."""
     with ExitStack() as stack:
 
-        def start(**options: Any) -> Job:
+        def start(**options: Any) -> ElasticJob:
             folder = stack.enter_context(TemporaryDirectory(prefix="live-"))
-            return stack.enter_context(job(nursery, Path(folder), **options))
+            return stack.enter_context(elastic_job(fork_server, Path(folder), **options))
 
         yield start

@@ -1,4 +1,4 @@
-"""Stands in for the daemon: gives generations to workers, over the wire that the daemon uses."""
+"""A fake daemon that sends generations to workers, with the daemon's wire format."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from rota_trainer.messages import Member, Orders, Switch, to_json
-from tests.patience import PATIENCE_S
+from rota_trainer.reporting.messages import Member, Orders, Switch, to_json
+from tests.support.timeouts import PATIENCE_S
 
 JOB = "job-1"
 

@@ -1,4 +1,4 @@
-"""A job under test: its coordinator, its workers, and what they wrote down."""
+"""A live job under test: its coordinator, its workers and their journals."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.live.coordinator import Coordinator
-from tests.integration.live.lineage import check_equal, check_samples
-from tests.patience import PATIENCE_S
+from tests.integration.live.step_history import check_equal, check_samples
+from tests.support.timeouts import PATIENCE_S
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "worker.py"
@@ -23,13 +23,13 @@ SAMPLES = 203
 BATCH = 24
 
 
-class Nursery:
+class WorkerForkServer:
     """The process that starts workers, and hears of their ends."""
 
     def __init__(self) -> None:
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, ElasticJob] = {}
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "nursery.py")],
+            [sys.executable, str(HERE / "fork_server.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -47,8 +47,8 @@ class Nursery:
     def close(self) -> None:
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(10)
-        self._thread.join(10)
+        self._process.wait(PATIENCE_S)
+        self._thread.join(PATIENCE_S)
         assert self._process.stdout
         self._process.stdout.close()
 
@@ -64,22 +64,24 @@ class Nursery:
                 coordinator.ended(int(number), said["code"])
 
 
-class Job:
-    def __init__(self, nursery: Nursery, folder: Path, options: dict[str, Any]) -> None:
+class ElasticJob:
+    def __init__(
+        self, fork_server: WorkerForkServer, folder: Path, options: dict[str, Any]
+    ) -> None:
         self.folder = folder
         self.options = options
         self.own_options: dict[int, dict[str, Any]] = {}
         """What single workers have differently."""
         self._slowly = folder / "slowly"
         self._slowly.touch()
-        self._nursery = nursery
-        nursery.jobs[folder.name] = self
+        self._fork_server = fork_server
+        fork_server.jobs[folder.name] = self
         self.coordinator = Coordinator(folder, self._start)
 
     def _start(self, number: int, env: dict[str, str]) -> None:
         options = {**self.options, **self.own_options.get(number, {})}
         journal = self.folder / f"{number}.journal"
-        self._nursery.start(
+        self._fork_server.start(
             {
                 "number": f"{self.folder.name}/{number}",
                 "argv": [str(SCRIPT), str(journal), json.dumps(options)],
@@ -142,9 +144,11 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def job(nursery: Nursery, folder: Path, **options: Any) -> Iterator[Job]:
+def elastic_job(
+    fork_server: WorkerForkServer, folder: Path, **options: Any
+) -> Iterator[ElasticJob]:
     """The logs of its workers are shown when the test fails."""
-    found = Job(nursery, folder, options)
+    found = ElasticJob(fork_server, folder, options)
     try:
         yield found
     finally:
@@ -158,13 +162,13 @@ def say(words: str) -> None:
     sys.stdout.write(f"{words}\n")
 
 
-def finish(job: Job, *numbers: int) -> None:
+def finish(job: ElasticJob, *numbers: int) -> None:
     """These workers end well."""
     job.hurry()
     assert job.coordinator.wait_for_ends(*numbers) == [0] * len(numbers)
 
 
-def check(job: Job) -> None:
+def check(job: ElasticJob) -> None:
     """Each sample of each epoch was used once, and all workers always had the same model."""
     check_samples(job.notes("step"), samples=SAMPLES, batch=BATCH, epochs=EPOCHS)
     check_equal(job.notes("done"))

@@ -17,8 +17,7 @@ from typing import NoReturn
 import torch
 import torch._dynamo
 
-import rota_trainer.live.training
-import rota_trainer.live.warming  # noqa: F401
+import rota_trainer.elastic.setup  # noqa: F401
 
 
 def main() -> None:
@@ -29,17 +28,18 @@ def main() -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     asks = sys.stdin.fileno()
-    tell(is_ready=1)
+    write_message(is_ready=1)
     buffered = b""
     while True:
         ready, _, _ = select.select([asks, wakes], [], [])
         if wakes in ready:
             os.read(wakes, 4096)
-            tell_ends(numbers)
+            report_exits(numbers)
         if asks in ready:
             read = os.read(asks, 1 << 16)
             if not read:
-                return
+                # Without an interpreter's last looking around, which takes seconds with torch.
+                os._exit(0)
             *lines, buffered = (buffered + read).split(b"\n")
             for line in lines:
                 start(json.loads(line), numbers)
@@ -48,12 +48,12 @@ def main() -> None:
 def start(order: dict, numbers: dict[int, int]) -> None:
     process = os.fork()
     if process == 0:
-        live_as(order)
+        run_worker(order)
     numbers[process] = order["number"]
-    tell(number=order["number"], pid=process)
+    write_message(number=order["number"], pid=process)
 
 
-def live_as(order: dict) -> NoReturn:
+def run_worker(order: dict) -> NoReturn:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -78,15 +78,15 @@ def live_as(order: dict) -> NoReturn:
         os._exit(code)
 
 
-def tell_ends(numbers: dict[int, int]) -> None:
+def report_exits(numbers: dict[int, int]) -> None:
     while numbers:
         process, status = os.waitpid(-1, os.WNOHANG)
         if process == 0:
             return
-        tell(number=numbers.pop(process), code=os.waitstatus_to_exitcode(status))
+        write_message(number=numbers.pop(process), code=os.waitstatus_to_exitcode(status))
 
 
-def tell(**words: int) -> None:
+def write_message(**words: int) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
 
 

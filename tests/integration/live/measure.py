@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.integration.live.house import Job, Nursery, job
+from tests.integration.live.elastic_job import ElasticJob, WorkerForkServer, elastic_job
 
 WIDTHS = {500: "1 million", 2500: "25 million"}
 """Four square layers of this width, and how many parameters that is."""
@@ -19,39 +19,41 @@ ROUNDS = 3
 
 
 def main() -> None:
-    nursery = Nursery()
+    fork_server = WorkerForkServer()
     try:
         for width, size in WIDTHS.items():
             with ExitStack() as stack:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="live-")))
                 measured = stack.enter_context(
-                    job(nursery, folder, model="wide", width=width, epochs=10**6, **PACE)
+                    elastic_job(
+                        fork_server, folder, model="wide", width=width, epochs=10**6, **PACE
+                    )
                 )
                 say(f"{size} parameters with Adam: {pauses(measured)}")
-        say(f"hooks of a step of 50 ms, two workers, in ms: {hooks(nursery)}")
+        say(f"hooks of a step of 50 ms, two workers, in ms: {hooks(fork_server)}")
     finally:
-        nursery.close()
+        fork_server.close()
 
 
 PACE: dict[str, Any] = {"step_s": 0.05, "journal_hash": False, "batch": 4}
 
 
-def pauses(measured: Job) -> str:
+def pauses(measured: ElasticJob) -> str:
     """Grown and shrunk some times; seconds without training beyond a usual step."""
-    desk = measured.coordinator
-    desk.want(0)
-    desk.wait_for_generation()
+    coordinator = measured.coordinator
+    coordinator.want(0)
+    coordinator.wait_for_generation()
     found: dict[str, list[float]] = {"grow": [], "shrink": []}
     for number in range(1, ROUNDS + 1):
         for kind, members in (("grow", (0, number)), ("shrink", (0,))):
-            desk.want(*members)
-            desk.wait_for_generation()
-            desk.wait_for_steps(10)
-            found[kind].append(gap(measured, desk.generation))
+            coordinator.want(*members)
+            coordinator.wait_for_generation()
+            coordinator.wait_for_steps(10)
+            found[kind].append(gap(measured, coordinator.generation))
     return ", ".join(f"{kind} {[round(each, 3) for each in all_]}" for kind, all_ in found.items())
 
 
-def gap(measured: Job, generation: int) -> float:
+def gap(measured: ElasticJob, generation: int) -> float:
     """From the last step of worker 0 before a generation to its first in it, without a step."""
     notes = [note for note in measured.notes("step") if note["worker"] == 0]
     first = next(at for at, note in enumerate(notes) if note["generation"] == generation)
@@ -59,12 +61,14 @@ def gap(measured: Job, generation: int) -> float:
     return notes[first]["at_s"] - notes[first - 1]["at_s"] - usual[len(usual) // 2]
 
 
-def hooks(nursery: Nursery) -> str:
+def hooks(fork_server: WorkerForkServer) -> str:
     """What of a step is not the script's own, measured inside of the worker: the middle one of all
     steps, by the clock and by the processor's time. The clock counts what other programs take."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="live-")))
-        measured = stack.enter_context(job(nursery, folder, epochs=10**6, times=True, **PACE))
+        measured = stack.enter_context(
+            elastic_job(fork_server, folder, epochs=10**6, times=True, **PACE)
+        )
         measured.coordinator.want(0, 1)
         measured.coordinator.wait_for_generation()
         measured.coordinator.wait_for_steps(100)

@@ -1,14 +1,14 @@
-"""What really counted of all that workers did, and whether it was what it should have been."""
+"""Reconstructs the effective steps from the journals of all workers, and checks them."""
 
 from collections import defaultdict
 from typing import Any
 
-from rota_trainer.live.sharing import bounds, order
+from rota_trainer.elastic.sampler import epoch_order, share_bounds
 
 Notes = list[dict[str, Any]]
 
 
-def lineage(notes: Notes) -> dict[int, Notes]:
+def final_steps(notes: Notes) -> dict[int, Notes]:
     """For each step what its workers wrote down, in the newest generation that did it: a step
     that was undone comes again in a later one."""
     by_step: dict[int, Notes] = defaultdict(list)
@@ -22,23 +22,25 @@ def lineage(notes: Notes) -> dict[int, Notes]:
 
 def losses(notes: Notes) -> list[float]:
     """Of each step, over all workers."""
-    return [sum(note["loss"] for note in same) for same in lineage(notes).values()]
+    return [sum(note["loss"] for note in same) for same in final_steps(notes).values()]
 
 
 def check_samples(notes: Notes, *, samples: int, batch: int, epochs: int) -> None:
     """Each sample of each epoch once. Only the last step of a generation may not have been written
     down by all: one of them died in it."""
-    found = lineage(notes)
+    found = final_steps(notes)
     steps = -(-samples // batch)
     assert list(found) == list(range(1, epochs * steps + 1)), "a step is missing"
     last = {same[0]["generation"]: step for step, same in found.items()}
     for step, same in found.items():
         epoch, nth = divmod(step - 1, steps)
-        together = order(samples, seed=0, epoch=epoch)[nth * batch : (nth + 1) * batch].tolist()
+        together = epoch_order(samples, seed=0, epoch=epoch)[
+            nth * batch : (nth + 1) * batch
+        ].tolist()
         assert {note["epoch"] for note in same} == {epoch}
         assert len({note["size"] for note in same}) == 1
         for note in same:
-            begin, end = bounds(len(together), rank=note["rank"], size=note["size"])
+            begin, end = share_bounds(len(together), rank=note["rank"], size=note["size"])
             assert note["samples"] == together[begin:end]
         assert len({note["rank"] for note in same}) == len(same), f"two had the same rank: {same}"
         is_whole = len(same) == same[0]["size"]

@@ -1,13 +1,13 @@
-"""The daemon is away: training goes on. What only the daemon can decide waits, for a while."""
+"""Training continues without the daemon; decisions of the daemon wait up to the patience."""
 
 from collections.abc import Callable
 
-from tests.integration.live.house import EPOCHS, Job, check, finish
+from tests.integration.live.elastic_job import EPOCHS, ElasticJob, check, finish
 
-Start = Callable[..., Job]
+Start = Callable[..., ElasticJob]
 
 
-def running(start_job: Start, **options: float) -> Job:
+def running(start_job: Start, **options: float) -> ElasticJob:
     job = start_job(epochs=EPOCHS, **options)
     job.coordinator.want(0, 1, 2)
     job.coordinator.wait_for_generation()
@@ -32,7 +32,7 @@ def test_a_death_meanwhile_is_settled_when_it_is_back(start_job: Start) -> None:
     job.coordinator.kill(0)
     job.coordinator.wait_for_ends(0)
     stands = job.last_step()
-    job.wait_for_log(1, "was not finished")
+    job.wait_for_log(1, "a worker is gone")
     assert job.last_step() <= stands + 1
     job.coordinator.serve()
     job.coordinator.react_again()
@@ -46,7 +46,7 @@ def test_who_waits_too_long_saves_and_stops(start_job: Start) -> None:
     job.coordinator.go_away()
     job.coordinator.kill(1)
     assert job.coordinator.wait_for_ends(0, 2) == [75, 75]
-    assert "a worker is gone" in job.log(0)
+    assert "the daemon sent no new generation" in job.log(0)
     job.coordinator.serve()
     job.coordinator.start_again(3, 4)
     job.coordinator.wait_for_generation()

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the training is right. A failure prints its seed."""
+"""Random sequences of resizes, failures and stops. A failed test prints its seed."""
 
 import os
 import random
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.live.house import EPOCHS, Job, check, finish, say
+from tests.integration.live.elastic_job import EPOCHS, ElasticJob, check, finish, say
 
 N_SEEDS = 50 if os.environ.get("ROTA_TEST_LONG") else 5
 N_EVENTS = 6
@@ -17,7 +17,9 @@ EVENTS = ("grow", "shrink", "move", "kill", "kill two", "end", "end two", "away"
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
-def test_any_sequence_of_changes_and_deaths(start_job: Callable[..., Job], seed: int) -> None:
+def test_any_sequence_of_changes_and_deaths(
+    start_job: Callable[..., ElasticJob], seed: int
+) -> None:
     say(f"seed={seed}")
     chance = random.Random(seed)
     job = start_job(epochs=EPOCHS)
@@ -57,7 +59,7 @@ def test_any_sequence_of_changes_and_deaths(start_job: Callable[..., Job], seed:
     check(job)
 
 
-def kill(job: Job, numbers: list[int], *, by: int) -> None:
+def kill(job: ElasticJob, numbers: list[int], *, by: int) -> None:
     """Those that run already; at least one that can go on alone stays."""
     desk = job.coordinator
     desk.wait_until(lambda: all(number in desk.processes for number in numbers))

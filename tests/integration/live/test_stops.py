@@ -1,4 +1,4 @@
-"""Stops that are asked for, checkpoints, and who may join."""
+"""Requested stops, checkpoints, and which workers may join."""
 
 import signal
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.live.house import EPOCHS, Job, check, finish, wait_until
+from tests.integration.live.elastic_job import EPOCHS, ElasticJob, check, finish, wait_until
 
-Start = Callable[..., Job]
+Start = Callable[..., ElasticJob]
 
 
-def running(start_job: Start, n_workers: int, **options: Any) -> Job:
+def running(start_job: Start, n_workers: int, **options: Any) -> ElasticJob:
     job = start_job(epochs=EPOCHS, **options)
     job.coordinator.want(*range(n_workers))
     job.coordinator.wait_for_generation()
@@ -19,7 +19,7 @@ def running(start_job: Start, n_workers: int, **options: Any) -> Job:
     return job
 
 
-def check_that_others_go_on(job: Job) -> None:
+def check_that_others_go_on(job: ElasticJob) -> None:
     """From where all three have stopped."""
     assert job.coordinator.wait_for_ends(0, 1, 2) == [75, 75, 75]
     stopped_at = job.last_step()
@@ -103,8 +103,8 @@ def test_checkpoints_are_written_while_training_goes_on(start_job: Start) -> Non
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"width": 9}, "checkpoint is of something else"),
-        ({"samples": 202}, "within an epoch of 203 samples, and the dataset has 202"),
+        ({"width": 9}, "the checkpoint does not fit this training"),
+        ({"samples": 202}, "within an epoch of 203 samples, but the dataset has 202"),
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import rota_trainer as trainer
-from rota_trainer.live import group, joining, stores
+from rota_trainer.elastic import process_group, rendezvous, tcp_store
 from rota_trainer.torch import live as live_training
 
 DEFAULTS = {
@@ -40,6 +40,7 @@ DEFAULTS = {
     "saves_for_ever": False,
     "connects_late": False,
     "breaks_ending": False,
+    "dies_ending": False,
     "opens_for_s": 10.0,
     "goes_at_opening": 0,
 }
@@ -91,7 +92,7 @@ def main() -> None:
     )
 
     def note(**words: object) -> None:
-        line = {"at_s": time.time(), "worker": run.place.worker, **words}
+        line = {"at_s": time.time(), "worker": run.environment.worker, **words}
         os.write(journal, json.dumps(line).encode() + b"\n")
 
     arrange_mishaps(live, options, note)
@@ -144,59 +145,72 @@ def main() -> None:
 def arrange_mishaps(live: Any, options: dict, note: Callable[..., None]) -> None:
     """At moments that nobody outside could hit."""
     if options["saves_for_ever"]:
-        live._disk.save = lambda: (note(saving=True), signal.pause())
+        live._checkpointer.save = lambda: (note(saving=True), signal.pause())
     if options["connects_late"]:
         connect_late()
-    group.OPEN_S = options["opens_for_s"]
+    process_group.OPEN_S = options["opens_for_s"]
     if options["goes_at_opening"]:
         go_at_opening(options["goes_at_opening"])
     if options["breaks_ending"]:
         break_ending(live, Path(sys.argv[1]).parent / "0.journal")
+    if options["dies_ending"]:
+        die_ending(live)
 
 
 def connect_late() -> None:
-    """The first time nobody answers, as when a packet gets lost."""
-    connect = stores.connect
+    """Fail the first connection attempt, as if a packet was lost."""
+    connect = tcp_store.connect
 
     def fail(address: str) -> None:
-        stores.connect = connect
-        raise RuntimeError(f"nobody answers at {address}")
+        tcp_store.connect = connect
+        raise RuntimeError(f"cannot connect to {address}")
 
-    stores.connect = fail
+    tcp_store.connect = fail
 
 
 def go_at_opening(number: int) -> None:
     """By this signal, when all have met and wait for each other to connect."""
-    open_group = joining.open_group
+    open_group = rendezvous.open_group
 
     def go(*arguments: Any, **options: Any) -> Any:
         os.kill(os.getpid(), number)
         return open_group(*arguments, **options)
 
-    joining.open_group = go
+    rendezvous.open_group = go
 
 
 def break_ending(live: Any, journal: Path) -> None:
     """At the end of the first epoch this worker loses its connections, when the first worker has
     all that it needs from it and has gone on."""
-    share = live.model.buffers_together
+    share = live.model.broadcast_buffers
     n_ends = 0
 
     def share_and_break() -> None:
         nonlocal n_ends
         share()
         # After the last step, and when all end the epoch together.
-        n_ends += live._parts.at.used == live._samples.length
+        n_ends += live._state.progress.used == live._samples.length
         if n_ends == 2:
             n_ends += 1
-            live._ballots.cast(live._joining.group, live._wishes())
-            live._ballots._vote.result()
+            live._votes.cast(live._rendezvous.group, live._requests())
+            live._votes._vote.result()
             while '"over": 0' not in journal.read_text():
                 time.sleep(0.01)
-            live._joining.group.abort()
+            live._rendezvous.group.abort()
             raise RuntimeError("connection reset")
 
-    live.model.buffers_together = share_and_break
+    live.model.broadcast_buffers = share_and_break
+
+
+def die_ending(live: Any) -> None:
+    """The worker kills itself where all workers end the first epoch together."""
+    end_together = live._end_together
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+        end_together()
+
+    live._end_together = die
 
 
 def hash_of(net: nn.Module) -> str:

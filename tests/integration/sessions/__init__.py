@@ -1,1 +1,1 @@
-"""Reaching into running jobs, through a real daemon."""
+"""Commands and ports of running jobs, through a real daemon."""

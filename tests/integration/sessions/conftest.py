@@ -1,4 +1,4 @@
-"""One daemon for all tests of a file: each has jobs of its own."""
+"""One daemon for all tests of a file; each test has its own jobs."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def daemon() -> Iterator[Daemon]:
 
 @pytest.fixture
 def rota(daemon: Daemon) -> Iterator[Client]:
-    """Every job is over afterwards, and its GPU free for the next test."""
+    """A client. After the test, every job ends, so that its GPU is free for the next test."""
     with daemon.client() as client:
         yield client
         live = client.jobs(states=("held", "queued", "starting", "running", "stopping")).jobs

@@ -1,4 +1,4 @@
-"""A daemon in a process of its own, jobs in it, and the command line beside it."""
+"""A daemon process, its jobs, and the command line."""
 
 import os
 import pty
@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rota.client import Client, JobRequest
-from rota.engines.local import procs
-from tests.patience import PATIENCE_S
+from rota.engines.local.supervisor import proc
+from tests.support.timeouts import PATIENCE_S
 
 SOURCE = Path(__file__).parents[3] / "src"
 ROTA = (sys.executable, "-m", "rota.cli.main")
@@ -69,7 +69,7 @@ class Daemon:
         return Client(self.url, token=token)
 
     def run(self, rota: Client, script: str = FOREVER, **request: object) -> str:
-        """A job that runs, by its id."""
+        """Start a job, wait until it runs, and return its id."""
         command = ["/bin/sh", "-c", script]
         job_id = rota.submit(JobRequest(command=command, gpus="1", **request))  # type: ignore[arg-type]
         until(lambda: rota.show(job_id).job.state == "running")
@@ -97,7 +97,7 @@ class Daemon:
 
 @contextmanager
 def running() -> Iterator[Daemon]:
-    # Not pytest's own folder, which nobody else may enter, and whose name may be too long.
+    # Not pytest's directory: other users cannot enter it, and its path may be too long.
     home = Path(tempfile.mkdtemp(prefix="rota-"))
     home.chmod(0o711)
     daemon = Daemon(home)
@@ -109,9 +109,9 @@ def running() -> Iterator[Daemon]:
         shutil.rmtree(home)
 
 
-def processes(job_id: str) -> procs.Found:
-    """All that run for a job's first worker, by a marker that begins with its name."""
-    return procs.carrying(f"ROTA_JOB={job_id}")
+def processes(job_id: str) -> proc.ProcessTable:
+    """All processes of a job's first worker, by marker."""
+    return proc.with_variable(f"ROTA_JOB={job_id}")
 
 
 def until(is_it: Callable[[], bool]) -> None:
@@ -122,7 +122,7 @@ def until(is_it: Callable[[], bool]) -> None:
 
 
 class OnTerminal:
-    """The command line on a terminal of its own."""
+    """The command line on a pseudo-terminal."""
 
     def __init__(self, daemon: Daemon, *words: str) -> None:
         self.pid, self.fd = pty.fork()
@@ -131,7 +131,7 @@ class OnTerminal:
         self.seen = b""
 
     def says(self, word: bytes) -> bytes:
-        """All that it has shown since the last time, up to this."""
+        """Wait for this text; return all output since the last call."""
         give_up_at = time.monotonic() + PATIENCE_S
         while word not in self.seen:
             assert time.monotonic() < give_up_at, self.seen
@@ -148,7 +148,7 @@ class OnTerminal:
         os.kill(self.pid, number)
 
     def exit_code(self) -> int:
-        """Reads on meanwhile, as a terminal does."""
+        """Wait for the exit code, reading output like a terminal."""
         give_up_at = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up_at:
             pid, status = os.waitpid(self.pid, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""`rota exec` and `rota shell` on real processes."""
+"""`rota exec` and `rota shell` with real processes."""
 
 import fcntl
 import hashlib
@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from rota.client import Client
+from rota.client.exec import WebSocketSession, open_exec, run
 from rota.client.http import AnswerError
-from rota.client.sessions import Session, enter, run
-from rota.daemon.tokens import JOB_PREFIX, KEY_NAME
+from rota.daemon.access.tokens import JOB_PREFIX, KEY_NAME
 from rota.errors import UnavailableError
-from rota.wire.json import dump
-from rota.wire.sessions import WINDOW_BYTES, Entry
+from rota.wire.codec import dump
+from rota.wire.exec import WINDOW_BYTES, ExecRequest
 from tests.integration.sessions.daemon import (
     STUBBORN,
     Daemon,
@@ -27,7 +27,7 @@ from tests.integration.sessions.daemon import (
     processes,
     until,
 )
-from tests.patience import PATIENCE_S
+from tests.support.timeouts import PATIENCE_S
 
 NOBODY = 65534
 only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may run as somebody else")
@@ -40,7 +40,7 @@ def test_streams_and_exit_code(daemon: Daemon, rota: Client) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (7, b"good\n", b"bad\n")
 
 
-def test_environment_and_folder(daemon: Daemon, rota: Client, tmp_path: Path) -> None:
+def test_environment_and_workdir(daemon: Daemon, rota: Client, tmp_path: Path) -> None:
     job_id = daemon.run(rota, env={"MINE": "a"}, workdir=str(tmp_path), name="named")
     script = 'pwd; echo $MINE $ROTA_JOB $ROTA_JOB_NAME; test -n "$CUDA_VISIBLE_DEVICES"'
     done = daemon.cli("exec", "named", "--", "sh", "-c", script)
@@ -49,8 +49,8 @@ def test_environment_and_folder(daemon: Daemon, rota: Client, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("n_bytes", [0, 1024**2, 8 * 1024**2])
-def test_input_comes_back(daemon: Daemon, rota: Client, n_bytes: int) -> None:
-    """More than all buffers on the way hold, so that both directions are full at once."""
+def test_input_is_echoed(daemon: Daemon, rota: Client, n_bytes: int) -> None:
+    """More than all buffers hold, so that both directions are full at once."""
     job_id = daemon.run(rota)
     written = os.urandom(n_bytes)
     done = daemon.cli("exec", job_id, "--", "cat", stdin=None, input=written)
@@ -58,15 +58,17 @@ def test_input_comes_back(daemon: Daemon, rota: Client, n_bytes: int) -> None:
     assert done.stdout == written
 
 
-def test_input_that_nobody_reads(daemon: Daemon, rota: Client) -> None:
+def test_unread_input(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     done = run(rota, job_id, command=["true"], written=bytes(4 * WINDOW_BYTES))
     assert (done.exit_code, done.output) == (0, b"")
 
 
-def test_a_client_that_takes_nothing_is_waited_for(daemon: Daemon, rota: Client) -> None:
+def test_slow_client_blocks_the_command(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
-    with enter(rota, job_id, entry=Entry(["sh", "-c", "head -c 30000000 /dev/zero"])) as session:
+    with open_exec(
+        rota, job_id, request=ExecRequest(["sh", "-c", "head -c 30000000 /dev/zero"])
+    ) as session:
         frames = session.frames()
         next(frames)
         found = daemon.cli("exec", job_id, "--", "pgrep", "-x", "head")
@@ -75,14 +77,14 @@ def test_a_client_that_takes_nothing_is_waited_for(daemon: Daemon, rota: Client)
     assert session.exit_code == 0
 
 
-def test_a_program_that_is_not_there(daemon: Daemon, rota: Client) -> None:
+def test_missing_program(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     done = daemon.cli("exec", job_id, "--", "no-such-program")
     assert done.returncode == 127
-    assert done.stderr.startswith(b"rota: program 'no-such-program' was not found in PATH")
+    assert done.stderr.startswith(b"rota: program 'no-such-program' not found in PATH")
 
 
-def test_which_worker(daemon: Daemon, rota: Client) -> None:
+def test_worker_option(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     assert run(rota, job_id, command=["true"], worker=0).exit_code == 0
     with pytest.raises(AnswerError, match="has no worker 3") as refused:
@@ -90,7 +92,7 @@ def test_which_worker(daemon: Daemon, rota: Client) -> None:
     assert refused.value.code == "not_found"
 
 
-def test_a_job_that_does_not_run(daemon: Daemon, rota: Client) -> None:
+def test_job_that_does_not_run(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     rota.cancel(job_id)
     rota.wait(job_id)
@@ -99,7 +101,7 @@ def test_a_job_that_does_not_run(daemon: Daemon, rota: Client) -> None:
     assert b"does not run: it was cancelled" in done.stderr
 
 
-def test_a_cancelled_job_ends_its_commands(daemon: Daemon, rota: Client) -> None:
+def test_cancelled_job_ends_its_commands(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     running = daemon.cli_in_background("exec", job_id, "--", "sh", "-c", STUBBORN)
     assert running.stdout is not None
@@ -109,11 +111,11 @@ def test_a_cancelled_job_ends_its_commands(daemon: Daemon, rota: Client) -> None
     assert not processes(job_id)
     _, errors = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 137
-    assert errors == b"rota: its worker ended\n"
+    assert errors == b"rota: worker ended\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_client_that_goes_away_ends_its_command(
+def test_disconnected_client_ends_its_command(
     daemon: Daemon, rota: Client, number: signal.Signals
 ) -> None:
     job_id = daemon.run(rota)
@@ -128,7 +130,7 @@ def test_a_client_that_goes_away_ends_its_command(
     assert rota.show(job_id).job.state == "running"
 
 
-def test_a_daemon_that_is_killed_leaves_no_command_behind(daemon: Daemon, rota: Client) -> None:
+def test_killed_daemon_leaves_no_command_behind(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     n_before = len(processes(job_id))
     running = daemon.cli_in_background("exec", job_id, "--", "sh", "-c", STUBBORN)
@@ -136,7 +138,7 @@ def test_a_daemon_that_is_killed_leaves_no_command_behind(daemon: Daemon, rota: 
     assert running.stdout.readline() == b"here\n"
     daemon.kill()
     _, errors = running.communicate(timeout=PATIENCE_S)
-    assert (running.returncode, errors[:29]) == (1, b"rota: the connection to the d")
+    assert (running.returncode, errors[:25]) == (1, b"rota: lost the connection")
     until(lambda: len(processes(job_id)) <= n_before)
     daemon.start()
     with daemon.client() as again:
@@ -144,9 +146,9 @@ def test_a_daemon_that_is_killed_leaves_no_command_behind(daemon: Daemon, rota: 
         assert run(again, job_id, command=["echo", "on"]).output == b"on\n"
 
 
-def test_no_more_than_so_many(daemon: Daemon, rota: Client) -> None:
+def test_limit_of_open_sessions(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
-    open_ones = [enter(rota, job_id, entry=Entry(["cat"])) for _ in range(32)]
+    open_ones = [open_exec(rota, job_id, request=ExecRequest(["cat"])) for _ in range(32)]
     sessions = [each.__enter__() for each in open_ones]
     for each in sessions:
         _say_and_hear(each)
@@ -157,7 +159,7 @@ def test_no_more_than_so_many(daemon: Daemon, rota: Client) -> None:
     until(lambda: _is_let_in(rota, job_id))
 
 
-def _say_and_hear(session: Session) -> None:
+def _say_and_hear(session: WebSocketSession) -> None:
     session.write(b"x")
     assert next(session.frames()) == (1, b"x")
 
@@ -169,10 +171,10 @@ def _is_let_in(rota: Client, job_id: str) -> bool:
         return False
 
 
-# -- who may --------------------------------------------------------------------------------------
+# -- access ---------------------------------------------------------------------------------------
 
 
-def test_a_token_that_only_reads_may_not(daemon: Daemon, rota: Client) -> None:
+def test_read_only_token_is_rejected(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     token = rota.create_token(scope="read_only").secret
     with daemon.client(token) as reader:
@@ -182,8 +184,8 @@ def test_a_token_that_only_reads_may_not(daemon: Daemon, rota: Client) -> None:
     assert refused.value.code == "forbidden"
 
 
-def test_a_jobs_own_token_may_not(daemon: Daemon, rota: Client) -> None:
-    """Made as the daemon makes it, whether or not the job was handed it."""
+def test_token_of_a_job_is_rejected(daemon: Daemon, rota: Client) -> None:
+    """The token is created as the daemon does it, whether or not the job got it."""
     job_id = daemon.run(rota)
     key = (daemon.home / KEY_NAME).read_bytes()
     signature = hmac.new(key, f"{job_id}/1".encode(), hashlib.sha256).hexdigest()
@@ -193,7 +195,7 @@ def test_a_jobs_own_token_may_not(daemon: Daemon, rota: Client) -> None:
             run(own, job_id, command=["true"])
 
 
-def test_an_unknown_token_may_not(daemon: Daemon, rota: Client) -> None:
+def test_unknown_token_is_rejected(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     stranger = daemon.client("rota_nonsense")
     with pytest.raises(AnswerError, match="unknown, expired or revoked token") as refused:
@@ -203,7 +205,7 @@ def test_an_unknown_token_may_not(daemon: Daemon, rota: Client) -> None:
 
 
 @only_root
-def test_only_the_owner_and_an_administrator_may(daemon: Daemon, rota: Client) -> None:
+def test_only_owner_and_administrator_are_allowed(daemon: Daemon, rota: Client) -> None:
     token = rota.create_token(user="nobody").secret
     with daemon.client(token) as nobody:
         theirs = daemon.run(nobody, workdir="/")
@@ -216,11 +218,11 @@ def test_only_the_owner_and_an_administrator_may(daemon: Daemon, rota: Client) -
 
 
 @only_root
-def test_the_kernel_says_who_asks(daemon: Daemon, rota: Client) -> None:
-    """Peer credentials arrive at a WebSocket as they do at a request."""
+def test_peer_credentials_of_a_websocket(daemon: Daemon, rota: Client) -> None:
+    """Peer credentials work for a WebSocket as for a request."""
     job_id = daemon.run(rota)
     script = (
-        "import os, sys; from rota.client import Client; from rota.client.sessions import run\n"
+        "import os, sys; from rota.client import Client; from rota.client.exec import run\n"
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         "print(run(Client(sys.argv[1]), sys.argv[2], command=['true']))"
     )
@@ -234,19 +236,19 @@ def test_the_kernel_says_who_asks(daemon: Daemon, rota: Client) -> None:
     assert b"belongs to root" in done.stderr
 
 
-def test_what_is_not_understood_is_refused(daemon: Daemon, rota: Client) -> None:
+def test_invalid_messages_are_rejected(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
-    with pytest.raises(AnswerError, match="that is no entry"):
+    with pytest.raises(AnswerError, match="invalid ExecRequest"):
         run(rota, job_id, command=[1])  # type: ignore[list-item]
     with pytest.raises(AnswerError, match="zero byte"):
         run(rota, job_id, command=["a\0b"])
     with pytest.raises(AnswerError, match="more than 65536 bytes"):
         run(rota, job_id, command=["x" * 70_000])
-    with enter(rota, job_id, entry=Entry(["sleep", "1000"])) as session:
+    with open_exec(rota, job_id, request=ExecRequest(["sleep", "1000"])) as session:
         session._connection.send(dump({"rows": "many"}))
-        with pytest.raises(AnswerError, match="that is no size"):
+        with pytest.raises(AnswerError, match="invalid TerminalSize"):
             list(session.frames())
-    with enter(rota, job_id, entry=Entry(["sleep", "1000"])) as session:
+    with open_exec(rota, job_id, request=ExecRequest(["sleep", "1000"])) as session:
         for _ in range(8):
             session._send(bytes(1 + WINDOW_BYTES // 4))
         with pytest.raises((AnswerError, UnavailableError)):
@@ -254,7 +256,7 @@ def test_what_is_not_understood_is_refused(daemon: Daemon, rota: Client) -> None
     until(lambda: len(processes(job_id)) <= 2)
 
 
-# -- on a terminal --------------------------------------------------------------------------------
+# -- terminals -----------------------------------------------------------------------------------
 
 
 def resize(terminal: OnTerminal, rows: int, columns: int) -> None:
@@ -268,7 +270,7 @@ def test_a_shell(daemon: Daemon, rota: Client) -> None:
     assert job_id.encode() in shell.says(b"good\r\n")
     resize(shell, 40, 100)
     until(lambda: _size(shell) == b"40 100")
-    # Said by the program in the foreground: the shell itself might take the interrupt before it.
+    # Printed by the foreground program: otherwise the shell might take the interrupt.
     shell.types(b"sh -c 'echo slee\"\"ping; exec sleep 1000'\n")
     shell.says(b"sleeping\r\n")
     shell.types(b"\x03")
@@ -286,7 +288,7 @@ def _size(shell: OnTerminal) -> bytes:
 
 
 @pytest.mark.parametrize("how", ["exit", "SIGTERM", "cancel"])
-def test_the_terminal_is_left_as_it_was(daemon: Daemon, rota: Client, how: str) -> None:
+def test_terminal_settings_are_restored(daemon: Daemon, rota: Client, how: str) -> None:
     job_id = daemon.run(rota)
     shell = OnTerminal(daemon, "shell", job_id)
     before = termios.tcgetattr(shell.fd)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from rota.client import Client
-from rota.client.forward import Forwarder, Ports, Target
+from rota.client.port_forward import Forwarder, ForwardTarget, PortMapping
 from rota.errors import UnavailableError, UserError
 from tests.integration.sessions.daemon import Daemon, until
-from tests.patience import PATIENCE_S
+from tests.support.timeouts import PATIENCE_S
 
 BIG = bytes(range(256)) * 40_000
 ECHO = """
@@ -66,10 +66,10 @@ def test_two_connections_at_once(daemon: Daemon, rota: Client, folder: Path) -> 
     assert running.stdout is not None
     assert running.stderr is not None
     said = running.stdout.readline().decode()
-    found = re.fullmatch(rf"127\.0\.0\.1:(\d+) leads to port {port} of job {job_id}\n", said)
+    found = re.fullmatch(rf"forwarding 127\.0\.0\.1:(\d+) to port {port} of {job_id}\n", said)
     assert found is not None, said
     here = int(found[1])
-    nothing_here = int(running.stdout.readline().split()[0].split(b":")[1])
+    nothing_here = int(running.stdout.readline().split()[1].split(b":")[1])
     got: list[bytes] = []
     threads = [threading.Thread(target=lambda: got.append(fetch(here, "big"))) for _ in range(2)]
     for thread in threads:
@@ -81,13 +81,13 @@ def test_two_connections_at_once(daemon: Daemon, rota: Client, folder: Path) -> 
     with pytest.raises(OSError, match=r".*"):
         fetch(nothing_here)
     told = running.stderr.readline()
-    assert told.startswith(f"rota: port 1 of {job_id}: nothing to connect to".encode()), told
+    assert told.startswith(f"rota: port 1 of {job_id}: cannot connect to port".encode()), told
     rota.cancel(job_id)
     running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, "the job is over, and so is the way to it"
 
 
-def test_ctrl_c_ends_it(daemon: Daemon, rota: Client) -> None:
+def test_ctrl_c_ends_the_forwarding(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     running = daemon.cli_in_background("port-forward", job_id, "0:80")
     assert running.stdout is not None
@@ -101,9 +101,9 @@ def test_both_directions_full_at_once(daemon: Daemon, rota: Client) -> None:
     port = free_port()
     job_id = daemon.run(rota, f"exec {sys.executable} -c '{ECHO.format(port=port)}'")
     until(lambda: is_true(lambda: socket.create_connection(("127.0.0.1", port)).close() is None))
-    with Forwarder([Ports(0, port)], _fail) as forward:
-        forward.serve(Target(rota, job_id))
-        with socket.create_connection(("127.0.0.1", forward.ports[0].here)) as line:
+    with Forwarder([PortMapping(0, port)], _fail) as forward:
+        forward.serve(ForwardTarget(rota, job_id))
+        with socket.create_connection(("127.0.0.1", forward.ports[0].local)) as line:
 
             def write() -> None:
                 line.sendall(BIG)
@@ -121,7 +121,7 @@ def _fail(words: str) -> None:
 
 
 @pytest.mark.usefixtures("rota")
-def test_the_ports_of_the_job_itself(daemon: Daemon, folder: Path) -> None:
+def test_ports_of_the_submit(daemon: Daemon, folder: Path) -> None:
     here, there = free_port(), free_port()
     command = ["sh", "-c", f"{server(there)} & until test -e over; do sleep 0.05; done; exit 4"]
     options = ["--gpus", "1", "--port", f"{here}:{there}", "--workdir", str(folder), "--follow"]
@@ -139,7 +139,7 @@ def test_the_ports_of_the_job_itself(daemon: Daemon, folder: Path) -> None:
     assert running.returncode == 4
 
 
-def test_a_port_that_is_taken_submits_nothing(daemon: Daemon, rota: Client) -> None:
+def test_port_in_use_prevents_the_submit(daemon: Daemon, rota: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         n_before = len(rota.jobs().jobs)
@@ -149,36 +149,36 @@ def test_a_port_that_is_taken_submits_nothing(daemon: Daemon, rota: Client) -> N
     assert len(rota.jobs().jobs) == n_before
 
 
-def test_a_job_without_ports(daemon: Daemon, rota: Client) -> None:
+def test_job_without_ports(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     done = daemon.cli("port-forward", job_id)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"was submitted without --port" in done.stderr
 
 
-def test_a_token_that_only_reads_may_not(daemon: Daemon, rota: Client) -> None:
+def test_read_only_token_is_rejected(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     token = rota.create_token(scope="read_only").secret
     told: list[str] = []
-    with daemon.client(token) as reader, Forwarder([Ports(0, 80)], told.append) as forward:
-        forward.serve(Target(reader, job_id))
-        with socket.create_connection(("127.0.0.1", forward.ports[0].here)) as line:
+    with daemon.client(token) as reader, Forwarder([PortMapping(0, 80)], told.append) as forward:
+        forward.serve(ForwardTarget(reader, job_id))
+        with socket.create_connection(("127.0.0.1", forward.ports[0].local)) as line:
             assert line.recv(1) == b""
     assert "this token may only read" in told[0]
 
 
 @pytest.mark.parametrize("text", ["", "80", "a:b", "1:2:3", "80:0", "1:70000", "70000:1", "-1:5"])
-def test_what_are_no_ports(text: str) -> None:
-    with pytest.raises(UserError, match="is not a pair of ports"):
-        Ports.of_text(text)
+def test_invalid_ports(text: str) -> None:
+    with pytest.raises(UserError, match="invalid ports"):
+        PortMapping.of_text(text)
 
 
-def test_a_port_that_is_taken() -> None:
+def test_port_in_use() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(UnavailableError, match="cannot listen"),
     ):
-        Forwarder([Ports(taken.getsockname()[1], 80)], _fail)
+        Forwarder([PortMapping(taken.getsockname()[1], 80)], _fail)
 
 
 def test_ports_of_a_finished_submit_are_free_again(daemon: Daemon) -> None:

@@ -1,1 +1,1 @@
-"""Shipping on real files, whole and with everything that can go wrong."""
+"""Shipping with real files, crashes and full disks."""

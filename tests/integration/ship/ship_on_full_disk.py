@@ -1,7 +1,7 @@
-"""A process with a small disk of its own: `python -m ...mounted FOLDER`, in a mount namespace.
+"""A process with its own small disk: `python -m ...ship_on_full_disk FOLDER OWNER`.
 
-Ships until the disk is full, at every place where it can be. Each sentence on stdout is a promise
-kept; the test knows them all.
+Runs in a mount namespace, and ships for the uid OWNER until the disk is full, at every step that
+can fail. Each line on stdout is a guarantee that held; the test compares all lines.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ import sys
 from pathlib import Path
 
 from rota.client.shipping import ship
-from rota.daemon.snapshots import Snapshots
+from rota.daemon.artifacts.snapshots import Snapshots
 from rota.errors import UnavailableError
-from tests.ships import UID, DirectApi, names_in, tree_of
+from tests.support.shipping import DirectApi, names_in, tree_of
 
 MIB = 1024**2
 
 
-def main(folder: str) -> None:
+def main(folder: str, uid: str) -> None:
+    owner = int(uid)
     code, disk = Path(folder, "code"), Path(folder, "disk")
     for each in (code, disk):
         each.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={4 * MIB}", "tmpfs", disk], check=True)
     snapshots = Snapshots(disk / "kept")
-    api, filler = DirectApi(snapshots), disk / "filler"
+    api, filler = DirectApi(snapshots, owner), disk / "filler"
 
     (code / "large").write_bytes(bytes(MIB))
     filler.write_bytes(bytes(7 * MIB // 2))
@@ -35,18 +36,19 @@ def main(folder: str) -> None:
     tell("goes on")
 
     filler.write_bytes(bytes(5 * MIB // 2))
-    before, used_bytes = names_in(disk / "kept"), snapshots.used_bytes(owner=UID)
+    before, used_bytes = names_in(disk / "kept"), snapshots.used_bytes(owner=owner)
     try:
-        snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+        snapshots.unpack(snapshot_id, owner=owner, gid=owner)
     except UnavailableError as error:
         tell(f"unpack: {error.hint}")
-    is_clean = before == names_in(disk / "kept") and snapshots.used_bytes(owner=UID) == used_bytes
+    is_clean = before == names_in(disk / "kept") and snapshots.used_bytes(owner=owner) == used_bytes
     tell("nothing half-made" if is_clean else f"left {names_in(disk / 'kept')}")
     filler.unlink()
-    tree = snapshots.unpack(snapshot_id, owner=UID, gid=UID)
+    tree = snapshots.unpack(snapshot_id, owner=owner, gid=owner)
     tell("unpacked" if tree_of(tree) == tree_of(code) else "another tree")
 
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    # In a user namespace, the options of the mount name a uid that `mount` cannot map: ignore them.
+    subprocess.run(["mount", "--options-mode", "ignore", "-o", "remount,ro", disk], check=True)
     (code / "small").touch()
     tell(refusal_to_ship(code, api))
 

@@ -1,4 +1,4 @@
-"""A process that ships and unpacks until it is killed: `python -m ...crashing FOLDER ROOT`."""
+"""Ships and unpacks until it is killed: `python -m ...ship_until_killed FOLDER ROOT`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from rota.client.shipping import ship
-from rota.daemon.snapshots import Snapshots
-from tests.ships import UID, DirectApi
+from rota.daemon.artifacts.snapshots import Snapshots
+from tests.support.shipping import UID, DirectApi
 
 
 def main(folder: str, root: str) -> None:

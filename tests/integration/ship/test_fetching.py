@@ -1,4 +1,4 @@
-"""The program that brings a pod what was shipped with its job, as an image's Python runs it."""
+"""The program that downloads shipped code in a pod, as the image's Python runs it."""
 
 import subprocess
 import sys
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from rota.client.shipping import ship
-from rota.daemon.archives import archive
-from rota.daemon.snapshots import Snapshots
-from rota.engines.kubernetes.fetching import FETCH
-from tests.ships import UID, DirectApi, tree_of
+from rota.daemon.artifacts.snapshots import Snapshots
+from rota.daemon.artifacts.tar_stream import archive
+from rota.engines.kubernetes.pods.code_init_container import FETCH_SCRIPT
+from tests.support.shipping import UID, DirectApi, tree_of
 
 WHOLE, REFUSED, BROKEN = 200, 403, 206
 Answers = Iterator[int]
@@ -23,7 +23,7 @@ Answers = Iterator[int]
 
 @contextmanager
 def a_daemon(answers: Answers, stream: Callable[[], list[bytes]]) -> Generator[str]:
-    """Answers one after the other as it is told to: with the whole, with a part of it, or no."""
+    """A scripted server: each response is the whole archive, a part of it, or an error."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -75,19 +75,19 @@ def fetched(folder: Path, *answers: int) -> tuple[Path, "subprocess.CompletedPro
         return list(archive(manifest, lambda each: snapshots.open(each, owner=UID), now_s=0.0))
 
     with a_daemon(iter(answers), stream) as url:
-        command = [sys.executable, "-I", "-c", FETCH, str(to)]
+        command = [sys.executable, "-I", "-c", FETCH_SCRIPT, str(to)]
         env = {"ROTA_URL": url, "ROTA_TOKEN": "secret"}
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     return to, done
 
 
-def test_it_comes_whole_in_the_end(folder: Path) -> None:
+def test_download_is_retried_until_complete(folder: Path) -> None:
     found, done = fetched(folder, BROKEN, WHOLE)
     assert (done.returncode, done.stderr) == (0, "")
     assert tree_of(found) == tree_of(folder)
 
 
-def test_a_refusal_is_told_in_its_words(folder: Path) -> None:
+def test_error_of_the_daemon_is_printed(folder: Path) -> None:
     found, done = fetched(folder, REFUSED)
     assert (done.returncode, done.stderr) == (1, "this token has ended\n")
     assert tree_of(found) == {}

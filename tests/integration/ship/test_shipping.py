@@ -1,4 +1,4 @@
-"""From a folder to the folder that a job runs in, with crashes, crowds, other users, full disks."""
+"""From a shipped directory to a job's directory, with crashes, many users and full disks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from rota.client.shipping import scan, ship
-from rota.daemon.snapshots import Snapshots
-from rota.daemon.unpacking import Owner, unpack
+from rota.daemon.artifacts.extract import FileOwner, unpack
+from rota.daemon.artifacts.snapshots import Snapshots
 from rota.errors import InputError, UserError
-from rota.wire.manifest import File, Link, Manifest
-from tests.counts import seeds
-from tests.ships import UID, DirectApi, names_in, tree_of
+from rota.wire.manifest import ManifestFile, ManifestLink, SnapshotManifest
+from tests.support.seed_counts import seeds
+from tests.support.shipping import UID, DirectApi, names_in, tree_of
 from tests.tidy.tree import ROOT
 
 UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
@@ -43,13 +43,13 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_root() -> Iterator[Path]:
-    """Every user can get to it, as to the state of a daemon that root runs."""
+    """A directory that every user can reach, like the state directory of a root daemon."""
     with TemporaryDirectory() as temporary:
         Path(temporary).chmod(0o711)
         yield Path(temporary, "kept")
 
 
-def test_many_jobs_of_one_snapshot_unpack_it_once(folder: Path, tmp_path: Path):
+def test_snapshot_is_unpacked_once_for_many_jobs(folder: Path, tmp_path: Path):
     snapshots = Snapshots(tmp_path / "kept")
     snapshot_id = ship(folder, DirectApi(snapshots))
     with ThreadPoolExecutor(16) as pool:
@@ -63,8 +63,8 @@ def test_many_jobs_of_one_snapshot_unpack_it_once(folder: Path, tmp_path: Path):
     assert names_in(tmp_path / "kept" / str(UID) / "drafts") == []
 
 
-def test_many_clients_ship_while_others_are_pruned(folder: Path, tmp_path: Path):
-    """Two users, each from several terminals, and an eager pruning in between."""
+def test_concurrent_shipping_and_pruning(folder: Path, tmp_path: Path):
+    """Two users with several clients each, and pruning at the same time."""
     snapshots = Snapshots(tmp_path / "kept")
 
     def ship_one(number: int) -> None:
@@ -87,9 +87,15 @@ def test_many_clients_ship_while_others_are_pruned(folder: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("seed", seeds(50))
 def test_killed_at_any_moment(folder: Path, tmp_path: Path, seed: int):
-    """What was acknowledged is there and whole; what is not is gone with the next start."""
+    """Acknowledged content is complete; the next start removes the rest."""
     root = tmp_path / "kept"
-    command = [sys.executable, "-m", "tests.integration.ship.crashing", str(folder), str(root)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.integration.ship.ship_until_killed",
+        str(folder),
+        str(root),
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     shipped = [process.stdout.readline().strip()]
@@ -102,7 +108,7 @@ def test_killed_at_any_moment(folder: Path, tmp_path: Path, seed: int):
     snapshots = Snapshots(root)
     for place in ("drafts", "trash"):
         assert list((root / str(UID) / place).iterdir()) == []
-    # The prune that was underway kept the newest one.
+    # The prune that was running kept the newest snapshot.
     newest = [each for each in shipped if each != "pruned"][-1]
     tree = snapshots.unpack(newest, owner=UID, gid=UID)
     version = (tree / "version").read_text()
@@ -116,7 +122,7 @@ def test_killed_at_any_moment(folder: Path, tmp_path: Path, seed: int):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
-def test_a_job_runs_in_it_as_its_submitter_and_nobody_else_can_look(folder: Path, open_root: Path):
+def test_only_the_submitter_can_read_the_directory(folder: Path, open_root: Path):
     snapshots = Snapshots(open_root)
     tree = snapshots.unpack(ship(folder, DirectApi(snapshots)), owner=UID, gid=UID)
 
@@ -139,27 +145,35 @@ def test_a_job_runs_in_it_as_its_submitter_and_nobody_else_can_look(folder: Path
     assert run(UID, "ls", str(tree.parent)).returncode != 0
 
 
-def test_a_disk_that_is_full_or_read_only(tmp_path: Path):
+def test_full_or_read_only_disk(tmp_path: Path):
     if subprocess.run(
         [*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", tmp_path], check=False
     ).returncode:
         pytest.skip("needs the right to mount")
-    command = [*UNSHARE, sys.executable, "-m", "tests.integration.ship.mounted", str(tmp_path)]
+    command = [
+        *UNSHARE,
+        sys.executable,
+        "-m",
+        "tests.integration.ship.ship_on_full_disk",
+        str(tmp_path),
+        # A user namespace maps one user, its root.
+        str(UID if os.geteuid() == 0 else 0),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "ship: make room on its disk, then try again",
+        "ship: free space on this disk, then retry",
         "[]",
         "goes on",
-        "unpack: make room on its disk, then try again",
+        "unpack: free space on this disk, then retry",
         "nothing half-made",
         "unpacked",
-        "ship: check its owner, its mode and how it is mounted",
+        "ship: check its owner, mode and mount options",
     ]
 
 
-def test_even_an_unchecked_manifest_cannot_leave_its_folder(tmp_path: Path):
-    """The check is one lock on the door; not to follow links is the other."""
+def test_unvalidated_manifest_cannot_leave_the_directory(tmp_path: Path):
+    """Validation is one defence; unpacking without following links is the second."""
     (tmp_path / "outside").mkdir()
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -167,18 +181,18 @@ def test_even_an_unchecked_manifest_cannot_leave_its_folder(tmp_path: Path):
     blob = tmp_path / "blob"
     blob.write_bytes(b"")
     sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    made = Manifest.of([File("way/in", sha256, size_bytes=0, is_executable=False)])
-    owner = Owner(UID, UID) if os.geteuid() == 0 else None
+    made = SnapshotManifest.of([ManifestFile("way/in", sha256, size_bytes=0, is_executable=False)])
+    owner = FileOwner(UID, UID) if os.geteuid() == 0 else None
     with pytest.raises(FileExistsError):
         unpack(made, tree, source=lambda _: blob, owner=owner)
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_a_folder_with_a_way_out_is_refused_on_both_sides(folder: Path, tmp_path: Path):
+def test_link_out_of_the_directory_is_rejected_on_both_sides(folder: Path, tmp_path: Path):
     (folder / "secrets").symlink_to("/etc")
     api = DirectApi(Snapshots(tmp_path / "kept"))
-    with pytest.raises(UserError, match="'secrets': it is a link that leads out of the folder"):
+    with pytest.raises(UserError, match="'secrets': symbolic link leads out of the directory"):
         ship(folder, api)
     assert api.sent == []
     with pytest.raises(InputError):
-        Manifest((Link("secrets", "/etc"),))
+        SnapshotManifest((ManifestLink("secrets", "/etc"),))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.sqlite import SqliteStore
-from tests.lives import Life, random_steps
+from rota.store.sqlite.store import SqliteStore
+from tests.support.store_workload import StoreWorkload, random_steps
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
 @pytest.fixture
 def filled(path: Path) -> Path:
     """A file with some hundred jobs, closed as after an orderly stop."""
-    store, life = SqliteStore(path), Life()
+    store, life = SqliteStore(path), StoreWorkload()
     written = [store.write(life.step(step)) for step in random_steps(seed=1, count=200)]
     written += [store.write(life.submit(number, number)) for number in range(200)]
     for each in written:

@@ -1,4 +1,4 @@
-"""A damaged file is named as such when it is opened, and by `rota store check`."""
+"""Opening a damaged file fails, and `rota store check` lists the damage."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.errors import StoreError, Trouble
-from rota.store.check import check
-from rota.store.sqlite import SqliteStore
-from tests.lives import OPENING, batches
+from rota.errors import StoreError, StoreErrorKind
+from rota.store.sqlite.check import check
+from rota.store.sqlite.store import SqliteStore
+from tests.support.store_workload import OPENING, batches
 
 PAGE = 4096
 
@@ -55,12 +55,12 @@ def a_page_twice(content: bytes) -> bytes:
         a_page_twice,
     ],
 )
-def test_damage_is_told_at_once(filled: Path, damage: Callable[[bytes], bytes]):
+def test_opening_a_damaged_file_fails(filled: Path, damage: Callable[[bytes], bytes]):
     filled.write_bytes(damage(filled.read_bytes()))
     damaged = filled.read_bytes()
     with pytest.raises(StoreError) as caught:
         SqliteStore(filled)
-    assert caught.value.trouble is Trouble.DAMAGED
+    assert caught.value.kind is StoreErrorKind.DAMAGED
     assert str(filled) in caught.value.message
     assert "backup" in caught.value.hint
     assert filled.read_bytes() == damaged, "what is left of it stays as it is"
@@ -82,14 +82,17 @@ def tamper(path: Path, sql: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "complaint"),
     [
-        ("DELETE FROM submissions WHERE job_id = 'job-00001'", "nobody knows what it runs"),
+        ("DELETE FROM submissions WHERE job_id = 'job-00001'", "has no submission"),
         ("UPDATE attempts SET ended_s = NULL WHERE job_id = 'job-00001'", "but attempt 1 is alive"),
-        ("DELETE FROM attempts WHERE ended_s IS NULL", "workers: refers to something"),
-        ("DELETE FROM events WHERE after = 'succeeded'", "succeeded, but its last event made it"),
-        ("UPDATE jobs SET name = 'other' WHERE id = 'job-00001'", "columns and its body differ"),
+        ("DELETE FROM attempts WHERE ended_s IS NULL", "workers: refers to a missing row"),
+        (
+            "DELETE FROM events WHERE after = 'succeeded'",
+            "state is succeeded, but its last event leads to",
+        ),
+        ("UPDATE jobs SET name = 'other' WHERE id = 'job-00001'", "columns differ from its body"),
         ("UPDATE jobs SET body = '{' WHERE id = 'job-00001'", "job job-00001: not JSON"),
         ("UPDATE nodes SET body = '{}'", "node node-"),
-        ("DELETE FROM jobs WHERE id = 'job-00001'", "refers to something that is not in jobs"),
+        ("DELETE FROM jobs WHERE id = 'job-00001'", "refers to a missing row of jobs"),
     ],
 )
 def test_contradictions_are_listed(filled: Path, sql: str, complaint: str):
@@ -110,13 +113,13 @@ def test_a_gpu_that_two_jobs_hold(path: Path):
         " SELECT 'copy', name, user, project, state, attempt, replace(body, id, 'copy') FROM jobs"
         " WHERE state = 'running'",
     )
-    expected = "node node-1, GPU 1: held by job-00001, copy"
+    expected = "node node-1, GPU 1: overbooked by jobs job-00001, copy"
     assert expected in check(path), check(path)
 
 
 def test_a_job_that_cannot_be_read_stops_the_start(filled: Path):
     tamper(filled, "UPDATE jobs SET body = '{}' WHERE state = 'queued'")
     store = SqliteStore(filled)
-    with pytest.raises(StoreError, match="it is damaged: job job-"):
+    with pytest.raises(StoreError, match="the file is damaged: job job-"):
         store.load()
     store.close()

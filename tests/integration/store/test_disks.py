@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.errors import StoreError, Trouble
-from rota.store.check import check
-from rota.store.sqlite import SqliteStore
+from rota.errors import StoreError, StoreErrorKind
+from rota.store.sqlite.check import check
+from rota.store.sqlite.store import SqliteStore
 from tests.tidy.tree import ROOT
 
 UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
@@ -31,7 +31,7 @@ def can_mount(folder: Path) -> bool:
 def test_a_disk_that_fills_up_and_turns_read_only(tmp_path: Path):
     if not can_mount(tmp_path):
         pytest.skip("needs the right to mount")
-    module = "tests.integration.store.mounted"
+    module = "tests.integration.store.write_on_full_disk"
     done = run(*UNSHARE, sys.executable, "-m", module, str(tmp_path))
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
@@ -46,7 +46,7 @@ def test_a_disk_that_fills_up_and_turns_read_only(tmp_path: Path):
 
 
 def test_a_limit_on_the_size_of_files(path: Path):
-    done = run(sys.executable, "-m", "tests.integration.store.limited", str(path))
+    done = run(sys.executable, "-m", "tests.integration.store.write_with_file_limit", str(path))
     assert done.stderr == ""
     assert check(path) == []
     store = SqliteStore(path)
@@ -63,7 +63,7 @@ def test_a_file_that_may_not_be_written(filled: Path):
     try:
         with pytest.raises(StoreError) as caught:
             SqliteStore(filled)
-        assert caught.value.trouble is Trouble.READ_ONLY
+        assert caught.value.kind is StoreErrorKind.READ_ONLY
     finally:
         if os.geteuid() == 0:
             run("chattr", "-i", str(filled))

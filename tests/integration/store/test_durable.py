@@ -1,4 +1,4 @@
-"""A write is answered after it has been synced, and not before."""
+"""A write is acknowledged only after it is synced."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.connect import make_durable
-from tests.integration.store.writing import IN_FLIGHT
+from rota.store.sqlite.connect import make_durable
+from tests.integration.store.write_until_killed import IN_FLIGHT
 from tests.tidy.tree import ROOT
 
 N_BATCHES = 40
@@ -32,7 +32,7 @@ def test_the_kernel_sees_a_sync_before_every_group_of_answers(path: Path, tmp_pa
         pytest.skip("needs strace")
     trace = tmp_path / "trace"
     watch = ["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,write", "-o", str(trace)]
-    child = [sys.executable, "-m", "tests.integration.store.writing", str(path), "1"]
+    child = [sys.executable, "-m", "tests.integration.store.write_until_killed", str(path), "1"]
     done = subprocess.run(
         [*watch, *child, str(N_BATCHES)], cwd=ROOT, capture_output=True, text=True, check=False
     )

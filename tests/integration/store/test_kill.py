@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, and nothing is there by half."""
+"""After kill -9 at any time, acknowledged batches are complete and no batch is partial."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.check import check
 from rota.store.memory import MemoryStore
-from rota.store.records import Usage
-from rota.store.sqlite import SqliteStore
-from tests.counts import seeds
-from tests.integration.store.writing import numbered
+from rota.store.records import UsageRecord
+from rota.store.sqlite.check import check
+from rota.store.sqlite.store import SqliteStore
+from tests.integration.store.write_until_killed import numbered
+from tests.support.seed_counts import seeds
 from tests.tidy.tree import ROOT
 
 COUNT = 1_000
@@ -26,7 +26,7 @@ def test_nothing_acknowledged_is_lost(path: Path, seed: int):
     acknowledged = write_and_kill(path, seed, after=random.Random(seed).randrange(1, 200))
     assert check(path) == []
     reopened = SqliteStore(path)
-    (marker,) = reopened.rows(Usage)
+    (marker,) = reopened.rows(UsageRecord)
     n_written = int(marker.gpu_s)
     assert n_written >= acknowledged
     expected = MemoryStore()
@@ -41,7 +41,7 @@ def test_nothing_acknowledged_is_lost(path: Path, seed: int):
 
 def write_and_kill(path: Path, seed: int, *, after: int) -> int:
     """The highest number acknowledged by a process that was killed after so many answers."""
-    command = [sys.executable, "-m", "tests.integration.store.writing"]
+    command = [sys.executable, "-m", "tests.integration.store.write_until_killed"]
     with subprocess.Popen(
         [*command, str(path), str(seed), str(COUNT)], stdout=subprocess.PIPE, cwd=ROOT
     ) as writer:

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from rota.core.speed import PRIOR
-from rota.store.check import check
-from rota.store.connect import READ_WRITE, connect
-from rota.store.migrate import migrate, newest, version_of
-from rota.store.queries import Migration, migrations
-from rota.store.sqlite import SqliteStore
-from tests.lives import Life
+from rota.core.estimation.speed_model import PRIOR
+from rota.store.sqlite.check import check
+from rota.store.sqlite.connect import READ_WRITE, connect
+from rota.store.sqlite.migrate import migrate, newest, version_of
+from rota.store.sqlite.sql_loader import Migration, migrations
+from rota.store.sqlite.store import SqliteStore
+from tests.support.store_workload import StoreWorkload
 
 RELEASED = sorted((Path(__file__).parent / "released").glob("*.sql"))
 
@@ -46,7 +46,7 @@ def test_a_released_database_opens(path: Path, released: Path):
         "samples": [plain(store.samples(job.id)) for job in saved.jobs],
     }
     assert contains(held, expected)
-    store.write(Life(first_job=1_000).submit(1, 0)).result()
+    store.write(StoreWorkload(first_job=1_000).submit(1, 0)).result()
     store.close()
     assert check(path) == []
 

@@ -1,4 +1,4 @@
-"""A process that writes a life of jobs until it is killed: `python -m ...writing FILE SEED COUNT`.
+"""Writes batches until it is killed: `python -m ...write_until_killed FILE SEED COUNT`.
 
 It says on stdout which batches were acknowledged. Each batch carries its number as somebody's
 usage, so that the file tells how far it got.
@@ -14,18 +14,18 @@ from functools import partial
 from pathlib import Path
 from threading import Semaphore
 
-from rota.store.base import Batch
-from rota.store.records import Usage
-from rota.store.sqlite import SqliteStore
-from tests.lives import Life, random_steps
+from rota.store.interface import Batch
+from rota.store.records import UsageRecord
+from rota.store.sqlite.store import SqliteStore
+from tests.support.store_workload import StoreWorkload, random_steps
 
 IN_FLIGHT = 16
 
 
 def numbered(seed: int, count: int) -> Iterator[Batch]:
-    life = Life()
+    life = StoreWorkload()
     for number, step in enumerate(random_steps(seed, count), start=1):
-        yield replace(life.step(step), rows=(Usage("", "writer", number, 0.0, 0.0),))
+        yield replace(life.step(step), rows=(UsageRecord("", "writer", number, 0.0, 0.0),))
 
 
 def main(file: str, seed: str, count: str) -> None:

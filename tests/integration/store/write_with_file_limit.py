@@ -1,4 +1,4 @@
-"""A process that may write no file beyond 1 MB: `python -m ...limited FILE`."""
+"""Writes with a file size limit of 1 MB: `python -m ...write_with_file_limit FILE`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import resource
 import sys
 from pathlib import Path
 
-from rota.errors import StoreError, Trouble
-from rota.store.sqlite import SqliteStore
-from tests.lives import Life
+from rota.errors import StoreError, StoreErrorKind
+from rota.store.sqlite.store import SqliteStore
+from tests.support.store_workload import StoreWorkload
 
 LIMIT = 1024**2
 
 
 def main(file: str) -> None:
-    store, life = SqliteStore(Path(file)), Life()
+    store, life = SqliteStore(Path(file)), StoreWorkload()
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, hard))
     written: list[str] = []
-    trouble = None
-    while trouble is None:
+    kind = None
+    while kind is None:
         batch = life.submit(len(written), 0)
         try:
             store.write(batch).result()
             written.append(batch.submissions[0].job_id)
         except StoreError as error:
-            trouble = error.trouble
-    assert trouble in (Trouble.IO, Trouble.FULL), trouble
+            kind = error.kind
+    assert kind in (StoreErrorKind.IO, StoreErrorKind.FULL), kind
     assert [job.id for job in store.load().jobs] == written
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     store.resume().result()

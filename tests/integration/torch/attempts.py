@@ -1,4 +1,4 @@
-"""Attempts of a training script as the engine would start them, step by step."""
+"""Runs attempts of a training script like the engine does, step by step."""
 
 import contextlib
 import signal
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.integration.torch.nursery import Nursery
+from tests.integration.torch.fork_server import TorchForkServer
 
 SCRIPT = Path(__file__).with_name("train.py")
 STOPPED = 75
@@ -19,7 +19,7 @@ class Step:
 
 
 @dataclass
-class History:
+class TrainingHistory:
     """What was trained on, along the checkpoints that later attempts began from."""
 
     steps: list[Step] = field(default_factory=list)
@@ -54,14 +54,14 @@ class Attempt:
 
     def __init__(
         self,
-        nursery: Nursery,
-        history: History,
+        fork_server: TorchForkServer,
+        history: TrainingHistory,
         *options: str,
         env: Mapping[str, str],
         is_heard: bool = True,
     ) -> None:
         self._history = history
-        self._child = nursery.run([str(SCRIPT), *options], env)
+        self._child = fork_server.run([str(SCRIPT), *options], env)
         if is_heard:
             self.hear()
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from tests.patience import PATIENCE_S
+from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "src"), str(ROOT / "trainer" / "src")])
@@ -47,7 +47,7 @@ class Child:
         return code
 
 
-class Nursery:
+class TorchForkServer:
     def __init__(self, *modules: str) -> None:
         self._here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
@@ -88,16 +88,17 @@ def main() -> None:
     while True:
         request, pipes, _, _ = socket.recv_fds(door, 1 << 20, 3)
         if not request:
-            return
+            # Without an interpreter's last looking around, which takes seconds with torch.
+            os._exit(0)
         if os.fork() == 0:
             door.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            keep(json.loads(request), pipes)
+            supervise_worker(json.loads(request), pipes)
         for pipe in pipes:
             os.close(pipe)
 
 
-def keep(request: Any, pipes: list[int]) -> None:
+def supervise_worker(request: Any, pipes: list[int]) -> None:
     """Start the worker, wait for it, end what it left behind, and say how it ended."""
     stdin, stdout, status = pipes
     worker = os.fork()
@@ -110,7 +111,7 @@ def keep(request: Any, pipes: list[int]) -> None:
         os.close(stdout)
         os.chdir(request["cwd"])
         os.environ.update(request["env"])
-        os._exit(work(request["argv"]))
+        os._exit(run_worker_script(request["argv"]))
     os.close(stdin)
     os.close(stdout)
     os.write(status, f"{worker}\n".encode())
@@ -122,7 +123,7 @@ def keep(request: Any, pipes: list[int]) -> None:
     os._exit(0)
 
 
-def work(argv: list[str]) -> int:
+def run_worker_script(argv: list[str]) -> int:
     """As `python argv...` would, but not for ever."""
     signal.alarm(LONGEST_S)
     sys.argv = argv

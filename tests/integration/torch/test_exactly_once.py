@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.counts import seeds
-from tests.integration.torch.attempts import STOPPED, Attempt, History, environment
-from tests.integration.torch.nursery import Nursery
-from tests.integration.trainer.stand_in import daemon
+from tests.integration.torch.attempts import STOPPED, Attempt, TrainingHistory, environment
+from tests.integration.torch.fork_server import TorchForkServer
+from tests.integration.trainer.fake_daemon import daemon
+from tests.support.seed_counts import seeds
 
 pytest.importorskip("torch", reason="torch is not installed: nothing here trains")
 
@@ -21,10 +21,10 @@ SAMPLES = list(range(64))
 
 
 @functools.cache
-def undisturbed(nursery: Nursery, *options: str) -> History:
-    history = History()
+def undisturbed(fork_server: TorchForkServer, *options: str) -> TrainingHistory:
+    history = TrainingHistory()
     with tempfile.TemporaryDirectory() as folder:
-        attempt = Attempt(nursery, history, *options, env={"ROTA_CHECKPOINT_DIR": folder})
+        attempt = Attempt(fork_server, history, *options, env={"ROTA_CHECKPOINT_DIR": folder})
         assert attempt.run_on() == 0
     return history
 
@@ -32,62 +32,62 @@ def undisturbed(nursery: Nursery, *options: str) -> History:
 @pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("options", [("--every-step",), ("--every-step", "--loaders=1"), ()])
 def test_three_stops_change_nothing(
-    seed: int, options: tuple[str, ...], nursery: Nursery, tmp_path: Path
+    seed: int, options: tuple[str, ...], fork_server: TorchForkServer, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
     moments = sorted(chance.sample(range(1, 5 * STEPS), 3))
-    history = History()
+    history = TrainingHistory()
     for number, moment in enumerate(moments, start=1):
         with daemon(tmp_path / f"{number}.socket") as rota:
             env = environment(rota.url, tmp_path, attempt=number)
-            attempt = Attempt(nursery, history, *options, env=env)
+            attempt = Attempt(fork_server, history, *options, env=env)
             assert attempt.steps(max(0, moment - len(history.steps)))
             rota.stop(0)
             while attempt.step():
                 pass
             assert attempt.wait() == STOPPED
     env = environment("unix:///nowhere", tmp_path, attempt=4)
-    assert Attempt(nursery, history, *options, env=env).run_on() == 0
+    assert Attempt(fork_server, history, *options, env=env).run_on() == 0
     assert history.n_lost == 0
-    expect_exactly_once(history, undisturbed(nursery, *options))
+    expect_exactly_once(history, undisturbed(fork_server, *options))
 
 
 @pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("options", [(), ("--loaders=1",)])
 def test_three_kills_change_nothing(
-    seed: int, options: tuple[str, ...], nursery: Nursery, tmp_path: Path
+    seed: int, options: tuple[str, ...], fork_server: TorchForkServer, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
-    history = History()
+    history = TrainingHistory()
     for number in range(1, 4):
         env = environment("unix:///nowhere", tmp_path, attempt=number)
-        attempt = Attempt(nursery, history, *options, env=env)
+        attempt = Attempt(fork_server, history, *options, env=env)
         # Often right after the last step of an epoch, which is when it saves.
         n_steps = chance.choice([chance.randrange(1, 20), STEPS, 2 * STEPS])
         assert attempt.steps(n_steps)
         time.sleep(chance.uniform(0.0, 0.01))
         attempt.kill()
     env = environment("unix:///nowhere", tmp_path, attempt=4)
-    assert Attempt(nursery, history, *options, env=env).run_on() == 0
-    expect_exactly_once(history, undisturbed(nursery, *options))
+    assert Attempt(fork_server, history, *options, env=env).run_on() == 0
+    expect_exactly_once(history, undisturbed(fork_server, *options))
 
 
 @pytest.mark.parametrize("n_steps", [1, STEPS - 1, STEPS])
 def test_a_stop_at_either_end_of_an_epoch_changes_nothing(
-    n_steps: int, nursery: Nursery, tmp_path: Path
+    n_steps: int, fork_server: TorchForkServer, tmp_path: Path
 ) -> None:
-    history = History()
+    history = TrainingHistory()
     env = environment("unix:///nowhere", tmp_path, attempt=1)
-    attempt = Attempt(nursery, history, "--every-step", f"--term-after={n_steps}", env=env)
+    attempt = Attempt(fork_server, history, "--every-step", f"--term-after={n_steps}", env=env)
     assert attempt.run_on() == STOPPED
     assert len(history.steps) == n_steps
     env = environment("unix:///nowhere", tmp_path, attempt=2)
-    assert Attempt(nursery, history, "--every-step", env=env).run_on() == 0
+    assert Attempt(fork_server, history, "--every-step", env=env).run_on() == 0
     assert history.n_lost == 0
-    expect_exactly_once(history, undisturbed(nursery, "--every-step"))
+    expect_exactly_once(history, undisturbed(fork_server, "--every-step"))
 
 
-def expect_exactly_once(history: History, expected: History) -> None:
+def expect_exactly_once(history: TrainingHistory, expected: TrainingHistory) -> None:
     for epoch in range(EPOCHS):
         seen = [sample for step in history.steps if step.epoch == epoch for sample in step.samples]
         assert sorted(seen) == SAMPLES

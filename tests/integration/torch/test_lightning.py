@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("lightning", reason="lightning is not installed: nothing here trains")
 
 from tests.integration.torch.attempts import STOPPED, environment
-from tests.integration.torch.nursery import Child, Nursery
-from tests.integration.trainer.stand_in import daemon
+from tests.integration.torch.fork_server import Child, TorchForkServer
+from tests.integration.trainer.fake_daemon import daemon
 
 SCRIPT = Path(__file__).with_name("train_lightning.py")
 EPOCHS = 4
@@ -20,15 +20,17 @@ NOWHERE = "unix:///nowhere"
 
 @pytest.fixture(scope="module")
 def lit() -> Any:
-    with Nursery("tests.integration.torch.warm", "lightning.pytorch") as opened:
+    with TorchForkServer("tests.integration.torch.preload", "lightning.pytorch") as opened:
         yield opened
 
 
 class Pair:
     """One or two workers, and what each said: the samples of each step, then its weights."""
 
-    def __init__(self, nursery: Nursery, folder: Path, *options: str, n_workers: int = 1) -> None:
-        self._nursery = nursery
+    def __init__(
+        self, fork_server: TorchForkServer, folder: Path, *options: str, n_workers: int = 1
+    ) -> None:
+        self._nursery = fork_server
         self._folder = folder
         self._options = options
         self._n_workers = n_workers
@@ -67,7 +69,7 @@ class Pair:
     ("options", "n_before"), [(("--every-step",), 6), (("--every-step",), 3), ((), 6)]
 )
 def test_a_stopped_training_ends_as_if_it_was_not(
-    options: tuple[str, ...], n_before: int, lit: Nursery, tmp_path: Path
+    options: tuple[str, ...], n_before: int, lit: TorchForkServer, tmp_path: Path
 ) -> None:
     expected = Pair(lit, tmp_path / "undisturbed", *options)
     assert expected.run_on(expected.start(NOWHERE)) == [0]
@@ -85,7 +87,7 @@ def test_a_stopped_training_ends_as_if_it_was_not(
     assert stopped.said == expected.said
 
 
-def test_two_workers_stop_together_although_one_hears(lit: Nursery, tmp_path: Path) -> None:
+def test_two_workers_stop_together_although_one_hears(lit: TorchForkServer, tmp_path: Path) -> None:
     expected = Pair(lit, tmp_path / "undisturbed", "--every-step", n_workers=2)
     assert expected.run_on(expected.start(NOWHERE)) == [0, 0]
     stopped = Pair(lit, tmp_path / "stopped", "--every-step", n_workers=2)
@@ -99,7 +101,7 @@ def test_two_workers_stop_together_although_one_hears(lit: Nursery, tmp_path: Pa
     assert stopped.said == expected.said
 
 
-def test_of_a_training_without_an_end_no_end_is_told(lit: Nursery, tmp_path: Path) -> None:
+def test_of_a_training_without_an_end_no_end_is_told(lit: TorchForkServer, tmp_path: Path) -> None:
     endless = Pair(lit, tmp_path, "--epochs=-1")
     with daemon(tmp_path / "socket") as rota:
         children = endless.start(rota.url)
@@ -110,6 +112,6 @@ def test_of_a_training_without_an_end_no_end_is_told(lit: Nursery, tmp_path: Pat
         assert rota.reports[-1]["epochs_done"] > EPOCHS
 
 
-def test_every_step_needs_a_loader_that_can_go_on(lit: Nursery, tmp_path: Path) -> None:
+def test_every_step_needs_a_loader_that_can_go_on(lit: TorchForkServer, tmp_path: Path) -> None:
     plain = Pair(lit, tmp_path, "--every-step", "--plain-loader")
     assert plain.run_on(plain.start(NOWHERE)) == [1]

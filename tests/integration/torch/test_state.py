@@ -140,16 +140,18 @@ def test_another_model_is_refused_by_the_keys_that_differ(tmp_path: Path) -> Non
     words = refusal(
         tmp_path / "state", model=longer, optimizer=torch.optim.SGD(longer.parameters())
     )
-    assert "model missing in it: 3.bias, 3.weight" in words
+    assert "model missing in the checkpoint: 3.bias, 3.weight" in words
     assert "optimizer has groups of [8] parameters here, of [6] in the checkpoint" in words
 
     shorter = nn.Sequential(*list(model())[:2])
     words = refusal(
         tmp_path / "state", model=shorter, optimizer=torch.optim.SGD(shorter.parameters())
     )
-    assert "model unexpected in it: 2.bias, 2.weight" in words
+    assert "model unexpected in the checkpoint: 2.bias, 2.weight" in words
 
-    assert "parts unexpected in it: optimizer" in refusal(tmp_path / "state", model=model())
+    assert "parts unexpected in the checkpoint: optimizer" in refusal(
+        tmp_path / "state", model=model()
+    )
 
 
 def test_what_has_no_state_is_refused_at_once() -> None:

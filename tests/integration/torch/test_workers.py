@@ -12,11 +12,11 @@ from rota_trainer.torch import agreement  # noqa: E402
 from tests.integration.torch.attempts import (  # noqa: E402
     STOPPED,
     Attempt,
-    History,
+    TrainingHistory,
     environment,
 )
-from tests.integration.torch.nursery import Nursery  # noqa: E402
-from tests.integration.trainer.stand_in import daemon  # noqa: E402
+from tests.integration.torch.fork_server import TorchForkServer  # noqa: E402
+from tests.integration.trainer.fake_daemon import daemon  # noqa: E402
 
 EPOCHS = 4
 OPTIONS = (f"--epochs={EPOCHS}", "--every-step")
@@ -27,11 +27,11 @@ STEPS = 4
 class Pair:
     """Two workers, side by side, over all attempts."""
 
-    def __init__(self, nursery: Nursery, folder: Path) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: TorchForkServer, folder: Path) -> None:
+        self._nursery = fork_server
         self._folder = folder
         self._n_attempts = 0
-        self.histories = [History(), History()]
+        self.histories = [TrainingHistory(), TrainingHistory()]
 
     def start(self, url: str) -> list[Attempt]:
         self._n_attempts += 1
@@ -50,13 +50,15 @@ class Pair:
 
 
 @pytest.fixture
-def pair(nursery: Nursery, tmp_path: Path) -> Pair:
-    return Pair(nursery, tmp_path)
+def pair(fork_server: TorchForkServer, tmp_path: Path) -> Pair:
+    return Pair(fork_server, tmp_path)
 
 
 @pytest.fixture(scope="session")
-def undisturbed(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> list[History]:
-    alone = Pair(nursery, tmp_path_factory.mktemp("undisturbed"))
+def undisturbed(
+    fork_server: TorchForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> list[TrainingHistory]:
+    alone = Pair(fork_server, tmp_path_factory.mktemp("undisturbed"))
     assert to_the_end(alone.start("unix:///nowhere")) == [0, 0]
     return alone.histories
 
@@ -76,7 +78,7 @@ def in_step(attempts: list[Attempt], n_steps: int) -> None:
 
 @pytest.mark.parametrize("hearing", [0, 1])
 def test_both_stop_at_the_same_step_although_one_hears(
-    hearing: int, pair: Pair, undisturbed: list[History], tmp_path: Path
+    hearing: int, pair: Pair, undisturbed: list[TrainingHistory], tmp_path: Path
 ) -> None:
     with daemon(tmp_path / "socket") as rota:
         attempts = pair.start(rota.url)
@@ -92,7 +94,7 @@ def test_both_stop_at_the_same_step_although_one_hears(
 
 
 def test_a_killed_worker_ends_the_attempt_and_the_next_goes_on(
-    pair: Pair, undisturbed: list[History]
+    pair: Pair, undisturbed: list[TrainingHistory]
 ) -> None:
     attempts = pair.start("unix:///nowhere")
     in_step(attempts, STEPS + 2)
@@ -105,7 +107,7 @@ def test_a_killed_worker_ends_the_attempt_and_the_next_goes_on(
         assert history.end == expected.end
 
 
-def test_each_sample_is_seen_once_by_one_of_them(undisturbed: list[History]) -> None:
+def test_each_sample_is_seen_once_by_one_of_them(undisturbed: list[TrainingHistory]) -> None:
     for epoch in range(EPOCHS):
         seen = [
             sample

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.integration.torchrun.scheduler import JOB, TOKEN, Scheduler, eventually
-from tests.patience import PATIENCE_S
+from tests.integration.torchrun.scheduler import JOB, TOKEN, FakeScheduler, eventually
+from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 SCRIPT = Path(__file__).with_name("train.py")
@@ -28,10 +28,10 @@ class Line(NamedTuple):
     restarts: str
 
 
-class Field:
+class AgentProcesses:
     """A folder with the agents that run in it."""
 
-    def __init__(self, folder: Path, scheduler: Scheduler) -> None:
+    def __init__(self, folder: Path, scheduler: FakeScheduler) -> None:
         self.folder = folder
         self.scheduler = scheduler
         self.agents: dict[int, subprocess.Popen[bytes]] = {}

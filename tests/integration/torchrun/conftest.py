@@ -3,19 +3,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.torchrun.agents import Field
-from tests.integration.torchrun.scheduler import Scheduler
+from tests.integration.torchrun.agents import AgentProcesses
+from tests.integration.torchrun.scheduler import FakeScheduler
 
-Begin = Callable[..., Field]
+Begin = Callable[..., AgentProcesses]
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Begin]:
     """A job with these workers, none of which has been started."""
-    fields: list[Field] = []
+    fields: list[AgentProcesses] = []
 
-    def begin(*numbers: int) -> Field:
-        fields.append(Field(tmp_path, Scheduler(numbers)))
+    def begin(*numbers: int) -> AgentProcesses:
+        fields.append(AgentProcesses(tmp_path, FakeScheduler(numbers)))
         return fields[-1]
 
     yield begin

@@ -9,26 +9,29 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from rota.api.app import House, create
-from rota.api.server import Patience, Server, server
-from rota.core.events import Event, MembershipChanged
-from rota.core.model import Job, JobId, NodeId, Running, Service, Slot, Starting
-from rota.daemon.membership import Membership
-from rota.daemon.people import Caller, Reach
-from rota.daemon.rendezvous import Rendezvous
-from tests.builders import job as a_job
-from tests.patience import PATIENCE_S
+from rota.api.app import Services, create
+from rota.api.uvicorn_protocol import ClientTimeouts, Server, create_server
+from rota.core.model.allocation import Slot
+from rota.core.model.events import Event, MembershipChanged
+from rota.core.model.job import Job, JobId, Running, ServiceTime, Starting
+from rota.core.model.node import NodeId
+from rota.daemon.access.authorization import AccessScope, Caller
+from rota.daemon.elastic.membership import MembershipService
+from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.training.worker_progress import RunningAttempts
+from tests.support.builders import job as a_job
+from tests.support.timeouts import PATIENCE_S
 
 JOB = JobId("j1")
 TOKEN = "token"
 
 
-class Kernel:
+class FakeKernel:
     """Knows one job."""
 
     def __init__(self, numbers: tuple[int, ...]) -> None:
         starting = Starting(0.0, slots(numbers))
-        self.only = Job(JOB, a_job("train", "1..9"), 0.0, starting, Service(0.0), attempt=1)
+        self.only = Job(JOB, a_job("train", "1..9"), 0.0, starting, ServiceTime(0.0), attempt=1)
         if numbers != tuple(range(len(numbers))):
             self.only = replace(self.only, phase=Running(0.0, slots(numbers), numbers))
 
@@ -36,12 +39,12 @@ class Kernel:
         return self.only if job_id == JOB else None
 
 
-class Shell:
+class FakeController:
     """What the desks need of the daemon's shell."""
 
     trouble = ""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: FakeKernel) -> None:
         self.kernel = kernel
         self.told: list[Event] = []
         self._changed = asyncio.Event()
@@ -64,18 +67,18 @@ class Shell:
             self.announce()
 
 
-class Doorkeeper:
+class FakeAuthenticator:
     async def identify(self, connection: Any) -> Caller:
         secret = connection.headers.get("authorization", "").removeprefix("Bearer ")
         is_ours = secret == TOKEN
-        return Caller("anna", reach=Reach.JOB if is_ours else Reach.FULL, job_id=JOB)
+        return Caller("anna", scope=AccessScope.JOB if is_ours else AccessScope.FULL, job_id=JOB)
 
 
-class Scheduler:
+class FakeScheduler:
     """A daemon in a thread. `restart` loses what it had in memory; the job is on the disk."""
 
     def __init__(self, numbers: tuple[int, ...]) -> None:
-        self._kernel = Kernel(numbers)
+        self._kernel = FakeKernel(numbers)
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             self.port: int = found.getsockname()[1]
@@ -97,24 +100,32 @@ class Scheduler:
 
     async def _serve(self, is_ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
-        self.shell = Shell(self._kernel)
-        shell = cast(Any, self.shell)
-        membership = Membership(shell, clock=time.time)
-        self.rendezvous = Rendezvous(shell, membership, clock=time.time)
+        self.controller = FakeController(self._kernel)
+        controller = cast(Any, self.controller)
+        membership = MembershipService(controller, RunningAttempts(), clock=time.time)
+        self.rendezvous = Rendezvous(controller, membership, clock=time.time)
         nobody = cast(Any, None)
-        house = House(
-            desk=nobody,
-            machine=nobody,
+        house = Services(
+            job_service=nobody,
+            submissions=nobody,
+            directory=nobody,
+            history=nobody,
+            log_reader=nobody,
+            exec_sessions=nobody,
+            snapshots=nobody,
+            snapshot_access=nobody,
+            cluster_service=nobody,
             tokens=nobody,
-            doorkeeper=cast(Any, Doorkeeper()),
-            visits=nobody,
-            moves=nobody,
-            training=nobody,
+            authenticator=cast(Any, FakeAuthenticator()),
+            migrator=nobody,
+            report_service=nobody,
             rendezvous=self.rendezvous,
-            patience=Patience(),
+            timeouts=ClientTimeouts(),
         )
-        chores = [asyncio.ensure_future(each.run()) for each in (membership, self.rendezvous)]
-        self._server: Server = server(create(house), patience=Patience())
+        background_tasks = [
+            asyncio.ensure_future(each.run()) for each in (membership, self.rendezvous)
+        ]
+        self._server: Server = create_server(create(house), timeouts=ClientTimeouts())
         door = socket.socket()
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         door.bind(("127.0.0.1", self.port))
@@ -123,12 +134,12 @@ class Scheduler:
             await asyncio.sleep(0.005)
         is_ready.set()
         await serving
-        for chore in chores:
+        for chore in background_tasks:
             chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
+        await asyncio.gather(*background_tasks, return_exceptions=True)
 
     def _end(self) -> None:
-        self.rendezvous.hush()
+        self.rendezvous.release_waiters()
         self._server.should_exit = True
 
     # -- what the scheduler decides -------------------------------------------------------------
@@ -150,15 +161,15 @@ class Scheduler:
 
     def told(self) -> list[int]:
         """The generations of which the kernel heard that they stand."""
-        events = self._do(lambda: list(self.shell.told))
+        events = self._do(lambda: list(self.controller.told))
         return [event.generation for event in events if isinstance(event, MembershipChanged)]
 
     def generation(self) -> int:
         return self._kernel.only.generation
 
     def at_the_barrier(self) -> set[int]:
-        room = self._do(lambda: self.rendezvous._rooms.get(JOB))
-        return set() if room is None else set(room.meeting.arrived)
+        session = self._do(lambda: self.rendezvous._sessions.get(JOB))
+        return set() if session is None else set(session.barrier.arrived)
 
     def _change(self, numbers: tuple[int, ...]) -> int:
         job = self._kernel.only
@@ -181,7 +192,7 @@ class Scheduler:
 
         async def done() -> Any:
             result = deed()
-            self.shell.announce()
+            self.controller.announce()
             return result
 
         return asyncio.run_coroutine_threadsafe(done(), self._loop).result(PATIENCE_S)

@@ -1,7 +1,7 @@
 """Real agents of torchrun meet, grow, shrink and die, without a single restart to spend."""
 
 from tests.integration.torchrun.conftest import Begin
-from tests.integration.torchrun.scheduler import JOB, Scheduler, eventually
+from tests.integration.torchrun.scheduler import JOB, FakeScheduler, eventually
 
 
 def test_grows_from_one_to_three_and_shrinks_to_two(begin: Begin) -> None:
@@ -21,14 +21,14 @@ def test_grows_from_one_to_three_and_shrinks_to_two(begin: Begin) -> None:
     field.trains(2, 0, 2)
     # The scheduler knows of the leaver's end before it hears that the others stand without it.
     assert field.end(1) == 0
-    assert "go on without this worker" in field.log(1).read_text()
+    assert "this worker was removed from the job" in field.log(1).read_text()
     assert scheduler.told() == [1]
     scheduler.exited(1, 0)
     eventually(lambda: scheduler.told() == [1, 2], "the kernel hears of generation 2")
     field.finish()
 
 
-def is_measured(scheduler: Scheduler, *, generation: int, workers: int) -> bool:
+def is_measured(scheduler: FakeScheduler, *, generation: int, workers: int) -> bool:
     found = scheduler.rendezvous.restart(JOB)
     if found is None or found.generation != generation:
         return False

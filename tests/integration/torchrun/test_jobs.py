@@ -7,8 +7,8 @@ from shlex import join
 
 import pytest
 
-from tests.e2e.house import House, a_house, wait_until
 from tests.integration.torchrun.agents import SCRIPT, TORCHRUN, Line, environment, install, lines_of
+from tests.support.daemon_process import DaemonProcess, temporary_daemon, wait_until
 
 SHELL = {
     "standalone": "--standalone --nproc-per-node 2",
@@ -23,59 +23,61 @@ MODE = {"standalone": "fixed", "one node": "restart", "c10d": "restart", "static
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[House]:
-    with a_house(gpus="3x16GiB") as house:
-        (house.state / "config.toml").write_text('min_runtime = "0s"\n')
-        install(house.home / "installed")
-        house.up()
-        yield house
+def shared() -> Iterator[DaemonProcess]:
+    with temporary_daemon(gpus="3x16GiB") as daemon:
+        (daemon.state / "config.toml").write_text('min_runtime = "0s"\n')
+        install(daemon.home / "installed")
+        daemon.up()
+        yield daemon
 
 
 @pytest.fixture
-def house(shared: House) -> Iterator[House]:
+def daemon(shared: DaemonProcess) -> Iterator[DaemonProcess]:
     yield shared
     shared.clear()
 
 
 def torchrun(
-    house: House, flags: str, *, folder: Path, collective: str = "plain", **fields: object
+    daemon: DaemonProcess, flags: str, *, folder: Path, collective: str = "plain", **fields: object
 ) -> str:
     """A job of one agent for each GPU."""
     folder.mkdir()
     words = f"exec {join(TORCHRUN)} {flags} {SCRIPT} {folder} {collective}"
-    path = environment(house.home / "installed")["PYTHONPATH"]
+    path = environment(daemon.home / "installed")["PYTHONPATH"]
     env = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PATH": str(Path(sys.executable).parent)}
-    return house.submit(words, env=env, gpus_per_worker=1, **fields)
+    return daemon.submit(words, env=env, gpus_per_worker=1, **fields)
 
 
 @pytest.mark.parametrize("kind", SHELL)
-def test_scripts_that_know_nothing_of_us(house: House, tmp_path: Path, kind: str) -> None:
+def test_scripts_that_know_nothing_of_us(daemon: DaemonProcess, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "run"
     gpus, mode = str(N_AGENTS[kind]), MODE[kind]
     # With torch itself: there, the port is held by the agents' own store.
-    job = torchrun(house, SHELL[kind], folder=folder, collective="gloo", gpus=gpus, mode=mode)
+    job = torchrun(daemon, SHELL[kind], folder=folder, collective="gloo", gpus=gpus, mode=mode)
     (folder / "finish").touch()
-    assert house.ends(job).state == "succeeded", house.output(job)
+    assert daemon.ends(job).state == "succeeded", daemon.output(job)
     assert {(line.rank, line.size) for line in lines_of(folder)} == {("0", "2"), ("1", "2")}
 
 
-def test_a_job_grows_and_shrinks_with_the_room_there_is(house: House, tmp_path: Path) -> None:
+def test_a_job_grows_and_shrinks_with_the_room_there_is(
+    daemon: DaemonProcess, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
-    filler = house.submit("say start; await room", gpus="2")
-    house.says(filler, "start")
+    filler = daemon.submit("say start; await room", gpus="2")
+    daemon.says(filler, "start")
     flags = "--rdzv-backend=rota --nnodes=1:3 --max-restarts=0"
-    job = torchrun(house, flags, folder=folder, gpus="1..3", mode="torchrun")
+    job = torchrun(daemon, flags, folder=folder, gpus="1..3", mode="torchrun")
     steps(folder, job, Line("0", "0", "0", "1", "0"))
-    house.allow("room")
+    daemon.allow("room")
     steps(folder, job, *(Line("1", str(n), str(n), "3", "0") for n in range(3)))
 
-    other = house.submit("say start; await never", gpus="1")
-    house.says(other, "start")
+    other = daemon.submit("say start; await never", gpus="1")
+    daemon.says(other, "start")
     wait_until(lambda: {line.size for line in lines_of(folder)} == {"1", "3", "2"}, "two go on")
     (folder / "finish").touch()
-    assert house.ends(job).state == "succeeded", house.output(job)
-    assert len(house.starts(job)) == 1
-    assert "agents run" in house.log()
+    assert daemon.ends(job).state == "succeeded", daemon.output(job)
+    assert len(daemon.starts(job)) == 1
+    assert "agents run" in daemon.log()
 
 
 def steps(folder: Path, job: str, *wanted: Line) -> None:

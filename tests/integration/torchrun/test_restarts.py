@@ -1,6 +1,6 @@
 """The daemon is started again in the middle of things."""
 
-from tests.integration.torchrun.agents import Field
+from tests.integration.torchrun.agents import AgentProcesses
 from tests.integration.torchrun.conftest import Begin
 from tests.integration.torchrun.scheduler import eventually
 
@@ -61,5 +61,5 @@ def test_a_peer_dies_while_the_daemon_is_away(begin: Begin) -> None:
     field.finish()
 
 
-def waits(field: Field) -> bool:
+def waits(field: AgentProcesses) -> bool:
     return field.scheduler.at_the_barrier() == {0}

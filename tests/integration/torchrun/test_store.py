@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from rota.daemon.keyvalues import MOST_BYTES
-from rota_trainer.meetings import LARGEST_VALUE, LONGEST_KEY, MET, Seat
-from rota_trainer.place import Place
-from rota_trainer.torch_store import BrokenTurnError, RotaStore
-from tests.integration.torchrun.scheduler import JOB, TOKEN, Scheduler
+from rota.daemon.elastic.kv_store import MOST_BYTES
+from rota_trainer.reporting.environment import WorkerEnvironment
+from rota_trainer.torchrun.messages import LARGEST_VALUE, LONGEST_KEY, MET, RendezvousAssignment
+from rota_trainer.torchrun.store import RendezvousBrokenError, RotaStore
+from tests.integration.torchrun.scheduler import JOB, TOKEN, FakeScheduler
+from tests.support.timeouts import PATIENCE_S
 
 STORES: Any = dist
 SHORT = timedelta(seconds=0.2)
@@ -21,8 +22,8 @@ Opens = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[Scheduler]:
-    found = Scheduler((0, 1))
+def scheduler() -> Iterator[FakeScheduler]:
+    found = FakeScheduler((0, 1))
     yield found
     found.stop()
 
@@ -31,14 +32,16 @@ turns = iter(range(1, 1000))
 
 
 @pytest.fixture
-def opens(scheduler: Scheduler) -> Iterator[Opens]:
+def opens(scheduler: FakeScheduler) -> Iterator[Opens]:
     """A store of a turn of its own, as this worker has it."""
     number = next(turns)
     opened: list[RotaStore] = []
 
     def opens(worker: int = 0, turn_: int = number) -> RotaStore:
-        seat = Seat(MET, scheduler.generation(), turn_, worker, 2)
-        opened.append(RotaStore(Place(scheduler.url, TOKEN, JOB, worker=worker), seat))
+        assignment = RendezvousAssignment(MET, scheduler.generation(), turn_, worker, 2)
+        opened.append(
+            RotaStore(WorkerEnvironment(scheduler.url, TOKEN, JOB, worker=worker), assignment)
+        )
         return opened[-1]
 
     yield opens
@@ -115,7 +118,7 @@ def test_whoever_waits_hears_at_once(opens: Opens) -> None:
         one.set("before", "x")
         assert not waiting.done()
         one.set("k", "v")
-        assert waiting.result(60) == b"v"
+        assert waiting.result(PATIENCE_S) == b"v"
 
 
 def test_many_add_at_once(opens: Opens) -> None:
@@ -129,7 +132,7 @@ def test_a_turn_sees_nothing_of_the_one_before(opens: Opens) -> None:
     first, later = opens(), opens(turn_=next(turns))
     first.set("k", "v")
     assert not later.check(["k"])
-    with pytest.raises(BrokenTurnError):
+    with pytest.raises(RendezvousBrokenError):
         first.get("k")
 
 
@@ -139,7 +142,7 @@ def test_bounds(opens: Opens) -> None:
     assert store.get("x" * LONGEST_KEY) == b"y" * LARGEST_VALUE
     with pytest.raises(dist.DistNetworkError, match="4 MiB"):
         store.multi_get(["x" * LONGEST_KEY] * 5)
-    with pytest.raises(dist.DistStoreError, match="key has 1 to"):
+    with pytest.raises(dist.DistStoreError, match="key must have 1 to"):
         store.set("x" * (LONGEST_KEY + 1), "y")
     with pytest.raises(dist.DistStoreError, match="larger than 1024 KiB"):
         store.set("x", b"y" * (LARGEST_VALUE + 1))
@@ -156,11 +159,13 @@ def test_bounds(opens: Opens) -> None:
 def test_a_sum_of_what_is_no_number(opens: Opens) -> None:
     store = opens()
     store.set("k", "words")
-    with pytest.raises(dist.DistNetworkError, match="is no number"):
+    with pytest.raises(dist.DistNetworkError, match="is not a number"):
         store.add("k", 1)
 
 
-def test_a_daemon_that_was_started_again_is_told_again(opens: Opens, scheduler: Scheduler) -> None:
+def test_a_daemon_that_was_started_again_is_told_again(
+    opens: Opens, scheduler: FakeScheduler
+) -> None:
     one, other = opens(0), opens(1)
     one.set("k", "v")
     one.add("n", 1)
@@ -171,12 +176,12 @@ def test_a_daemon_that_was_started_again_is_told_again(opens: Opens, scheduler: 
         scheduler.stop()
         scheduler.start()
         other.set("late", "came")
-        assert waiting.result(60) == b"came"
+        assert waiting.result(PATIENCE_S) == b"came"
     assert other.get("k") == b"v"
     assert other.add("n", 0) == 3
 
 
-def test_what_two_find_missing_is_put_there_once(opens: Opens, scheduler: Scheduler) -> None:
+def test_what_two_find_missing_is_put_there_once(opens: Opens, scheduler: FakeScheduler) -> None:
     store, other = opens(0), opens(1)
     store.add("n", 1)
     store.set_timeout(timedelta(seconds=60))
@@ -185,11 +190,11 @@ def test_what_two_find_missing_is_put_there_once(opens: Opens, scheduler: Schedu
         scheduler.stop()
         scheduler.start()
         other.set("late", "came")
-        assert [each.result(60) for each in waiting] == [b"came"] * 2
+        assert [each.result(PATIENCE_S) for each in waiting] == [b"came"] * 2
     assert other.add("n", 0) == 1
 
 
-def test_a_daemon_that_does_not_come_back(opens: Opens, scheduler: Scheduler) -> None:
+def test_a_daemon_that_does_not_come_back(opens: Opens, scheduler: FakeScheduler) -> None:
     store = opens()
     store.set("k", "v")
     store.set_timeout(SHORT)

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from tests.patience import PATIENCE_S
+from tests.support.timeouts import PATIENCE_S
 
 LIBRARY = Path(__file__).parents[3] / "trainer" / "src"
 
@@ -22,7 +22,7 @@ REASON = "somebody else's turn"
 Answer = tuple[int, str, bytes]
 
 
-class StandIn:
+class FakeDaemon:
     """Keeps reports as they came; holds answers as the real one does."""
 
     def __init__(self) -> None:
@@ -109,27 +109,27 @@ class _UnixServer(_Server):
     address_family = socket.AF_UNIX
 
 
-def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
+def _handler(fake_daemon: FakeDaemon) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def setup(self) -> None:
             super().setup()
-            stand_in.connections.append(self.connection)
+            fake_daemon.connections.append(self.connection)
 
         def do_POST(self) -> None:
-            stand_in.paths.add(self.path)
-            stand_in.tokens.add(self.headers["Authorization"])
+            fake_daemon.paths.add(self.path)
+            fake_daemon.tokens.add(self.headers["Authorization"])
             body = self.rfile.read(int(self.headers["Content-Length"]))
             report = json.loads(body)
-            status, kind, answer = stand_in.hear(report)
+            status, kind, answer = fake_daemon.hear(report)
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
             if REASON.encode() in answer:
-                stand_in.has_told(report["worker"])
+                fake_daemon.has_told(report["worker"])
 
         def handle(self) -> None:
             # Workers hang up when they end.
@@ -143,20 +143,20 @@ def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def daemon(unix: Path | None = None, *, port: int = 0) -> Iterator[StandIn]:
-    stand_in = StandIn()
+def daemon(unix: Path | None = None, *, port: int = 0) -> Iterator[FakeDaemon]:
+    fake_daemon = FakeDaemon()
     if unix is None:
-        server: _Server = _Server(("127.0.0.1", port), _handler(stand_in))
-        stand_in.url = f"http://127.0.0.1:{server.server_address[1]}"
+        server: _Server = _Server(("127.0.0.1", port), _handler(fake_daemon))
+        fake_daemon.url = f"http://127.0.0.1:{server.server_address[1]}"
     else:
-        server = _UnixServer(str(unix), _handler(stand_in))  # pyright: ignore[reportArgumentType]
-        stand_in.url = f"unix://{unix}"
+        server = _UnixServer(str(unix), _handler(fake_daemon))  # pyright: ignore[reportArgumentType]
+        fake_daemon.url = f"unix://{unix}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield stand_in
+        yield fake_daemon
     finally:
-        stand_in.close()
+        fake_daemon.close()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -205,7 +205,7 @@ def script(
         process.communicate()
 
 
-def ran(
+def run_training_script(
     folder: Path, text: str, *arguments: str, env: dict[str, str], python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
     with script(folder, text, *arguments, env=env, python=python) as process:

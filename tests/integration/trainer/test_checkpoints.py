@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rota_trainer.checkpoints import STATE, Checkpoints
-from rota_trainer.manifest import NAME, check, read
-from rota_trainer.position import Owner, Position
+from rota_trainer.checkpoint.manifest import NAME, check, read
+from rota_trainer.checkpoint.store import STATE, CheckpointStore
+from rota_trainer.progress.position import CheckpointOwner, Position
 
-OURS = Owner("job", "code")
+OURS = CheckpointOwner("job", "code")
 
 
 def saving(text: str) -> Callable[[Path], object]:
@@ -27,12 +27,12 @@ def saving(text: str) -> Callable[[Path], object]:
     return save
 
 
-def write(checkpoints: Checkpoints, *texts: str) -> list[Path]:
+def write(checkpoints: CheckpointStore, *texts: str) -> list[Path]:
     return [checkpoints.write(saving(text), Position(n)) for n, text in enumerate(texts, start=1)]
 
 
-def found(folder: Path, owner: Owner = OURS) -> str | None:
-    newest = Checkpoints(folder, owner).newest()
+def found(folder: Path, owner: CheckpointOwner = OURS) -> str | None:
+    newest = CheckpointStore(folder, owner).newest()
     return None if newest is None else (newest.path / "more" / "optimizer.bin").read_text()
 
 
@@ -41,28 +41,28 @@ def names(folder: Path) -> list[str]:
 
 
 def test_the_newest_is_found_with_its_position(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, OURS)
+    checkpoints = CheckpointStore(tmp_path, OURS)
     write(checkpoints, "a", "b")
     checkpoints.write(saving("c"), Position(7, 3, 7.25))
-    newest = Checkpoints(tmp_path, OURS).newest()
+    newest = CheckpointStore(tmp_path, OURS).newest()
     assert newest is not None
     assert newest.position == Position(7, 3, 7.25)
     assert found(tmp_path) == "c"
 
 
 def test_the_last_few_stay(tmp_path: Path) -> None:
-    write(Checkpoints(tmp_path, OURS, keep=3), *"abcde")
+    write(CheckpointStore(tmp_path, OURS, keep=3), *"abcde")
     assert names(tmp_path) == [f"00000{n}-epoch-{n}-step-0" for n in (3, 4, 5)]
 
 
 def test_a_single_file_is_as_good_as_a_folder_and_so_is_one_beside_it(tmp_path: Path) -> None:
-    Checkpoints(tmp_path, OURS).write(lambda path: path.write_text("x"), Position())
-    newest = Checkpoints(tmp_path, OURS).newest()
+    CheckpointStore(tmp_path, OURS).write(lambda path: path.write_text("x"), Position())
+    newest = CheckpointStore(tmp_path, OURS).newest()
     assert newest is not None
     assert newest.path.read_text() == "x"
     add_suffix: Callable[[Path], object] = lambda path: Path(f"{path}.npz").write_text("y")  # noqa: E731
-    Checkpoints(tmp_path, OURS).write(add_suffix, Position())
-    newest = Checkpoints(tmp_path, OURS).newest()
+    CheckpointStore(tmp_path, OURS).write(add_suffix, Position())
+    newest = CheckpointStore(tmp_path, OURS).newest()
     assert newest is not None
     assert Path(f"{newest.path}.npz").read_text() == "y"
 
@@ -167,22 +167,22 @@ DAMAGES = [
 def test_a_damaged_one_is_left_out_and_the_one_before_is_found(
     damage: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    *_, newest = write(Checkpoints(tmp_path, OURS), "a", "b")
+    *_, newest = write(CheckpointStore(tmp_path, OURS), "a", "b")
     damage(newest)
     assert found(tmp_path) == "a"
-    assert "is damaged and left out" in capsys.readouterr().err
+    assert "is corrupt and is skipped" in capsys.readouterr().err
 
 
 def test_a_file_in_place_of_a_checkpoint_is_damage(tmp_path: Path) -> None:
-    write(Checkpoints(tmp_path, OURS), "a")
+    write(CheckpointStore(tmp_path, OURS), "a")
     (tmp_path / "000009-epoch-9-step-0").write_text("")
     assert found(tmp_path) == "a"
 
 
 def test_a_damaged_one_does_not_count_among_those_that_stay(tmp_path: Path) -> None:
-    first, second = write(Checkpoints(tmp_path, OURS), "a", "b")
+    first, second = write(CheckpointStore(tmp_path, OURS), "a", "b")
     flip_a_bit(second)
-    checkpoints = Checkpoints(tmp_path, OURS)
+    checkpoints = CheckpointStore(tmp_path, OURS)
     checkpoints.newest()
     third = checkpoints.write(saving("c"), Position(3))
     assert names(tmp_path) == [first.name, third.name]
@@ -190,24 +190,27 @@ def test_a_damaged_one_does_not_count_among_those_that_stay(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("theirs", "words"),
-    [(Owner("other", "code"), "another job (other)"), (Owner("job", "edited"), "other code")],
+    [
+        (CheckpointOwner("other", "code"), "another job (other)"),
+        (CheckpointOwner("job", "edited"), "other code"),
+    ],
 )
 def test_what_belongs_to_others_is_refused_and_stays(
-    theirs: Owner, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    theirs: CheckpointOwner, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    others = write(Checkpoints(tmp_path, theirs), "x", "y")
+    others = write(CheckpointStore(tmp_path, theirs), "x", "y")
     assert found(tmp_path) is None
     said = capsys.readouterr().err
     assert said.count("OTHER: ") == 1
     assert words in said
-    ours = write(Checkpoints(tmp_path, OURS, keep=1), "a", "b")
+    ours = write(CheckpointStore(tmp_path, OURS, keep=1), "a", "b")
     assert names(tmp_path) == [*(path.name for path in others), ours[-1].name]
     assert found(tmp_path) == "b"
     assert found(tmp_path, theirs) == "y"
 
 
 def test_a_save_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, OURS)
+    checkpoints = CheckpointStore(tmp_path, OURS)
     (before,) = write(checkpoints, "a")
 
     def break_off(path: Path) -> None:
@@ -216,9 +219,9 @@ def test_a_save_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="out of luck"):
         checkpoints.write(break_off, Position(2))
-    with pytest.raises(OSError, match="nothing was written"):
+    with pytest.raises(OSError, match="the save function wrote nothing"):
         checkpoints.write(lambda _: None, Position(2))
-    with pytest.raises(OSError, match="not a plain file"):
+    with pytest.raises(OSError, match="not a regular file"):
         checkpoints.write(os.mkfifo, Position(2))
     assert names(tmp_path) == [before.name]
 
@@ -231,10 +234,10 @@ def test_what_a_dead_writer_left_goes_and_what_a_live_one_writes_stays(tmp_path:
 
     def save_beside(path: Path) -> None:
         path.write_text("outer")
-        write(Checkpoints(tmp_path, OURS), "inner")
+        write(CheckpointStore(tmp_path, OURS), "inner")
         seen.append(names(path.parent))
 
-    Checkpoints(tmp_path, OURS).write(save_beside, Position(2))
+    CheckpointStore(tmp_path, OURS).write(save_beside, Position(2))
     assert seen == [[STATE]]
     assert names(tmp_path) == ["000001-epoch-1-step-0", "000002-epoch-2-step-0"]
 
@@ -242,7 +245,7 @@ def test_what_a_dead_writer_left_goes_and_what_a_live_one_writes_stays(tmp_path:
 def test_many_may_write_at_once(tmp_path: Path) -> None:
     def write_some(text: str) -> None:
         for epoch in range(5):
-            Checkpoints(tmp_path, OURS, keep=100).write(saving(text), Position(epoch))
+            CheckpointStore(tmp_path, OURS, keep=100).write(saving(text), Position(epoch))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write_some, "abcd"))
@@ -253,4 +256,4 @@ def test_many_may_write_at_once(tmp_path: Path) -> None:
 
 def test_at_least_one_has_to_stay(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one"):
-        Checkpoints(tmp_path, OURS, keep=0)
+        CheckpointStore(tmp_path, OURS, keep=0)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.trainer.stand_in import environment, ran, script
-from tests.patience import PATIENCE_S
+from tests.integration.trainer.fake_daemon import environment, run_training_script, script
+from tests.support.timeouts import PATIENCE_S
 
 # Each state is the number of its epoch, in many files: half a state would be seen.
 TRAIN = """
@@ -54,7 +54,7 @@ def test_killed_while_it_saves_it_goes_on_from_a_whole_state(n_lines: int, tmp_p
         process.kill()
         process.wait()
     n_whole = sum(1 for path in (tmp_path / "checkpoints").iterdir() if path.name[0] != ".")
-    again = ran(tmp_path, TRAIN, "8", env=environment())
+    again = run_training_script(tmp_path, TRAIN, "8", env=environment())
     first, *_, last = (line for line in again.stdout.splitlines() if line != "wrote")
     assert (again.returncode, again.stderr, last) == (0, "", "done 8")
     assert (int(first.split()[1]) > 0) == (n_whole > 0)
@@ -78,7 +78,7 @@ def test_a_save_that_does_not_fit_is_said_and_training_goes_on(tmp_path: Path) -
         preexec_fn=small_files_only,
     )
     assert process.stdout.splitlines()[-1] == "done 3"
-    assert process.stderr.count("the checkpoint was not saved: OSError") == 1
+    assert process.stderr.count("checkpoint not saved: OSError") == 1
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
@@ -99,8 +99,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_costs_the_save_and_nothing_else(small_disk: Path) -> None:
     """A state takes 1.4 MB: two fit, and no third beside them until room is made."""
-    full = ran(small_disk, TRAIN, "5", env=environment())
+    full = run_training_script(small_disk, TRAIN, "5", env=environment())
     assert full.stdout.splitlines()[-1] == "done 5"
     assert full.stderr.count("No space left on device") == 1
-    again = ran(small_disk, TRAIN, "6", env=environment())
+    again = run_training_script(small_disk, TRAIN, "6", env=environment())
     assert again.stdout.splitlines()[0] == "from 2"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.trainer.stand_in import LIBRARY, environment, ran
+from tests.integration.trainer.fake_daemon import LIBRARY, environment, run_training_script
 
 HEAVY = {
     *("asyncio", "dataclasses", "email", "hashlib", "http", "inspect", "json", "logging"),
@@ -61,7 +61,7 @@ def test_every_module_is_of_python_3_9(old_python: str, tmp_path: Path) -> None:
         and file.stem.split("_")[0] not in FRAMEWORKS
         and not file.stem.startswith("__")
     ]
-    done = ran(tmp_path, IMPORT_ALL, *modules, env=environment(), python=old_python)
+    done = run_training_script(tmp_path, IMPORT_ALL, *modules, env=environment(), python=old_python)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -95,11 +95,11 @@ print(len(list(Path("checkpoints").iterdir())), run.restore(load), run.epochs_do
 
 
 def test_training_and_checkpoints_work_on_python_3_9(old_python: str, tmp_path: Path) -> None:
-    stopped = ran(tmp_path, TRAIN, env=environment(), python=old_python)
+    stopped = run_training_script(tmp_path, TRAIN, env=environment(), python=old_python)
     assert (stopped.returncode, stopped.stdout, stopped.stderr) == (75, "", "")
-    done = ran(tmp_path, TRAIN, env=environment(), python=old_python)
+    done = run_training_script(tmp_path, TRAIN, env=environment(), python=old_python)
     assert (done.returncode, done.stdout) == (0, "True\n2 True 2\n")
-    assert "is damaged and left out: state/state is not what was written" in done.stderr
+    assert "is corrupt and is skipped: state/state was changed" in done.stderr
 
 
 def test_the_wrapper_works_on_python_3_9(old_python: str) -> None:

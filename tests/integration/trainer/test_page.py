@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.trainer.stand_in import environment, ran
+from tests.integration.trainer.fake_daemon import environment, run_training_script
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "trainer.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -15,5 +15,5 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re
 def test_the_examples_run(example: str, tmp_path: Path) -> None:
     env = environment(ROTA_CHECKPOINT_DIR=str(tmp_path / "checkpoints"))
     for _ in range(2):
-        done = ran(tmp_path, example, env=env)
+        done = run_training_script(tmp_path, example, env=env)
         assert (done.returncode, done.stderr) == (0, "")

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.integration.trainer.stand_in import StandIn, daemon, environment, ran, script
-from tests.patience import PATIENCE_S
+from tests.integration.trainer.fake_daemon import (
+    FakeDaemon,
+    daemon,
+    environment,
+    run_training_script,
+    script,
+)
+from tests.support.timeouts import PATIENCE_S
 
 TRAIN = """
 import time
@@ -27,7 +33,7 @@ def worker(url: str, folder: Path, **more: str) -> dict[str, str]:
     return environment(url, ROTA_CHECKPOINT_DIR=str(folder / "checkpoints"), **more)
 
 
-def check_reports(rota: StandIn) -> None:
+def check_reports(rota: FakeDaemon) -> None:
     """All that the script above did, each thing once."""
     assert rota.tokens == {"Bearer secret"}
     assert rota.paths == {"/v1/training/report"}
@@ -59,14 +65,14 @@ def check_reports(rota: StandIn) -> None:
 
 def test_everything_is_reported_once(tmp_path: Path) -> None:
     with daemon() as rota:
-        done = ran(tmp_path, TRAIN, env=worker(rota.url, tmp_path))
+        done = run_training_script(tmp_path, TRAIN, env=worker(rota.url, tmp_path))
         assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
         check_reports(rota)
 
 
 def test_a_unix_socket_does_as_well(tmp_path: Path) -> None:
     with daemon(tmp_path / "rota.sock") as rota:
-        done = ran(tmp_path, TRAIN, env=worker(rota.url, tmp_path))
+        done = run_training_script(tmp_path, TRAIN, env=worker(rota.url, tmp_path))
         assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
         check_reports(rota)
 
@@ -121,14 +127,14 @@ for epoch in run.epochs(9, done=6):
 def test_nobody_listens(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    done = ran(tmp_path, TRAIN, env=worker(f"http://127.0.0.1:{port}", tmp_path))
+    done = run_training_script(tmp_path, TRAIN, env=worker(f"http://127.0.0.1:{port}", tmp_path))
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "http://[", "http://x:99999", "unix:///no"])
 def test_no_address_at_all(url: str, tmp_path: Path) -> None:
-    done = ran(tmp_path, TRAIN, env=worker(url, tmp_path))
+    done = run_training_script(tmp_path, TRAIN, env=worker(url, tmp_path))
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "Traceback" not in done.stderr
 
@@ -136,7 +142,7 @@ def test_no_address_at_all(url: str, tmp_path: Path) -> None:
 def test_the_daemon_takes_the_connection_and_never_answers(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        done = ran(tmp_path, TRAIN, env=worker(url, tmp_path))
+        done = run_training_script(tmp_path, TRAIN, env=worker(url, tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
@@ -151,10 +157,10 @@ def test_a_daemon_that_is_started_again_gets_what_was_missed(tmp_path: Path) -> 
     try:
         process.stdin.write("on\n" * 3)
         process.stdin.flush()
-        assert "reports do not arrive" in process.stderr.readline()
+        assert "cannot reach the daemon" in process.stderr.readline()
         with daemon(port=port) as second:
             second.wait_for(bool)
-            assert process.stderr.readline() == "rota: reports arrive again\n"
+            assert process.stderr.readline() == "rota: the daemon is reachable again\n"
             process.communicate("\n", timeout=PATIENCE_S)
             heard = [record["number"] for record in first.records("epochs")]
             heard += [record["number"] for record in second.records("epochs")]
@@ -170,9 +176,9 @@ def test_a_proxy_with_a_page_of_its_own_changes_nothing(tmp_path: Path) -> None:
             rota.answers = lambda status=status: (status, "text/html", b"<html>Sorry</html>")
             with script(tmp_path, LONG, env=worker(rota.url, tmp_path)) as process:
                 assert process.stderr is not None
-                assert "reports do not arrive" in process.stderr.readline()
+                assert "cannot reach the daemon" in process.stderr.readline()
                 rota.answers = None
-                assert process.stderr.readline() == "rota: reports arrive again\n"
+                assert process.stderr.readline() == "rota: the daemon is reachable again\n"
                 assert process.communicate("\n", timeout=PATIENCE_S)[1] == ""
 
 
@@ -185,7 +191,7 @@ def test_a_final_refusal_ends_the_reports_and_not_the_training(status: int, tmp_
             said = process.stderr.readline()
             process.communicate("\n", timeout=PATIENCE_S)
         assert said == (
-            f"rota: the daemon answered {status}; nothing more is reported, training goes on\n"
+            f"rota: the daemon answered {status}; reporting is disabled, training continues\n"
         )
         assert (process.returncode, len(rota.reports)) == (0, 1)
 
@@ -223,9 +229,9 @@ for n in range(1000):
 
 def test_nonsense_in_metrics_is_left_out_and_said_once(tmp_path: Path) -> None:
     with daemon() as rota:
-        done = ran(tmp_path, NONSENSE, env=worker(rota.url, tmp_path))
+        done = run_training_script(tmp_path, NONSENSE, env=worker(rota.url, tmp_path))
         assert done.stderr == (
-            "rota: the metric loss is not a finite number; such values are left out\n"
+            "rota: metric loss is not a finite number; such values are ignored\n"
         )
         for report in rota.distinct:
             assert len(report["metrics"]) <= 64
@@ -264,7 +270,7 @@ print(run.checkpoint_dir.parent.name, len(list(run.checkpoint_dir.iterdir())))
 
 def test_alone_there_is_no_thread_and_each_run_has_its_own_folder(tmp_path: Path) -> None:
     for n_runs in (1, 2):
-        done = ran(tmp_path, ALONE, env=environment())
+        done = run_training_script(tmp_path, ALONE, env=environment())
         assert (done.stdout, done.stderr) == ("rota-checkpoints 2\n", "")
         assert len(list((tmp_path / "rota-checkpoints").iterdir())) == n_runs
 
@@ -273,8 +279,8 @@ def test_of_an_agents_processes_the_first_reports(tmp_path: Path) -> None:
     agent = {"TORCHELASTIC_RUN_ID": "j1", "WORLD_SIZE": "4"}
     with daemon() as rota:
         second = worker(rota.url, tmp_path, **agent, RANK="3", LOCAL_RANK="1")
-        assert ran(tmp_path, TRAIN, env=second).stdout == "done\n"
+        assert run_training_script(tmp_path, TRAIN, env=second).stdout == "done\n"
         assert rota.reports == []
         first = worker(rota.url, tmp_path, **agent, RANK="2", LOCAL_RANK="0")
-        assert ran(tmp_path, TRAIN, env=first).stdout == "done\n"
+        assert run_training_script(tmp_path, TRAIN, env=first).stdout == "done\n"
         assert rota.distinct[-1]["epochs_done"] == 3.0

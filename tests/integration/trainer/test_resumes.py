@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.integration.trainer.stand_in import daemon, environment, ran, script
+from tests.integration.trainer.fake_daemon import daemon, environment, run_training_script, script
 
 # Waits for a line of input where a test looks at its reports.
 SAVES = """
@@ -46,7 +46,7 @@ def test_no_more_is_saved_than_done(tmp_path: Path) -> None:
 
 
 def test_what_a_checkpoint_holds_is_done_before_the_first_step(tmp_path: Path) -> None:
-    ran(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
+    run_training_script(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
     with daemon() as rota, script(tmp_path, GOES_ON, env=environment(rota.url)) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -75,8 +75,8 @@ for epoch in run.epochs(2):
 
 
 def test_who_cannot_load_and_begins_anew_has_done_nothing(tmp_path: Path) -> None:
-    ran(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
-    done = ran(tmp_path, REFUSES, env=environment(ROTA_JOB="j1"))
+    run_training_script(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
+    done = run_training_script(tmp_path, REFUSES, env=environment(ROTA_JOB="j1"))
     assert done.stdout == "begins anew\n0 ['a', 'b']\n1 ['a', 'b']\n"
 
 
@@ -95,8 +95,8 @@ for total in (3, 5):
 
 def test_a_second_loop_goes_on_where_the_first_ended(tmp_path: Path) -> None:
     with daemon() as rota:
-        done = ran(tmp_path, TWICE, "expects", env=environment(rota.url))
+        done = run_training_script(tmp_path, TWICE, "expects", env=environment(rota.url))
         assert (done.stdout, done.stderr) == ("[0, 1, 2]\n[3, 4]\n", "")
         assert {report["epochs_total"] for report in rota.reports} <= {None, 5.0}
-    again = ran(tmp_path, TWICE, env=environment(ROTA_JOB="j1"))
+    again = run_training_script(tmp_path, TWICE, env=environment(ROTA_JOB="j1"))
     assert again.stdout == "[]\n[]\n"

@@ -3,8 +3,8 @@
 import signal
 from pathlib import Path
 
-from tests.integration.trainer.stand_in import daemon, environment, ran, script
-from tests.patience import PATIENCE_S
+from tests.integration.trainer.fake_daemon import daemon, environment, run_training_script, script
+from tests.support.timeouts import PATIENCE_S
 
 # Waits for a line of input after each step, so that a test says when it goes on.
 TRAIN = """
@@ -45,7 +45,7 @@ def test_asked_to_stop_it_ends_after_the_epoch_and_goes_on_from_there(tmp_path: 
         assert out == "0 1 True\n0 2 True\n0 3 True\n"
         last = rota.distinct[-1]
         assert (last["epochs_done"], last["epochs_saved"]) == (1.0, 1.0)
-    again = ran(tmp_path, TRAIN, env=environment(ROTA_JOB="j1"))
+    again = run_training_script(tmp_path, TRAIN, env=environment(ROTA_JOB="j1"))
     assert again.stdout.splitlines()[0] == "1 0 False"
     assert again.stdout.splitlines()[-1] == "done True"
 
@@ -61,7 +61,7 @@ def test_where_each_step_can_save_it_ends_after_the_step(tmp_path: Path) -> None
             out, err = process.communicate("\n" * 12)
         assert (process.returncode, out, err) == (75, "", "")
         assert rota.distinct[-1]["epochs_saved"] == 0.25
-    again = ran(tmp_path, TRAIN, "steps", env=environment(ROTA_JOB="j1"))
+    again = run_training_script(tmp_path, TRAIN, "steps", env=environment(ROTA_JOB="j1"))
     assert again.stdout.splitlines()[0] == "0 1 False"
     assert again.stdout.splitlines()[-1] == "done True"
 
@@ -93,7 +93,7 @@ def test_sigterm_ends_even_the_last_epoch_after_the_step(tmp_path: Path) -> None
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate("\n" * 4)
     assert (process.returncode, out, err) == (75, "", "")
-    again = ran(tmp_path, TRAIN, "steps", env=environment())
+    again = run_training_script(tmp_path, TRAIN, "steps", env=environment())
     assert again.stdout.splitlines() == ["2 2 False", "2 3 False", "done True"]
 
 
@@ -109,7 +109,7 @@ def test_sigterm_without_a_save_for_steps_ends_after_the_step_with_what_was_save
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate("\n" * 4)
     assert (process.returncode, out, err) == (75, "", "")
-    again = ran(tmp_path, TRAIN, env=environment())
+    again = run_training_script(tmp_path, TRAIN, env=environment())
     assert again.stdout.splitlines()[0] == "1 0 False"
 
 
@@ -132,7 +132,7 @@ for epoch in run.epochs(3, save=save):
 
 def test_sigterm_during_the_save_after_an_epoch_ends_it_there(tmp_path: Path) -> None:
     with daemon() as rota:
-        stopped = ran(tmp_path, TERM_IN_SAVE, env=environment(rota.url))
+        stopped = run_training_script(tmp_path, TERM_IN_SAVE, env=environment(rota.url))
         assert (stopped.returncode, stopped.stderr) == (75, "")
         assert stopped.stdout.splitlines() == ["0 0", "0 1"]
         assert rota.distinct[-1]["epochs_saved"] == 1.0
@@ -188,7 +188,7 @@ print("done")
 
 
 def test_a_handler_of_the_script_itself_is_left_alone(tmp_path: Path) -> None:
-    done = ran(tmp_path, OWN_HANDLER, env=environment())
+    done = run_training_script(tmp_path, OWN_HANDLER, env=environment())
     assert done.stdout.splitlines() == ["mine"] * 4 + ["done"]
 
 

@@ -1,6 +1,7 @@
 """`rota-trainer run`: any program, its output untouched, its progress read from it."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -8,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.trainer.stand_in import daemon, environment
-from tests.patience import PATIENCE_S
+from tests.integration.trainer.fake_daemon import daemon, environment
+from tests.support.timeouts import PATIENCE_S
 
 REGEX = r"epoch (?P<epoch>\d+)/(?P<epochs>\d+).*loss (?P<loss>[\d.e+-]+)"
 
@@ -61,6 +62,23 @@ def test_signals_reach_the_program(number: signal.Signals) -> None:
     assert ended(process) == (5, b"got\n", b"")
 
 
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored() -> None:
+    """As under nohup: neither the wrapper nor the program is ended by it, or hears of it."""
+    shell = "trap 'echo got; exit 5' HUP; echo up; read line; echo end"
+    run = f"{sys.executable} -m rota_trainer run -- sh -c {shlex.quote(shell)}"
+    process = subprocess.Popen(
+        ["sh", "-c", f"trap '' HUP; exec {run}"],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGHUP)
+    assert ended(process, b"\n") == (0, b"end\n", b"")
+
+
 def test_a_tree_that_is_stopped_as_a_whole_gets_no_second_sigterm() -> None:
     """Whoever signals all sends SIGCONT along; the first SIGTERM here is the one of the tree."""
     shell = "trap 'echo got' TERM; echo up; read line; sleep 1; echo end"
@@ -81,7 +99,7 @@ def test_a_program_that_is_not_there() -> None:
         check=False,
     )
     assert process.returncode == 127
-    assert process.stderr == "rota: no-such-program cannot be run: No such file or directory\n"
+    assert process.stderr == "rota: cannot run no-such-program: No such file or directory\n"
 
 
 @pytest.mark.parametrize("pattern", ["(", "epoch [0-9]+", "(?P<epoch>" * 200])
@@ -155,7 +173,7 @@ def test_asked_to_stop_the_program_gets_sigterm_after_the_next_epoch() -> None:
         assert out is not None
         assert err is not None
         assert (code, out.read()) == (0, b"epoch 1/4 loss 1\nepoch 2/4 loss 1\nsaved\n")
-        assert err.read() == b"rota: rota asks to stop; the program gets SIGTERM\n"
+        assert err.read() == b"rota: rota requests a stop; sending SIGTERM to the program\n"
         process.communicate()
         assert rota.distinct[-1]["epochs_done"] == 2
 
@@ -182,7 +200,7 @@ def test_a_pattern_that_takes_years_is_given_up() -> None:
     process = wrapped("--progress-regex", "(?P<loss>(0+)+)$", shell=shell)
     code, out, err = ended(process)
     assert (code, out) == (0, (b"0" * 64 + b"!\n") * 12)
-    assert b"takes too long on some lines and is not used any more" in err
+    assert b"takes too long on some lines and is disabled" in err
 
 
 def test_a_line_without_end_takes_no_memory_and_passes_through() -> None:

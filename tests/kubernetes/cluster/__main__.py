@@ -1,12 +1,12 @@
-"""`scripts/cluster`: a cluster by hand."""
+"""The command `scripts/cluster`."""
 
 import argparse
 import sys
 import time
 
 from tests.kubernetes.cluster.binaries import MissingError, say
+from tests.kubernetes.cluster.layout import ClusterLayout
 from tests.kubernetes.cluster.lifecycle import StartError, end, join_or_start, names
-from tests.kubernetes.cluster.places import Place
 
 
 def main() -> int:
@@ -27,9 +27,10 @@ def up(name: str) -> int:
     control.stay()
     control.close()
     say(
-        f"cluster {name} is up after {time.monotonic() - began:.0f} s; logs in {Place(name).folder}"
+        f"cluster {name} is up after {time.monotonic() - began:.0f} s; "
+        f"logs in {ClusterLayout(name).folder}"
     )
-    sys.stdout.write(f"export KUBECONFIG={Place(name).kubeconfig}\n")
+    sys.stdout.write(f"export KUBECONFIG={ClusterLayout(name).kubeconfig}\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A few requests to an API server, as tests need them to look at a cluster from outside `rota`."""
+"""A small API client for tests, independent of rota."""
 
 import base64
 import http.client
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from tests.patience import PATIENCE_S
+from tests.support.timeouts import PATIENCE_S
 
 ANSWER_S = 30.0
 POLL_S = 0.2
@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 
 
 class RefusedError(Exception):
-    """The API server said no."""
+    """The API server rejected a request."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -33,7 +33,7 @@ class RefusedError(Exception):
 
 
 class Api:
-    """One API server as the user of a kubeconfig sees it, with a connection for each request."""
+    """One API server with the credentials of a kubeconfig; one connection per request."""
 
     def __init__(self, kubeconfig: Path) -> None:
         cluster, user = current(yaml.safe_load(kubeconfig.read_text()))
@@ -55,7 +55,7 @@ class Api:
         return self.ask("PATCH", path, body)
 
     def delete(self, path: str, *, grace_s: int | None = None) -> None:
-        """That something is gone already is as good."""
+        """A missing object is not an error."""
         try:
             self.ask("DELETE", path, {} if grace_s is None else {"gracePeriodSeconds": grace_s})
         except RefusedError as error:
@@ -97,7 +97,7 @@ def changes(connection: http.client.HTTPSConnection) -> Iterator[Object]:
 
 
 def current(config: Object) -> tuple[Object, Object]:
-    """The cluster and the user of the kubeconfig's current context."""
+    """The cluster and the user of the current context."""
 
     def named(kind: str, name: str) -> Object:
         return next(each[kind] for each in config[f"{kind}s"] if each["name"] == name)
@@ -125,7 +125,8 @@ def content_of(entry: Object, name: str) -> bytes | None:
 
 
 def until(found: Callable[[], Found | None], what: str, *, limit_s: float = PATIENCE_S) -> Found:
-    """What the function returns once that is something; a lost API server is waited for."""
+    """Call the function until its result is true, and return the result; waits for an
+    unreachable API server."""
     deadline = time.monotonic() + limit_s
     trouble = ""
     while time.monotonic() < deadline:

@@ -1,13 +1,17 @@
-"""The programs of a cluster: found where the user says, in the cache, or on the machine."""
+"""Find the programs of a cluster: in a given folder, in the cache, or on the machine; else build
+them."""
 
 import hashlib
 import os
 import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.kubernetes.cluster.places import SOURCES, cache
+from tests.kubernetes.cluster.file_locks import locked
+from tests.kubernetes.cluster.layout import SOURCES, cache
 
 CONTAINERD_VERSION = "v2.4.2"
 KWOK_VERSION = "v0.8.0"
@@ -20,7 +24,7 @@ KUBERNETES = (
     "kubelet",
 )
 CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
-"""Not Debian's, which loses the last output of a container that ends while it is still read."""
+"""Debian's version loses the last output of a container that ends while it is read."""
 OF_THE_SYSTEM = {
     "etcd": "etcd-server",
     "runc": "runc",
@@ -34,12 +38,12 @@ OF_THE_SYSTEM = {
     "kubectl": "kubernetes-client",
     "faketime": "faketime",
 }
-"""Commands, and the Debian packages that have them."""
+"""Commands and the Debian packages that provide them."""
 CNI_FOLDER = Path("/usr/lib/cni")
 
 
 class MissingError(Exception):
-    """A cluster cannot be started here; the message names all that is missing."""
+    """The cluster cannot start; the message names everything that is missing."""
 
 
 def all_names() -> tuple[str, ...]:
@@ -47,7 +51,7 @@ def all_names() -> tuple[str, ...]:
 
 
 def missing_of_the_system() -> list[str]:
-    """What cannot be built by us, in words that tell how to get it."""
+    """Missing commands that cannot be built here, with instructions."""
     missing = [] if os.getuid() == 0 else ["root's rights"]
     missing += [
         f"{command} (Debian package {package})"
@@ -104,3 +108,153 @@ def plugin_key() -> str:
 
 def say(sentence: str) -> None:
     sys.stderr.write(f"rota: {sentence}\n")
+
+
+CONTAINERD_COMMANDS = "github.com/containerd/containerd/v2/cmd"
+KWOK = "sigs.k8s.io/kwok"
+KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
+HELM = "helm.sh/helm/v3/cmd/helm"
+LIMIT_S = 40 * 60
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "TERM")
+# The compiler looks for garbage less often than it would: it is short-lived, and memory is there.
+SETTINGS = {"CGO_ENABLED": "0", "GOGC": "400"}
+
+
+def find_or_build() -> dict[str, Path]:
+    """All programs of a cluster by name. The first call takes minutes."""
+    missing = missing_of_the_system()
+    if missing:
+        raise MissingError(f"no test cluster without {', '.join(missing)}")
+    if not all(map(find, all_names())):
+        build(kubernetes, device_plugin, containerd, kwok)
+    return {name: path for name in all_names() if (path := find(name))}
+
+
+def find_or_build_helm() -> Path:
+    if find("helm") is None:
+        if shutil.which("go") is None:
+            raise MissingError("no Helm, and no Go to build it")
+        build(helm)
+    found = find("helm")
+    assert found
+    return found
+
+
+def build(*programs: Callable[[], None]) -> None:
+    """Build missing programs. One process at a time: the others find everything built."""
+    with locked(cache() / "lock"):
+        for each in programs:
+            each()
+        shutil.rmtree(compiler_cache(), ignore_errors=True)
+
+
+def kubernetes() -> None:
+    """Built together, so that linking and compiling overlap. An interrupted build continues."""
+    missing = [name for name in KUBERNETES if find(name) is None]
+    if missing:
+        say(f"building Kubernetes {kubernetes_version()} (once; about ten minutes)")
+        version = f"k8s.io/component-base/version.gitVersion={kubernetes_version()}"
+        packages = [f"k8s.io/kubernetes/cmd/{name}" for name in missing]
+        compile_into(kubernetes_key(), *packages, flags=f"-s -w -X {version}")
+
+
+def device_plugin() -> None:
+    if find("deviceplugin") is None:
+        say("building the device plugin")
+        compile_into(plugin_key(), "./deviceplugin", flags="-s -w")
+
+
+def containerd() -> None:
+    if not all(map(find, CONTAINERD)):
+        say(f"building containerd {CONTAINERD_VERSION} (once; a few minutes)")
+        made = fresh_folder(containerd_key())
+        packages = [f"{CONTAINERD_COMMANDS}/{name}@{CONTAINERD_VERSION}" for name in CONTAINERD]
+        install(*packages, folder=made)
+        keep(made, containerd_key())
+
+
+def kwok() -> None:
+    if find("kwok") and find("stages.yaml"):
+        return
+    say(f"building kwok {KWOK_VERSION} (once; a few minutes)")
+    made = fresh_folder(kwok_key())
+    install(f"{KWOK}/cmd/kwok@{KWOK_VERSION}", folder=made)
+    module = Path(go("env", "GOMODCACHE").strip()) / f"{KWOK}@{KWOK_VERSION}"
+    stages = [stage for each in KWOK_STAGES for stage in stage_files(module, each)]
+    (made / "stages.yaml").write_text("\n---\n".join(path.read_text() for path in stages))
+    keep(made, kwok_key())
+
+
+def helm() -> None:
+    if find("helm") is None:
+        say(f"building helm {HELM_VERSION} (once; a few minutes)")
+        made = fresh_folder(helm_key())
+        install(f"{HELM}@{HELM_VERSION}", folder=made)
+        keep(made, helm_key())
+
+
+def stage_files(module: Path, name: str) -> list[Path]:
+    found = sorted((module / "kustomize" / "stage" / name).glob("*.yaml"))
+    return [path for path in found if not path.name.startswith("kustomization")]
+
+
+def compile_into(key: str, *packages: str, flags: str) -> None:
+    made = fresh_folder(key)
+    go("build", "-trimpath", "-ldflags", flags, "-o", f"{made}/", *packages)
+    keep(made, key)
+
+
+def install(*packages: str, folder: Path) -> None:
+    """From their own modules, which need other library versions than Kubernetes."""
+    go("install", "-trimpath", "-ldflags", "-s -w", *packages, GOBIN=str(folder))
+
+
+def go(*arguments: str, **settings: str) -> str:
+    environment = os.environ | SETTINGS | {"GOCACHE": str(compiler_cache())} | settings
+    done = subprocess.run(
+        [*ENDS_WITH_US, "timeout", str(LIMIT_S), "go", *arguments],
+        cwd=SOURCES,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        words = f"go {' '.join(arguments)} ended with {done.returncode}"
+        raise MissingError(f"{words}:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def compiler_cache() -> Path:
+    return cache() / "go-build"
+
+
+def fresh_folder(key: str) -> Path:
+    folder = cache() / f"{key}.made"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def keep(made: Path, key: str) -> None:
+    """Move files one by one, so that the cache has complete programs only."""
+    (cache() / key).mkdir(exist_ok=True)
+    for path in made.iterdir():
+        path.rename(cache() / key / path.name)
+    made.rmdir()
+
+
+def main() -> int:
+    if os.environ.get("KUBECONFIG"):
+        return 0
+    try:
+        find_or_build()
+        find_or_build_helm()
+    except MissingError as error:
+        say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

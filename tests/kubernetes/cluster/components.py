@@ -1,32 +1,34 @@
-"""What a cluster consists of: each part's command, as the keeper starts it."""
+"""The parts of a cluster, with the command of each."""
 
 from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.cluster.places import (
+from tests.kubernetes.cluster.config_files import SERVICES
+from tests.kubernetes.cluster.layout import (
     CARDS_PER_NODE,
     FIRST,
     GPU_RESOURCE,
-    Network,
-    Place,
-    Post,
+    ClusterLayout,
+    ClusterNetwork,
+    NodeLayout,
 )
-from tests.kubernetes.cluster.settings import SERVICES
 
 GPU_PRODUCT = "NVIDIA-A100-SXM4-40GB"
 GPU_MEMORY_MIB = 40960
 NODE_GRACE = "30s"
-"""How long a node may be silent before it counts as lost. The fake nodes speak every 10 s."""
+"""How long a node may be silent before it counts as lost. KWOK nodes report every 10 s."""
 ETCD = "http://127.0.0.1:2379"
-FEW_SWEEPS = {"GOGC": "300", "GOMEMLIMIT": "2GiB"}
-"""All parts are Go's, and share a few cores: each looks for unused memory when it has four times of
-what it uses, instead of twice. That was an eighth of the API server's time."""
+GO_GC_SETTINGS = {"GOGC": "300", "GOMEMLIMIT": "2GiB"}
+"""All parts are Go programs and share few cores: collect garbage at four times the live memory
+instead of twice. That was an eighth of the API server's CPU time."""
 
-Part = dict[str, Any]
+Component = dict[str, Any]
 
 
-def control_plane(place: Place, network: Network, *, binaries: dict[str, Path]) -> dict[str, Part]:
-    """What has to be there before the rest can speak to it."""
+def control_plane(
+    place: ClusterLayout, network: ClusterNetwork, *, binaries: dict[str, Path]
+) -> dict[str, Component]:
+    """The parts that must run before all others."""
     return {
         "etcd": etcd(place, binaries["etcd"]),
         "containerd": containerd(place, binaries["containerd"], FIRST),
@@ -34,7 +36,9 @@ def control_plane(place: Place, network: Network, *, binaries: dict[str, Path]) 
     }
 
 
-def others(place: Place, network: Network, *, binaries: dict[str, Path]) -> dict[str, Part]:
+def others(
+    place: ClusterLayout, network: ClusterNetwork, *, binaries: dict[str, Path]
+) -> dict[str, Component]:
     return {
         **node(place, network, binaries=binaries, post=FIRST),
         "controller-manager": controller_manager(place, binaries["kube-controller-manager"]),
@@ -45,21 +49,21 @@ def others(place: Place, network: Network, *, binaries: dict[str, Path]) -> dict
 
 
 def node(
-    place: Place, network: Network, *, binaries: dict[str, Path], post: Post
-) -> dict[str, Part]:
-    """What a node has beside containerd."""
+    place: ClusterLayout, network: ClusterNetwork, *, binaries: dict[str, Path], post: NodeLayout
+) -> dict[str, Component]:
+    """The parts of a node besides containerd."""
     return {
         post.part("kubelet"): kubelet(place, network, program=binaries["kubelet"], post=post),
         post.part("cards"): cards(place, binaries["deviceplugin"], post),
     }
 
 
-def command(program: Path, **flags: str | int | Path) -> Part:
+def command(program: Path, **flags: str | int | Path) -> Component:
     words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
-    return {"command": [str(program), *words], "environment": FEW_SWEEPS}
+    return {"command": [str(program), *words], "environment": GO_GC_SETTINGS}
 
 
-def etcd(place: Place, program: Path) -> Part:
+def etcd(place: ClusterLayout, program: Path) -> Component:
     return command(
         program,
         data_dir=place.of("etcd") / "state",
@@ -70,7 +74,7 @@ def etcd(place: Place, program: Path) -> Part:
     )
 
 
-def apiserver(place: Place, network: Network, *, program: Path) -> Part:
+def apiserver(place: ClusterLayout, network: ClusterNetwork, *, program: Path) -> Component:
     folder = place.of("apiserver")
     return command(
         program,
@@ -92,11 +96,13 @@ def apiserver(place: Place, network: Network, *, program: Path) -> Part:
     )
 
 
-def containerd(place: Place, program: Path, post: Post) -> Part:
+def containerd(place: ClusterLayout, program: Path, post: NodeLayout) -> Component:
     return command(program, config=place.of(post.part("containerd")) / "config.toml")
 
 
-def kubelet(place: Place, network: Network, *, program: Path, post: Post) -> Part:
+def kubelet(
+    place: ClusterLayout, network: ClusterNetwork, *, program: Path, post: NodeLayout
+) -> Component:
     folder = place.of(post.part("kubelet"))
     labels = {
         f"{GPU_RESOURCE}.product": GPU_PRODUCT,
@@ -113,12 +119,14 @@ def kubelet(place: Place, network: Network, *, program: Path, post: Post) -> Par
     )
 
 
-def cards(place: Place, program: Path, post: Post) -> Part:
+def cards(place: ClusterLayout, program: Path, post: NodeLayout) -> Component:
     uuids = place.of(post.part("cards")) / "uuids"
     return command(program, resource=GPU_RESOURCE, cards=uuids)
 
 
-def controller_manager(place: Place, program: Path, *, node_grace: str = NODE_GRACE) -> Part:
+def controller_manager(
+    place: ClusterLayout, program: Path, *, node_grace: str = NODE_GRACE
+) -> Component:
     return command(
         program,
         kubeconfig=place.of("controller-manager") / "kubeconfig",
@@ -133,15 +141,15 @@ def controller_manager(place: Place, program: Path, *, node_grace: str = NODE_GR
     )
 
 
-def scheduler(place: Place, program: Path) -> Part:
+def scheduler(place: ClusterLayout, program: Path) -> Component:
     return command(program, config=place.of("scheduler") / "config.json")
 
 
-def proxy(place: Place, program: Path) -> Part:
+def proxy(place: ClusterLayout, program: Path) -> Component:
     return command(program, config=place.of("proxy") / "config.json")
 
 
-def kwok(place: Place, binaries: dict[str, Path]) -> Part:
+def kwok(place: ClusterLayout, binaries: dict[str, Path]) -> Component:
     return command(
         binaries["kwok"],
         kubeconfig=place.of("kwok") / "kubeconfig",

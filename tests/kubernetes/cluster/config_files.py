@@ -1,18 +1,18 @@
-"""The files that the parts of a cluster read."""
+"""The configuration files of the parts."""
 
 import json
 from typing import Any
 
 from tests.kubernetes.cluster.binaries import CNI_FOLDER, find
 from tests.kubernetes.cluster.images import PAUSE
-from tests.kubernetes.cluster.places import NODE, Network, Place, Post
+from tests.kubernetes.cluster.layout import NODE, ClusterLayout, ClusterNetwork, NodeLayout
 
 RUNTIME_SOCKET = "/run/containerd/containerd.sock"
 SERVICES = "10.96.0.0/24"
 
 
-def kubeconfig(place: Place, network: Network, *, token: str) -> str:
-    """JSON is YAML, too. The API server's certificate vouches for itself."""
+def kubeconfig(place: ClusterLayout, network: ClusterNetwork, *, token: str) -> str:
+    """JSON is valid YAML. The API server's certificate is self-signed."""
     cluster = {
         "server": network.server,
         "certificate-authority": str(place.of("apiserver") / "certificates" / "apiserver.crt"),
@@ -29,7 +29,7 @@ def kubeconfig(place: Place, network: Network, *, token: str) -> str:
     return json.dumps(content, indent=2)
 
 
-def containerd(place: Place, post: Post) -> str:
+def containerd(place: ClusterLayout, post: NodeLayout) -> str:
     folder = place.of(post.part("containerd"))
     return f"""
 version = 4
@@ -51,8 +51,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 """
 
 
-def pod_network(network: Network, post: Post) -> str:
-    """All nodes' pods are on one bridge, each node's with addresses of its own."""
+def pod_network(network: ClusterNetwork, post: NodeLayout) -> str:
+    """The pods of all nodes are on one bridge; each node has its own address range."""
     first, last = (network.address(number) for number in post.addresses)
     bridge = {
         "type": "bridge",
@@ -69,7 +69,7 @@ def pod_network(network: Network, post: Post) -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": "rota", "plugins": [bridge, ports]})
 
 
-def kubelet(post: Post) -> str:
+def kubelet(post: NodeLayout) -> str:
     return configuration(
         "kubelet.config.k8s.io/v1beta1",
         "KubeletConfiguration",
@@ -95,7 +95,7 @@ def kubelet(post: Post) -> str:
     )
 
 
-def proxy(place: Place, network: Network) -> str:
+def proxy(place: ClusterLayout, network: ClusterNetwork) -> str:
     return configuration(
         "kubeproxy.config.k8s.io/v1alpha1",
         "KubeProxyConfiguration",
@@ -117,8 +117,8 @@ def proxy(place: Place, network: Network) -> str:
     )
 
 
-def scheduler(place: Place) -> str:
-    """With as many requests a second as it can use: it is measured beside ours."""
+def scheduler(place: ClusterLayout) -> str:
+    """Without a request limit: benchmarks compare it with rota."""
     return configuration(
         "kubescheduler.config.k8s.io/v1",
         "KubeSchedulerConfiguration",

@@ -1,4 +1,5 @@
-"""The line to a cluster's keeper. Holding one keeps the cluster; closing the last one ends it."""
+"""The connection to a cluster's init process. An open connection keeps the cluster; closing the
+last one ends it."""
 
 import json
 import signal
@@ -20,15 +21,15 @@ def ask(path, **body):
 
 ask("compaction", revision=ask("range", key="AA==")["header"]["revision"], physical=True)
 """
-"""etcd speaks HTTP, too: its own client is not everywhere."""
+"""etcd also speaks HTTP, and its own client is not always installed."""
 
 
-class KeeperError(OSError):
-    """The keeper could not do what it was asked."""
+class InitProcessError(OSError):
+    """The init process could not execute a request."""
 
 
 class Control:
-    """What can be done to the parts of a cluster. Safe to use from several threads."""
+    """Controls the parts of a cluster. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -46,11 +47,11 @@ class Control:
         self._socket.close()
 
     def start(self, name: str, part: dict[str, Any] | None = None) -> int:
-        """Starts a part, or the same one again that was stopped; its process, as seen in there."""
+        """Start a part, or restart a stopped one; returns its pid inside the namespaces."""
         return self.ask(do="start", name=name, part=part)["pid"]
 
     def stop(self, name: str) -> int:
-        """Asks the part to end, and returns its exit code once it has."""
+        """Stop a part and return its exit code."""
         return self.ask(do="stop", name=name, is_kill=False)["code"]
 
     def kill(self, name: str) -> None:
@@ -58,7 +59,7 @@ class Control:
 
     @contextmanager
     def stopped(self, name: str) -> Iterator[None]:
-        """Without the part for a while."""
+        """Stop the part within this context."""
         self.stop(name)
         try:
             yield
@@ -67,7 +68,7 @@ class Control:
 
     @contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """The part hangs for a while: it is there, and answers nobody."""
+        """Suspend the part within this context: it exists, but does not respond."""
         self.ask(do="signal", name=name, number=signal.SIGSTOP)
         try:
             yield
@@ -75,32 +76,34 @@ class Control:
             self.ask(do="signal", name=name, number=signal.SIGCONT)
 
     def cut_connections(self) -> None:
-        """Resets every connection to the API server, so that all watches break."""
+        """Reset every connection to the API server, so that all watches break."""
         self.run("ss", "--no-header", "--kill", "state", "established", "sport = :6443")
 
     def forget_history(self) -> None:
-        """etcd drops all that was before now, as the API server has it do every few minutes; and
-        the API server begins anew, which remembers some of it. No older watch can be resumed."""
+        """Compact etcd, as the API server does every few minutes, and restart the API server,
+        which caches some history. No older watch can be resumed."""
         self.run(sys.executable, "-c", COMPACTION)
         self.kill("apiserver")
         self.start("apiserver")
 
     def run(self, *command: str) -> str:
-        """Runs a command inside the cluster's namespaces, and returns what it printed."""
+        """Run a command inside the cluster's namespaces, and return its output."""
         done = self.ask(do="run", command=command)
         if done["code"]:
-            raise KeeperError(f"{' '.join(command)} ended with {done['code']}: {done['output']}")
+            raise InitProcessError(
+                f"{' '.join(command)} ended with {done['code']}: {done['output']}"
+            )
         return done["output"]
 
     def running(self) -> dict[str, bool]:
         return self.ask(do="status")
 
     def is_only_hold(self) -> bool:
-        """Whether the cluster would end if this line were closed."""
+        """Whether closing this connection would end the cluster."""
         return self.ask(do="holds") == {"n": 1, "stays": False}
 
     def stay(self) -> None:
-        """Keeps the cluster when the last line is closed."""
+        """Keep the cluster after the last connection is closed."""
         self.ask(do="stay")
 
     def down(self) -> None:
@@ -111,8 +114,8 @@ class Control:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
             line = self._answers.readline()
         if not line:
-            raise KeeperError("the cluster has ended")
+            raise InitProcessError("the cluster has ended")
         answer = json.loads(line)
         if error := answer.get("error"):
-            raise KeeperError(error)
+            raise InitProcessError(error)
         return answer

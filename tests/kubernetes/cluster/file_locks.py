@@ -1,4 +1,4 @@
-"""Locks between processes, on files; the kernel frees them when their holder dies."""
+"""File locks between processes; the kernel releases them when the holder exits."""
 
 import fcntl
 import time
@@ -12,14 +12,14 @@ POLL_S = 0.05
 
 @contextmanager
 def locked(path: Path, *, is_shared: bool = False) -> Iterator[None]:
-    """Waits for the lock as long as it takes: its holders' own work is bounded."""
+    """Wait for the lock without a time limit: the work of its holders is bounded."""
     with opened(path) as file:
         fcntl.flock(file, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
         yield
 
 
 def held(path: Path, *, patience_s: float = 0.0) -> IO[str] | None:
-    """The lock as an open file that holds it, or nothing when another has it for that long."""
+    """The open file that holds the lock, or None if another process keeps it for that long."""
     file = opened(path)
     until = time.monotonic() + patience_s
     while True:

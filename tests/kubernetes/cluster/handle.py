@@ -1,4 +1,4 @@
-"""A running cluster, as a test holds it."""
+"""A running cluster, as tests use it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,22 +7,22 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from tests.kubernetes.cluster import nodes, settings
+from tests.kubernetes.cluster import config_files, nodes
 from tests.kubernetes.cluster.api import Api, Object, RefusedError, until
 from tests.kubernetes.cluster.control import Control
-from tests.kubernetes.cluster.fakes import fake_nodes
 from tests.kubernetes.cluster.images import PYTHON, host_folders
-from tests.kubernetes.cluster.people import N_PEOPLE, person_name, read_token
-from tests.kubernetes.cluster.places import SECOND, Network, Place
+from tests.kubernetes.cluster.kwok_nodes import fake_nodes
+from tests.kubernetes.cluster.layout import SECOND, ClusterLayout, ClusterNetwork
+from tests.kubernetes.cluster.users import N_USERS, read_token, user_name
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One that the user gave has no parts that we could stop, and no place."""
+    """A cluster given by the user has no parts that tests could stop, and no layout."""
 
     kubeconfig: Path
     api: Api
-    ours: tuple[Place, Control] | None = None
+    ours: tuple[ClusterLayout, Control] | None = None
 
     @property
     def control(self) -> Control:
@@ -30,17 +30,17 @@ class Cluster:
         return self.ours[1]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ClusterLayout:
         assert self.ours, "a given cluster is somewhere else"
         return self.ours[0]
 
     @property
-    def network(self) -> Network:
-        return Network(int(self.place.network.read_text()))
+    def network(self) -> ClusterNetwork:
+        return ClusterNetwork(int(self.place.network.read_text()))
 
     @contextmanager
     def namespace(self) -> Iterator[str]:
-        """A new one; at the end, its pods are gone and their GPUs free."""
+        """A new namespace; at the end its pods are deleted and their GPUs are free."""
         name = f"test-{token_hex(4)}"
         path = f"/api/v1/namespaces/{name}"
         self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -59,14 +59,14 @@ class Cluster:
 
     @contextmanager
     def second_node(self) -> Iterator[str]:
-        """Another node with a kubelet, Ready, with as many cards as the first; gone at the end."""
+        """A second node with its own kubelet and as many GPUs as the first; removed at the end."""
         with nodes.second_node(self.api, self.place, control=self.control):
             yield SECOND.node
 
     def person(self) -> tuple[str, Path]:
-        """Somebody who may do nothing yet, and whom no other test has: the name, a kubeconfig."""
+        """A user without permissions whom no other test uses: name and kubeconfig."""
         tokens = (self.place.of("apiserver") / "tokens.csv").read_text()
-        for name in map(person_name, range(N_PEOPLE)):
+        for name in map(user_name, range(N_USERS)):
             path = self.place.of("people") / name
             path.parent.mkdir(exist_ok=True)
             try:
@@ -74,13 +74,13 @@ class Cluster:
             except FileExistsError:
                 continue
             token = read_token(tokens, name)
-            path.write_text(settings.kubeconfig(self.place, self.network, token=token))
+            path.write_text(config_files.kubeconfig(self.place, self.network, token=token))
             return name, path
-        raise LookupError(f"all {N_PEOPLE} people of this cluster are taken")
+        raise LookupError(f"all {N_USERS} people of this cluster are taken")
 
 
 def remove_pods(api: Api, path: str) -> None:
-    """Also those that a finalizer would hold."""
+    """Including pods with finalizers."""
     for pod in api.items(path):
         name = pod["metadata"]["name"]
         if pod["metadata"].get("finalizers"):

@@ -1,6 +1,6 @@
-"""Images without a registry, in the form of `docker save`.
+"""Images without a registry, in the format of `docker save`.
 
-The test image is almost empty: its pods see this machine's programs and the project's Python
+The test image is almost empty: its pods see the machine's programs and the project's Python
 environment, read-only, through the folders of `host_folders`.
 """
 
@@ -14,23 +14,22 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from tests.kubernetes.cluster.places import PROJECT, SOURCES
+from tests.kubernetes.cluster.layout import PROJECT, SOURCES
 
 PAUSE = "rota.test/pause:1"
 PYTHON = "rota.test/python:1"
 SHELL = "rota.test/shell:1"
-"""A shell that needs nothing of the machine, with what little it calls."""
+"""A static shell with the few programs that it needs."""
 BARE = "rota.test/bare:1"
-"""As `PYTHON`, but the command is all the pod's own."""
+"""Like `PYTHON`, but without an entrypoint."""
 SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64")
 EMPTY_FOLDERS = (*SYSTEM_FOLDERS, "/etc", "/tmp", "/root", "/proc", "/sys", "/dev", "/run")
 
 
 def host_folders() -> list[str]:
-    """What a pod of the test image mounts from the machine, each at its own place, read-only.
-
-    The environment links to the interpreter that made it, which may be anywhere.
-    """
+    """The folders that a pod of the test image mounts from the machine, read-only and at the
+    same paths. The environment links to the interpreter that created it, which may be in any
+    folder."""
     python = [Path(each).resolve() for each in (sys.prefix, sys.base_prefix)]
     found = [Path(each) for each in SYSTEM_FOLDERS if Path(each).exists()]
     for each in (*python, PROJECT):

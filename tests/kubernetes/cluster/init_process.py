@@ -1,8 +1,8 @@
 """The first process inside a cluster's namespaces: it starts, stops and pauses the parts.
 
-Requests come as lines of JSON on a socket. A connection is also a hold: when the last one is
-closed, and nobody asked the cluster to stay, the keeper ends, and the kernel ends with it every
-process, mount, bridge and firewall rule in here. So a cluster does not outlive killed tests.
+Requests are lines of JSON on a socket. An open connection keeps the cluster. When the last one
+is closed, and the cluster was not told to stay, this process exits, and the kernel ends every
+process, mount, bridge and firewall rule with it. So a cluster does not outlive killed tests.
 """
 
 import asyncio
@@ -25,10 +25,11 @@ KERNEL_SETTINGS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-"""What a kubelet would set on the whole machine; in here it finds files that say so already."""
+"""Settings that a kubelet would change for the whole machine; here it finds files with these
+values."""
 
 
-class Keeper:
+class InitProcess:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.parts: dict[str, dict[str, Any]] = {}
@@ -141,7 +142,7 @@ class Keeper:
         return {"code": code, "output": text}
 
     def reap(self) -> None:
-        """Every process that ends in here ends as a child of ours, whoever started it."""
+        """Every orphaned process in the namespaces becomes a child of this process."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -155,8 +156,8 @@ class Keeper:
                 self.exits[pid].set_result(code)
 
 
-def hide_the_machine(folder: Path) -> None:
-    """Programs find empty folders where they would write to the machine's own."""
+def mount_private_folders(folder: Path) -> None:
+    """Mount empty folders where programs would write to folders of the machine."""
     mount("--make-rshared", "/")
     mount("-t", "tmpfs", "tmpfs", "/run")
     for name in ("lib", "log"):
@@ -175,10 +176,10 @@ def mount(*arguments: str) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    hide_the_machine(folder)
+    mount_private_folders(folder)
     # The warden has the other end, and sends a line when the network is there.
     if sys.stdin.readline():
-        asyncio.run(Keeper(folder).serve())
+        asyncio.run(InitProcess(folder).serve())
 
 
 if __name__ == "__main__":

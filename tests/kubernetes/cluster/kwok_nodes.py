@@ -1,12 +1,12 @@
-"""Nodes that only look like nodes: KWOK keeps them alive and plays their kubelets."""
+"""Simulated nodes: KWOK plays their kubelets."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from tests.kubernetes.cluster.api import Api, Object, until
-from tests.kubernetes.cluster.parts import GPU_MEMORY_MIB, GPU_PRODUCT
-from tests.kubernetes.cluster.places import GPU_RESOURCE
+from tests.kubernetes.cluster.components import GPU_MEMORY_MIB, GPU_PRODUCT
+from tests.kubernetes.cluster.layout import GPU_RESOURCE
 
 NODES = "/api/v1/nodes"
 N_AT_ONCE = 8
@@ -16,17 +16,17 @@ RESOURCES = {"cpu": "128", "memory": "1024Gi", "pods": "256", "ephemeral-storage
 
 @contextmanager
 def fake_nodes(api: Api, n: int, *, gpus: int = 8, prefix: str = "fake") -> Iterator[list[str]]:
-    """So many nodes with so many GPUs each, Ready; gone again at the end."""
+    """Nodes with a number of GPUs each, ready; removed at the end."""
     names = [f"{prefix}-{number:04}" for number in range(n)]
     try:
-        each_at_once(lambda name: api.create(NODES, fake_node(name, gpus)), names)
+        in_parallel(lambda name: api.create(NODES, fake_node(name, gpus)), names)
         until(lambda: set(names) <= ready_nodes(api), f"{n} fake nodes", limit_s=READY_LIMIT_S)
         yield names
     finally:
-        each_at_once(lambda name: api.delete(f"{NODES}/{name}"), names)
+        in_parallel(lambda name: api.delete(f"{NODES}/{name}"), names)
 
 
-def each_at_once(action: Callable[[str], object], names: list[str]) -> None:
+def in_parallel(action: Callable[[str], object], names: list[str]) -> None:
     with ThreadPoolExecutor(N_AT_ONCE) as pool:
         list(pool.map(action, names))
 

@@ -1,4 +1,4 @@
-"""Where things of a test cluster are: its folder, its addresses, and the caches of this user."""
+"""Folders, addresses and caches of a test cluster."""
 
 import os
 import tempfile
@@ -13,40 +13,40 @@ CONTAINER_ID = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """A node with a kubelet: what its parts are called, and what it alone may use."""
+class NodeLayout:
+    """A node with a kubelet: the names of its parts, and what only it uses."""
 
     node: str
     suffix: str
-    """Of its parts' names."""
+    """Suffix of the names of its parts."""
     port: int
-    """Of its kubelet."""
+    """Port of its kubelet."""
     addresses: tuple[int, int]
-    """The last numbers of the first and the last address for its pods."""
+    """The last numbers of the first and the last address of its pods."""
 
     def part(self, name: str) -> str:
         return f"{name}{self.suffix}"
 
 
-FIRST = Post("rota-node", "", 10250, (130, 219))
-SECOND = Post("rota-node-2", "-2", 10260, (220, 254))
+FIRST = NodeLayout("rota-node", "", 10250, (130, 219))
+SECOND = NodeLayout("rota-node-2", "-2", 10260, (220, 254))
 NODE = FIRST.node
 
 
 def cache() -> Path:
-    """What may be built again, by version."""
+    """Files that can be built again, by version."""
     given = os.environ.get("XDG_CACHE_HOME")
     return (Path(given) if given else Path.home() / ".cache") / "rota-cluster"
 
 
 def clusters() -> Path:
-    """The folders of all clusters of this user: short, because sockets are in there."""
+    """The folders of all clusters of this user. The path is short, because it contains sockets."""
     return Path(tempfile.gettempdir()) / f"rota-cluster-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One cluster's folder. Each part has a folder in it, with its own log."""
+class ClusterLayout:
+    """The folder of one cluster, with a subfolder and a log for each part."""
 
     name: str
 
@@ -70,17 +70,17 @@ class Place:
 
     @property
     def ready(self) -> Path:
-        """There once the cluster can be used."""
+        """Exists when the cluster can be used."""
         return self.folder / "ready"
 
     @property
     def network(self) -> Path:
-        """Holds the number of the cluster's network."""
+        """Contains the number of the cluster's network."""
         return self.folder / "network"
 
     @property
     def containers(self) -> list[str]:
-        """The ids of all that containerd knows of, on any node."""
+        """The ids of all containers of containerd, on all nodes."""
         roots = [each / "root" for each in self.folder.glob("containerd*")]
         known = [path for root in roots for path in root.glob("io.containerd.grpc.v1.cri/*/*")]
         return [path.name for path in known if len(path.name) == CONTAINER_ID]
@@ -90,8 +90,8 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
-    """The addresses of the cluster with this number; no two of one machine share one."""
+class ClusterNetwork:
+    """The addresses of the cluster with this number, which is unique on the machine."""
 
     number: int
 
@@ -104,7 +104,7 @@ class Network:
 
     @property
     def host(self) -> str:
-        """How pods reach what listens on this machine outside the cluster."""
+        """The address of this machine for pods."""
         return self.address(1)
 
     @property

@@ -1,4 +1,4 @@
-"""Starts a cluster, joins one that is there, and ends it."""
+"""Start a cluster, join a running one, and end it."""
 
 import os
 import re
@@ -8,22 +8,22 @@ import sys
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from tests.kubernetes.cluster import images, parts, settings
+from tests.kubernetes.cluster import components, config_files, images
 from tests.kubernetes.cluster.api import Api, until
-from tests.kubernetes.cluster.compiling import find_or_build
-from tests.kubernetes.cluster.control import Control, KeeperError
-from tests.kubernetes.cluster.locks import held, locked
+from tests.kubernetes.cluster.binaries import find_or_build
+from tests.kubernetes.cluster.control import Control, InitProcessError
+from tests.kubernetes.cluster.file_locks import held, locked
+from tests.kubernetes.cluster.layout import FIRST, PROJECT, ClusterLayout, ClusterNetwork, clusters
+from tests.kubernetes.cluster.namespace_supervisor import clean_up_all
 from tests.kubernetes.cluster.nodes import has_cards, import_images, node_files, write_all
-from tests.kubernetes.cluster.people import ADMINISTRATOR, everybody, token_file
-from tests.kubernetes.cluster.places import FIRST, PROJECT, Network, Place, clusters
-from tests.kubernetes.cluster.warden import sweep_all
+from tests.kubernetes.cluster.users import ADMINISTRATOR, all_users, token_file
 
-KEEPER_LIMIT_S = 60.0
+INIT_PROCESS_LIMIT_S = 60.0
 END_LIMIT_S = 30.0
 READY_LIMIT_S = 180.0
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 LOG_TAIL = 15
-WARDEN = "tests.kubernetes.cluster.warden"
+SUPERVISOR = "tests.kubernetes.cluster.namespace_supervisor"
 
 
 class StartError(Exception):
@@ -31,15 +31,16 @@ class StartError(Exception):
 
 
 def join_or_start(name: str) -> Control:
-    """A line to the cluster with this name, which is there as long as somebody has one."""
+    """A connection to the cluster of this name. The cluster runs as long as a connection is
+    open."""
     if not NAME.fullmatch(name):
         raise ValueError(f"a cluster's name is {NAME.pattern}, not {name!r}")
-    place = Place(name)
+    place = ClusterLayout(name)
     with locked(place.lock("start")):
         return join(place) or start(place)
 
 
-def join(place: Place) -> Control | None:
+def join(place: ClusterLayout) -> Control | None:
     try:
         control = Control(place.socket)
         if place.ready.exists() and control.running():
@@ -50,13 +51,13 @@ def join(place: Place) -> Control | None:
     return None
 
 
-def start(place: Place) -> Control:
+def start(place: ClusterLayout) -> Control:
     binaries = find_or_build()
-    sweep_all()
-    start_warden(place)
+    clean_up_all()
+    start_supervisor(place)
     with ExitStack() as on_failure:
         try:
-            control = until(lambda: connected(place), "the keeper", limit_s=KEEPER_LIMIT_S)
+            control = until(lambda: connected(place), "the keeper", limit_s=INIT_PROCESS_LIMIT_S)
             on_failure.callback(control.close)
             start_parts(place, control, binaries=binaries)
         except (OSError, subprocess.CalledProcessError) as error:
@@ -67,8 +68,8 @@ def start(place: Place) -> Control:
     return control
 
 
-def start_warden(place: Place) -> None:
-    """The warden inherits the lock that says that this place is taken."""
+def start_supervisor(place: ClusterLayout) -> None:
+    """The supervisor inherits the lock of the cluster's name."""
     lock = held(place.lock("warden"), patience_s=END_LIMIT_S)
     if lock is None:
         raise StartError(f"the cluster {place.name} before this one does not end")
@@ -78,7 +79,7 @@ def start_warden(place: Place) -> None:
         with place.log("keeper").open("wb") as log:
             # It outlives us, so it is no child of ours.
             subprocess.run(
-                ["setsid", "--fork", sys.executable, "-m", WARDEN, place.name],
+                ["setsid", "--fork", sys.executable, "-m", SUPERVISOR, place.name],
                 cwd=PROJECT,
                 env=os.environ | {"PYTHONPATH": str(PROJECT)},
                 stdin=subprocess.DEVNULL,
@@ -89,15 +90,15 @@ def start_warden(place: Place) -> None:
             )
 
 
-def connected(place: Place) -> Control | None:
+def connected(place: ClusterLayout) -> Control | None:
     return Control(place.socket) if place.socket.exists() else None
 
 
-def start_parts(place: Place, control: Control, *, binaries: dict[str, Path]) -> None:
-    network = Network(int(place.network.read_text()))
+def start_parts(place: ClusterLayout, control: Control, *, binaries: dict[str, Path]) -> None:
+    network = ClusterNetwork(int(place.network.read_text()))
     write_files(place, network)
-    first = parts.control_plane(place, network, binaries=binaries)
-    rest = parts.others(place, network, binaries=binaries)
+    first = components.control_plane(place, network, binaries=binaries)
+    rest = components.others(place, network, binaries=binaries)
     start_all(control, first)
     images.write_all(place.of("containerd"))
     import_images(place, control)
@@ -108,35 +109,35 @@ def start_parts(place: Place, control: Control, *, binaries: dict[str, Path]) ->
     until(lambda: has_cards(api, FIRST), f"node {FIRST.node} with its cards", limit_s=READY_LIMIT_S)
 
 
-def start_all(control: Control, wanted: dict[str, parts.Part]) -> None:
+def start_all(control: Control, wanted: dict[str, components.Component]) -> None:
     for name, part in wanted.items():
         control.start(name, part)
 
 
-def write_files(place: Place, network: Network) -> None:
-    people = everybody()
+def write_files(place: ClusterLayout, network: ClusterNetwork) -> None:
+    people = all_users()
     key = place.of("apiserver") / "accounts.key"
     files = {
         "apiserver/tokens.csv": token_file(people),
         **node_files(place, network, post=FIRST, token=people["kubelet"].token),
-        "proxy/config.json": settings.proxy(place, network),
-        "scheduler/config.json": settings.scheduler(place),
-        "kubeconfig": settings.kubeconfig(place, network, token=people[ADMINISTRATOR].token),
+        "proxy/config.json": config_files.proxy(place, network),
+        "scheduler/config.json": config_files.scheduler(place),
+        "kubeconfig": config_files.kubeconfig(place, network, token=people[ADMINISTRATOR].token),
     }
     for part in ("controller-manager", "kwok", "proxy", "scheduler"):
         token = people[part].token
-        files[f"{part}/kubeconfig"] = settings.kubeconfig(place, network, token=token)
+        files[f"{part}/kubeconfig"] = config_files.kubeconfig(place, network, token=token)
     write_all(place, files)
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
 
 
-def api_of(place: Place) -> Api | None:
+def api_of(place: ClusterLayout) -> Api | None:
     certificate = place.of("apiserver") / "certificates" / "apiserver.crt"
     return Api(place.kubeconfig) if certificate.exists() else None
 
 
-def tails(place: Place) -> str:
-    """The end of every log, for the message of a failure."""
+def tails(place: ClusterLayout) -> str:
+    """The end of every log, for an error message."""
     shown = [
         f"--- {path}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-LOG_TAIL:])
         for path in sorted(place.folder.glob("*/log"))
@@ -145,8 +146,8 @@ def tails(place: Place) -> str:
     return "\n".join(shown)
 
 
-def leave(place: Place, control: Control) -> None:
-    """Closes the line; who closes the last one waits until nothing of the cluster is left."""
+def leave(place: ClusterLayout, control: Control) -> None:
+    """Close the connection; after the last one, wait until nothing of the cluster is left."""
     with locked(place.lock("start")):
         is_last = control.is_only_hold()
         control.close()
@@ -155,20 +156,20 @@ def leave(place: Place, control: Control) -> None:
 
 
 def end(name: str) -> bool:
-    """Ends the cluster, whoever holds it, and waits until nothing of it is left."""
-    place = Place(name)
+    """End the cluster even if others use it, and wait until nothing of it is left."""
+    place = ClusterLayout(name)
     try:
         control = Control(place.socket)
     except OSError:
-        sweep_all()
+        clean_up_all()
         return False
-    with closing(control), suppress(KeeperError):
+    with closing(control), suppress(InitProcessError):
         control.down()
     wait_for_end(place)
     return True
 
 
-def wait_for_end(place: Place) -> None:
+def wait_for_end(place: ClusterLayout) -> None:
     lock = held(place.lock("warden"), patience_s=END_LIMIT_S)
     if lock is None:
         raise StartError(f"cluster {place.name} did not end within {END_LIMIT_S:.0f} s")
@@ -176,5 +177,5 @@ def wait_for_end(place: Place) -> None:
 
 
 def names() -> list[str]:
-    """Of the clusters that can be used."""
+    """The clusters that can be used."""
     return sorted(path.parent.name for path in clusters().glob("*/ready"))

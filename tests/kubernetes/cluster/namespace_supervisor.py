@@ -1,18 +1,18 @@
-"""The process outside a cluster's namespaces: it makes them, waits for their end, and sweeps up.
+"""The process outside a cluster's namespaces: it creates them, waits for their end, and cleans up.
 
-The kernel kills the namespaces' first process when the warden dies. What then is left, folders and
-control groups, is swept by whoever starts or stops a cluster next.
+If this process dies, the kernel kills the first process of the namespaces. The next start or
+stop of any cluster removes the folders and control groups that remain.
 """
 
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
-from tests.kubernetes.cluster.cgroups import remove_cgroups
-from tests.kubernetes.cluster.locks import held
-from tests.kubernetes.cluster.places import PROJECT, Network, Place, clusters
+from tests.kubernetes.cluster.file_locks import held
+from tests.kubernetes.cluster.layout import PROJECT, ClusterLayout, ClusterNetwork, clusters
 
 N_NETWORKS = 256
 LOGS_KEPT_S = 24 * 3600.0
@@ -21,12 +21,12 @@ NAMESPACES = (
     *("unshare", "--net", "--mount", "--pid", "--mount-proc", "--propagation", "slave"),
     *("--fork", "--kill-child=KILL"),
 )
-KEEPER = ("-m", "tests.kubernetes.cluster.keeper")
+INIT_PROCESS = ("-m", "tests.kubernetes.cluster.init_process")
 
 
-def watch_over(place: Place) -> None:
+def supervise(place: ClusterLayout) -> None:
     keeper = subprocess.Popen(
-        [*NAMESPACES, sys.executable, *KEEPER, str(place.folder)],
+        [*NAMESPACES, sys.executable, *INIT_PROCESS, str(place.folder)],
         cwd=PROJECT,
         stdin=subprocess.PIPE,
         text=True,
@@ -41,21 +41,22 @@ def watch_over(place: Place) -> None:
     finally:
         keeper.kill()
         keeper.wait()
-        sweep(place)
+        clean_up(place)
 
 
 def first_child(pid: int) -> int:
-    """Of the process that made the namespaces: the first process in them."""
+    """The first process in the namespaces."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     while not (found := children.read_text().split()):
         time.sleep(0.01)
     return int(found[0])
 
 
-def connect(pid: int) -> Network:
-    """A cable between this machine and the namespace of that process; it vanishes with either."""
+def connect(pid: int) -> ClusterNetwork:
+    """A virtual cable between the machine and the network namespace; it disappears with either
+    end."""
     for number in range(N_NETWORKS):
-        network = Network(number)
+        network = ClusterNetwork(number)
         cable = ("link", "add", network.link, "type", "veth", "peer", "name", "eth0")
         if ip(*cable, "netns", str(pid), check=False):
             break
@@ -78,20 +79,20 @@ def ip(*arguments: str, inside: tuple[str, ...] = (), check: bool = True) -> boo
     return done.returncode == 0
 
 
-def sweep_all() -> None:
-    """Removes what clusters left whose warden was killed, and logs that nobody came for."""
+def clean_up_all() -> None:
+    """Remove what clusters with a killed supervisor left, and old logs."""
     for folder in clusters().glob("*/"):
-        place = Place(folder.name)
+        place = ClusterLayout(folder.name)
         if folder.name == "locks" or not (lock := held(place.lock("warden"))):
             continue
         with lock:
-            sweep(place)
+            clean_up(place)
             if time.time() - folder.stat().st_mtime > LOGS_KEPT_S:
                 shutil.rmtree(folder)
 
 
-def sweep(place: Place) -> None:
-    """Of a cluster that has ended, only the logs stay. No mount of it is visible out here."""
+def clean_up(place: ClusterLayout) -> None:
+    """Remove everything of an ended cluster except its logs. Its mounts are not visible here."""
     remove_cgroups(place.containers)
     for each in place.folder.iterdir():
         if not each.is_dir():
@@ -112,7 +113,40 @@ def keep_only_log(folder: Path) -> None:
 
 def main() -> None:
     # Whoever started us left the lock of this place open in here, so that it is ours till we end.
-    watch_over(Place(sys.argv[1]))
+    supervise(ClusterLayout(sys.argv[1]))
+
+
+CGROUPS = Path("/sys/fs/cgroup")
+PATIENCE_S = 10.0
+
+
+def cgroups(containers: Iterable[str]) -> list[Path]:
+    """In every hierarchy of cgroup v1, or in the only one of v2."""
+    patterns = ("*/k8s.io", "k8s.io")
+    parents = [path for pattern in patterns for path in CGROUPS.glob(pattern)]
+    folders = [parent / container for parent in parents for container in containers]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def remove_cgroups(containers: Iterable[str]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    for root in cgroups(containers):
+        for folder in (*sorted(root.rglob("*/"), reverse=True), root):
+            remove(folder, until=until)
+
+
+def remove(folder: Path, *, until: float) -> None:
+    """A group with dying processes is busy for a moment."""
+    while True:
+        try:
+            folder.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Who may speak to the API server, and with which token.
+"""Users of the API server and their tokens.
 
-The API server reads its tokens once, when it starts. So there are some people from the start who
-may do nothing yet: a test takes one, and gives it what it needs.
+The API server reads tokens only at its start. So some users without permissions exist from the
+start: a test takes one and grants what it needs.
 """
 
 import csv
@@ -9,21 +9,21 @@ import io
 import secrets
 from dataclasses import dataclass
 
-from tests.kubernetes.cluster.places import FIRST, SECOND
+from tests.kubernetes.cluster.layout import FIRST, SECOND
 
-N_PEOPLE = 50
+N_USERS = 50
 ADMINISTRATOR = "administrator"
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ClusterUser:
     name: str
     token: str
     groups: tuple[str, ...] = ()
 
 
-def everybody() -> dict[str, Person]:
-    """The administrator, the parts, and the people, by name or by the part's name."""
+def all_users() -> dict[str, ClusterUser]:
+    """The administrator, the parts and the test users, by name."""
     parts = {
         "controller-manager": ("system:kube-controller-manager", ()),
         "scheduler": ("system:kube-scheduler", ()),
@@ -35,19 +35,19 @@ def everybody() -> dict[str, Person]:
         "kwok": ("kwok", ("system:masters",)),
         ADMINISTRATOR: (ADMINISTRATOR, ("system:masters",)),
     }
-    people = {name: (name, ()) for name in map(person_name, range(N_PEOPLE))}
+    people = {name: (name, ()) for name in map(user_name, range(N_USERS))}
     return {
-        key: Person(name, secrets.token_hex(16), groups)
+        key: ClusterUser(name, secrets.token_hex(16), groups)
         for key, (name, groups) in (parts | people).items()
     }
 
 
-def person_name(number: int) -> str:
+def user_name(number: int) -> str:
     return f"person-{number:02}"
 
 
-def token_file(people: dict[str, Person]) -> str:
-    """As the API server reads it: token, name, uid, groups."""
+def token_file(people: dict[str, ClusterUser]) -> str:
+    """The token file of the API server: token, name, uid, groups."""
     text = io.StringIO()
     rows = csv.writer(text)
     for person in people.values():

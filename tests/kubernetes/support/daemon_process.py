@@ -1,6 +1,7 @@
-"""A daemon on this machine whose workers are pods of a cluster, and all that one can see of both.
+"""A daemon on this machine whose workers are pods of a cluster.
 
-It is a house as any other: jobs speak through the same folder, which their pods mount.
+Tests see it like any other daemon process: jobs write to the same folder, which their pods
+mount.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from rota.client.find import NoDaemonError
-from rota.engines.kubernetes import names
+from rota.client.endpoint import NoDaemonError
+from rota.engines.kubernetes.pods import naming
 from rota.errors import UnavailableError
-from tests.e2e.house import ROTA, House, wait_until
 from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.images import BARE, host_folders
-from tests.kubernetes.cluster.places import GPU_RESOURCE
-from tests.kubernetes.daemons import DEFINITION, free_port
-from tests.kubernetes.witness import Witness
+from tests.kubernetes.cluster.layout import GPU_RESOURCE
+from tests.kubernetes.support.daemons import DEFINITION, free_port
+from tests.kubernetes.support.kubectl import Kubectl
+from tests.support.daemon_process import ROTA, DaemonProcess, wait_until
 from tests.tidy.tree import ROOT
 
 SETTINGS = {
@@ -42,7 +43,7 @@ LEASE_LOST = "lease rota is no longer ours"
 T = TypeVar("T")
 
 
-class Outpost(House, Witness):
+class KubernetesDaemonProcess(DaemonProcess, Kubectl):
     def __init__(self, home: Path, cluster: Cluster, namespace: str, **settings: str) -> None:
         super().__init__(home, settings={**SETTINGS, **settings})
         self.cluster, self.namespace = cluster, namespace
@@ -54,7 +55,7 @@ class Outpost(House, Witness):
         self._write({"host_paths": [*folders, str(home)]}, mounts=mounts)
 
     def _write(self, settings: dict[str, Any], *, mounts: list[str]) -> None:
-        """JSON's lists and texts are TOML's, too."""
+        """Lists and strings of JSON are valid TOML."""
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         lines += [f'checkpoints = "{self.home}/saved/{{job}}"', "[defaults]"]
         lines += [f"mounts = {json.dumps(mounts)}"]
@@ -64,11 +65,11 @@ class Outpost(House, Witness):
         self._command = [*runner, *self._command]
 
     def use(self, kubeconfig: Path) -> None:
-        """For the daemons that start from now on."""
+        """Settings for daemons that start from now on."""
         self._command += ["--kubeconfig", str(kubeconfig)]
 
     def lose_disk(self) -> None:
-        """All that its daemons wrote down is gone; what they are told at the start is not."""
+        """Delete everything that its daemons wrote; the settings remain."""
         for path in self.state.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -76,19 +77,19 @@ class Outpost(House, Witness):
                 path.unlink()
 
     def standby_says(self) -> str:
-        """To whoever asks a daemon that does not command whether it takes work."""
+        """The answer of a standby daemon to a readiness check."""
         try:
             return httpx2.get(f"http://{self.listen}/readyz").text
         except httpx2.TransportError:
             return ""
 
     def kept(self, deed: Callable[[], T]) -> T:
-        """What it gives. A daemon that lost its lease meanwhile is started again, as a cluster
-        would do it."""
+        """The result of the call. A daemon that lost its lease is restarted, as a cluster would
+        do."""
 
         def done() -> T | None:
-            assert self.daemon is not None
-            if self.daemon.poll() is not None:
+            assert self.process is not None
+            if self.process.poll() is not None:
                 assert LEASE_LOST in self.log(), self.log()[-2000:]
                 self.launch()
             try:
@@ -105,15 +106,15 @@ class Outpost(House, Witness):
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
     def pods(self, job: str = "") -> list[Object]:
-        """Ours, or those of one job, whatever became of them."""
-        found = self.cluster.api.items(f"{self.pods_path}?labelSelector={names.JOB}")
-        return [each for each in found if job in ("", each["metadata"]["labels"][names.JOB])]
+        """Our pods, or those of one job, in any state."""
+        found = self.cluster.api.items(f"{self.pods_path}?labelSelector={naming.JOB}")
+        return [each for each in found if job in ("", each["metadata"]["labels"][naming.JOB])]
 
     def live_pods(self, job: str = "") -> list[Object]:
         return [each for each in self.pods(job) if each["status"]["phase"] not in OVER]
 
     def pod_runs(self, job: str) -> str:
-        """The name of the job's one pod, once it runs."""
+        """The name of the job's only pod, once it runs."""
 
         def found() -> str:
             running = [each for each in self.pods(job) if each["status"]["phase"] == "Running"]
@@ -126,7 +127,7 @@ class Outpost(House, Witness):
         return self.cluster.api.get(path).get("status") or {}
 
     def overbooked(self) -> list[str]:
-        """What the API server says of nodes that were given more than they have."""
+        """Nodes on which the API server counts more requests than resources."""
         held: Counter[str] = Counter()
         for pod in self.cluster.api.items("/api/v1/pods"):
             node = pod["spec"].get("nodeName")
@@ -140,7 +141,7 @@ class Outpost(House, Witness):
         return [f"{node}: {n} of {has.get(node)}" for node, n in held.items() if n > has[node]]
 
     def has_room(self) -> bool:
-        """Nothing of ours holds a GPU, neither by the daemon's nor by the cluster's account."""
+        """No GPU is in use, neither for the daemon nor for the cluster."""
         held = sum(map(gpus_of, self.live_pods()))
         return not held and not self.client.status().gpus_held
 
@@ -154,25 +155,27 @@ def gpus_of(pod: Object) -> int:
 
 
 @contextmanager
-def an_outpost(cluster: Cluster, namespace: str, **settings: str) -> Generator[Outpost]:
-    """Its daemon is not up yet. At the end, its jobs are let go of."""
+def kubernetes_daemon(
+    cluster: Cluster, namespace: str, **settings: str
+) -> Generator[KubernetesDaemonProcess]:
+    """Not started yet. At the end its jobs are removed."""
     home = Path(tempfile.mkdtemp(prefix="rota-"))
-    outpost = Outpost(home, cluster, namespace, **settings)
-    outpost.kubectl("apply", "-f", str(DEFINITION))
-    outpost.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.rota.dev")
-    until(lambda: outpost.ask_kubectl("get", "tj").returncode == 0, "the definition")
+    kube_daemon = KubernetesDaemonProcess(home, cluster, namespace, **settings)
+    kube_daemon.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(DEFINITION))
+    kube_daemon.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.rota.dev")
+    until(lambda: kube_daemon.ask_kubectl("get", "tj").returncode == 0, "the definition")
     try:
-        yield outpost
+        yield kube_daemon
     finally:
-        outpost.raze()
-        _let_go_of_all(outpost)
+        kube_daemon.destroy()
+        _remove_training_jobs(kube_daemon)
 
 
 @contextmanager
-def a_standby(leader: Outpost) -> Generator[Outpost]:
-    """Another daemon for the same jobs, which waits, on a disk of its own with nothing on it."""
+def standby_daemon(leader: KubernetesDaemonProcess) -> Generator[KubernetesDaemonProcess]:
+    """A second daemon for the same jobs, on standby, with an empty disk of its own."""
     home = Path(tempfile.mkdtemp(prefix="rota-"))
-    standby = Outpost(home, leader.cluster, leader.namespace)
+    standby = KubernetesDaemonProcess(home, leader.cluster, leader.namespace)
     standby.place = leader.place
     shutil.copy(leader.state / SETTINGS_FILE, standby.state)
     try:
@@ -180,11 +183,14 @@ def a_standby(leader: Outpost) -> Generator[Outpost]:
         until(standby.standby_says, "a daemon that stands by")
         yield standby
     finally:
-        standby.raze()
+        standby.destroy()
 
 
-def _let_go_of_all(outpost: Outpost) -> None:
-    api, path = outpost.cluster.api, f"/apis/rota.dev/v1alpha1/namespaces/{outpost.namespace}"
+def _remove_training_jobs(kube_daemon: KubernetesDaemonProcess) -> None:
+    api, path = (
+        kube_daemon.cluster.api,
+        f"/apis/rota.dev/v1alpha1/namespaces/{kube_daemon.namespace}",
+    )
     for each in api.items(f"{path}/trainingjobs"):
         name = f"{path}/trainingjobs/{each['metadata']['name']}"
         with suppress(Exception):

@@ -1,4 +1,4 @@
-"""Daemons of a cluster as processes, each with a folder of its own, and kubectl beside them."""
+"""Daemons of a cluster as processes, each with its own folder, and kubectl beside them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import httpx2
 
 from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.witness import Witness
-from tests.patience import PATIENCE_S
+from tests.kubernetes.support.kubectl import Kubectl
+from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
 DEFINITION = ROOT / "deploy" / "kubernetes" / "base" / "crd.yaml"
@@ -30,10 +30,10 @@ HELD = {"command": ["sleep", "1000"], "gpus": "0", "hold": True}
 
 
 class Daemon:
-    """`rota up --engine kubernetes`, as its tests reach it."""
+    """A process `rota up --engine kubernetes`."""
 
     def __init__(self, folder: Path, arguments: list[str], *, runner: Sequence[str] = ()) -> None:
-        """`runner` goes before its command, to run it somewhere else."""
+        """`runner`: a command prefix that runs the daemon elsewhere."""
         self.folder = folder
         self.port = free_port()
         self._arguments, self._runner = arguments, runner
@@ -55,7 +55,7 @@ class Daemon:
         return httpx2.Client(transport=transport, base_url="http://rota", timeout=PATIENCE_S)
 
     def ask(self, method: str, path: str, **more: Any) -> Any:
-        """Waits while it cannot tell."""
+        """Send a request; waits while the daemon is unavailable."""
         answer = until(lambda: self._answer(method, path, **more), path)
         assert answer.status_code < FIRST_ERROR, answer.text
         return answer.json()
@@ -84,14 +84,14 @@ class Daemon:
         return [f"{each['cause']}: {each['reason']}" for each in entries]
 
     def probe(self, name: str) -> int:
-        """What the cluster would be answered that asks how it is; 0 if nobody answers."""
+        """The status of a health check; 0 if nothing answers."""
         try:
             return httpx2.get(f"http://127.0.0.1:{self.port}/{name}", timeout=5.0).status_code
         except httpx2.TransportError:
             return 0
 
     def leads(self) -> Daemon:
-        """Returns when it commands."""
+        """Returns when the daemon is the leader."""
         until(self._is_ready, f"a daemon that leads; it said: {self.log()}")
         return self
 
@@ -100,7 +100,7 @@ class Daemon:
         return (self.folder / "rota.sock").exists() and self.probe("readyz") == 200
 
     def waits(self) -> Daemon:
-        """Returns when it stands by."""
+        """Returns when the daemon is on standby."""
         until(lambda: self.probe("healthz") == 200, "a daemon that waits")
         assert self.probe("readyz") == 503
         return self
@@ -126,8 +126,8 @@ class Daemon:
 
 
 @dataclass(frozen=True, slots=True)
-class Lab(Witness):
-    """A namespace of a cluster with our definitions, and daemons for it."""
+class DaemonLab(Kubectl):
+    """A namespace of a cluster with our CRD, and daemons for it."""
 
     cluster: Cluster
     namespace: str
@@ -145,7 +145,7 @@ class Lab(Witness):
         return made
 
     def make(self, name: str, **spec: Any) -> None:
-        """With kubectl, as `ada`."""
+        """Create an object with kubectl, as `ada`."""
         meta = {"name": name, "labels": {"rota.dev/user": "ada"}}
         body = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob", "metadata": meta}
         self.kubectl("apply", "-f", "-", given={**body, "spec": spec})
@@ -173,7 +173,7 @@ class Lab(Witness):
         return until(look, f"{name} to be {state}")
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
-        """Waits for a condition, and returns it."""
+        """Wait for a condition, and return it."""
 
         def look() -> dict[str, Any] | None:
             told = self.status(name).get("conditions", [])
@@ -189,19 +189,48 @@ def free_port() -> int:
 
 
 @contextmanager
-def open_lab(cluster: Cluster, namespace: str) -> Iterator[Lab]:
+def open_daemon_lab(cluster: Cluster, namespace: str) -> Iterator[DaemonLab]:
     with ExitStack() as stack:
-        lab = Lab(cluster, namespace, stack)
-        lab.kubectl("apply", "-f", str(DEFINITION))
+        lab = DaemonLab(cluster, namespace, stack)
+        lab.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(DEFINITION))
         lab.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.rota.dev")
         until(lambda: lab.ask_kubectl("get", "trainingjobs").returncode == 0, "the definition")
-        stack.callback(_let_go_of_all, lab)
+        stack.callback(_remove_training_jobs, lab)
         yield lab
 
 
-def _let_go_of_all(lab: Lab) -> None:
-    """Nobody is left who would, and the namespace could not go."""
+def _remove_training_jobs(lab: DaemonLab) -> None:
+    """No daemon is left to remove the finalizers, which would keep the namespace."""
     for each in lab.cluster.api.items(lab.objects):
         path = f"{lab.objects}/{each['metadata']['name']}"
         lab.cluster.api.patch(path, {"metadata": {"finalizers": None}})
         lab.cluster.api.delete(path)
+
+
+@contextmanager
+def started_daemon(kubeconfig: Path, namespace: str, home: Path, **settings: str) -> Iterator[str]:
+    """The URL of a daemon. Its log is the file `log` of its home."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        port = door.getsockname()[1]
+    words = ["--engine", "kubernetes", "--kubeconfig", str(kubeconfig)]
+    words += ["--namespace", namespace, "--listen", f"127.0.0.1:{port}"]
+    env = {**os.environ, "ROTA_HOME": str(home), **settings}
+    command = [sys.executable, "-m", "rota.cli.main", "up", *words]
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=env, stderr=log, cwd=ROOT)
+    url = f"http://127.0.0.1:{port}"
+
+    def is_ready() -> bool:
+        assert process.poll() is None, (home / "log").read_text()[-2000:]
+        try:
+            return httpx2.get(f"{url}/readyz").status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    try:
+        until(is_ready, "the daemon")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)

@@ -1,7 +1,7 @@
-"""A day of kills on a cluster: the daemon is killed at random moments while jobs come and go.
+"""Kill the daemon at random moments while jobs are submitted and end on a cluster.
 
-As on one machine, every job takes a lock of its own and one of its card. Meanwhile the API server
-is asked what it has given away.
+As on one machine, every job takes a lock of its own and one of its GPU. Meanwhile the test asks
+the API server what it has allocated.
 """
 
 from __future__ import annotations
@@ -9,51 +9,51 @@ from __future__ import annotations
 import threading
 import time
 
-from tests.e2e.house import wait_until
-from tests.e2e.kills import SCRIPT, Day
-from tests.kubernetes.outpost import Outpost
+from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess
+from tests.support.daemon_process import wait_until
+from tests.support.kill_scenario import SCRIPT, KillScenario
 
 LONGEST_S = 4.0
-"""From a start to the next kill: long enough for pods to be born, to run and to end in."""
+"""The longest time from a start to the next kill: enough for pods to start, run and end."""
 
 
-class ClusterDay(Day):
-    """The submits, the meddling and the complaints are those of any other day."""
+class ClusterKillScenario(KillScenario):
+    """Submits, disturbances and checks are those of the scenario on one machine."""
 
     script = SCRIPT.replace("$CUDA_VISIBLE_DEVICES", "$NVIDIA_VISIBLE_DEVICES")
 
-    def __init__(self, outpost: Outpost, seed: int, *, rounds: int) -> None:
-        super().__init__(outpost, seed)
-        self.outpost, self._rounds = outpost, rounds
+    def __init__(self, kube_daemon: KubernetesDaemonProcess, seed: int, *, rounds: int) -> None:
+        super().__init__(kube_daemon, seed)
+        self.kube_daemon, self._rounds = kube_daemon, rounds
         self._overbooked: list[str] = []
 
     def run(self) -> None:
-        self.house.up()
+        self.daemon.up()
         for number in range(self._rounds):
             submits = threading.Thread(target=self._submit, args=(number,))
             submits.start()
             # Not to wait for anything: this is the random moment.
             time.sleep(self.random.uniform(0, LONGEST_S))
-            self._meddle()
-            self._overbooked += self.outpost.overbooked()
-            self.house.kill()
-            self._overbooked += self.outpost.overbooked()
+            self._random_request()
+            self._overbooked += self.kube_daemon.overbooked()
+            self.daemon.kill()
+            self._overbooked += self.kube_daemon.overbooked()
             self._begin_anew(number)
             submits.join()
         wait_until(self._all_ended, "all jobs to end")
 
     def _begin_anew(self, number: int) -> None:
-        """Now and then somewhere else, with nothing but what the cluster knows; now and then only
-        when the lease is stale."""
+        """Sometimes with an empty disk, so that only the cluster knows the jobs; sometimes only
+        after the lease has expired."""
         if number % 2:
-            self.outpost.lose_disk()
+            self.kube_daemon.lose_disk()
         if number % 5 != 1:
-            self.outpost.give_up_lease()
-        self.house.up()
+            self.kube_daemon.give_up_lease()
+        self.daemon.up()
 
     def complaints(self) -> list[str]:
         return [*self._lost(), *self._twice(), *self._overbooked, *self._held()]
 
     def _held(self) -> list[str]:
-        wait_until(self.outpost.has_room, "all GPUs to be free")
-        return [f"process {pid} is left" for pid in self.house.left()]
+        wait_until(self.kube_daemon.has_room, "all GPUs to be free")
+        return [f"process {pid} is left" for pid in self.daemon.left()]

@@ -1,4 +1,4 @@
-"""The system's kubectl as a witness of what happens in a namespace."""
+"""kubectl, to observe a namespace independently of rota."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tests.kubernetes.cluster.handle import Cluster
 
 
-class Witness:
+class Kubectl:
     __slots__ = ()
     cluster: Cluster
     namespace: str
@@ -21,7 +21,7 @@ class Witness:
         return done.stdout
 
     def give_up_lease(self) -> None:
-        """Of a daemon that was killed, so that the next one need not wait until it is stale."""
+        """Release the lease of a killed daemon, so that the next one need not wait."""
         self.kubectl("delete", "lease", "rota")
 
     def ask_kubectl(self, *words: str, given: Any = None) -> subprocess.CompletedProcess[str]:

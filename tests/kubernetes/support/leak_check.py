@@ -1,31 +1,31 @@
-"""What a cluster has on this machine, as anybody outside its namespaces sees it."""
+"""What a cluster leaves on this machine, seen from outside its namespaces."""
 
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubernetes.cluster.cgroups import cgroups
-from tests.kubernetes.cluster.places import Network, Place
+from tests.kubernetes.cluster.layout import ClusterLayout, ClusterNetwork
+from tests.kubernetes.cluster.namespace_supervisor import cgroups
 
 PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
-    """How a cluster that runs can be recognised when it has ended."""
+class ClusterTraces:
+    """How to recognise the parts of a cluster after it has ended."""
 
-    place: Place
-    network: Network
+    place: ClusterLayout
+    network: ClusterNetwork
     space: str
     containers: list[str]
 
 
-def traces(place: Place) -> Traces:
-    network = Network(int(place.network.read_text()))
-    return Traces(place, network, space_of(keeper_of(place)), place.containers)
+def traces(place: ClusterLayout) -> ClusterTraces:
+    network = ClusterNetwork(int(place.network.read_text()))
+    return ClusterTraces(place, network, space_of(init_process_of(place)), place.containers)
 
 
-def remains(of: Traces) -> dict[str, list[str]]:
+def leftovers(of: ClusterTraces) -> dict[str, list[str]]:
     """By kind."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     ours = (str(of.place.folder), "/var/lib/kubelet")
@@ -55,7 +55,7 @@ def processes() -> list[Path]:
 
 
 def space_of(process: Path) -> str:
-    """The namespace of processes that it is in."""
+    """The pid namespace of a process."""
     try:
         return str((process / "ns" / "pid").readlink())
     except OSError:
@@ -69,13 +69,13 @@ def command_of(process: Path) -> list[str]:
         return []
 
 
-def keeper_of(place: Place) -> Path:
+def init_process_of(place: ClusterLayout) -> Path:
     """The first process in the namespaces."""
     outside = space_of(PROC / "self")
     ours = [path for path in processes() if command_of(path)[-1:] == [str(place.folder)]]
     return next(path for path in ours if space_of(path) != outside)
 
 
-def warden_of(place: Place) -> int:
-    words = ["tests.kubernetes.cluster.warden", place.name]
+def supervisor_of(place: ClusterLayout) -> int:
+    words = ["tests.kubernetes.cluster.namespace_supervisor", place.name]
     return next(int(path.name) for path in processes() if command_of(path)[-2:] == words)

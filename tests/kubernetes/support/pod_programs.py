@@ -1,6 +1,6 @@
-"""What workers run on the test cluster: this machine's Python, in an image that has nothing."""
+"""Programs of workers on the test cluster: the machine's Python, in an almost empty image."""
 
-from rota.engines.base import Mount, Program
+from rota.engines.interface import Mount, Program
 from rota.engines.kubernetes.settings import KubernetesSettings
 from tests.kubernetes.cluster.images import PYTHON, SHELL, host_folders
 

@@ -1,32 +1,35 @@
-"""What all tests of a file use one after the other: a daemon takes seconds to start."""
+"""A daemon that all tests of a file use one after the other, because its start takes seconds."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.kubernetes.cluster.file_locks import locked
 from tests.kubernetes.cluster.handle import Cluster
-from tests.kubernetes.cluster.locks import locked
 from tests.kubernetes.conftest import lock_of, use_of
-from tests.kubernetes.outpost import Outpost, an_outpost
+from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess, kubernetes_daemon
 
 
 @contextmanager
-def a_namespace(cluster: Cluster) -> Iterator[str]:
-    """Beside whoever else uses the cluster."""
+def shared_namespace(cluster: Cluster) -> Iterator[str]:
+    """Shared with other users of the cluster."""
     with locked(use_of(cluster), is_shared=True), cluster.namespace() as name:
         yield name
 
 
 @contextmanager
-def a_shared_outpost(cluster: Cluster, **settings: str) -> Iterator[Outpost]:
-    with a_namespace(cluster) as namespace, an_outpost(cluster, namespace, **settings) as made:
+def shared_daemon(cluster: Cluster, **settings: str) -> Iterator[KubernetesDaemonProcess]:
+    with (
+        shared_namespace(cluster) as namespace,
+        kubernetes_daemon(cluster, namespace, **settings) as made,
+    ):
         yield made
 
 
 @contextmanager
-def a_turn(shared: Outpost) -> Iterator[Outpost]:
-    """With its daemon up, all cards of its node, and none of the others' jobs."""
+def exclusive_use(shared: KubernetesDaemonProcess) -> Iterator[KubernetesDaemonProcess]:
+    """With a running daemon, all GPUs of its node, and no jobs of other tests."""
     with locked(lock_of(shared.cluster, "cards")):
-        if shared.daemon is None or shared.daemon.poll() is not None:
+        if shared.process is None or shared.process.poll() is not None:
             shared.up()
         yield shared
         shared.clear()

@@ -1,4 +1,4 @@
-"""A claim in a namespace, and the folder of this machine that its volume is."""
+"""A claim in a namespace, and the folder of this machine behind its volume."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +13,10 @@ MODES = ["ReadWriteMany"]
 
 
 @contextmanager
-def a_claim(
+def volume_claim(
     cluster: Cluster, namespace: str, name: str, *, folder: Path, node: str = ""
 ) -> Iterator[None]:
-    """Bound. Everybody may write to its volume, from this node, or from all."""
+    """A bound claim. Everybody may write to its volume, from this node or from all nodes."""
     folder.mkdir()
     folder.chmod(0o1777)
     volumes = "/api/v1/persistentvolumes"

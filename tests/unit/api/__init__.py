@@ -1,1 +1,1 @@
-"""The daemon's parts, each by itself."""
+"""Unit tests of the HTTP API."""

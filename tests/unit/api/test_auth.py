@@ -1,4 +1,4 @@
-"""What the daemon calls those whom the kernel names by number."""
+"""User names of the peers of a Unix socket."""
 
 import pwd
 from types import SimpleNamespace
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rota.api.auth import _name_of  # pyright: ignore[reportPrivateUsage]
+from rota.api.auth import _user_name  # pyright: ignore[reportPrivateUsage]
 
 UID = 4242424
 
 
-def test_a_name_that_is_not_known_now_may_be_known_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _name_of(UID) == str(UID)
+def test_an_unknown_user_name_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _user_name(UID) == str(UID)
     found: Any = SimpleNamespace(pw_name="ada")
     monkeypatch.setattr(pwd, "getpwuid", lambda _: found)
-    assert _name_of(UID) == "ada"
+    assert _user_name(UID) == "ada"

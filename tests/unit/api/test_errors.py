@@ -1,4 +1,4 @@
-"""What pydantic finds is told in our words; what we did wrong is kept."""
+"""Messages of validation errors, and the log of internal errors."""
 
 import asyncio
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from pydantic import Field, TypeAdapter, ValidationError
 from structlog.testing import capture_logs
 
-from rota.api.problems import install, sentence_of
+from rota.api.errors import install, sentence_of
 from rota.wire.jobs import JobRequest
 
 
@@ -41,11 +41,11 @@ def sentence(kind: Any, value: Any) -> str:
         (Annotated[str, Field(max_length=2)], "abc", "it has more than 2 characters"),
     ],
 )
-def test_common_mistakes(kind: Any, value: Any, expected: str) -> None:
+def test_messages_of_common_validation_errors(kind: Any, value: Any, expected: str) -> None:
     assert sentence(kind, value) == expected
 
 
-def test_our_own_fault_is_in_the_log() -> None:
+def test_an_internal_error_is_logged() -> None:
     app = FastAPI()
     install(app)
 

@@ -1,12 +1,12 @@
-"""Fields that nobody reads are refused by name."""
+"""Unknown fields of a body are rejected by name."""
 
 from typing import Any
 
 import pytest
 
-from rota.api.jobs import Batched
-from rota.api.strict import require_known
-from rota.daemon.fields import RefusedError
+from rota.api.routes.jobs import Batched
+from rota.api.strict_json import require_known
+from rota.daemon.errors import RefusedError
 from rota.wire.jobs import JobRequest
 
 GOOD = {"command": ["true"], "gpus": "0", "env": {"gpsu": "a value of a mapping"}}
@@ -19,22 +19,22 @@ def refusal(kind: Any, value: Any) -> str:
     return str(caught.value)
 
 
-def test_a_mistyped_field_is_named_with_what_was_meant() -> None:
-    expected = "gpsu: there is no such field; did you mean 'gpus'?"
+def test_a_mistyped_field_is_rejected_with_a_suggestion() -> None:
+    expected = "gpsu: unknown field; did you mean 'gpus'?"
     assert refusal(JobRequest, {"command": ["true"], "gpsu": "0"}) == expected
 
 
-def test_in_a_batch_its_job_is_named_too() -> None:
+def test_an_unknown_field_in_a_batch_has_the_index_of_its_job() -> None:
     found = refusal(Batched, {"jobs": [GOOD, {**GOOD, "nmae": "x"}]})
-    assert found == "jobs.1.nmae: there is no such field; did you mean 'name'?"
+    assert found == "jobs.1.nmae: unknown field; did you mean 'name'?"
 
 
-def test_what_resembles_nothing_is_answered_with_what_there_is() -> None:
-    assert "there are jobs" in refusal(Batched, {"\x1b[31m": 1})
+def test_an_unknown_field_without_a_suggestion_lists_the_known_fields() -> None:
+    assert "use jobs" in refusal(Batched, {"\x1b[31m": 1})
     assert "\x1b" not in refusal(Batched, {"\x1b[31m": 1})
 
 
 @pytest.mark.parametrize("value", [GOOD, {}, [], None, "text", [{"gpsu": 1}]])
-def test_all_else_is_for_others_to_judge(value: Any) -> None:
+def test_other_values_are_not_checked(value: Any) -> None:
     require_known(JobRequest, value)
     require_known(None, value)

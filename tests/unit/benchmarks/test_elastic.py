@@ -1,14 +1,13 @@
-"""What is read of a training whose size changed, and the page, on made-up figures."""
+"""Times of a resize and the results page, with made-up values."""
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks import elastic
-from benchmarks.page import NO_VALUE
-from benchmarks.resizes import ways
-from benchmarks.resizes.journal import Change, Stamp, change, hooks_s, rate_mb_s, read
-from benchmarks.resizes.measure import Measured
+from benchmarks.elastic import __main__, ways
+from benchmarks.elastic.journal import Change, Stamp, change, hooks_s, rate_mb_s, read
+from benchmarks.elastic.measurement import Measured
+from benchmarks.support.markdown import NO_VALUE
 
 
 def step(at_s: float, size: int) -> Stamp:
@@ -18,7 +17,7 @@ def step(at_s: float, size: int) -> Stamp:
 STEPS = [step(9, 1), step(10, 1), step(13, 2), step(14, 2), step(20, 1)]
 
 
-def test_a_pause_is_between_the_sizes_and_not_between_any_steps() -> None:
+def test_pause_is_measured_between_sizes() -> None:
     grown = change(STEPS, decided_s=9.5, sizes=(1, 2))
     assert grown == Change(pause_s=3, decided_s=3.5, own_s=0)
     assert change(STEPS, decided_s=14.5, sizes=(2, 1)) == Change(6, 5.5, 0)
@@ -35,21 +34,19 @@ def test_a_pause_is_between_the_sizes_and_not_between_any_steps() -> None:
         pytest.param(1.0, 5.0, 0.0, id="before the decision"),
     ],
 )
-def test_only_a_start_that_was_waited_for_counts(
-    began_s: float, ready_s: float, own_s: float
-) -> None:
+def test_only_a_start_within_the_pause_counts(began_s: float, ready_s: float, own_s: float) -> None:
     stamps = [*STEPS, Stamp(ready_s, "ready", (began_s,))]
     assert change(stamps, decided_s=9.5, sizes=(1, 2)).own_s == own_s
 
 
-def test_half_a_line_is_not_read(tmp_path: Path) -> None:
+def test_incomplete_line_is_ignored(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     assert read(journal) == []
     journal.write_text("9.0 step 1 0\n10.0 st")
     assert read(journal) == [step(9, 1)]
 
 
-def test_medians_of_what_else_was_written_down() -> None:
+def test_medians_of_rate_and_hooks() -> None:
     steps = [0.1, 0.1, 0.1, 0.5] * 8 + [9.0] * 16
     stamps = [Stamp(0, "hooks", (2, each, each / 2)) for each in steps]
     stamps += [Stamp(0, "received", (5e6, 0.5)), Stamp(0, "received", (0, 0.1))]
@@ -59,10 +56,10 @@ def test_medians_of_what_else_was_written_down() -> None:
     assert rate_mb_s([]) is None
 
 
-def test_the_page_compares_with_whoever_was_measured() -> None:
+def test_page_compares_measured_methods() -> None:
     live = Measured([Change(0.25, 5, 0)] * 3, [Change(0.125, 1, 0)], 100.0, (0.001, 0.0004))
     etcd = Measured([Change(10, 20, 6)])
-    text = elastic.render(
+    text = __main__.render(
         {ways.LIVE: live, ways.ETCD: etcd}, ["a boat, which needs water"], load=""
     )
     assert "| live | grows | 0.25 | 0.00 | 0.25 | 5.00 | 3 |" in text
@@ -73,7 +70,7 @@ def test_the_page_compares_with_whoever_was_measured() -> None:
     assert "Not measured: a boat, which needs water." in text
 
 
-def test_names_of_ways_hold_commas() -> None:
-    assert elastic.chosen("live; torchrun, etcd") == [ways.LIVE, ways.ETCD]
+def test_names_of_methods_may_contain_commas() -> None:
+    assert __main__.chosen("live; torchrun, etcd") == [ways.LIVE, ways.ETCD]
     with pytest.raises(SystemExit, match="no such way: a boat; there are live;"):
-        elastic.chosen("a boat")
+        __main__.chosen("a boat")

@@ -1,4 +1,4 @@
-"""The pages that benchmarks write, on made-up figures: their shape, not their content."""
+"""The layout of the results pages, with made-up values."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks import decide, philly, pollux, voda
-from benchmarks.crowd import Crowd
-from benchmarks.page import NO_VALUE, page, publish, ratio, table, whole
-from benchmarks.runs import trace_file
+from benchmarks.decide import JobChurn
+from benchmarks.support.markdown import NO_VALUE, page, publish, ratio, table, whole
+from benchmarks.support.simulation import trace_file
 from rota.policies.fifo import Fifo
-from rota.simulator.results import Measures
+from rota.simulator.metrics import RunMetrics
 
-MADE_UP = Measures(
+MADE_UP = RunMetrics(
     policy="fifo",
     jobs=24,
     finished=24,
@@ -48,7 +48,7 @@ def test_table() -> None:
     )
 
 
-def test_figures_that_do_not_exist() -> None:
+def test_missing_values() -> None:
     assert (whole(None), ratio(None, 1.0)) == (NO_VALUE, NO_VALUE)
     assert (whole(1234.5), ratio(3.0, 2.0)) == ("1,234", "1.50")
 
@@ -73,7 +73,7 @@ def test_voda_page() -> None:
     assert "3,000 → 9,000" in text
 
 
-def test_voda_fit_is_perfect_when_all_is_equal() -> None:
+def test_voda_fit_of_equal_results_is_perfect() -> None:
     rows = [
         replace(MADE_UP, mean_jct_s=each.mean_jct_s, makespan_s=each.makespan_s)
         for each in voda.PUBLISHED
@@ -107,7 +107,7 @@ def test_pollux_published(tmp_path: Path) -> None:
     assert pollux.read_published(file) == {("pollux", "0.5", "workload-1"): 1059.5}
 
 
-def test_philly_page_marks_what_is_above_its_limit() -> None:
+def test_philly_page_marks_values_above_the_limit() -> None:
     quick = philly.Result(philly.Cost(100.4, 90.0, 300 * 2**20), MADE_UP)
     slow = philly.Result(philly.Cost(301.0, 90.0, 2**31), replace(MADE_UP, policy="tiresias"))
     text = philly.render([quick, slow])
@@ -129,13 +129,13 @@ def test_decide_page() -> None:
     assert "Above the aim: `afs-l` at 2,048 GPUs, 400 jobs." in text
 
 
-def test_a_crowd_keeps_its_number_and_runs() -> None:
-    crowd = Crowd(2, 20)
-    decide.time_round(crowd, Fifo())
-    assert sum(map(len, crowd.view().planned.values())) > 8
-    crowd.turn_over()
-    decide.time_round(crowd, Fifo())
-    assert len(crowd.view().jobs) == 20
+def test_job_churn_keeps_the_number_of_jobs() -> None:
+    churn = JobChurn(2, 20)
+    decide.time_round(churn, Fifo())
+    assert sum(map(len, churn.view().planned.values())) > 8
+    churn.turn_over()
+    decide.time_round(churn, Fifo())
+    assert len(churn.view().jobs) == 20
 
 
 @pytest.mark.parametrize(("given", "said"), [(None, "ROTA_TRACES"), ("empty", "has no a.csv")])

@@ -1,4 +1,4 @@
-"""What holds for every command: help, hints, quick loading, one line when no daemon answers."""
+"""Rules for every command: help, hints, fast imports, one line without a daemon."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from rota.cli.app import NOUNS, VERBS
-from rota.core.states import State
+from rota.core.lifecycle.states import JobState
 from rota.wire.jobs import STATES
-from tests.unit.cli.commands import commands, groups
+from tests.support.cli_commands import commands, groups
 from tests.unit.cli.conftest import Rota
 
 # What each needs besides its name, to get as far as asking.
-ASKING = {
+WITH_DAEMON = {
     "submit": ["--", "true"],
     "list": [],
     "show": ["bert"],
@@ -45,7 +45,7 @@ ASKING = {
     "token list": [],
     "token revoke": ["0a1b2c3d"],
 }
-ALONE = {
+WITHOUT_DAEMON = {
     "up",
     "simulate",
     "completion",
@@ -73,11 +73,11 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_command_is_known_here():
-    assert set(EVERY) == ASKING.keys() | ALONE
+def test_every_command_is_listed():
+    assert set(EVERY) == WITH_DAEMON.keys() | WITHOUT_DAEMON
 
 
-def test_every_verb_is_in_the_module_that_is_said_to_have_it():
+def test_every_verb_is_in_its_module():
     verbs = [verb for each in VERBS.values() for verb in each]
     assert [name for name in EVERY if " " not in name] == verbs
     assert groups() == list(NOUNS)
@@ -97,7 +97,7 @@ def test_help(rota: Rota, name: str):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_whatever_answers_has_json(name: str):
+def test_commands_with_results_have_json(name: str):
     silent = {
         "report",
         "exec",
@@ -111,24 +111,24 @@ def test_whatever_answers_has_json(name: str):
     assert ("--json" in options) == (name not in silent)
 
 
-@pytest.mark.parametrize("name", ASKING)
-def test_whatever_asks_can_be_told_whom(rota: Rota, name: str):
-    result = rota(*name.split(), "--context", "nobody", *ASKING[name])
+@pytest.mark.parametrize("name", WITH_DAEMON)
+def test_commands_with_a_daemon_have_context(rota: Rota, name: str):
+    result = rota(*name.split(), "--context", "nobody", *WITH_DAEMON[name])
     assert (result.code, result.out) == (2, "")
-    assert result.err.startswith("rota: no context 'nobody'; ")
+    assert result.err.startswith("rota: unknown context 'nobody'; ")
 
 
-@pytest.mark.parametrize("name", ASKING)
-def test_without_a_daemon_it_is_one_line(rota: Rota, nowhere: Path, name: str):
-    result = rota(*name.split(), *ASKING[name])
-    line = f"rota: no daemon answers at {nowhere}/rota.sock; start one with 'rota up --detach'\n"
+@pytest.mark.parametrize("name", WITH_DAEMON)
+def test_missing_daemon_is_one_line(rota: Rota, nowhere: Path, name: str):
+    result = rota(*name.split(), *WITH_DAEMON[name])
+    line = f"rota: no daemon at {nowhere}/rota.sock; start one with 'rota up --detach'\n"
     assert (result.code, result.out, result.err) == (1, "", line)
 
 
-def test_without_a_daemon_at_an_address(rota: Rota, monkeypatch: pytest.MonkeyPatch):
+def test_missing_daemon_at_an_address(rota: Rota, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ROTA_URL", "http://127.0.0.1:1")
     result = rota("list")
-    assert result.err.startswith("rota: no daemon answers at http://127.0.0.1:1; ")
+    assert result.err.startswith("rota: no daemon at http://127.0.0.1:1; ")
     monkeypatch.setenv("ROTA_URL", "http://:80x")
     assert rota("list").code == 2
 
@@ -140,21 +140,24 @@ def test_without_a_daemon_at_an_address(rota: Rota, monkeypatch: pytest.MonkeyPa
         ("nodes darin", "no such command 'darin', did you mean 'drain'?"),
         ("list --stat x", "no such option: --stat, did you mean '--state'?"),
         ("submit --gpu 2", "no such option: --gpu, did you mean '--gpus'?"),
-        ("list --state runing", "no state 'runing'; did you mean 'running'?"),
-        ("list --state x", "no state 'x'; there are held, queued, starting, running, "),
-        ("list --limit 0", "--limit 0 is out of bounds; use 1 to 100000"),
+        ("list --state runing", "unknown state 'runing'; did you mean 'running'?"),
+        ("list --state x", "unknown state 'x'; the states are held, queued, starting, running, "),
+        ("list --limit 0", "--limit 0 is out of range; use 1 to 100000"),
         ("list --limit many", "invalid value for '--limit': 'many' is not a whole number; "),
-        ("submit --hours inf -- true", "hours: inf is not a number; leave it out if unknown"),
+        (
+            "submit --hours inf -- true",
+            "hours: inf is not a number; leave out hours if you do not know it",
+        ),
         ("submit --hours 1_0 -- true", "invalid value for '--hours': '1_0' is not a number; "),
         ("submit --hours x -- true", "invalid value for '--hours': 'x' is not a number; "),
-        ("list --watch --json", "--watch draws a table; leave out --watch or --json"),
-        ("token create --scope read", "no scope 'read'; did you mean 'read_only'?"),
-        ("token create --days 0", "--days 0 is no time; use a number above 0"),
+        ("list --watch --json", "--watch cannot print JSON; leave out --watch or --json"),
+        ("token create --scope read", "unknown scope 'read'; did you mean 'read_only'?"),
+        ("token create --days 0", "--days 0 is not above 0; use a number above 0"),
         ("completion bsh", "no completion for 'bsh'; did you mean 'bash'?"),
         ("policy set fifi", "no policy 'fifi', did you mean 'fifo'?"),
     ],
 )
-def test_a_mistake_is_told_with_what_was_meant(rota: Rota, arguments: str, hint: str):
+def test_wrong_input_has_a_hint(rota: Rota, arguments: str, hint: str):
     result = rota(*arguments.split())
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith(f"rota: {hint}")
@@ -162,7 +165,7 @@ def test_a_mistake_is_told_with_what_was_meant(rota: Rota, arguments: str, hint:
 
 
 def test_states_are_those_of_the_kernel():
-    assert set(STATES) == {state.value for state in State}
+    assert set(STATES) == {state.value for state in JobState}
 
 
 def test_policy_list_needs_no_daemon(rota: Rota):
@@ -172,7 +175,7 @@ def test_policy_list_needs_no_daemon(rota: Rota):
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["submit", "--gpus", "2", "--", "true"]])
-def test_a_quick_command_loads_nothing_heavy(arguments: list[str]):
+def test_fast_command_imports_no_large_library(arguments: list[str]):
     heavy = {
         "rich",
         "pydantic",
@@ -181,7 +184,7 @@ def test_a_quick_command_loads_nothing_heavy(arguments: list[str]):
         "numpy",
         "yaml",
         "asyncio",
-        "rota.core.kernel",
+        "rota.core.kernel.kernel",
     }
     code = (
         f"import sys; from rota.cli.main import run; run({arguments!r}); "

@@ -1,4 +1,4 @@
-"""Whatever a file or a flag holds, the complaint about it is one short line."""
+"""The error about hostile input is one short line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def complaint(rota: Rota, *arguments: str, stdin: bytes = b"") -> str:
     ("arguments", "what"),
     [
         (["simulate", LONG, "--cluster", "1x1"], r"'\x1b]0;owned\x079"),
-        (["simulate", f"voda:{LONG}", "--cluster", "1x1"], "no built-in workload"),
+        (["simulate", f"voda:{LONG}", "--cluster", "1x1"], "unknown built-in workload"),
         (["simulate", f"synthetic:jobs={LONG}", "--cluster", "1x1"], "jobs='\\x1b]0;owned"),
         (["simulate", "voda:run_1", "--cluster", LONG], r"cluster '\x1b]0;owned\x07999"),
         (["simulate", "voda:run_1", "--cluster", "1x1", "--policy", LONG], "no policy '"),
@@ -47,10 +47,10 @@ def test_flags(rota: Rota, arguments: list[str], what: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["", "--cluster", "1x1"], "the trace has no name; give a file"),
+        (["", "--cluster", "1x1"], "the name of the trace is empty; pass a file"),
         (["synthetic:jobs=1,jobs=2", "--cluster", "1x1"], "synthetic: jobs is given twice"),
         (["synthetic:jobs=1_0", "--cluster", "1x1"], "jobs='1_0' is not a whole number"),
-        (["voda:run_1", "--cluster", "100000x1024"], "102,400,000 GPUs are more than 1,000,000"),
+        (["voda:run_1", "--cluster", "100000x1024"], "102,400,000 GPUs exceed the limit"),
         (["voda:run_1", "--cluster", "1x1", "--policy", "tiresias:knob=1_0"], "not '1_0'"),
     ],
 )
@@ -61,13 +61,13 @@ def test_flags_that_look_right(rota: Rota, arguments: list[str], what: str) -> N
 @pytest.mark.parametrize(
     ("content", "place"),
     [
-        (f"{HEADER}\na\0b,0,1,60", "row 2, field 'name': has a NUL byte"),
+        (f"{HEADER}\na\0b,0,1,60", "row 2, field 'name': contains a NUL byte"),
         (f"{HEADER}\na,0,1,6_0", "row 2, field 'duration_s': '6_0' is not a number"),
         (f"{HEADER}\na,0,1,６０", "row 2, field 'duration_s': '６０' is not a number"),  # noqa: RUF001
-        (f'{HEADER}\n"a,0,1,60\nb,0,1,60\n', "row 2: is not CSV: a quote is opened and never"),
+        (f'{HEADER}\n"a,0,1,60\nb,0,1,60\n', "row 2: is not CSV: a quote is never"),
         (f'{HEADER}\n"' + "a\n" * 100_000, "row 2: is not CSV: field larger"),
         ('{"name": "a"\n', "row 1: is not JSON: expecting ',' delimiter at column 14"),
-        ('{"name": ' + "9" * 5000 + "}", "row 1: is not JSON: a number of thousands of digits"),
+        ('{"name": ' + "9" * 5000 + "}", "row 1: is not JSON: a number has thousands of digits"),
     ],
 )
 def test_traces_that_look_right(rota: Rota, tmp_path: Path, content: str, place: str) -> None:
@@ -79,14 +79,14 @@ def test_traces_that_look_right(rota: Rota, tmp_path: Path, content: str, place:
 @pytest.mark.parametrize(
     ("content", "place"),
     [
-        (LONG, "row 1: no known format"),
+        (LONG, "row 1: unknown header"),
         (f"{HEADER},{LONG}", "row 1, field '\\x1b]0;owned"),
         (f"{HEADER},{LONG},{LONG}\na,0,1,1,1,1", "row 1, field '\\x1b]0;owned"),
         (f"{HEADER}\n{LONG},0,9,60", r"row 2, field 'gpus': job '\x1b]0;owned"),
         (f"{HEADER}\na,{LONG},1,60", "row 2, field 'submit_s': '"),
         (f"{HEADER}\na,0,{LONG},60", "row 2, field 'gpus': '"),
         (f"{HEADER}\na,0,1,{LONG}", "row 2, field 'duration_s': '"),
-        (f"{HEADER},mode\na,0,1,1,{LONG}", "row 2, field 'mode': no such mode '"),
+        (f"{HEADER},mode\na,0,1,1,{LONG}", "row 2, field 'mode': unknown mode '"),
         (f"{HEADER},memory\na,0,1,1,{LONG}", "row 2, field 'memory': '"),
         (f"{HEADER},gpu_types\na,0,1,1,{LONG}", "row 2, field 'gpu_types': job 'a'"),
         (f"{HEADER},node_labels\na,0,1,1,{LONG}", "row 2, field 'node_labels': '"),

@@ -1,4 +1,4 @@
-"""Job files: what is read, and what is told about a wrong one."""
+"""Reading job files, and errors of wrong ones."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ def reading(tmp_path: Path, text: str) -> list[dict[str, Any]]:
     return read(file)
 
 
-def test_what_yaml_makes_of_numbers_and_words_is_what_was_meant(tmp_path: Path):
+def test_yaml_values_become_field_types(tmp_path: Path):
     text = """
         command: python train.py
         gpus: 2
@@ -49,17 +49,17 @@ def test_several_jobs(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "it holds no job"),
-        ("just words", "a job is a mapping"),
-        ("gpu: 2", "field 'gpu': there is no such field; did you mean 'gpus'?"),
+        ("", "the file has no job"),
+        ("just words", "a job must be a mapping"),
+        ("gpu: 2", "field 'gpu': unknown field; did you mean 'gpus'?"),
         ("env: [a]", "field 'env': "),
         ("hold: maybe", "field 'hold': 'maybe' is not true or false"),
         ("hours: long", "field 'hours': 'long' is not a number"),
-        ("a: [", "row 1: it is not YAML"),
-        ("!!python/object/apply:os.system ['true']", "it is not YAML"),
+        ("a: [", "row 1: the file is not YAML"),
+        ("!!python/object/apply:os.system ['true']", "the file is not YAML"),
     ],
 )
-def test_complaints(tmp_path: Path, text: str, complaint: str):
+def test_errors_name_the_problem(tmp_path: Path, text: str, complaint: str):
     with pytest.raises(InputError) as caught:
         reading(tmp_path, text)
     assert complaint in str(caught.value)

@@ -1,4 +1,4 @@
-"""Every mistake is one line and an exit code."""
+"""Every error is one line and an exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.cli.conftest import Rota
 PROGRAM = [sys.executable, "-c", "from rota.cli.main import main; main()"]
 
 
-def test_without_arguments_it_helps(rota: Rota):
+def test_no_arguments_print_help(rota: Rota):
     result = rota()
     assert result.code == 0
     assert "simulate" in result.out
@@ -28,20 +28,20 @@ def test_without_arguments_it_helps(rota: Rota):
     ("arguments", "line"),
     [
         (["simulat"], "rota: no such command 'simulat', did you mean 'simulate'?\n"),
-        (["store"], "rota: missing command; 'rota store --help' lists what there is\n"),
+        (["store"], "rota: missing command; see 'rota store --help'\n"),
         (["policy", "lsit"], "rota: no such command 'lsit', did you mean 'list'?\n"),
         (
             ["simulate"],
-            "rota: missing argument 'TRACE'; 'rota simulate --help' lists what there is\n",
+            "rota: missing argument 'TRACE'; see 'rota simulate --help'\n",
         ),
         (
             ["simulate", "voda:run_1"],
-            "rota: missing option '--cluster'; 'rota simulate --help' lists what there is\n",
+            "rota: missing option '--cluster'; see 'rota simulate --help'\n",
         ),
-        (["--nonsense"], "rota: no such option: --nonsense; 'rota --help' lists what there is\n"),
+        (["--nonsense"], "rota: no such option: --nonsense; see 'rota --help'\n"),
     ],
 )
-def test_a_wrong_command_line_is_told_in_one_line(rota: Rota, arguments: list[str], line: str):
+def test_wrong_command_line_is_one_line(rota: Rota, arguments: list[str], line: str):
     result = rota(*arguments)
     assert (result.code, result.out, result.err) == (2, "", line)
 
@@ -55,16 +55,16 @@ def test_a_wrong_command_line_is_told_in_one_line(rota: Rota, arguments: list[st
         (["config"], ["config", "show"]),
     ],
 )
-def test_a_noun_alone_shows_what_there_is(rota: Rota, noun: list[str], verb: list[str]):
+def test_noun_without_verb_runs_its_default_verb(rota: Rota, noun: list[str], verb: list[str]):
     result = rota(*noun)
     assert result == rota(*verb)
     assert result.code == 0
 
 
-def test_the_help_of_a_noun_is_its_own(rota: Rota):
+def test_help_of_a_noun(rota: Rota):
     result = rota("policy", "--help")
     assert "Commands:" in result.out
-    assert "'rota policy' alone is 'rota policy list'." in result.out
+    assert "'rota policy' is short for 'rota policy list'." in result.out
 
 
 def failing(error: BaseException) -> Callable[..., None]:
@@ -74,7 +74,7 @@ def failing(error: BaseException) -> Callable[..., None]:
     return fail
 
 
-def test_our_errors_bring_their_exit_code(rota: Rota, monkeypatch: pytest.MonkeyPatch):
+def test_rota_errors_have_exit_codes(rota: Rota, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("rota.policies.registry.names", failing(RotaError("no\nluck", "try again")))
     result = rota("policy", "list")
     assert (result.code, result.err) == (1, "rota: no luck; try again\n")
@@ -85,7 +85,7 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch):
     assert run(["policy", "list"]) == 130
 
 
-def test_a_reader_who_goes_away_is_no_crash():
+def test_closed_pipe_is_no_traceback():
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -108,19 +108,19 @@ def in_shell(arguments: str, redirections: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("arguments", ["--help", "policy list", SIMULATE])
-def test_a_full_disk_is_told_in_one_line(arguments: str):
+def test_full_disk_is_one_line(arguments: str):
     line = "rota: cannot write the output: No space left on device\n"
     assert in_shell(arguments, ">/dev/full") == (1, "", line)
 
 
 @pytest.mark.parametrize("arguments", ["--help", "policy list"])
-def test_a_closed_output_is_told_in_one_line(arguments: str):
+def test_closed_stdout_is_one_line(arguments: str):
     line = "rota: cannot write the output: standard output is closed\n"
     assert in_shell(arguments, ">&-") == (1, "", line)
 
 
-def test_a_closed_input_is_told_in_one_line():
-    line = "rota: standard input is closed; decide reads cases from it\n"
+def test_closed_stdin_is_one_line():
+    line = "rota: standard input is closed; 'rota policy decide' reads cases from stdin\n"
     assert in_shell("policy decide fifo", "<&-") == (2, "", line)
 
 
@@ -163,12 +163,12 @@ def test_the_version(rota: Rota):
     assert rota("--version").out == f"rota {__version__}\n"
 
 
-def test_an_option_without_its_value_points_at_its_command(rota: Rota):
-    assert "'rota submit --help' lists what there is" in rota("submit", "--ship").err
+def test_option_without_value_names_its_command(rota: Rota):
+    assert "see 'rota submit --help'" in rota("submit", "--ship").err
 
 
 @pytest.mark.parametrize("words", [("up", "--json"), ("logs", "x", "--json", "--timestamps")])
-def test_json_of_what_has_none(rota: Rota, words: tuple[str, ...]):
+def test_json_flag_of_commands_without_json(rota: Rota, words: tuple[str, ...]):
     result = rota(*words)
     assert (result.code, result.out) == (2, "")
     assert "--json" in result.err

@@ -1,1 +1,1 @@
-"""The client library, as far as no daemon is needed."""
+"""Tests of the client library without a daemon."""

@@ -1,4 +1,4 @@
-"""Requests over a real socket, to a server that answers what it is told to."""
+"""HTTP requests over a real socket to a scripted server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota.client import Client
-from rota.client.find import Door, NoDaemonError
+from rota.client.endpoint import Endpoint, NoDaemonError
 from rota.client.http import AnswerError, Http
 from rota.errors import RotaError, UnavailableError, UserError
 
@@ -29,7 +29,7 @@ def chunks(*parts: bytes) -> bytes:
 
 
 class Server:
-    """Each list is one connection; each item answers one request on it. Then it hangs up."""
+    """Each list is one connection; each item is the response to one request. Then it closes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,12 +42,12 @@ class Server:
     def answers(self, *connections: list[bytes]) -> Http:
         self._thread = threading.Thread(target=self._serve, args=(connections,), daemon=True)
         self._thread.start()
-        return Http(Door(socket=str(self.path)), answer_s=0.5)
+        return Http(Endpoint(socket=str(self.path)), answer_s=0.5)
 
     def _serve(self, connections: tuple[list[bytes], ...]) -> None:
         for each in connections:
             peer, _ = self._door.accept()
-            # A client that lost patience is gone.
+            # The client timed out and closed the connection.
             with peer, suppress(OSError):
                 for text in each:
                     self.requests.append(_request(peer))
@@ -60,7 +60,7 @@ class Server:
 
 
 def _request(peer: socket.socket) -> bytes:
-    """The head, and as much of the body as it promises; but no more than is read at once."""
+    """The head and the body, but of the body no more than one read returns."""
     found = peer.recv(65536)
     promised = re.search(rb"Content-Length: (\d+)", found)
     while promised and len(found) < found.find(b"\r\n\r\n") + 4 + min(int(promised[1]), 1000):
@@ -85,21 +85,21 @@ def test_requests_share_a_connection(server: Server):
     assert second.startswith(b"GET /v1/jobs?state=a&state=b&x=true HTTP/1.1\r\n")
 
 
-def test_a_question_is_asked_again_if_the_daemon_hung_up_meanwhile(server: Server):
+def test_get_is_retried_on_a_closed_idle_connection(server: Server):
     with closing(server.answers([answer(ME)], [answer(b"[]")])) as http:
         http.ask("GET", "/me")
         assert http.ask("GET", "/jobs") == []
 
 
-def test_a_deed_is_not_done_twice(server: Server):
+def test_post_is_not_retried(server: Server):
     with closing(server.answers([answer(ME), b""], [answer(b"[]")])) as http:
         http.ask("GET", "/me")
-        with pytest.raises(UnavailableError, match=r"^the connection to .* broke: "):
+        with pytest.raises(UnavailableError, match=r"^lost the connection to .*: "):
             http.ask("POST", "/jobs/x/cancel")
         assert http.ask("GET", "/jobs") == []
 
 
-def test_a_refusal_has_the_daemons_words(server: Server):
+def test_error_response_becomes_an_exception(server: Server):
     body = b'{"code": "bad", "message": "no", "hint": "yes", "details": {"field": "gpus"}}'
     with (
         closing(server.answers([answer(body, status="422 X")])) as http,
@@ -113,10 +113,12 @@ def test_a_refusal_has_the_daemons_words(server: Server):
 @pytest.mark.parametrize(
     "body", [b"<html>", b"[]", b"{}", b'{"code": 1, "message": 2, "details": 3}']
 )
-def test_a_stranger_who_answers_is_told_as_one(server: Server, body: bytes):
+def test_response_of_another_server(server: Server, body: bytes):
     with (
         closing(server.answers([answer(body, status="404 Not Found")])) as http,
-        pytest.raises(RotaError, match="the daemon answered 404; is it a rota daemon"),
+        pytest.raises(
+            RotaError, match="HTTP status 404; check that the address is that of a rota daemon"
+        ),
     ):
         http.ask("GET", "/me")
 
@@ -124,38 +126,38 @@ def test_a_stranger_who_answers_is_told_as_one(server: Server, body: bytes):
 @pytest.mark.parametrize(
     "text", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"]
 )
-def test_a_broken_answer(server: Server, text: bytes):
+def test_broken_response(server: Server, text: bytes):
     with (
         closing(server.answers([text])) as http,
-        pytest.raises(UnavailableError, match=r"^the connection to .* broke: "),
+        pytest.raises(UnavailableError, match=r"^lost the connection to .*: "),
     ):
         http.ask("GET", "/me")
 
 
-def test_a_success_that_is_no_json(server: Server):
+def test_success_without_json(server: Server):
     with (
         closing(server.answers([answer(b"hello")])) as http,
-        pytest.raises(RotaError, match="is it a rota daemon"),
+        pytest.raises(RotaError, match="check that the address is that of a rota daemon"),
     ):
         http.ask("GET", "/me")
 
 
-def test_an_answer_that_does_not_come(server: Server):
+def test_response_timeout(server: Server):
     with (
         closing(server.answers([b"HTTP/1.1 200", answer(ME)])) as http,
-        pytest.raises(UnavailableError, match="did not answer in time"),
+        pytest.raises(UnavailableError, match="timed out"),
     ):
         http.ask("GET", "/me")
 
 
-def test_streams_come_as_they_are_sent(server: Server):
+def test_streams_yield_data_as_it_arrives(server: Server):
     events = b'id: 1\nevent: state\ndata: {"a": 1}\n\n', b': still here\n\ndata: {"a":', b" 2}\n\n"
     with closing(server.answers([chunks(b"one", b"two")], [chunks(*events)])) as http:
         assert b"".join(http.bytes("/logs", {})) == b"onetwo"
         assert list(http.events("/events", {})) == [{"a": 1}, {"a": 2}]
 
 
-def test_a_stream_that_is_refused_has_the_daemons_words(server: Server):
+def test_error_response_of_a_stream(server: Server):
     body = b'{"code": "forbidden", "message": "not yours"}'
     with (
         closing(server.answers([answer(body, status="403 Forbidden")])) as http,
@@ -164,14 +166,14 @@ def test_a_stream_that_is_refused_has_the_daemons_words(server: Server):
         list(http.bytes("/logs", {}))
 
 
-def test_a_file_is_sent_with_its_size(server: Server, tmp_path: Path):
+def test_file_upload_has_a_content_length(server: Server, tmp_path: Path):
     (tmp_path / "blob").write_bytes(b"content")
     with closing(server.answers([answer(b"{}")])) as http, (tmp_path / "blob").open("rb") as file:
         http.send("PUT", "/blobs/x", content=file)
     assert b"Content-Length: 7\r\n" in server.requests[0]
 
 
-def test_why_a_long_body_is_refused_is_heard(server: Server, tmp_path: Path):
+def test_error_response_to_a_body_that_is_too_large(server: Server, tmp_path: Path):
     (tmp_path / "blob").write_bytes(bytes(10**7))
     body = b'{"code": "too_large", "message": "it is too large"}'
     refusal = answer(body, status="413 Too Large").replace(
@@ -185,7 +187,7 @@ def test_why_a_long_body_is_refused_is_heard(server: Server, tmp_path: Path):
         http.send("PUT", "/blobs/x", content=file)
 
 
-def test_the_token_goes_along(server: Server, monkeypatch: pytest.MonkeyPatch):
+def test_token_is_sent(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ROTA_TOKEN", "rota_x")
     server.answers([answer(ME)])
     with Client(f"unix://{server.path}") as rota:
@@ -193,12 +195,12 @@ def test_the_token_goes_along(server: Server, monkeypatch: pytest.MonkeyPatch):
     assert b"Authorization: Bearer rota_x\r\n" in server.requests[0]
 
 
-def test_nobody_there(tmp_path: Path):
-    with pytest.raises(NoDaemonError, match="no daemon answers at"):
-        Http(Door(socket=str(tmp_path / "nowhere"))).ask("GET", "/me")
+def test_no_daemon(tmp_path: Path):
+    with pytest.raises(NoDaemonError, match="no daemon at"):
+        Http(Endpoint(socket=str(tmp_path / "nowhere"))).ask("GET", "/me")
 
 
-def test_a_resubmit_whose_answer_is_lost_is_sent_again_under_its_key(server: Server) -> None:
+def test_resubmit_is_retried_with_the_same_key(server: Server) -> None:
     server.answers([b""], [answer(b'{"ids": ["new"]}', status="201 Created")])
     with Client(f"unix://{server.path}") as rota:
         assert rota.resubmit("train") == "new"
@@ -208,13 +210,13 @@ def test_a_resubmit_whose_answer_is_lost_is_sent_again_under_its_key(server: Ser
     assert len({each[1] for each in keys if each}) == 1
 
 
-def test_nothing_is_said_where_a_name_should_not_have_led() -> None:
+def test_no_request_is_sent_to_a_forbidden_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as there:
         url = f"http://localhost:{there.getsockname()[1]}"
-        door = Door(url=url, refuses=lambda address: address == "127.0.0.1")
+        endpoint = Endpoint(url=url, refuses=lambda address: address == "127.0.0.1")
         with (
-            closing(Http(door, "secret")) as http,
-            pytest.raises(UserError, match=r"is at 127\.0\.0\.1, which is not to be spoken to"),
+            closing(Http(endpoint, "secret")) as http,
+            pytest.raises(UserError, match=r"has the forbidden address 127\.0\.0\.1"),
         ):
             http.ask("GET", "/me")
         peer, _ = there.accept()

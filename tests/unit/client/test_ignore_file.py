@@ -1,4 +1,4 @@
-"""What the lines of a .rotaignore leave out."""
+"""Patterns of a .rotaignore."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.client.ignoring import DEFAULT_IGNORE, ignore_of
+from rota.client.ignore_file import DEFAULT_IGNORE, ignore_of
 from rota.errors import InputError, UserError
 
 
@@ -37,8 +37,8 @@ from rota.errors import InputError, UserError
         ("# data", [], ["data", "# data"]),
     ],
 )
-def test_lines(tmp_path: Path, line: str, skipped: list[str], kept: list[str]):
-    """A path that ends in a slash stands for a folder."""
+def test_patterns(tmp_path: Path, line: str, skipped: list[str], kept: list[str]):
+    """A path with a slash at its end is a directory."""
     (tmp_path / ".rotaignore").write_text(f"\n{line}\n")
     ignore = ignore_of(tmp_path, ())
 
@@ -49,7 +49,7 @@ def test_lines(tmp_path: Path, line: str, skipped: list[str], kept: list[str]):
     assert [path for path in kept if is_skipped(path)] == []
 
 
-def test_the_last_line_that_fits_decides(tmp_path: Path):
+def test_last_matching_pattern_decides(tmp_path: Path):
     (tmp_path / ".rotaignore").write_text("*.log\n!keep.log\n!node_modules\n")
     ignore = ignore_of(tmp_path, DEFAULT_IGNORE)
     paths = ["x.log", "keep.log", "a/keep.log", "node_modules", "a/.git", "a/b.pyc", "b.py"]
@@ -58,21 +58,21 @@ def test_the_last_line_that_fits_decides(tmp_path: Path):
 
 
 @pytest.mark.parametrize("line", ["/", "!", "!/", "x\\", "[z-a]", "[]"])
-def test_lines_that_are_refused(tmp_path: Path, line: str):
+def test_invalid_patterns(tmp_path: Path, line: str):
     (tmp_path / ".rotaignore").write_text(f"ok\n{line}\n")
     with pytest.raises(InputError, match=r"\.rotaignore, row 2: "):
         ignore_of(tmp_path, ())
 
 
-def test_files_that_are_refused(tmp_path: Path):
+def test_invalid_files(tmp_path: Path):
     file = tmp_path / ".rotaignore"
     file.write_bytes(b"\xff")
     with pytest.raises(InputError, match="not UTF-8"):
         ignore_of(tmp_path, ())
     file.write_bytes(b"x\n" * 40_000)
-    with pytest.raises(InputError, match="longer than 64 KiB"):
+    with pytest.raises(InputError, match="larger than 64 KiB"):
         ignore_of(tmp_path, ())
     file.unlink()
     file.mkdir()
-    with pytest.raises(UserError, match="make it a file"):
+    with pytest.raises(UserError, match="make the file readable"):
         ignore_of(tmp_path, ())

@@ -1,4 +1,4 @@
-"""The token that kubectl would show."""
+"""Tokens from a kubeconfig."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.client.kubeconfig import token_of
+from rota.client.kube_token import token_of
 from rota.errors import RotaError, UserError
 
 
@@ -22,7 +22,7 @@ def kubeconfig(path: Path, users: dict[str, Any], *, current: str = "") -> Path:
     return path
 
 
-def test_a_token_of_a_context(tmp_path: Path):
+def test_token_of_a_context(tmp_path: Path):
     users = {"ann": {"token": "secret-a"}, "ben": {"tokenFile": "ben.token"}}
     path = str(kubeconfig(tmp_path / "config", users, current="c-ann"))
     (tmp_path / "ben.token").write_text("secret-b\n")
@@ -30,7 +30,7 @@ def test_a_token_of_a_context(tmp_path: Path):
     assert token_of(path, "c-ben") == "secret-b"
 
 
-def test_the_first_of_several_files_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_first_of_several_files_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first = kubeconfig(tmp_path / "first", {"ann": {"token": "a1"}})
     second = kubeconfig(
         tmp_path / "second", {"ann": {"token": "a2"}, "ben": {"token": "b2"}}, current="c-ben"
@@ -40,7 +40,7 @@ def test_the_first_of_several_files_counts(tmp_path: Path, monkeypatch: pytest.M
     assert token_of("", "") == "b2"
 
 
-def test_a_token_that_a_program_fetches(tmp_path: Path):
+def test_token_of_a_credential_plugin(tmp_path: Path):
     script = tmp_path / "fetch"
     answer = {"kind": "ExecCredential", "status": {"token": "fetched"}}
     script.write_text(
@@ -58,9 +58,9 @@ def test_a_token_that_a_program_fetches(tmp_path: Path):
     ("user", "what"),
     [
         ({"client-certificate-data": "AA=="}, "certificate or a password"),
-        ({"exec": {"command": "/nowhere/fetch"}}, "'/nowhere/fetch' gave no token: No such file"),
-        ({"exec": {"command": "false"}}, "'false' gave no token: CalledProcessError"),
-        ({"exec": {"command": "true"}}, "'true' answered something else than a token"),
+        ({"exec": {"command": "/nowhere/fetch"}}, "'/nowhere/fetch' failed: No such file"),
+        ({"exec": {"command": "false"}}, "'false' failed: CalledProcessError"),
+        ({"exec": {"command": "true"}}, "'true' returned no token"),
         ({"tokenFile": "missing"}, "missing: no such file"),
     ],
 )
@@ -73,16 +73,16 @@ def test_no_token(tmp_path: Path, user: dict[str, Any], what: str):
 @pytest.mark.parametrize(
     "text", ["", "- 1", "a: [", "users: 5\n", "users: [1]\n", "contexts: {a: 1}\n"]
 )
-def test_what_is_no_kubeconfig(tmp_path: Path, text: str):
+def test_invalid_kubeconfig(tmp_path: Path, text: str):
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(UserError):
         token_of(str(path), "c")
 
 
-def test_a_context_that_is_not_there(tmp_path: Path):
+def test_unknown_context(tmp_path: Path):
     path = kubeconfig(tmp_path / "config", {"ann": {"token": "a"}})
-    with pytest.raises(UserError, match="no context is chosen"):
+    with pytest.raises(UserError, match="no current context"):
         token_of(str(path), "")
-    with pytest.raises(UserError, match=r"no context 'c-anm'; did you mean 'c-ann'\?"):
+    with pytest.raises(UserError, match=r"unknown context 'c-anm'; did you mean 'c-ann'\?"):
         token_of(str(path), "c-anm")

@@ -1,4 +1,4 @@
-"""Scanning and sending a folder, with a daemon that is a dictionary."""
+"""Scanning and uploading a directory, with an in-memory daemon."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rota.client import shipping
 from rota.client.shipping import scan, ship
 from rota.errors import UnavailableError, UserError
 from rota.wire import manifest as bounds
-from rota.wire.manifest import File, Link, Manifest
+from rota.wire.manifest import ManifestFile, ManifestLink, SnapshotManifest
 
 NOBODY = 65534
 
 
-class Shelf:
-    """Keeps contents, and refuses those that do not have their hash."""
+class FakeShippingApi:
+    """Stores blobs and rejects a blob with a wrong hash."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.sent: list[bytes] = []
         self.before_put: Callable[[], object] = lambda: None
 
-    def missing(self, manifest: Manifest) -> list[str]:
+    def missing(self, manifest: SnapshotManifest) -> list[str]:
         return [sha256 for sha256 in manifest.blobs if sha256 not in self.blobs]
 
     def put_blob(self, sha256: str, file: BinaryIO) -> None:
@@ -42,7 +42,7 @@ class Shelf:
         self.sent.append(content)
         self.blobs[sha256] = content
 
-    def finish(self, manifest: Manifest) -> str:
+    def finish(self, manifest: SnapshotManifest) -> str:
         assert self.missing(manifest) == []
         return manifest.snapshot_id
 
@@ -70,16 +70,16 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-def test_a_scan_lists_everything(folder: Path):
+def test_scan_lists_all_files(folder: Path):
     assert scan(folder).entries == (
-        File("lib/copy.py", sha("train"), size_bytes=5, is_executable=False),
-        Link("lib/up", "../run"),
-        File("run", sha("run"), size_bytes=3, is_executable=True),
-        File("train.py", sha("train"), size_bytes=5, is_executable=False),
+        ManifestFile("lib/copy.py", sha("train"), size_bytes=5, is_executable=False),
+        ManifestLink("lib/up", "../run"),
+        ManifestFile("run", sha("run"), size_bytes=3, is_executable=True),
+        ManifestFile("train.py", sha("train"), size_bytes=5, is_executable=False),
     )
 
 
-def test_some_things_are_never_shipped_unless_asked_for(folder: Path):
+def test_default_patterns_can_be_overridden(folder: Path):
     before = scan(folder)
     for name in (".git", "__pycache__", ".venv", "node_modules"):
         (folder / "lib" / name).mkdir()
@@ -94,8 +94,8 @@ def test_some_things_are_never_shipped_unless_asked_for(folder: Path):
     assert len(scan(folder, ["lib", "*.py"]).entries) == 2
 
 
-def test_only_what_is_missing_is_sent(folder: Path):
-    shelf = Shelf()
+def test_only_missing_blobs_are_uploaded(folder: Path):
+    shelf = FakeShippingApi()
     assert ship(folder, shelf) == scan(folder).snapshot_id
     assert sorted(shelf.sent) == [b"run", b"train"]
     shelf.sent.clear()
@@ -106,43 +106,44 @@ def test_only_what_is_missing_is_sent(folder: Path):
     assert shelf.sent == [b"train more"]
 
 
-def test_what_cannot_be_shipped(folder: Path):
+def test_unsupported_files_are_rejected(folder: Path):
     odd = folder / "lib" / "odd"
     os.mkfifo(odd)
-    assert refusal(folder) == (
-        "'lib/odd': it is a named pipe, not a file; leave it out by a line in .rotaignore"
-    )
+    assert refusal(folder) == ("'lib/odd': cannot ship a named pipe; exclude it in .rotaignore")
     odd.unlink()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(odd))
-        assert "'lib/odd': it is a socket" in refusal(folder)
+        assert "'lib/odd': cannot ship a socket" in refusal(folder)
     odd.unlink()
     odd.symlink_to("../../secret")
-    assert "'lib/odd': it is a link that leads out of the folder, to '../../sec" in refusal(folder)
+    assert "'lib/odd': symbolic link leads out of the directory, to '../../sec" in refusal(folder)
     odd.unlink()
     odd.symlink_to(folder / "run")
-    assert "make it a relative link to something inside" in refusal(folder)
+    assert "make it a relative link inside the directory" in refusal(folder)
     odd.unlink()
     odd.symlink_to("odd")
-    assert "'lib/odd': it is a link that leads round in circles" in refusal(folder)
+    assert "'lib/odd': symbolic link loop" in refusal(folder)
     odd.unlink()
     (folder / os.fsdecode(b"\xff")).touch()
-    assert "'\\udcff': it, or its target, is not UTF-8; rename it" in refusal(folder)
+    assert "'\\udcff': the path or the link's target is not UTF-8; rename it" in refusal(folder)
 
 
-def test_what_is_no_folder(folder: Path):
-    assert "is not a folder" in refusal(folder / "nothing")
-    assert "is not a folder" in refusal(folder / "run")
+def test_missing_or_empty_directory(folder: Path):
+    assert "is not a directory" in refusal(folder / "nothing")
+    assert "is not a directory" in refusal(folder / "run")
     (folder / "empty").mkdir()
-    assert "holds nothing to ship" in refusal(folder / "empty")
+    assert "has no files to ship" in refusal(folder / "empty")
 
 
 @contextmanager
 def as_nobody(folder: Path, unreadable: str) -> Iterator[Path]:
-    """Root may read everything, so that root has to be somebody else for a while."""
+    """Root can read everything, so a test as root changes its user for a while."""
     with TemporaryDirectory() as temporary:
         shutil.copytree(folder, f"{temporary}/code", symlinks=True)
-        Path(temporary).chmod(0o755)
+        # Readable for everybody, whatever the umask is here, except for the one.
+        for each in (Path(temporary), *Path(temporary).rglob("*")):
+            if not each.is_symlink():
+                each.chmod(each.stat().st_mode | (0o755 if each.is_dir() else 0o444))
         Path(temporary, "code", unreadable).chmod(0o300)
         euid = os.geteuid()
         if euid == 0:
@@ -154,34 +155,34 @@ def as_nobody(folder: Path, unreadable: str) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["run", "lib"])
-def test_what_may_not_be_read(folder: Path, name: str):
+def test_unreadable_files(folder: Path, name: str):
     with as_nobody(folder, name) as copied:
         words = refusal(copied)
     assert words.startswith(f"'{name}")
-    assert "you may not read it; make it readable for you, or leave it out" in words
+    assert "permission denied; make it readable for you, or exclude it" in words
 
 
-def test_size_is_refused_before_anything_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_size_limit_is_checked_before_reading(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shipping, "_hashed", None)
     os.truncate(folder / "run", bounds.MAX_FILE_BYTES + 1)
-    assert refusal(folder).startswith("'run': it has 268,435,457 bytes, a file can have")
+    assert refusal(folder).startswith("'run': the file has 268,435,457 bytes, the limit is")
     for number in range(5):
         (folder / f"{number}").touch()
         os.truncate(folder / f"{number}", bounds.MAX_FILE_BYTES - 1)
     (folder / "run").unlink()
-    assert "1,342,177,285 bytes in all, at most" in refusal(folder)
+    assert "1,342,177,285 bytes in total, the limit is" in refusal(folder)
 
 
-def test_counts_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_count_limits(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bounds, "MAX_FILES", 3)
-    assert "more than 3 files; leave out what the job does not need" in refusal(folder)
+    assert "more than 3 files; exclude files that the job does not need" in refusal(folder)
     monkeypatch.setattr(bounds, "MAX_FOLDERS", 1)
     (folder / ".rotaignore").write_text("*.py\n")
-    assert "more than 1 folders" in refusal(folder)
+    assert "more than 1 directories" in refusal(folder)
 
 
-def test_a_file_that_grows_while_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """Two reads of one file, something written in between."""
+def test_file_that_grows_while_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Data is written between two reads of the file."""
     monkeypatch.setattr(shipping, "CHUNK_BYTES", 2)
     read = hashlib.sha256
 
@@ -199,39 +200,39 @@ def test_a_file_that_grows_while_it_is_read(folder: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(shipping.hashlib, "sha256", Writing)
     (folder / ".rotaignore").write_text("lib\n*.py\n.rotaignore\n")
-    assert refusal(folder).startswith("'run': it changed, or went, while it was read; ship again")
+    assert refusal(folder).startswith("'run': changed or disappeared while it was read; ship again")
 
 
 @pytest.mark.parametrize("change", ["grows", "is another", "goes"])
-def test_a_file_that_changes_before_it_is_sent(folder: Path, change: str):
+def test_file_that_changes_before_the_upload(folder: Path, change: str):
     (folder / ".rotaignore").write_text("lib\n*.py\n.rotaignore\n")
-    run, shelf = folder / "run", Shelf()
+    run, shelf = folder / "run", FakeShippingApi()
     ways: dict[str, Callable[[], object]] = {
         "grows": lambda: run.write_text("longer"),
         "is another": lambda: run.write_text("RUN"),
         "goes": run.unlink,
     }
 
-    def listed(manifest: Manifest) -> list[str]:
+    def listed(manifest: SnapshotManifest) -> list[str]:
         ways[change]()
         return list(manifest.blobs)
 
     shelf.missing = listed
-    with pytest.raises(UserError, match="'run': it changed, or went, while it was read"):
+    with pytest.raises(UserError, match="'run': changed or disappeared while it was read"):
         ship(folder, shelf)
     assert shelf.blobs == {}
 
 
-def test_a_file_that_changes_while_it_is_sent(folder: Path):
-    shelf = Shelf()
+def test_file_that_changes_during_the_upload(folder: Path):
+    shelf = FakeShippingApi()
     shelf.before_put = lambda: (folder / "run").write_text("other")
     (folder / ".rotaignore").write_text("lib\n*.py\n.rotaignore\n")
-    with pytest.raises(UserError, match="'run': it changed, or went"):
+    with pytest.raises(UserError, match="'run': changed or disappeared"):
         ship(folder, shelf)
 
 
-def test_a_daemon_that_fails_is_not_blamed_on_the_file(folder: Path):
-    shelf = Shelf()
+def test_daemon_error_is_passed_on(folder: Path):
+    shelf = FakeShippingApi()
 
     def fail() -> None:
         raise UnavailableError("the disk is full")
@@ -247,12 +248,12 @@ def test_a_daemon_that_fails_is_not_blamed_on_the_file(folder: Path):
         ship(folder, shelf)
 
 
-def test_a_daemon_that_makes_no_sense(folder: Path):
-    shelf = Shelf()
+def test_inconsistent_daemon(folder: Path):
+    shelf = FakeShippingApi()
     shelf.missing = lambda manifest: [*manifest.blobs, "../x"]
-    with pytest.raises(UnavailableError, match="asks for a content that is not shipped"):
+    with pytest.raises(UnavailableError, match="requested an unknown blob"):
         ship(folder, shelf)
-    shelf = Shelf()
+    shelf = FakeShippingApi()
     shelf.finish = lambda manifest: manifest.snapshot_id[::-1]
-    with pytest.raises(UnavailableError, match="another snapshot"):
+    with pytest.raises(UnavailableError, match="different snapshot id"):
         ship(folder, shelf)

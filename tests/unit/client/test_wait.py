@@ -1,4 +1,4 @@
-"""Waiting for a job while its daemon comes and goes."""
+"""Waiting for a job across restarts of the daemon."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -8,11 +8,11 @@ import pytest
 
 from rota.client import client
 from rota.client.client import Client
-from rota.client.find import NoDaemonError
+from rota.client.endpoint import NoDaemonError
 
 
 class Flaky(Client):
-    """Answers with these states, one after the other; None: nobody is there."""
+    """Answers with these states in turn; None: no daemon."""
 
     def __init__(self, *states: str | None) -> None:
         super().__init__("unix:///nowhere")
@@ -34,16 +34,16 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAUSE_S", 0.0)
 
 
-def test_a_daemon_that_restarts_is_only_a_pause() -> None:
+def test_wait_survives_a_restart_of_the_daemon() -> None:
     assert Flaky("running", None, None, "running", None, "failed").wait("job").state == "failed"
 
 
-def test_one_that_was_never_there_is_told_at_once() -> None:
+def test_missing_daemon_raises_at_once() -> None:
     with pytest.raises(NoDaemonError):
         Flaky(None, "running").wait("job")
 
 
-def test_one_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemon_that_stays_away_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ABSENCE_S", -1.0)
     with pytest.raises(NoDaemonError):
         Flaky("running", None, "failed").wait("job")

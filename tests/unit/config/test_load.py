@@ -1,4 +1,4 @@
-"""Settings: which of several holds, what is refused, and how a refusal reads."""
+"""Precedence of settings, validation, and error messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.config.keys import Daemon, JobDefaults
-from rota.config.load import Found, Sources, daemon_settings, submit_settings
+from rota.config.load import LoadedSettings, Sources, daemon_settings, submit_settings
+from rota.config.schema import DaemonSettings, JobDefaults
 from rota.errors import UserError
 
 SITE = """
@@ -35,21 +35,21 @@ def daemon(
     state: str = "",
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
-) -> Found:
+) -> LoadedSettings:
     (folder / "site.toml").write_text(site)
     (folder / "config.toml").write_text(state)
     sources = Sources(folder, environment or {}, flags or {}, site=folder / "site.toml")
     return daemon_settings(sources)
 
 
-def test_without_anything_it_is_the_defaults(tmp_path: Path):
+def test_defaults(tmp_path: Path):
     found = daemon_settings(Sources(tmp_path, {}, site=tmp_path / "nowhere.toml"))
-    assert found.daemon() == Daemon()
+    assert found.daemon() == DaemonSettings()
     assert found.defaults("vision") == JobDefaults()
     assert {each.origin for each in found} == {"default"}
 
 
-def test_the_stronger_place_holds(tmp_path: Path):
+def test_precedence_of_sources(tmp_path: Path):
     def policy(**sources: object) -> tuple[str, str]:
         found = daemon(tmp_path, site='policy = "srjf"', **sources)  # pyright: ignore[reportArgumentType]
         setting = found.get("policy")
@@ -72,7 +72,7 @@ def test_values_have_their_types(tmp_path: Path):
         site=SITE,
         environment={"ROTA_LOG_SIZE": "1MiB", "ROTA_LOG_FILES": "2", "ROTA_ADMINS": "a, b"},
     )
-    assert found.daemon() == Daemon(
+    assert found.daemon() == DaemonSettings(
         min_runtime_s=120.0,
         backoff_s=5.0,
         log_file_bytes=2**20,
@@ -81,7 +81,7 @@ def test_values_have_their_types(tmp_path: Path):
     )
 
 
-def test_a_project_goes_over_the_site(tmp_path: Path):
+def test_project_defaults_override_site_defaults(tmp_path: Path):
     found = daemon(tmp_path, site=SITE, state='[defaults.env]\nTHREADS = "8"')
     mounts = ("/home/{user}:/home",)
     of_site = JobDefaults(image="base", env={"HF_HOME": "/data", "THREADS": "8"}, mounts=mounts)
@@ -93,29 +93,29 @@ def test_a_project_goes_over_the_site(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('lisen = "x"', ", field 'lisen': there is no such key; did you mean 'listen'?"),
-        ("zzz = 1", ", field 'zzz': there is no such key; there are listen, policy, "),
-        ("listen = 1", ", field 'listen': '1' is not text"),
-        ("grace = true", ", field 'grace': 'True' is not text"),
+        ('lisen = "x"', ", field 'lisen': unknown key; did you mean 'listen'?"),
+        ("zzz = 1", ", field 'zzz': unknown key; known keys: listen, policy, "),
+        ("listen = 1", ", field 'listen': '1' is not a string"),
+        ("grace = true", ", field 'grace': 'True' is not a string"),
         ("backoff = 'soon'", ", field 'backoff': 'soon' is not a time like 90s, 15m, 2h or 1d"),
         ("min_runtime = -1", ", field 'min_runtime': '-1' is not a time like"),
         ("log_size = '1 pound'", ", field 'log_size': '1 pound' is not an amount of memory"),
         ("log_files = 0", ", field 'log_files': '0' is not a whole number from 1 to 1000"),
-        ("replace_stragglers = 1", ", field 'replace_stragglers': '1' is not text"),
+        ("replace_stragglers = 1", ", field 'replace_stragglers': '1' is not a string"),
         ("replace_stragglers = 'often'", "'often' is neither true nor false"),
         ("log_files = 1.5", ", field 'log_files': '1.5' is not a whole number"),
         ("log_files = '²'", ", field 'log_files': '²' is not a whole number"),
-        ("admins = 'user-1'", ", field 'admins': 'user-1' is not a list of texts"),
-        ("admins = [1]", ", field 'admins': '1' is not text"),
-        ("defaults = 3", ", field 'defaults': it is not a table of keys"),
-        ("[defaults]\nenv = 1", ", field 'defaults.env': '1' is not a table of texts"),
-        ("[defaults]\nimag = 'x'", "'defaults.imag': there is no such key; did you mean 'image'?"),
-        ("[projects.a]\nx = 1", ", field 'projects.a.x': there is no such key; there are defaults"),
-        ("[projects]\na = 1", ", field 'projects.a': it is not a table of keys"),
-        ("x = [", ": it is not TOML: "),
+        ("admins = 'user-1'", ", field 'admins': 'user-1' is not a list of strings"),
+        ("admins = [1]", ", field 'admins': '1' is not a string"),
+        ("defaults = 3", ", field 'defaults': must be a table"),
+        ("[defaults]\nenv = 1", ", field 'defaults.env': '1' is not a table of strings"),
+        ("[defaults]\nimag = 'x'", "'defaults.imag': unknown key; did you mean 'image'?"),
+        ("[projects.a]\nx = 1", ", field 'projects.a.x': unknown key; known keys: defaults"),
+        ("[projects]\na = 1", ", field 'projects.a': must be a table"),
+        ("x = [", ": invalid TOML: "),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_key(tmp_path: Path, text: str, complaint: str):
+def test_error_names_file_and_key(tmp_path: Path, text: str, complaint: str):
     with pytest.raises(UserError) as error:
         daemon(tmp_path, state=text)
     assert str(error.value).startswith(f"{tmp_path}/config.toml")
@@ -123,17 +123,17 @@ def test_what_is_wrong_is_told_with_file_and_key(tmp_path: Path, text: str, comp
     assert "\n" not in str(error.value)
 
 
-def test_a_wrong_variable_is_told_by_its_name(tmp_path: Path):
+def test_error_names_the_variable(tmp_path: Path):
     with pytest.raises(UserError, match=r"^ROTA_LOG_FILES: 'many' is not a whole number"):
         daemon(tmp_path, environment={"ROTA_LOG_FILES": "many"})
 
 
-def test_variables_of_jobs_are_no_settings(tmp_path: Path):
+def test_job_variables_are_not_settings(tmp_path: Path):
     environment = {"ROTA_JOB": "j1", "ROTA_ATTEMPT": "1", "ROTA_GRACE": ""}
-    assert daemon(tmp_path, environment=environment).daemon() == Daemon()
+    assert daemon(tmp_path, environment=environment).daemon() == DaemonSettings()
 
 
-def test_the_nearest_project_file_holds(tmp_path: Path):
+def test_nearest_project_file_wins(tmp_path: Path):
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
     (tmp_path / ".rota.toml").write_text('project = "far"')
@@ -151,13 +151,13 @@ def test_the_nearest_project_file_holds(tmp_path: Path):
     assert submit_settings(Sources(tmp_path, {})).submit() == {"project": "far"}
 
 
-def test_a_project_file_is_checked_too(tmp_path: Path):
+def test_project_file_is_validated(tmp_path: Path):
     (tmp_path / ".rota.toml").write_text("prioity = 1")
     with pytest.raises(UserError, match=r"\.rota\.toml, field 'prioity': .* 'priority'\?"):
         submit_settings(Sources(tmp_path, {}))
 
 
-def test_a_strangers_project_file_in_a_folder_of_everybody_is_refused(
+def test_project_file_of_another_user_in_a_world_writable_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / ".rota.toml").write_text("image = 'evil'")
@@ -167,5 +167,5 @@ def test_a_strangers_project_file_in_a_folder_of_everybody_is_refused(
         os.chown(tmp_path / ".rota.toml", 4242, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 4242)
-    with pytest.raises(UserError, match="it is another user's"):
+    with pytest.raises(UserError, match="belongs to another user"):
         submit_settings(Sources(tmp_path, {}))

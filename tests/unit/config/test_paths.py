@@ -1,4 +1,4 @@
-"""Where state is kept."""
+"""Tests of the paths of rota's files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.config import SYSTEM_STATE, state_dir, store_file
+from rota.config.paths import SYSTEM_STATE, state_dir, store_file
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,18 @@
-"""Clusters and jobs in a few words, for the tests of a round's steps."""
+"""Short builders of clusters, jobs and views for the tests of a round's steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from rota.core.capacity import Capacity
-from rota.core.demand import demand_of
-from rota.core.model import (
-    GIB,
-    Allocation,
-    Gpu,
-    Job,
-    JobId,
-    JobSpec,
-    Node,
-    NodeId,
-    Queued,
-    Running,
-    Service,
-    Slot,
-    Starting,
-)
-from rota.core.placement import Placed, Wish, place
-from rota.core.view import Rules, View
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.job import Job, JobId, JobSpec, Queued, Running, ServiceTime, Starting
+from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.model.units import GIB
+from rota.core.placement.cluster_capacity import ClusterCapacity
+from rota.core.placement.placer import PlacementRequest, PlacementResult, place
+from rota.core.placement.worker_demand import demand_of
+from rota.core.scheduling.view import Rules, View
 
 CARD_BYTES = 16 * GIB
 
@@ -40,7 +29,7 @@ def _node(name: str, size: str, common: dict[str, Any]) -> Node:
 
 
 def job(name: str, sizes: str = "1", **changes: Any) -> Job:
-    """`job("a", "1..4@2")`: one that waits. Changes are fields of the spec, or of the job."""
+    """`job("a", "1..4@2")`: a waiting job. `changes` are fields of the spec or of the job."""
     interval, _, requested = sizes.partition("@")
     least, _, most = interval.partition("..")
     in_spec = {key: changes.pop(key) for key in list(changes) if key in JobSpec.__slots__}
@@ -54,7 +43,7 @@ def job(name: str, sizes: str = "1", **changes: Any) -> Job:
     fields: dict[str, Any] = {
         "submitted_s": 0.0,
         "phase": Queued(0.0),
-        "service": Service(as_of_s=0.0),
+        "service": ServiceTime(as_of_s=0.0),
         **changes,
     }
     return Job(id=JobId(name), spec=spec, **fields)
@@ -75,7 +64,7 @@ def _slot(word: str, share_bytes: int) -> Slot:
 def runs(
     name: str, where: str | Allocation, sizes: str = "", *, since_s: float = -3600.0, **changes: Any
 ) -> Job:
-    """A job that has been running there since long ago; of just that size if none is given."""
+    """A job that has been running there for a long time; of exactly that size if none is given."""
     allocation = slots(where) if isinstance(where, str) else where
     changes.setdefault("phase", Running(since_s, allocation, tuple(range(len(allocation)))))
     changes.setdefault("gpus", len(allocation[0].gpus))
@@ -83,8 +72,8 @@ def runs(
 
 
 def view(cluster: list[Node], *jobs: Job, now: float = 0.0, rules: Rules | None = None) -> View:
-    """What a round sees when everything runs as planned."""
-    empty = Capacity(cluster)
+    """The view of a round when everything runs as planned."""
+    empty = ClusterCapacity(cluster)
     free = empty.copy()
     by_id = {node.id: node for node in cluster}
     planned: dict[JobId, Allocation] = {}
@@ -102,23 +91,23 @@ def type_of(allocation: Allocation, by_id: Mapping[NodeId, Node]) -> str:
     return next((gpu.type for gpu in by_id[slot.node].gpus if gpu.index in slot.gpus), "")
 
 
-def wish(of: Job, workers: int | None = None, gpu_type: str = "A") -> Wish:
+def request(of: Job, workers: int | None = None, gpu_type: str = "A") -> PlacementRequest:
     size = of.spec.min_workers if workers is None else workers
-    return Wish(of, size, gpu_type if of.spec.uses_gpus else "")
+    return PlacementRequest(of, size, gpu_type if of.spec.uses_gpus else "")
 
 
-def placed_anew(cluster: list[Node], *jobs: Job, gpu_type: str = "A") -> Placed:
+def placed_anew(cluster: list[Node], *jobs: Job, gpu_type: str = "A") -> PlacementResult:
     """All these jobs at their minimum on an empty cluster."""
-    return place(view(cluster, *jobs), [wish(each, gpu_type=gpu_type) for each in jobs])
+    return place(view(cluster, *jobs), [request(each, gpu_type=gpu_type) for each in jobs])
 
 
 def spots(allocation: Allocation) -> str:
-    """The opposite of `slots`."""
+    """The inverse of `slots`."""
     words = (f"{slot.node}/{','.join(map(str, slot.gpus))}" for slot in allocation)
     return " ".join(word.rstrip("/") for word in words)
 
 
-def where(placed: Placed) -> dict[str, str]:
+def where(placed: PlacementResult) -> dict[str, str]:
     return {str(job_id): spots(held) for job_id, held in placed.allocations.items()}
 
 

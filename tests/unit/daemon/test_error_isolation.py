@@ -10,29 +10,32 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from rota.core.model import Job, JobId
-from rota.daemon import training
-from rota.daemon.admission import Defaults
-from rota.daemon.cards import Cards
-from rota.daemon.foresight import Foresight
-from rota.daemon.intake import Arrival as Intaken
-from rota.daemon.membership import Membership
-from rota.daemon.people import Caller, Reach
-from rota.daemon.petitions import Ground, Petitions
-from rota.daemon.plain_pods import PlainPods
-from rota.daemon.rendezvous import Rendezvous
-from rota.daemon.showing import keep_showing
-from rota.daemon.training import Training
-from rota.engines.kubernetes.api import Change
-from rota.store.training_jobs import NOTHING_SHOWN
+from rota.core.model.job import Job, JobId
+from rota.daemon.access.authorization import AccessScope, Caller
+from rota.daemon.elastic.membership import MembershipService
+from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.jobs.admission import Defaults
+from rota.daemon.jobs.forecaster import Forecaster
+from rota.daemon.jobs.submission import SubmitOptions as Intaken
+from rota.daemon.training import report_service
+from rota.daemon.training.gpu_memory import GpuMemoryMonitor
+from rota.daemon.training.report_service import ReportService
+from rota.daemon.training.worker_progress import RunningAttempts
+from rota.engines.virtual.forecast import forecast_engine
+from rota.kube.resources import WatchEvent
+from rota.operator.pod_controller import PodController
+from rota.operator.status_refresher import StatusRefresher
+from rota.operator.training_job_controller import TrainingJobContext, TrainingJobController
+from rota.server.backend import NoGpuInfo
+from rota.store.kubernetes.crd_codec import NO_STATUS_DETAILS
 from rota.tasks import Tasks
 from rota.wire.jobs import JobRequest
-from rota_trainer.meetings import Arrival
-from rota_trainer.messages import Report, to_json
-from tests.builders import Lab, cluster, job, live_job
-from tests.patience import PATIENCE_S
-from tests.unit.daemon.test_membership import House
-from tests.unit.engines.kubernetes.objects import Object
+from rota_trainer.reporting.messages import TrainingReport, to_json
+from rota_trainer.torchrun.messages import ArriveRequest
+from tests.support.builders import Lab, cluster, job, live_job
+from tests.support.kube_objects import Object
+from tests.support.timeouts import PATIENCE_S
+from tests.unit.daemon.elastic.test_membership import House, Remarks
 
 A, B = JobId("a"), JobId("b")
 LONG_S = 1000.0
@@ -63,8 +66,8 @@ class Desk:
         for each in (A, B):
             self.lab.run(job(each, gpus=2))
         self.kernel, self._changed = Kernel(self.lab), asyncio.Event()
-        self.shell: Any = SimpleNamespace(
-            kernel=self.kernel, trouble="", changed=self._wait, require_sound=lambda: None
+        self.controller: Any = SimpleNamespace(
+            kernel=self.kernel, trouble="", changed=self._wait, require_available=lambda: None
         )
 
     async def _wait(self) -> None:
@@ -96,16 +99,16 @@ def stumbles(what: str, whose: Mapping[str, str]) -> Callable[[Coroutine[Any, An
 
 
 def program(job_id: JobId) -> Caller:
-    return Caller("ada", reach=Reach.JOB, job_id=job_id)
+    return Caller("ada", scope=AccessScope.JOB, job_id=job_id)
 
 
 def test_those_who_wait_at_a_barrier() -> None:
     async def scenario() -> None:
         desk, membership = Desk(), cast(Any, None)
-        meetings = Rendezvous(desk.shell, membership, clock=lambda: 0.0)
+        meetings = Rendezvous(desk.controller, membership, clock=lambda: 0.0)
         first = [
             asyncio.ensure_future(
-                meetings.arrive(program(each), Arrival(0, host="h", port=1, wait_s=LONG_S))
+                meetings.arrive(program(each), ArriveRequest(0, host="h", port=1, wait_s=LONG_S))
             )
             for each in (A, B)
         ]
@@ -118,18 +121,25 @@ def test_those_who_wait_at_a_barrier() -> None:
         for each in (running, first[0]):
             each.cancel()
 
-    stumbles("those who wait for others could not be told", {"job": A})(scenario())
+    stumbles("rendezvous update failed", {"job": A})(scenario())
 
 
 def test_those_who_wait_for_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "TIDY_S", 0.0)
+    monkeypatch.setattr(report_service, "TIDY_S", 0.0)
 
     async def scenario() -> None:
         desk = Desk()
-        desk.shell.trouble = "nothing can be written"
-        membership = Membership(desk.shell, clock=lambda: 0.0)
-        desks = Training(desk.shell, membership, clock=lambda: 0.0, cards=Cards(dict))
-        report = to_json(Report(1, 1, wait_s=LONG_S))
+        desk.controller.trouble = "nothing can be written"
+        attempts = RunningAttempts()
+        membership = MembershipService(desk.controller, attempts, clock=lambda: 0.0)
+        desks = ReportService(
+            desk.controller,
+            membership,
+            attempts=attempts,
+            gpu_memory=GpuMemoryMonitor(NoGpuInfo()),
+            clock=lambda: 0.0,
+        )
+        report = to_json(TrainingReport(1, 1, wait_s=LONG_S))
         first = [asyncio.ensure_future(desks.report(program(each), report)) for each in (A, B)]
         await asyncio.sleep(0)
         desk.change()
@@ -139,27 +149,25 @@ def test_those_who_wait_for_orders(monkeypatch: pytest.MonkeyPatch) -> None:
         for each in (running, first[0]):
             each.cancel()
 
-    stumbles("a job that trains could not be looked at", {"job": A})(scenario())
+    stumbles("training clean-up failed", {"job": A})(scenario())
 
 
 def test_workers_that_never_speak() -> None:
-    house, words = House(), list[str]()
-    assert house.desk is not None
+    class Listener(Remarks):
+        def remark(self, job_id: JobId, words: str) -> None:
+            if job_id == A:
+                raise KeyError(job_id)
+            super().remark(job_id, words)
 
-    def remark(job_id: JobId, told: str) -> None:
-        if job_id == A:
-            raise KeyError(job_id)
-        words.append(told)
-
-    house.desk.remark = remark
+    house = House(listener=Listener())
     for each in (A, B):
         house.run(live_job(each, gpus="1..2"))
 
     async def scenario() -> None:
         house.look(300)
 
-    stumbles("the workers of a job could not be looked after", {"job": A})(scenario())
-    assert len(words) == 1
+    stumbles("worker check failed", {"job": A})(scenario())
+    assert len(house.listener.words) == 1
 
 
 def test_what_objects_say_of_their_jobs() -> None:
@@ -171,21 +179,23 @@ def test_what_objects_say_of_their_jobs() -> None:
                 raise KeyError(job.id)
             return "waits"
 
-        async def look() -> None: ...
+        async def refresh() -> None: ...
 
-        asked: Any = SimpleNamespace(
-            shell=desk.shell,
-            clock=lambda: 0.0,
-            why=why,
-            foresight=SimpleNamespace(look=look, expected={}),
+        forecaster: Any = SimpleNamespace(refresh=refresh, expected={})
+        reasons: Any = SimpleNamespace(why=why)
+        store: Any = SimpleNamespace(
+            status_details=lambda _: NO_STATUS_DETAILS,
+            set_status_details=lambda *_: is_shown.set(),
         )
-        store: Any = SimpleNamespace(shown=lambda _: NOTHING_SHOWN, show=lambda *_: is_shown.set())
-        running = asyncio.ensure_future(keep_showing(asked, store))
+        refresher = StatusRefresher(
+            desk.controller, store, forecaster=forecaster, reasons=reasons, clock=lambda: 0.0
+        )
+        running = asyncio.ensure_future(refresher.run())
         await is_shown.wait()
         assert not running.done()
         running.cancel()
 
-    stumbles("what is new of a job could not be shown", {"job": A})(scenario())
+    stumbles("job status not refreshed", {"job": A})(scenario())
 
 
 class Intake:
@@ -194,60 +204,80 @@ class Intake:
     def __init__(self) -> None:
         self.stumbled, self.taken = asyncio.Event(), asyncio.Queue[str]()
 
-    async def take_in(self, _: Caller, request: JobRequest, *, arrival: Intaken) -> JobId:
+    async def submit_from_object(
+        self, _: Caller, request: JobRequest, *, options: Intaken
+    ) -> JobId:
         if request.name == A:
             self.stumbled.set()
             raise KeyError("x")
-        arrival.claim(JobId(request.name))
+        options.on_job_id(JobId(request.name))
         self.taken.put_nowait(request.name)
         return JobId(request.name)
 
 
-def asked(intake: Intake) -> Any:
-    shell = SimpleNamespace(
-        kernel=Lab().kernel, require_sound=lambda: None, changed=asyncio.Event().wait
+def idle_controller() -> Any:
+    return SimpleNamespace(
+        kernel=Lab().kernel, require_available=lambda: None, changed=asyncio.Event().wait
     )
-    return SimpleNamespace(shell=shell, clock=lambda: 0.0, intake=intake)
 
 
 async def takes_in_the_others(
-    subject: Petitions | PlainPods, intake: Intake, *, spec: Object
+    subject: TrainingJobController | PodController, submission_service: Intake, *, spec: Object
 ) -> None:
     def hear(name: str) -> None:
-        subject.hear(Change("ADDED", {"metadata": {"name": name, "uid": name}, "spec": spec}))
+        subject.on_change(
+            WatchEvent("ADDED", {"metadata": {"name": name, "uid": name}, "spec": spec})
+        )
 
     running = asyncio.ensure_future(subject.run())
     hear(A)
-    await intake.stumbled.wait()
+    await submission_service.stumbled.wait()
     hear(B)
-    assert await intake.taken.get() == B
+    assert await submission_service.taken.get() == B
     assert not running.done()
     running.cancel()
 
 
 def test_training_jobs_that_people_make() -> None:
     async def scenario() -> None:
-        intake = Intake()
+        submission_service = Intake()
         store: Any = SimpleNamespace(
-            has_made=lambda *_, **__: False, adopt=lambda *_: None, submission=lambda _: None
+            is_own_object=lambda *_, **__: False, adopt=lambda *_: None, submission=lambda _: None
         )
-        ground = Ground(b"key", "lab", lambda _: Defaults())
+        context = TrainingJobContext(b"key", "lab", lambda _: Defaults())
         resources: Any = None
-        petitions = Petitions(asked(intake), store, resources=resources, ground=ground)
-        await takes_in_the_others(petitions, intake, spec={"command": ["true"]})
+        submissions: Any = submission_service
+        controller = TrainingJobController(
+            idle_controller(),
+            submissions,
+            store=store,
+            resources=resources,
+            context=context,
+            clock=lambda: 0.0,
+        )
+        await takes_in_the_others(controller, submission_service, spec={"command": ["true"]})
 
-    stumbles("a TrainingJob was left alone", {"object": A})(scenario())
+    stumbles("TrainingJob not processed", {"object": A})(scenario())
 
 
 def test_pods_that_people_make() -> None:
     async def scenario() -> None:
-        intake = Intake()
+        submission_service = Intake()
         there: Any = SimpleNamespace(namespace="lab")
-        pods = PlainPods(asked(intake), there, resources=there, gpu_resource="nvidia.com/gpu")
+        submissions: Any = submission_service
+        pods = PodController(
+            idle_controller(),
+            submissions,
+            store=there,
+            reasons=there,
+            client=there,
+            resources=there,
+            gpu_resource="nvidia.com/gpu",
+        )
         spec = {"schedulerName": "rota", "containers": [{"name": "c", "image": "i"}]}
-        await takes_in_the_others(pods, intake, spec=spec)
+        await takes_in_the_others(pods, submission_service, spec=spec)
 
-    stumbles("a pod was left alone", {"pod": A})(scenario())
+    stumbles("pod not processed", {"pod": A})(scenario())
 
 
 def test_a_forecast_is_given_up_by_itself() -> None:
@@ -255,20 +285,20 @@ def test_a_forecast_is_given_up_by_itself() -> None:
         lab = Lab()
         lab.submit(job(A))
         missed: list[BaseException] = []
-        shell: Any = SimpleNamespace(
+        controller: Any = SimpleNamespace(
             kernel=lab.kernel,
             trouble="",
             policy=lab.policy,
-            rounds=SimpleNamespace(count=1),
+            scheduling_loop=SimpleNamespace(count=1),
             tasks=Tasks(missed.append),
         )
 
         def clock() -> float:
             raise KeyError("x")
 
-        foresight = Foresight(shell, clock)
-        await foresight.look()
-        await shell.tasks.close()
-        assert (missed, foresight.expected) == ([], {})
+        forecaster = Forecaster(controller, clock, engine_of=forecast_engine)
+        await forecaster.refresh()
+        await controller.tasks.close()
+        assert (missed, forecaster.expected) == ([], {})
 
-    stumbles("work was given up", {"what": "a forecast"})(scenario())
+    stumbles("background task failed", {"what": "a forecast"})(scenario())

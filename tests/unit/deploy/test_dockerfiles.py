@@ -1,4 +1,4 @@
-"""Images are small, run as nobody in particular, and are made of what is there."""
+"""The Dockerfiles copy existing files, run as an unprivileged user and use pinned sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILES = sorted((ROOT / "deploy" / "docker").glob("*.Dockerfile"))
 
 
 def instructions(path: Path) -> list[tuple[str, str]]:
-    """Word and arguments, comments left out and lines joined."""
+    """Instruction and arguments, without comments and with joined lines."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     whole = "\n".join(lines).replace("\\\n", " ")
     parted = (line.split(maxsplit=1) for line in whole.splitlines() if line.strip())
@@ -22,7 +22,7 @@ def instructions(path: Path) -> list[tuple[str, str]]:
 
 
 def ignored(path: str) -> bool:
-    """Whether the build does not get to see it: the last line that fits has the last word."""
+    """Whether .dockerignore excludes the path: the last matching line decides."""
     found = False
     for line in (ROOT / ".dockerignore").read_text().split():
         pattern = line.removeprefix("!")
@@ -31,12 +31,12 @@ def ignored(path: str) -> bool:
     return found
 
 
-def test_there_are_two() -> None:
+def test_there_are_two_images() -> None:
     assert [path.name for path in FILES] == ["daemon.Dockerfile", "training.Dockerfile"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_what_is_copied_is_there_and_sent_to_the_build(path: Path) -> None:
+def test_copied_files_exist_and_are_not_ignored(path: Path) -> None:
     copies = [rest.split() for word, rest in instructions(path) if word == "COPY"]
     sources = [each for words in copies for each in words[:-1] if not words[0].startswith("--")]
     assert sources
@@ -48,7 +48,7 @@ def test_what_is_copied_is_there_and_sent_to_the_build(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_the_last_stage_runs_as_nobody_in_particular(path: Path) -> None:
+def test_the_last_stage_runs_as_an_unprivileged_user(path: Path) -> None:
     found = instructions(path)
     last = max(number for number, (word, _) in enumerate(found) if word == "FROM")
     users = [rest for word, rest in found[last:] if word == "USER"]
@@ -58,7 +58,7 @@ def test_the_last_stage_runs_as_nobody_in_particular(path: Path) -> None:
     assert [rest for word, rest in found[last:] if "pip" in rest] == []
 
 
-def test_jobs_do_not_run_as_the_daemon() -> None:
+def test_jobs_do_not_use_the_uid_of_the_daemon() -> None:
     daemon, training = (
         {rest for word, rest in instructions(path) if word == "USER"} for path in FILES
     )
@@ -66,7 +66,7 @@ def test_jobs_do_not_run_as_the_daemon() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_images_have_plain_names_and_nothing_is_fetched_by_address(path: Path) -> None:
+def test_base_images_have_plain_names_and_nothing_is_added_by_url(path: Path) -> None:
     found = instructions(path)
     defaults = dict(rest.split("=", 1) for word, rest in found if word == "ARG")
     bases = [rest.split()[0] for word, rest in found if word == "FROM"]

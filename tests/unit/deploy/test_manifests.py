@@ -1,4 +1,4 @@
-"""The kustomize base and the Helm chart hold the same, and leave nothing out."""
+"""The kustomize base is complete, and the Helm chart has the same rules and policies."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 import yaml
 
-from rota.api.cluster_place import LEASE
-from rota.api.leading import LABEL, VARIABLE
-from rota.daemon.move_secret import SECRET as MOVES
-from rota.engines.kubernetes.names import ATTEMPT, CARD, JOB, MANAGED_BY, ROLE, USER, WORKER
-from rota.engines.kubernetes.resources import STATE_SECRET
-from rota.store.training_jobs import ACCEPTED, SEAL
+from rota.daemon.migration.secret_journal import SECRET as MOVES
+from rota.engines.kubernetes.pods.naming import (
+    ATTEMPT,
+    JOB,
+    MANAGED_BY,
+    ROLE,
+    SHARED_GPU,
+    USER,
+    WORKER,
+)
+from rota.operator.training_jobs import STATE_SECRET
+from rota.server.kubernetes_backend import LEASE
+from rota.server.leader_label import LABEL, VARIABLE
+from rota.store.kubernetes.crd_codec import ACCEPTED, SEAL
 from tests.tidy.tree import ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -31,19 +39,15 @@ def test_every_file_of_the_base_is_used() -> None:
     assert {*listed["resources"]} | made == files
 
 
-def test_the_chart_has_the_same_definition() -> None:
-    assert (CHART / "crds" / "crd.yaml").read_text() == (BASE / "crd.yaml").read_text()
-
-
-def test_the_chart_gives_the_same_rights() -> None:
-    """Its template is YAML but for names and labels."""
-    text = re.sub(r"\{\{.*?\}\}", "x", (CHART / "templates" / "rights.yaml").read_text())
+def test_the_chart_has_the_same_rbac_rules() -> None:
+    """The template is YAML except for names and labels."""
+    text = re.sub(r"\{\{.*?\}\}", "x", (CHART / "templates" / "rbac.yaml").read_text())
     made = [each.get("rules") for each in yaml.safe_load_all(text)]
-    assert made == [each.get("rules") for each in base("rights.yaml")]
+    assert made == [each.get("rules") for each in base("rbac.yaml")]
 
 
-@pytest.mark.parametrize("name", ["names.yaml", "pods.yaml"])
-def test_the_chart_guards_the_same(name: str) -> None:
+@pytest.mark.parametrize("name", ["admission-trainingjobs.yaml", "admission-pods.yaml"])
+def test_the_chart_has_the_same_admission_policies(name: str) -> None:
     text = (CHART / "templates" / name).read_text()
     for word, meant in ((r'include "rota\.wide" \.', "rota"), (r"\.Release\.Namespace.*?", "rota")):
         text = re.sub(rf"\{{\{{-? {word} \}}\}}", meant, text)
@@ -52,30 +56,30 @@ def test_the_chart_guards_the_same(name: str) -> None:
     assert made == [(each["metadata"]["name"], each["spec"]) for each in base(name)]
 
 
-def test_what_is_guarded_is_what_the_daemon_names() -> None:
-    text = (BASE / "pods.yaml").read_text()
+def test_the_policies_protect_the_names_that_the_daemon_uses() -> None:
+    text = (BASE / "admission-pods.yaml").read_text()
     assert f"['{STATE_SECRET}', '{MOVES}']" in text
-    texts = text + (BASE / "names.yaml").read_text()
+    texts = text + (BASE / "admission-trainingjobs.yaml").read_text()
     for word in (ACCEPTED, SEAL, JOB, USER, MANAGED_BY):
         assert f"'{word}'" in texts
     prefix = "rota.dev/"
-    assert all(each.startswith(prefix) for each in (ROLE, ATTEMPT, WORKER, CARD, LABEL))
+    assert all(each.startswith(prefix) for each in (ROLE, ATTEMPT, WORKER, SHARED_GPU, LABEL))
 
 
-def test_rights_name_what_the_daemon_names() -> None:
+def test_the_rbac_rules_name_the_objects_that_the_daemon_uses() -> None:
     named = {
         name: rule["verbs"]
-        for role in base("rights.yaml")
+        for role in base("rbac.yaml")
         for rule in role.get("rules", ())
         for name in rule.get("resourceNames", ())
     }
     assert set(named) == {LEASE, STATE_SECRET, MOVES}
 
 
-def test_no_right_is_for_everything() -> None:
+def test_no_rbac_rule_has_a_wildcard() -> None:
     words = [
         word
-        for role in base("rights.yaml")
+        for role in base("rbac.yaml")
         for rule in role.get("rules", ())
         for word in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
     ]
@@ -83,7 +87,7 @@ def test_no_right_is_for_everything() -> None:
     assert not {"impersonate", "escalate", "bind", "deletecollection"} & set(words)
 
 
-def test_the_service_leads_to_the_daemon_that_commands() -> None:
+def test_the_service_selects_the_leader() -> None:
     [service], [deployment] = base("service.yaml"), base("deployment.yaml")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"] == {**labels, LABEL: "true"}

@@ -1,5 +1,5 @@
-# ruff: noqa: N802 - the calls have their real names
-"""Stands in for `pynvml`: the same calls, answered from a list of cards instead of a driver."""
+# ruff: noqa: N802 - names of the real functions
+"""A fake `pynvml`: the same functions, answered from a list of GPUs instead of a driver."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Requests and watches, against a server that is told what to answer."""
+"""Requests and watches against a scripted server."""
 
 import asyncio
 import json
@@ -8,14 +8,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from rota.engines.kubernetes.api import LEASES, PODS, Access, ApiError, Change, Cluster, Scope
-from rota.engines.kubernetes.transport import LONGEST_WAIT_S, wait_s
-from rota.engines.kubernetes.watch import Reflector
 from rota.errors import RotaError, UserError
-from tests.unit.engines.kubernetes.objects import Object, pod
+from rota.kube.auth import ClusterAccess
+from rota.kube.client import KubeClient
+from rota.kube.errors import ApiError
+from rota.kube.http import MAX_WAIT_S, retry_delay_s
+from rota.kube.informer import Reflector
+from rota.kube.resources import LEASES, PODS, ResourceScope, WatchEvent
+from tests.support.kube_objects import Object, pod
 
 Answer = tuple[int, Object | list[Object]]
-Play = Callable[[Cluster], Awaitable[None]]
+Play = Callable[[KubeClient], Awaitable[None]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -41,7 +44,9 @@ async def with_server(answer: Handler, play: Play) -> None:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    cluster = Cluster(Access(f"http://127.0.0.1:{port}", "lab", ssl.create_default_context()))
+    cluster = KubeClient(
+        ClusterAccess(f"http://127.0.0.1:{port}", "lab", ssl.create_default_context())
+    )
     try:
         async with asyncio.timeout(30):
             await play(cluster)
@@ -54,8 +59,8 @@ def failure(code: int, reason: str) -> Answer:
     return code, {"kind": "Status", "code": code, "reason": reason, "message": f"it is {reason}"}
 
 
-def test_what_passes_is_tried_again() -> None:
-    async def play(cluster: Cluster) -> None:
+def test_a_transient_error_is_retried() -> None:
+    async def play(cluster: KubeClient) -> None:
         assert (await cluster.get(PODS, "a"))["metadata"]["uid"]
 
     found = [failure(503, "ServiceUnavailable"), failure(429, "TooManyRequests"), (200, pod())]
@@ -63,10 +68,10 @@ def test_what_passes_is_tried_again() -> None:
 
 
 def test_a_create_that_may_have_worked_is_not_repeated() -> None:
-    async def play(cluster: Cluster) -> None:
+    async def play(cluster: KubeClient) -> None:
         with pytest.raises(ApiError, match="it is InternalError") as refused:
             await cluster.create(PODS, {"metadata": {"name": "a"}})
-        assert refused.value.is_passing
+        assert refused.value.is_transient
 
     answers = [failure(429, "TooManyRequests"), failure(500, "InternalError")]
     assert len(served(answers, play)) == 2
@@ -79,27 +84,27 @@ def test_a_create_that_may_have_worked_is_not_repeated() -> None:
         "failed to create typed patch object (lab/a; v1, Kind=Pod): duplicate entries for key",
     ],
 )
-def test_what_is_wrong_with_an_object_is_not_tried_again(words: str) -> None:
-    """Although it is told as if it were the server's own mistake."""
+def test_an_invalid_object_is_not_retried(words: str) -> None:
+    """Although the API server reports it as an internal error."""
 
-    async def play(cluster: Cluster) -> None:
+    async def play(cluster: KubeClient) -> None:
         with pytest.raises(ApiError) as refused:
             await cluster.apply(PODS, {"metadata": {"name": "a"}})
-        assert not refused.value.is_passing
+        assert not refused.value.is_transient
 
     assert len(served([(500, {"kind": "Status", "code": 500, "message": words})], play)) == 1
 
 
-def test_of_what_a_watch_tells_anyway_only_the_metadata_is_answered() -> None:
+def test_writes_that_a_watch_reports_request_metadata_only() -> None:
     accepted: list[str] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
         accepted.append(request.headers["Accept"])
         return web.json_response({"metadata": {"uid": "u1"}})
 
-    async def play(cluster: Cluster) -> None:
+    async def play(cluster: KubeClient) -> None:
         await cluster.amend(PODS, "a", body={"metadata": {}})
-        await cluster.create(PODS, {"metadata": {"name": "a"}}, is_brief=True)
+        await cluster.create(PODS, {"metadata": {"name": "a"}}, is_metadata_only=True)
         await cluster.create(PODS, {"metadata": {"name": "a"}})
 
     asyncio.run(with_server(answer, play))
@@ -107,22 +112,23 @@ def test_of_what_a_watch_tells_anyway_only_the_metadata_is_answered() -> None:
     assert accepted == [brief, brief, "application/json"]
 
 
-def test_who_may_not_command_sends_nothing_but_may_ask_for_the_lease() -> None:
+def test_the_gate_blocks_writes_except_for_the_lease() -> None:
     def closed() -> None:
         raise RotaError("the lease is lost")
 
-    async def play(cluster: Cluster) -> None:
-        cluster.gate = closed
+    async def play(cluster: KubeClient) -> None:
+        gated = KubeClient(cluster.access, gate=closed)
         with pytest.raises(RotaError, match="the lease is lost"):
-            await cluster.delete(PODS, "a")
-        await cluster.create(LEASES, {"metadata": {"name": "l"}})
+            await gated.delete(PODS, "a")
+        await gated.create(LEASES, {"metadata": {"name": "l"}})
+        await gated.close()
 
     asked = served([(201, {})], play)
     assert asked == ["POST /apis/coordination.k8s.io/v1/namespaces/lab/leases"]
 
 
-def test_a_name_is_never_a_path() -> None:
-    async def play(cluster: Cluster) -> None:
+def test_a_name_with_a_slash_is_rejected() -> None:
+    async def play(cluster: KubeClient) -> None:
         for name in ("../secrets/x", "a/b", "", "a?b", "a..b"):
             with pytest.raises(UserError):
                 await cluster.get(PODS, name)
@@ -130,7 +136,7 @@ def test_a_name_is_never_a_path() -> None:
     assert served([], play) == []
 
 
-def test_a_version_that_is_too_old_is_made_good_without_telling_twice() -> None:
+def test_an_expired_version_causes_a_list_without_repeated_events() -> None:
     def at(version: int) -> Object:
         return pod(meta={"resourceVersion": str(version)})
 
@@ -147,15 +153,15 @@ def test_a_version_that_is_too_old_is_made_good_without_telling_twice() -> None:
     ]
     told: list[tuple[str, str]] = []
 
-    async def play(cluster: Cluster) -> None:
+    async def play(cluster: KubeClient) -> None:
         done = asyncio.Event()
 
-        def hear(change: Change) -> None:
+        def hear(change: WatchEvent) -> None:
             told.append((change.type, change.object["metadata"]["resourceVersion"]))
             if told[-1][1] == "9":
                 done.set()
 
-        reflector = Reflector(cluster, PODS, scope=Scope("lab"), listener=hear)
+        reflector = Reflector(cluster, PODS, scope=ResourceScope("lab"), listener=hear)
         following = asyncio.ensure_future(reflector.run())
         await done.wait()
         following.cancel()
@@ -165,7 +171,7 @@ def test_a_version_that_is_too_old_is_made_good_without_telling_twice() -> None:
     assert told == [("ADDED", "5"), ("MODIFIED", "6"), ("MODIFIED", "9")]
 
 
-def test_who_followed_catches_up_with_names_and_versions_alone() -> None:
+def test_catch_up_lists_metadata_only() -> None:
     def at(version: int) -> Object:
         return pod(meta={"resourceVersion": str(version)})
 
@@ -178,18 +184,18 @@ def test_who_followed_catches_up_with_names_and_versions_alone() -> None:
             await is_asked.wait()
             change = {"type": "MODIFIED", "object": at(6)}
             return web.Response(text=f"{json.dumps(change)}\n")
-        is_brief = "PartialObjectMetadataList" in request.headers["Accept"]
-        version = 6 if is_brief else 5
-        if is_brief:
+        is_metadata_only = "PartialObjectMetadataList" in request.headers["Accept"]
+        version = 6 if is_metadata_only else 5
+        if is_metadata_only:
             is_asked.set()
         meta = {"resourceVersion": str(version)}
         return web.json_response({"metadata": meta, "items": [at(version)]})
 
-    async def play(cluster: Cluster) -> None:
-        def hear(change: Change) -> None:
+    async def play(cluster: KubeClient) -> None:
+        def hear(change: WatchEvent) -> None:
             told.append(change.object["metadata"]["resourceVersion"])
 
-        reflector = Reflector(cluster, PODS, scope=Scope("lab"), listener=hear)
+        reflector = Reflector(cluster, PODS, scope=ResourceScope("lab"), listener=hear)
         await reflector.sync()
         following = asyncio.ensure_future(reflector.run())
         await reflector.catch_up()
@@ -200,5 +206,5 @@ def test_who_followed_catches_up_with_names_and_versions_alone() -> None:
     asyncio.run(with_server(answer, play))
 
 
-def test_what_is_tried_for_days_is_still_tried() -> None:
-    assert 0.0 < wait_s(100_000) <= LONGEST_WAIT_S
+def test_the_retry_delay_stays_bounded() -> None:
+    assert 0.0 < retry_delay_s(100_000) <= MAX_WAIT_S

@@ -1,10 +1,10 @@
-"""So many at once; and a lull when nobody waits."""
+"""The limit on concurrent requests, and waiting until no request waits."""
 
 import asyncio
 
 import pytest
 
-from rota.engines.kubernetes.rooms import Room
+from rota.kube.http import RequestLimiter
 
 TURNS = 20
 
@@ -14,9 +14,9 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_lull_comes_when_nobody_waits_for_a_place() -> None:
+def test_wait_idle_returns_when_no_request_waits() -> None:
     async def act() -> None:
-        room, leave = Room(1), asyncio.Event()
+        room, leave = RequestLimiter(1), asyncio.Event()
 
         async def stay() -> None:
             async with room:
@@ -24,41 +24,41 @@ def test_a_lull_comes_when_nobody_waits_for_a_place() -> None:
 
         guests = [asyncio.create_task(stay()) for _ in range(2)]
         await turns()
-        lull = asyncio.create_task(room.lull(most_s=60.0))
+        wait_idle = asyncio.create_task(room.wait_idle(timeout_s=60.0))
         await turns()
-        assert not lull.done()
+        assert not wait_idle.done()
         guests[0].cancel()
         await turns()
-        assert lull.done(), "the second has its place now"
+        assert wait_idle.done(), "the second has its place now"
         leave.set()
         await guests[1]
 
     asyncio.run(act())
 
 
-def test_who_gives_up_waiting_is_not_waited_for() -> None:
+def test_a_cancelled_request_does_not_count_as_waiting() -> None:
     async def act() -> None:
-        room = Room(1)
+        room = RequestLimiter(1)
         async with room:
             impatient = asyncio.create_task(room.__aenter__())
             await turns()
             impatient.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await impatient
-            await room.lull(most_s=60.0)
+            await room.wait_idle(timeout_s=60.0)
         async with asyncio.timeout(1), room:
             pass
 
     asyncio.run(act())
 
 
-def test_a_lull_that_does_not_come_is_not_waited_for_for_ever() -> None:
+def test_wait_idle_times_out() -> None:
     async def act() -> None:
-        room = Room(1)
+        room = RequestLimiter(1)
         async with room:
             waiting = asyncio.create_task(room.__aenter__())
             await turns()
-            await room.lull(most_s=0.0)
+            await room.wait_idle(timeout_s=0.0)
             assert not waiting.done()
             waiting.cancel()
 

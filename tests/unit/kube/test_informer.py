@@ -1,15 +1,15 @@
-"""Each change is told once, whether a watch tells it or a list shows it."""
+"""The listener receives each change once, from a watch or from a list."""
 
 import asyncio
 from contextlib import suppress
 
 import pytest
 
-from rota.engines.kubernetes.api import PODS, Cluster, Scope
-from rota.engines.kubernetes.objects import Change, Listing
-from rota.engines.kubernetes.watch import Reflector, Seen
-from tests.unit.engines.kubernetes.objects import Object
-from tests.unit.engines.kubernetes.test_api import Answer, served
+from rota.kube.client import KubeClient
+from rota.kube.informer import Reflector, VersionTracker
+from rota.kube.resources import PODS, Listing, ResourceScope, WatchEvent
+from tests.support.kube_objects import Object
+from tests.unit.kube.test_client import Answer, served
 
 LIST: Answer = 200, {"items": [], "metadata": {"resourceVersion": "7"}}
 
@@ -19,88 +19,90 @@ def thing(name: str, version: int = 1, uid: str = "") -> Object:
     return {"metadata": meta}
 
 
-def told(changes: list[Change]) -> list[tuple[str, str]]:
+def summary(changes: list[WatchEvent]) -> list[tuple[str, str]]:
     return [(each.type, each.object["metadata"]["uid"]) for each in changes]
 
 
-def test_a_list_is_new_once() -> None:
-    seen = Seen()
-    assert told(seen.relisted([thing("a"), thing("b")])) == [("ADDED", "a"), ("ADDED", "b")]
-    assert told(seen.relisted([thing("a"), thing("b")])) == []
+def test_a_repeated_list_has_no_events() -> None:
+    seen = VersionTracker()
+    assert summary(seen.on_list([thing("a"), thing("b")])) == [("ADDED", "a"), ("ADDED", "b")]
+    assert summary(seen.on_list([thing("a"), thing("b")])) == []
 
 
-def test_a_list_after_a_gap_shows_what_changed_came_and_went() -> None:
-    seen = Seen()
-    seen.relisted([thing("a"), thing("b"), thing("c")])
-    news = told(seen.relisted([thing("a"), thing("b", 2), thing("d")]))
+def test_a_list_after_a_gap_shows_all_changes() -> None:
+    seen = VersionTracker()
+    seen.on_list([thing("a"), thing("b"), thing("c")])
+    news = summary(seen.on_list([thing("a"), thing("b", 2), thing("d")]))
     assert sorted(news) == [("ADDED", "d"), ("DELETED", "c"), ("MODIFIED", "b")]
 
 
-def test_what_a_list_showed_is_not_told_again_by_a_watch() -> None:
-    seen = Seen()
-    seen.relisted([thing("a", 5)])
-    assert seen.news(Change("ADDED", thing("a", 5))) == []
-    assert told(seen.news(Change("MODIFIED", thing("a", 6)))) == [("MODIFIED", "a")]
+def test_a_watch_does_not_repeat_a_listed_version() -> None:
+    seen = VersionTracker()
+    seen.on_list([thing("a", 5)])
+    assert seen.on_event(WatchEvent("ADDED", thing("a", 5))) == []
+    assert summary(seen.on_event(WatchEvent("MODIFIED", thing("a", 6)))) == [("MODIFIED", "a")]
 
 
-def test_an_object_in_the_place_of_another_means_that_the_other_is_gone() -> None:
-    seen = Seen()
-    seen.relisted([thing("a", 1, "old")])
-    assert told(seen.relisted([thing("a", 9, "new")])) == [("DELETED", "old"), ("ADDED", "new")]
-    assert seen.news(Change("DELETED", thing("a", 10, "old"))) == []
-    assert told(seen.news(Change("DELETED", thing("a", 10, "new")))) == [("DELETED", "new")]
+def test_a_new_uid_means_that_the_old_object_was_deleted() -> None:
+    seen = VersionTracker()
+    seen.on_list([thing("a", 1, "old")])
+    assert summary(seen.on_list([thing("a", 9, "new")])) == [("DELETED", "old"), ("ADDED", "new")]
+    assert seen.on_event(WatchEvent("DELETED", thing("a", 10, "old"))) == []
+    assert summary(seen.on_event(WatchEvent("DELETED", thing("a", 10, "new")))) == [
+        ("DELETED", "new")
+    ]
 
 
-def test_namesakes_in_other_namespaces_are_others() -> None:
-    seen = Seen()
+def test_objects_of_other_namespaces_are_different() -> None:
+    seen = VersionTracker()
     elsewhere = thing("a", 1, "other")
     elsewhere["metadata"]["namespace"] = "theirs"
-    assert len(seen.relisted([thing("a"), elsewhere])) == 2
-    assert told(seen.relisted([elsewhere])) == [("DELETED", "a")]
+    assert len(seen.on_list([thing("a"), elsewhere])) == 2
+    assert summary(seen.on_list([elsewhere])) == [("DELETED", "a")]
 
 
-def behind(seen: Seen, *listed: Object, told: int) -> bool:
-    return seen.is_behind(listed, listed="10", told=str(told))
+def behind(seen: VersionTracker, *listed: Object, watched: int) -> bool:
+    return seen.is_behind(listed, listed="10", watched=str(watched))
 
 
-def test_who_has_not_heard_of_all_that_a_list_shows_is_behind() -> None:
-    seen = Seen()
-    seen.relisted([thing("a", 4)])
-    assert not behind(seen, thing("a", 4), told=4)
-    assert behind(seen, thing("a", 5), told=4), "it changed"
-    assert behind(seen, thing("a", 4), thing("b", 6), told=4), "another came"
-    assert behind(seen, told=4), "it is gone"
+def test_a_tracker_with_missing_changes_is_behind() -> None:
+    seen = VersionTracker()
+    seen.on_list([thing("a", 4)])
+    assert not behind(seen, thing("a", 4), watched=4)
+    assert behind(seen, thing("a", 5), watched=4), "it changed"
+    assert behind(seen, thing("a", 4), thing("b", 6), watched=4), "another came"
+    assert behind(seen, watched=4), "it is gone"
 
 
-def test_who_has_heard_of_more_than_a_list_shows_is_not_behind() -> None:
-    seen = Seen()
-    seen.relisted([thing("a", 11), thing("b", 12)])
-    assert not behind(seen, thing("a", 5), told=12), "it changed since, and b came"
-    assert not behind(seen, thing("a", 5), thing("c", 6), told=12), "c went since"
+def test_a_tracker_with_newer_changes_is_not_behind() -> None:
+    seen = VersionTracker()
+    seen.on_list([thing("a", 11), thing("b", 12)])
+    assert not behind(seen, thing("a", 5), watched=12), "it changed since, and b came"
+    assert not behind(seen, thing("a", 5), thing("c", 6), watched=12), "c went since"
 
 
-def test_what_was_just_listed_is_not_asked_for_again() -> None:
-    """But later it is: what somebody lists meanwhile may be long over by then."""
+def test_a_given_first_listing_replaces_the_first_request() -> None:
+    """Only the first one: a later listing may be outdated."""
     listing: Listing = [thing("a", 3)], "5"
-    heard: list[Change] = []
+    heard: list[WatchEvent] = []
 
-    async def play(cluster: Cluster) -> None:
+    async def play(cluster: KubeClient) -> None:
         watcher = Reflector(
             cluster,
             PODS,
-            scope=Scope("lab"),
+            scope=ResourceScope("lab"),
             listener=heard.append,
             first=lambda: listing,
         )
         await watcher.sync()
-        assert told(heard) == [("ADDED", "a")]
+        assert summary(heard) == [("ADDED", "a")]
         await watcher.sync()
-        assert told(heard) == [("ADDED", "a"), ("DELETED", "a")]
+        assert summary(heard) == [("ADDED", "a"), ("DELETED", "a")]
 
     assert len(served([LIST], play)) == 1
 
 
-def test_a_server_that_ends_each_watch_at_once_is_asked_less_and_less(
+def test_short_watches_cause_growing_delays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits: list[int] = []
@@ -111,10 +113,12 @@ def test_a_server_that_ends_each_watch_at_once_is_asked_less_and_less(
             raise asyncio.CancelledError
         return 0.0
 
-    async def play(cluster: Cluster) -> None:
-        monkeypatch.setattr("rota.engines.kubernetes.watch.wait_s", wait_s)
+    async def play(cluster: KubeClient) -> None:
+        monkeypatch.setattr("rota.kube.informer.retry_delay_s", wait_s)
         with suppress(asyncio.CancelledError):
-            await Reflector(cluster, PODS, scope=Scope("lab"), listener=lambda _: None).run()
+            await Reflector(
+                cluster, PODS, scope=ResourceScope("lab"), listener=lambda _: None
+            ).run()
 
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}
     asked = served([LIST, *[(200, [bookmark])] * 99], play)

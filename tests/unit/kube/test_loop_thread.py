@@ -1,15 +1,15 @@
-"""What goes on aside does not wait for a loop that is busy."""
+"""Work in a loop thread continues while the main loop is busy."""
 
 import asyncio
 import threading
 
 import pytest
 
-from rota.engines.kubernetes.aside import Aside
 from rota.errors import RotaError
+from rota.kube.loop_thread import LoopThread
 
 
-def test_it_goes_on_while_the_other_loop_is_blocked() -> None:
+def test_work_continues_while_the_main_loop_is_blocked() -> None:
     steps = threading.Semaphore(0)
 
     async def step() -> None:
@@ -18,7 +18,7 @@ def test_it_goes_on_while_the_other_loop_is_blocked() -> None:
             await asyncio.sleep(0)
 
     async def run() -> None:
-        aside = Aside("test")
+        aside = LoopThread("test")
         stepping = asyncio.ensure_future(aside.run(step()))
         await asyncio.sleep(0)
         # Nothing else happens in this loop meanwhile.
@@ -31,12 +31,12 @@ def test_it_goes_on_while_the_other_loop_is_blocked() -> None:
     asyncio.run(run())
 
 
-def test_how_it_ends_is_told_to_who_waits() -> None:
+def test_results_and_errors_reach_the_caller() -> None:
     async def fail() -> None:
         raise RotaError("the lease is lost")
 
     async def run() -> None:
-        aside = Aside("test")
+        aside = LoopThread("test")
         with pytest.raises(RotaError, match="the lease is lost"):
             await aside.run(fail())
         await aside.close()

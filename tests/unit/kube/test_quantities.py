@@ -1,6 +1,6 @@
 import pytest
 
-from rota.engines.kubernetes.quantities import UNITS, amount
+from rota.kube.quantities import UNITS, parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ from rota.engines.kubernetes.quantities import UNITS, amount
         ("-5", 0.0),
     ],
 )
-def test_amounts(text: str | int | None, value: float) -> None:
-    assert amount(text) == value
+def test_quantities(text: str | int | None, value: float) -> None:
+    assert parse_quantity(text) == value
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_unit_is_read(unit: str) -> None:
-    """A node says how much memory it has in Ki."""
-    assert amount(f"3{unit}") == 3 * UNITS[unit]
+    """Nodes report their memory in Ki."""
+    assert parse_quantity(f"3{unit}") == 3 * UNITS[unit]

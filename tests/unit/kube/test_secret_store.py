@@ -1,12 +1,14 @@
-"""A Secret that somebody deletes under whoever rests upon it."""
+"""A Secret that is deleted while a daemon needs it."""
 
 import asyncio
 from typing import cast
 
 import pytest
 
-from rota.engines.kubernetes.api import ApiError, Cluster, Kind, Object
-from rota.engines.kubernetes.drawer import Drawer
+from rota.kube.client import KubeClient
+from rota.kube.errors import ApiError
+from rota.kube.resources import Object, ResourceKind
+from rota.kube.secret_store import SecretStore
 
 NAME = "rota-state"
 ALL = {"key": b"k", "token.ada": b"t"}
@@ -16,16 +18,16 @@ class Secrets:
     def __init__(self) -> None:
         self.found: dict[str, Object] = {}
 
-    async def get(self, _: Kind, name: str) -> Object:
+    async def get(self, _: ResourceKind, name: str) -> Object:
         return self._known(name)
 
-    async def patch(self, _: Kind, name: str, *, body: Object) -> Object:
+    async def patch(self, _: ResourceKind, name: str, *, body: Object) -> Object:
         merged = {**self._known(name).get("data", {}), **body["data"]}
         kept = {each: value for each, value in merged.items() if value is not None}
         self.found[name] = {**self.found[name], "data": kept}
         return self.found[name]
 
-    async def create(self, _: Kind, body: Object) -> Object:
+    async def create(self, _: ResourceKind, body: Object) -> Object:
         return self.found.setdefault(body["metadata"]["name"], body)
 
     def _known(self, name: str) -> Object:
@@ -34,15 +36,15 @@ class Secrets:
         return self.found[name]
 
 
-def drawer(secrets: Secrets, mark: str = "key") -> Drawer:
-    return Drawer(cast(Cluster, secrets), NAME, mark=mark)
+def secret_store(secrets: Secrets, mark: str = "key") -> SecretStore:
+    return SecretStore(cast(KubeClient, secrets), NAME, mark=mark)
 
 
 @pytest.mark.parametrize("left", [None, {}, {"key": "b3RoZXI="}, {"token.ada": "dA=="}])
-def test_what_was_deleted_or_emptied_is_put_back_as_it_was(left: Object | None) -> None:
+def test_a_deleted_or_emptied_secret_is_restored(left: Object | None) -> None:
     async def scenario() -> None:
         secrets = Secrets()
-        ours = drawer(secrets)
+        ours = secret_store(secrets)
         await ours.put(ALL)
         await ours.put({"later": b"l", "token.ada": b"u"})
         if left is None:
@@ -51,28 +53,28 @@ def test_what_was_deleted_or_emptied_is_put_back_as_it_was(left: Object | None) 
             secrets.found[NAME]["data"] = left
         told = await ours.contents()
         assert told == {"key": b"k", "token.ada": b"u", "later": b"l"}
-        assert await drawer(secrets).contents() == told
+        assert await secret_store(secrets).contents() == told
 
     asyncio.run(scenario())
 
 
-def test_what_is_put_into_one_that_was_deleted_comes_with_the_rest() -> None:
+def test_a_write_to_a_deleted_secret_restores_all_values() -> None:
     async def scenario() -> None:
         secrets = Secrets()
-        await drawer(secrets).put(ALL)
-        ours = drawer(secrets)
+        await secret_store(secrets).put(ALL)
+        ours = secret_store(secrets)
         await ours.contents()
         del secrets.found[NAME]
         await ours.put({"later": b"l", "token.ada": None})
-        assert await drawer(secrets).contents() == {"key": b"k", "later": b"l"}
+        assert await secret_store(secrets).contents() == {"key": b"k", "later": b"l"}
 
     asyncio.run(scenario())
 
 
-def test_what_somebody_takes_out_of_it_stays_out() -> None:
+def test_a_value_that_was_removed_by_hand_stays_removed() -> None:
     async def scenario() -> None:
         secrets = Secrets()
-        ours = drawer(secrets)
+        ours = secret_store(secrets)
         await ours.put(ALL)
         del secrets.found[NAME]["data"]["token.ada"]
         assert await ours.contents() == {"key": b"k"}
@@ -82,14 +84,14 @@ def test_what_somebody_takes_out_of_it_stays_out() -> None:
     asyncio.run(scenario())
 
 
-def test_one_without_a_mark_is_not_put_back() -> None:
+def test_a_secret_without_a_mark_is_not_restored() -> None:
     async def scenario() -> None:
         secrets = Secrets()
-        ours = drawer(secrets, mark="")
+        ours = secret_store(secrets, mark="")
         await ours.put(ALL)
         assert await ours.contents() == ALL
         del secrets.found[NAME]
         assert await ours.contents() == {}
-        await ours.look()
+        await ours.check()
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Whose token it is: names that nobody can choose, and few questions."""
+"""Token reviews: unique account names, and few requests."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from rota.api.strangers import ClusterPeople
-from rota.daemon.people import ForbiddenError
-from rota.engines.kubernetes.reviews import (
-    AT_ONCE,
-    KNOWN_S,
-    MOST_KEPT,
-    MOST_WAITING,
-    UNKNOWN_S,
-    TokenReviews,
-    name_of,
-    person_of,
-)
+from rota.daemon.errors import ForbiddenError
 from rota.errors import UnavailableError
+from rota.kube.token_review import (
+    INVALID_TTL_S,
+    MAX_CACHED,
+    MAX_CONCURRENT,
+    MAX_PENDING,
+    VALID_TTL_S,
+    TokenReviewer,
+    account_name,
+    user_from_review,
+)
+from rota.server.cluster_auth import TokenReviewAuthenticator
 
 
 class Cluster:
-    """Says of every token that begins with `user-` that it is that user's."""
+    """Authenticates every token that starts with `user-`."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -54,8 +54,8 @@ class Clock:
         return self.now_s
 
 
-def reviews(cluster: Cluster, clock: Clock | None = None) -> TokenReviews:
-    return TokenReviews(cluster, clock=clock or Clock())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def reviews(cluster: Cluster, clock: Clock | None = None) -> TokenReviewer:
+    return TokenReviewer(cluster, clock=clock or Clock())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 NAMES = [
@@ -83,24 +83,24 @@ NAMES = [
 ]
 
 
-def test_no_two_users_have_one_name() -> None:
-    names = [name_of(each) for each in NAMES]
+def test_two_users_never_share_a_name() -> None:
+    names = [account_name(each) for each in NAMES]
     assert all(one != other for one, other in combinations(names, 2))
 
 
 @pytest.mark.parametrize("username", NAMES)
-def test_a_name_can_be_part_of_a_path_and_is_its_own(username: str) -> None:
-    name = name_of(username)
+def test_a_name_is_valid_and_stable(username: str) -> None:
+    name = account_name(username)
     assert name.replace("_", "").replace(".", "").replace("@", "").replace("-", "").isalnum()
     assert name.isascii()
     assert len(name) <= 80
-    # Nobody can call themselves what somebody else is called by us.
-    assert name == username or name_of(name) != name
+    # No user can choose the account name of another user.
+    assert name == username or account_name(name) != name
 
 
 def test_ordinary_names() -> None:
-    assert name_of("ann@lab.example") == "ann@lab.example"
-    assert name_of("system:serviceaccount:team-a:trainer") == "sa.team-a.trainer"
+    assert account_name("ann@lab.example") == "ann@lab.example"
+    assert account_name("system:serviceaccount:team-a:trainer") == "sa.team-a.trainer"
 
 
 @pytest.mark.parametrize(
@@ -114,32 +114,32 @@ def test_ordinary_names() -> None:
         {"authenticated": True, "user": {"username": 5}},
     ],
 )
-def test_nobody(status: dict[str, Any]) -> None:
-    assert person_of(status) is None
+def test_an_unauthenticated_review_has_no_user(status: dict[str, Any]) -> None:
+    assert user_from_review(status) is None
 
 
-def test_a_token_that_was_meant_for_others_is_nobodys() -> None:
+def test_a_token_for_another_audience_is_rejected() -> None:
     status = {"authenticated": True, "user": {"username": "ann"}}
-    assert person_of(status, audiences=("rota",)) is None
-    assert person_of({**status, "audiences": ["other"]}, audiences=("rota",)) is None
-    assert person_of({**status, "audiences": ["rota"]}, audiences=("rota",)) is not None
+    assert user_from_review(status, audiences=("rota",)) is None
+    assert user_from_review({**status, "audiences": ["other"]}, audiences=("rota",)) is None
+    assert user_from_review({**status, "audiences": ["rota"]}, audiences=("rota",)) is not None
 
 
-def test_a_token_is_asked_about_once_in_a_while() -> None:
+def test_a_review_is_cached() -> None:
     async def run() -> None:
         cluster, clock = Cluster(), Clock()
         known = reviews(cluster, clock)
-        many = await asyncio.gather(*(known.person("user-ann") for _ in range(50)))
+        many = await asyncio.gather(*(known.authenticate("user-ann") for _ in range(50)))
         assert {each and each.name for each in many} == {"ann"}
         assert len(cluster.asked) == 1
-        clock.now_s = KNOWN_S + 0.1
-        await known.person("user-ann")
+        clock.now_s = VALID_TTL_S + 0.1
+        await known.authenticate("user-ann")
         assert len(cluster.asked) == 2
-        assert await known.person("wrong") is None
-        assert await known.person("wrong") is None
+        assert await known.authenticate("wrong") is None
+        assert await known.authenticate("wrong") is None
         assert len(cluster.asked) == 3
-        clock.now_s += UNKNOWN_S + 0.1
-        await known.person("wrong")
+        clock.now_s += INVALID_TTL_S + 0.1
+        await known.authenticate("wrong")
         assert len(cluster.asked) == 4
 
     asyncio.run(run())
@@ -149,53 +149,53 @@ def test_a_flood_of_wrong_tokens_is_bounded() -> None:
     async def run() -> None:
         cluster = Cluster()
         known = reviews(cluster)
-        asked = [known.person(f"wrong-{number}") for number in range(1000)]
+        asked = [known.authenticate(f"wrong-{number}") for number in range(1000)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        assert sum(each is None for each in answers) == MOST_WAITING
-        assert sum(isinstance(each, UnavailableError) for each in answers) == 1000 - MOST_WAITING
-        assert cluster.most_at_once <= AT_ONCE
-        for number in range(MOST_KEPT + 10):
-            await known.person(f"more-{number}")
-        assert len(known._kept) == MOST_KEPT
+        assert sum(each is None for each in answers) == MAX_PENDING
+        assert sum(isinstance(each, UnavailableError) for each in answers) == 1000 - MAX_PENDING
+        assert cluster.most_at_once <= MAX_CONCURRENT
+        for number in range(MAX_CACHED + 10):
+            await known.authenticate(f"more-{number}")
+        assert len(known._cache) == MAX_CACHED
 
     asyncio.run(run())
 
 
-def test_what_is_no_token_is_not_asked_about() -> None:
+def test_an_invalid_token_is_not_reviewed() -> None:
     async def run() -> None:
         cluster = Cluster()
         for token in ("", "a b", "ä", "x" * 20_000, "a\x00"):
-            assert await reviews(cluster).person(token) is None
+            assert await reviews(cluster).authenticate(token) is None
         assert cluster.asked == []
 
     asyncio.run(run())
 
 
-def test_a_cluster_that_is_silent_is_no_refusal_and_not_remembered() -> None:
+def test_an_outage_is_an_error_and_is_not_cached() -> None:
     async def run() -> None:
         cluster = Cluster()
         known = reviews(cluster)
         cluster.is_down = True
         with pytest.raises(UnavailableError):
-            await known.person("user-ann")
+            await known.authenticate("user-ann")
         cluster.is_down = False
-        assert await known.person("user-ann") is not None
+        assert await known.authenticate("user-ann") is not None
 
     asyncio.run(run())
 
 
-def test_groups_say_who_may_come_in_and_who_is_an_administrator() -> None:
+def test_groups_decide_about_access_and_administrators() -> None:
     async def run() -> None:
         known = reviews(Cluster())
-        caller = await ClusterPeople(known).caller("user-ann")
+        caller = await TokenReviewAuthenticator(known).caller("user-ann")
         assert caller is not None
         assert (caller.user, caller.is_admin) == ("ann", False)
-        admin = await ClusterPeople(known, admins=frozenset({"lab"})).caller("user-ann")
+        admin = await TokenReviewAuthenticator(known, admins=frozenset({"lab"})).caller("user-ann")
         assert admin is not None
         assert admin.is_admin
         with pytest.raises(ForbiddenError, match="ann is in none of the groups"):
-            await ClusterPeople(known, users=frozenset({"other"})).caller("user-ann")
-        root = await ClusterPeople(known).caller("user-root")
+            await TokenReviewAuthenticator(known, users=frozenset({"other"})).caller("user-ann")
+        root = await TokenReviewAuthenticator(known).caller("user-root")
         assert root is not None
         assert (root.uid, root.is_admin) == (None, False)
 

@@ -1,5 +1,5 @@
-"""Objects and pods that become jobs while the cluster cannot say whether it wrote that down: each
-becomes one job, and none of them keeps the others waiting."""
+"""New TrainingJobs and pods while writes to the cluster fail: each becomes exactly one job, and
+none delays the others."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from rota.core.model import JobId
-from rota.daemon import petitions, plain_pods
-from rota.daemon.farewells import Farewells
-from rota.daemon.petitions import Ground, Petitions
-from rota.daemon.plain_pods import PlainPods
-from rota.daemon.programs import Saved, pack
-from rota.engines.kubernetes.api import ApiError, Change, Object
+from rota.core.model.job import JobId
+from rota.daemon.launch.programs import SubmittedProgram, pack
 from rota.errors import UnavailableError
+from rota.kube.errors import ApiError
+from rota.kube.resources import Object, WatchEvent
+from rota.operator import pod_controller, training_job_controller
+from rota.operator.finalizers import FinalizerRemover
+from rota.operator.pod_controller import PodController
+from rota.operator.training_job_controller import TrainingJobContext, TrainingJobController
+from rota.store.kubernetes.crd_codec import JOB
 from rota.store.records import Submission
-from rota.store.training_jobs import JOB
 from rota.wire.jobs import JobRequest
-from tests.patience import PATIENCE_S
+from tests.support.timeouts import PATIENCE_S
 
 TURNS = 500
 UNSURE = UnavailableError("who knows")
@@ -27,14 +28,15 @@ UNSURE = UnavailableError("who knows")
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (petitions, plain_pods):
-        monkeypatch.setattr(module, "PAUSE_S", 0.0)
-    monkeypatch.setattr(plain_pods, "LOOK_S", 0.0)
+    for module in (training_job_controller, pod_controller):
+        monkeypatch.setattr(module, "RETRY_S", 0.0)
+    monkeypatch.setattr(pod_controller, "CHECK_INTERVAL_S", 0.0)
 
 
 @dataclass
 class Cluster:
-    """Objects and pods by name; what is claimed by a job bears its id once that is written."""
+    """Objects and pods by name. An adopted object carries the id of its job once that is
+    written."""
 
     there: dict[str, Object] = field(default_factory=dict[str, Object])
     jobs: dict[JobId, str] = field(default_factory=dict[JobId, str])
@@ -45,22 +47,23 @@ class Cluster:
     namespace: str = "lab"
     is_sure: bool = True
 
-    # -- the desk -------------------------------------------------------------------------------
+    # -- the job service ------------------------------------------------------------------------
 
     @property
-    def desk(self) -> Any:
-        shell = SimpleNamespace(
-            require_sound=lambda: None,
+    def controller(self) -> Any:
+        return SimpleNamespace(
+            require_available=lambda: None,
             changed=asyncio.Event().wait,
             kernel=SimpleNamespace(jobs=self.jobs, job=lambda _: None),
         )
-        store = SimpleNamespace(submission=self.submission)
-        return SimpleNamespace(shell=shell, store=store, intake=self, clock=lambda: 0.0)
 
-    async def take_in(self, _: Any, request: JobRequest, *, arrival: Any) -> JobId:
+    def story(self, _: JobId) -> list[Any]:
+        return []
+
+    async def submit_from_object(self, _: Any, request: JobRequest, *, options: Any) -> JobId:
         job_id = JobId(f"job-{len(self.jobs)}")
-        arrival.claim(job_id)
-        self.jobs[job_id] = arrival.pod or f"{request.name}/uid-{request.name}"
+        options.on_job_id(job_id)
+        self.jobs[job_id] = options.pod or f"{request.name}/uid-{request.name}"
         self.there[request.name]["metadata"]["labels"][JOB] = job_id
         is_sure, self.is_sure = self.is_sure, True
         if not is_sure:
@@ -68,26 +71,26 @@ class Cluster:
         return job_id
 
     def submission(self, job_id: JobId) -> Submission:
-        saved = Saved(JobRequest(["p"]), pod=self.jobs[job_id])
+        saved = SubmittedProgram(JobRequest(["p"]), pod=self.jobs[job_id])
         return Submission(job_id, "ada", 1000, pack(saved))
 
-    # -- the API server, and what the store makes of it -----------------------------------------
+    # -- the API server and the store ----------------------------------------------------------
 
     async def get(self, *which: Any) -> Object | None:
         if which[-1] == self.refused:
             raise ApiError(403, "Forbidden", f"claim {self.refused} may not be read")
         return self.there.get(which[-1])
 
-    async def event(self, about: Object, *, reason: str, words: str, **_: Any) -> None:
-        self.told.append((about["metadata"]["name"], f"{reason}: {words}"))
+    async def event(self, about: Object, *, reason: str, message: str, **_: Any) -> None:
+        self.told.append((about["metadata"]["name"], f"{reason}: {message}"))
 
-    def has_made(self, job_id: JobId, name: str, **_: Any) -> bool:
+    def is_own_object(self, job_id: JobId, name: str, **_: Any) -> bool:
         return self.jobs.get(job_id, "").startswith(f"{name}/")
 
     def adopt(self, *_: Any) -> None:
         pass
 
-    def shown(self, _: JobId) -> Any:
+    def status_details(self, _: JobId) -> Any:
         return SimpleNamespace(observed=1)
 
 
@@ -106,10 +109,10 @@ def unheard(found: Object) -> Object:
     return {**found, "metadata": {**found["metadata"], "labels": {}}}
 
 
-def play(part: Petitions | PlainPods, *found: Object) -> None:
+def play(part: TrainingJobController | PodController, *found: Object) -> None:
     async def act() -> None:
         for each in found:
-            part.hear(Change("ADDED", unheard(each)))
+            part.on_change(WatchEvent("ADDED", unheard(each)))
         running = asyncio.ensure_future(part.run())
         for _ in range(TURNS):
             await asyncio.sleep(0)
@@ -119,60 +122,83 @@ def play(part: Petitions | PlainPods, *found: Object) -> None:
     asyncio.run(act())
 
 
-def test_an_object_that_was_taken_in_without_an_answer_is_one_job() -> None:
+def pod_controller_of(cluster: Any, controller: Any) -> PodController:
+    return PodController(
+        controller,
+        cluster,
+        store=cluster,
+        reasons=cluster,
+        client=cluster,
+        resources=cluster,
+        gpu_resource="nvidia.com/gpu",
+    )
+
+
+def test_an_object_whose_submit_had_no_answer_is_one_job() -> None:
     mine = thing("mine", command=["python"])
     cluster: Any = Cluster({"mine": mine}, is_sure=False)
-    ground = Ground(b"key", "lab", defaults=lambda _: pytest.fail("nothing is edited"))
-    asked = Petitions(cluster.desk, cluster, resources=cluster, ground=ground)
+    context = TrainingJobContext(b"key", "lab", defaults=lambda _: pytest.fail("nothing is edited"))
+    asked = TrainingJobController(
+        cluster.controller,
+        cluster,
+        store=cluster,
+        resources=cluster,
+        context=context,
+        clock=lambda: 0.0,
+    )
     play(asked, mine)
     assert cluster.jobs == {"job-0": "mine/uid-mine"}
 
 
-def test_a_pod_that_was_taken_in_without_an_answer_is_one_job() -> None:
+def test_a_pod_whose_submit_had_no_answer_is_one_job() -> None:
     mine = plain("mine")
     cluster: Any = Cluster({"mine": mine}, is_sure=False)
-    pods = PlainPods(cluster.desk, cluster, resources=cluster, gpu_resource="nvidia.com/gpu")
+    pods = pod_controller_of(cluster, cluster.controller)
     play(pods, mine)
     assert cluster.jobs == {"job-0": "mine/uid-mine"}
 
 
-def test_a_pod_that_we_may_not_look_into_keeps_nobody_waiting() -> None:
+def test_a_pod_with_an_unreadable_claim_does_not_delay_others() -> None:
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "secret"}}
     first, second = plain("first", volumes=[claim]), plain("second")
     cluster: Any = Cluster({"first": first, "second": second}, refused="secret")
-    pods = PlainPods(cluster.desk, cluster, resources=cluster, gpu_resource="nvidia.com/gpu")
+    pods = pod_controller_of(cluster, cluster.controller)
     play(pods, first, second)
     assert cluster.jobs == {"job-0": "second/uid-second"}
     assert cluster.told == [("first", "Waiting: claim secret may not be read")]
 
 
-def test_an_object_that_may_not_be_told_is_let_go_when_its_job_is_over() -> None:
+def test_the_finalizer_is_removed_even_if_the_status_is_refused() -> None:
     async def scenario() -> None:
-        let_go, changes, jobs = asyncio.Event(), asyncio.Queue[None](), {JobId("job-0"): "runs"}
+        remove_finalizer, changes, jobs = (
+            asyncio.Event(),
+            asyncio.Queue[None](),
+            {JobId("job-0"): "runs"},
+        )
 
         async def gone(*what: str) -> None:
             assert what == ("job-0", "mine")
-            let_go.set()
+            remove_finalizer.set()
 
-        shell: Any = SimpleNamespace(changed=changes.get, kernel=SimpleNamespace(job=jobs.get))
-        store: Any = SimpleNamespace(let_go=gone)
-        farewells = Farewells(shell, store)
+        controller: Any = SimpleNamespace(changed=changes.get, kernel=SimpleNamespace(job=jobs.get))
+        store: Any = SimpleNamespace(remove_finalizer=gone)
+        farewells = FinalizerRemover(controller, store)
         farewells.wait_for(JobId("job-0"), "mine")
         running = asyncio.ensure_future(farewells.run())
         changes.put_nowait(None)
         for _ in range(TURNS):
             await asyncio.sleep(0)
-        assert not let_go.is_set()
+        assert not remove_finalizer.is_set()
         jobs.clear()
         changes.put_nowait(None)
         async with asyncio.timeout(PATIENCE_S):
-            await let_go.wait()
+            await remove_finalizer.wait()
         running.cancel()
 
     asyncio.run(scenario())
 
 
-def test_the_job_of_a_pod_that_went_while_nothing_could_be_written_is_cancelled() -> None:
+def test_a_pod_deleted_during_an_outage_cancels_its_job() -> None:
     told: list[str] = []
 
     async def durable(_: object) -> None:
@@ -181,12 +207,12 @@ def test_the_job_of_a_pod_that_went_while_nothing_could_be_written_is_cancelled(
 
     mine = plain("mine")
     cluster: Any = Cluster({"mine": mine})
-    desk = cluster.desk
-    desk.shell.kernel.job = lambda _: SimpleNamespace(id="job-0", phase=None)
-    desk.shell.tell = lambda event, **_: told.append(type(event).__name__)
-    desk.shell.durable, desk.store.story = durable, lambda _: []
-    pods = PlainPods(desk, cluster, resources=cluster, gpu_resource="nvidia.com/gpu")
-    pods.hear(Change("ADDED", unheard(mine)))
-    pods.hear(Change("DELETED", mine))
+    controller = cluster.controller
+    controller.kernel.job = lambda _: SimpleNamespace(id="job-0", phase=None)
+    controller.tell = lambda event, **_: told.append(type(event).__name__)
+    controller.durable = durable
+    pods = pod_controller_of(cluster, controller)
+    pods.on_change(WatchEvent("ADDED", unheard(mine)))
+    pods.on_change(WatchEvent("DELETED", mine))
     play(pods)
     assert told == ["JobCancelled", "JobCancelled"]

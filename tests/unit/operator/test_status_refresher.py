@@ -1,20 +1,20 @@
-"""What the object of a job says of it, and when that is worth another write."""
+"""The status of a TrainingJob, and when a change is worth a write."""
 
 import pytest
 
-from rota.daemon.outlook import Outlook
-from rota.daemon.showing import shown_of
-from rota.store.training_jobs import NOTHING_SHOWN, Shown
+from rota.daemon.jobs.eta import JobEta
+from rota.operator.status_refresher import refreshed_status
+from rota.store.kubernetes.crd_codec import NO_STATUS_DETAILS, StatusDetails
 
 NOW = 1000.0
 
 
-def test_why_how_far_and_until_when() -> None:
+def test_reason_progress_and_expected_end() -> None:
     note = ("SpecApplied", "Refused", "no")
-    before = Shown(observed=3, notes=(note,))
-    told = shown_of("waits", Outlook(0.12345, finish_s=2000.0), before=before, now=NOW)
-    assert told == Shown("waits", 0.12, 2000.0, observed=3, notes=(note,))
-    assert shown_of("", Outlook(), before=told, now=NOW) == before
+    before = StatusDetails(observed=3, notes=(note,))
+    told = refreshed_status("waits", JobEta(0.12345, finish_s=2000.0), before=before, now=NOW)
+    assert told == StatusDetails("waits", 0.12, 2000.0, observed=3, notes=(note,))
+    assert refreshed_status("", JobEta(), before=told, now=NOW) == before
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,11 @@ def test_why_how_far_and_until_when() -> None:
         (NOW + 10_000, NOW + 8_000, NOW + 8_000),
     ],
 )
-def test_an_end_that_is_about_the_same_is_not_told_again(
+def test_a_similar_expected_end_is_not_published(
     before_s: float, finish_s: float, told_s: float
 ) -> None:
-    before = Shown(finish_s=before_s)
-    assert shown_of("", Outlook(finish_s=finish_s), before=before, now=NOW).finish_s == told_s
-    assert shown_of("", Outlook(), before=NOTHING_SHOWN, now=NOW) == NOTHING_SHOWN
+    before = StatusDetails(finish_s=before_s)
+    assert (
+        refreshed_status("", JobEta(finish_s=finish_s), before=before, now=NOW).finish_s == told_s
+    )
+    assert refreshed_status("", JobEta(), before=NO_STATUS_DETAILS, now=NOW) == NO_STATUS_DETAILS

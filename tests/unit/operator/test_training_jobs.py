@@ -1,26 +1,30 @@
-"""Objects as the API server keeps them, and who may write to them."""
+"""The API client for TrainingJobs: writes, conflicts and refusals."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from rota.core.model import JobId
-from rota.engines.kubernetes import definition, resources
-from rota.engines.kubernetes.api import ApiError, Cluster, Kind, Object
-from rota.engines.kubernetes.refusals import is_bloated
-from rota.engines.kubernetes.resources import Resources
-from rota.errors import NotKeptError, UnavailableError
+from rota.core.model.job import JobId
+from rota.errors import UnavailableError, WriteRejectedError
+from rota.kube.client import KubeClient
+from rota.kube.errors import ApiError, is_oversized
+from rota.kube.resources import Object, ResourceKind
+from rota.operator import schema_check, training_jobs
+from rota.operator.training_jobs import TrainingJobClient
 
 STATUS: Object = {"record": "r"}
 
 
 class Server:
-    """Keeps statuses, as far as its definition knows them."""
+    """Stores statuses, as far as its CRD has their fields."""
 
     namespace = "lab"
 
-    def __init__(self, *terms: int, fields: frozenset[str] = definition.RELIED_UPON) -> None:
+    def __init__(
+        self, *terms: int, fields: frozenset[str] = schema_check.REQUIRED_STATUS_FIELDS
+    ) -> None:
         self.found = {
             f"job-{n}": {
                 "metadata": {"name": f"job-{n}", "resourceVersion": "1", "uid": str(n)},
@@ -34,7 +38,7 @@ class Server:
         self.against: dict[str, ApiError] = {}
         """What it has against statuses, by the names of the objects."""
 
-    async def definition(self, _: Kind) -> Object:
+    async def definition(self, _: ResourceKind) -> Object:
         properties = {"status": {"properties": {key: {} for key in self._fields}}}
         return {"properties": properties} if self._fields else {}
 
@@ -43,43 +47,43 @@ class Server:
             raise ApiError(404, "NotFound", "the cluster answered with 404")
         return list(self.found.values()), "1"
 
-    async def get(self, kind: Kind, name: str) -> Object:
+    async def get(self, kind: ResourceKind, name: str) -> Object:
         if kind.kind == "Secret":
             raise ApiError(404, "NotFound", "no such secret")
         return self.found[name]
 
-    async def create(self, _: Kind, body: Object, **__: bool) -> Object:
+    async def create(self, _: ResourceKind, body: Object, **__: bool) -> Object:
         if self.answers:
             raise self.answers.pop(0)
         return {"metadata": {**body["metadata"], "resourceVersion": "1", "uid": "new"}}
 
-    async def replace(self, _: Kind, body: Object, **__: str) -> Object:
+    async def replace(self, _: ResourceKind, body: Object, **__: str) -> Object:
         found = self.found[body["metadata"]["name"]]
         if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "it has been modified")
         if error := self.against.get(body["metadata"]["name"]):
             raise error
-        if is_bloated(found):
+        if is_oversized(found):
             raise ApiError(500, "", "etcdserver: request is too large")
         found["status"] = body["status"]
         return found
 
-    async def patch(self, _: Kind, name: str, **__: Any) -> Object:
+    async def patch(self, _: ResourceKind, name: str, **__: Any) -> Object:
         raise self.against[name]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resources, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(training_jobs, "FIRST_WAIT_S", 0.0)
 
 
-def made(server: Server, *, term: int) -> Resources:
-    return Resources(cast(Cluster, server), term=lambda: term)
+def made(server: Server, *, term: int) -> TrainingJobClient:
+    return TrainingJobClient(cast(KubeClient, server), lease=cast(Any, SimpleNamespace(term=term)))
 
 
 @pytest.mark.parametrize(("lease", "written"), [(6, 6), (5, 6), (1, 6)])
-def test_who_begins_comes_after_all_who_wrote_before(lease: int, written: int) -> None:
-    """Also where somebody deleted the lease, and the next one counts from one."""
+def test_the_term_exceeds_all_stored_terms(lease: int, written: int) -> None:
+    """Also after the lease was deleted and counts from one again."""
 
     async def scenario() -> None:
         server = Server(5, 3)
@@ -94,7 +98,7 @@ def test_who_begins_comes_after_all_who_wrote_before(lease: int, written: int) -
     asyncio.run(scenario())
 
 
-def test_what_all_begins_with_is_there_for_who_watches_once() -> None:
+def test_the_first_listing_is_taken_once() -> None:
     async def scenario() -> None:
         ours = made(Server(1), term=1)
         assert ours.take_listing() is None
@@ -106,16 +110,16 @@ def test_what_all_begins_with_is_there_for_who_watches_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_definition_that_drops_what_a_job_needs_is_told() -> None:
+def test_an_outdated_crd_is_an_error() -> None:
     asyncio.run(made(Server(), term=1).check())
     with pytest.raises(UnavailableError, match="of another version"):
         asyncio.run(made(Server(fields=frozenset({"record"})), term=1).check())
 
 
-def test_a_cluster_that_has_no_definition_is_told() -> None:
+def test_a_missing_crd_is_an_error() -> None:
     nowhere = made(Server(fields=frozenset()), term=1)
-    for ask in (nowhere.look, nowhere.check, nowhere.all):
-        with pytest.raises(UnavailableError, match="does not know what a TrainingJob is"):
+    for ask in (nowhere.check_schema, nowhere.check, nowhere.all):
+        with pytest.raises(UnavailableError, match="has no CRD for TrainingJobs"):
             asyncio.run(ask())
 
 
@@ -127,17 +131,19 @@ def test_a_cluster_that_has_no_definition_is_told() -> None:
         (400, "", 'admission webhook "lab" denied the request: no image of ours', "lab"),
     ],
 )
-def test_what_the_cluster_refuses_is_an_answer(
+def test_a_refused_create_is_a_rejected_write(
     status: int, reason: str, said: str, told: str
 ) -> None:
     server = Server()
     server.answers = [ApiError(status, reason, said)]
-    with pytest.raises(NotKeptError, match=f"does not keep it: .*{told}") as refusal:
+    with pytest.raises(
+        WriteRejectedError, match=f"refused to store the object: .*{told}"
+    ) as refusal:
         asyncio.run(made(server, term=1).create({"metadata": {"name": "a"}}))
     assert '"a"' not in str(refusal.value)
 
 
-def test_what_passes_is_tried_again_and_what_is_gone_is_no_refusal() -> None:
+def test_transient_errors_are_retried_and_a_missing_object_is_no_refusal() -> None:
     server = Server()
     server.answers = [ApiError(503, "", "busy"), ApiError(409, "Conflict", "the quota moved")]
     assert asyncio.run(made(server, term=1).create({"metadata": {"name": "a"}}))
@@ -146,7 +152,7 @@ def test_what_passes_is_tried_again_and_what_is_gone_is_no_refusal() -> None:
         asyncio.run(made(server, term=1).create({"metadata": {"name": "a"}}))
 
 
-def test_what_somebody_made_in_the_place_of_an_object_is_left_alone() -> None:
+def test_an_object_that_replaced_ours_is_not_written() -> None:
     async def scenario() -> None:
         server = Server(1)
         ours = made(server, term=1)
@@ -159,9 +165,9 @@ def test_what_somebody_made_in_the_place_of_an_object_is_left_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_an_object_that_somebody_never_stops_changing_is_that_jobs_trouble_alone() -> None:
+def test_permanent_conflicts_reject_only_that_write() -> None:
     class Restless(Server):
-        async def get(self, kind: Kind, name: str) -> Object:
+        async def get(self, kind: ResourceKind, name: str) -> Object:
             found = await super().get(kind, name)
             before = {**found, "metadata": dict(found["metadata"])}
             version = int(found["metadata"]["resourceVersion"])
@@ -173,13 +179,13 @@ def test_an_object_that_somebody_never_stops_changing_is_that_jobs_trouble_alone
         ours = made(server, term=1)
         await ours.all()
         server.found["job-0"]["metadata"]["resourceVersion"] = "7"
-        with pytest.raises(NotKeptError, match="changed by others all the time"):
+        with pytest.raises(WriteRejectedError, match="changes too often"):
             await ours.update("job-0", STATUS)
 
     asyncio.run(scenario())
 
 
-def test_an_object_that_people_made_too_large_keeps_nobody_from_writing() -> None:
+def test_an_oversized_object_rejects_only_its_own_writes() -> None:
     async def scenario() -> None:
         server = Server(1, 1)
         ours = made(server, term=1)
@@ -187,7 +193,7 @@ def test_an_object_that_people_made_too_large_keeps_nobody_from_writing() -> Non
         theirs: Object = server.found["job-0"]["metadata"]
         theirs["finalizers"] = ["x" * 1000] * 1000
         assert not await ours.adopt("job-0", JobId("a"))
-        with pytest.raises(NotKeptError, match="too large"):
+        with pytest.raises(WriteRejectedError, match="too large"):
             await ours.update("job-0", STATUS)
         assert await ours.update("job-1", STATUS)
 
@@ -198,21 +204,21 @@ RULE = "ValidatingAdmissionPolicy 'lab' with binding 'lab' denied request: not i
 RIGHT = 'User "rota" cannot update resource "trainingjobs/status" in API group "rota.dev"'
 
 
-def test_a_rule_against_a_status_is_about_that_object_and_a_missing_right_is_not() -> None:
+def test_a_policy_concerns_one_object_and_a_missing_permission_all() -> None:
     async def scenario() -> None:
         server = Server(1, 1)
         ours = made(server, term=1)
         await ours.all()
         prefix = 'the cluster refused: trainingjobs.rota.dev "job-0" is forbidden: '
         server.against["job-0"] = ApiError(422, "Invalid", f"{prefix}{RULE}")
-        with pytest.raises(NotKeptError) as refusal:
+        with pytest.raises(WriteRejectedError) as refusal:
             await ours.update("job-0", STATUS)
-        assert refusal.value.message == f"the cluster does not keep its status: {RULE}"
-        await ours.tell("job-0", {"reason": "refused"})
-        await ours.complain("job-0", "why")
+        assert refusal.value.message == f"the cluster refused to store its status: {RULE}"
+        await ours.patch_status("job-0", {"reason": "refused"})
+        await ours.report_refusal("job-0", "why")
         assert await ours.update("job-1", STATUS)
         server.against["job-0"] = ApiError(403, "Forbidden", f"{prefix}{RIGHT}")
-        for deed in (ours.update, ours.tell):
+        for deed in (ours.update, ours.patch_status):
             with pytest.raises(ApiError, match="cannot update"):
                 await deed("job-0", STATUS)
 

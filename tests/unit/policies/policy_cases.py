@@ -1,4 +1,4 @@
-"""Made-up queues: jobs by hand for the policies, and random cases for comparisons."""
+"""Test queues: jobs written by hand, and random cases for comparisons."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 import random
 from typing import Any
 
-from rota.core.model import Job, JobId, JobSpec, NodeId, Queued, Running, Service, Share, Slot
-from rota.core.policy import Budget, Policy
-from rota.core.speed import SpeedModel
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.model.allocation import Slot
+from rota.core.model.job import GpuShare, Job, JobId, JobSpec, Queued, Running, ServiceTime
+from rota.core.model.node import NodeId
+from rota.core.scheduling.policy_api import Budget, Policy
 
 Case = dict[str, Any]
 
@@ -25,7 +27,7 @@ def linear(most: int = 33) -> list[float]:
 
 
 def job(name: str, sizes: str = "1..1", *, place: int = 0, **changes: Any) -> Job:
-    """`job("a", "1..4@2")`: one that waits; changes are fields of the spec, or of the job."""
+    """`job("a", "1..4@2")`: a waiting job; `changes` are fields of the spec or of the job."""
     interval, _, requested = sizes.partition("@")
     least, _, most = interval.partition("..")
     spec_fields = {key: changes.pop(key) for key in list(changes) if key in JobSpec.__slots__}
@@ -38,7 +40,7 @@ def job(name: str, sizes: str = "1..1", *, place: int = 0, **changes: Any) -> Jo
     )
     fields: dict[str, Any] = {
         "phase": Queued(since_s=0.0),
-        "service": Service(as_of_s=0.0),
+        "service": ServiceTime(as_of_s=0.0),
         "speed": SpeedModel(one_s=1.0, speedups=tuple(linear()), error=0.0),
         **changes,
     }
@@ -51,7 +53,7 @@ def running(n_gpus: int) -> Running:
 
 
 def sized(policy: Policy, jobs: list[Job], budget: Budget | int) -> dict[str, int]:
-    """What the policy gives each job, those that wait included."""
+    """The size of each job, 0 for waiting jobs."""
     spent = Budget(budget) if isinstance(budget, int) else budget
     targets = policy.size(jobs, spent, now=0.0)
     assert targets.keys() <= {each.id for each in jobs}
@@ -59,7 +61,7 @@ def sized(policy: Policy, jobs: list[Job], budget: Budget | int) -> dict[str, in
 
 
 def share(name: str, fraction: float, *, place: int = 0) -> Job:
-    return job(name, "1..1", place=place, share=Share(fraction=fraction))
+    return job(name, "1..1", place=place, share=GpuShare(fraction=fraction))
 
 
 def random_case(rng: random.Random) -> Case:

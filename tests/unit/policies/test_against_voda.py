@@ -1,15 +1,15 @@
-"""Where the original's own check passes, ours is the same allocation; where not, it is legal."""
+"""Where Voda's own check passes, the allocations are equal; elsewhere ours is valid."""
 
 import random
 from typing import Any
 
 import pytest
 
-from rota.policies import contest
-from rota.policies.cases import decide_case
+from rota.policies import afs_contest
+from rota.policies.decide_case import decide_case
 from rota.policies.registry import parse
-from tests.counts import count
-from tests.unit.policies.made_up import Case, linear, random_case
+from tests.support.seed_counts import count
+from tests.unit.policies.policy_cases import Case, linear, random_case
 from tests.unit.policies.voda_oracle import ALGORITHMS, Sizes, VodaPanicError, voda
 
 # How often the original fails its own check on these cases, at least; 0 where it never does.
@@ -57,8 +57,8 @@ def test_same_allocation_with_compaction(compaction: int) -> None:
 
 def test_same_allocation_when_the_scan_goes_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks are for long queues; here they are so short that every tie and oddity meets them."""
-    monkeypatch.setattr(contest, "NEAREST", 1)
-    monkeypatch.setattr(contest, "FIRST_BLOCK", 2)
+    monkeypatch.setattr(afs_contest, "NEAREST", 1)
+    monkeypatch.setattr(afs_contest, "FIRST_BLOCK", 2)
     rng = random.Random("blocks")
     n_cases = count(10_000)
     assert sum(agrees("afs-l", random_case(rng)) for _ in range(n_cases)) > n_cases / 3

@@ -1,12 +1,12 @@
-"""Limits, shares of a GPU and workers of several GPUs, which the classic policies did not have."""
+"""Limits, GPU shares and workers with several GPUs, which the original policies lack."""
 
 import pytest
 
-from rota.core.model import JobId
-from rota.core.policy import Budget
-from rota.core.speed import SpeedModel
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.model.job import JobId
+from rota.core.scheduling.policy_api import Budget
 from rota.policies.registry import POLICIES, parse
-from tests.unit.policies.made_up import job, share, sized
+from tests.unit.policies.policy_cases import job, share, sized
 
 
 def limited(gpus: int, **limits: int) -> Budget:
@@ -63,5 +63,5 @@ def test_jobs_without_gpus_get_at_least_their_minimum(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_an_empty_queue_is_an_empty_answer(policy: str) -> None:
+def test_an_empty_queue_gives_no_targets(policy: str) -> None:
     assert sized(parse(policy), [], 4) == {}

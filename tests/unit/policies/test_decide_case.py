@@ -1,4 +1,4 @@
-"""What `rota policy decide` reads: defaults, order, and every field that can be wrong."""
+"""The input of `rota policy decide`: defaults, order, and every invalid field."""
 
 import json
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from rota.errors import UserError
-from rota.policies.cases import decide_case
+from rota.policies.decide_case import decide_case
 from rota.policies.registry import parse
-from tests.unit.policies.made_up import Case
+from tests.unit.policies.policy_cases import Case
 
 
 def one(**changes: Any) -> Case:
@@ -85,7 +85,7 @@ def test_a_job_may_want_more_than_there_is() -> None:
         ({"gpus": 4, "jobs": [3]}, "jobs[0] must be an object, not 3"),
         ({"gpus": 4, "job": []}, "a case has no field 'job', did you mean 'jobs'?"),
         ({"gpus": 4, "jobs": [{"name": "a", "min": 1}]}, "field 'jobs[0].max' is missing"),
-        ({"gpus": 4, "jobs": one()["jobs"] * 2}, "'jobs[1].name': there are two jobs 'a'"),
+        ({"gpus": 4, "jobs": one()["jobs"] * 2}, "'jobs[1].name': two jobs have the name 'a'"),
         (one(name=""), "'jobs[0].name' must be a name"),
         (one(name=7), "'jobs[0].name' must be a name, not 7"),
         (one(min=0), "'jobs[0].min' must be a whole number from 1, not 0"),
@@ -109,7 +109,7 @@ def test_a_job_may_want_more_than_there_is() -> None:
         (one(sped=[0]), "jobs[0] has no field 'sped', did you mean 'speedup'?; known: name, min"),
     ],
 )
-def test_bad_input_is_named(case: object, message: str) -> None:
+def test_bad_input_is_reported(case: object, message: str) -> None:
     with pytest.raises(UserError) as caught:
         decide("fifo", case)
     assert message in str(caught.value)
@@ -117,7 +117,7 @@ def test_bad_input_is_named(case: object, message: str) -> None:
 
 
 @pytest.mark.parametrize("most", [100_001, 10**18])
-def test_a_size_beyond_all_bounds_is_refused(most: int) -> None:
+def test_a_size_beyond_the_limit_is_rejected(most: int) -> None:
     complaint = f"must be a whole number from 1 to 100000, not {most}"
     with pytest.raises(UserError, match=complaint):
         decide("ffdl", one(max=most, speedup=[0, 1]))

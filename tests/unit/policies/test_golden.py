@@ -1,10 +1,10 @@
-"""The published vectors: four measured jobs on clusters of several sizes, and some more."""
+"""The published test vectors: four measured jobs on clusters of several sizes, and more."""
 
 import pytest
 
-from rota.policies.cases import decide_case
+from rota.policies.decide_case import decide_case
 from rota.policies.registry import parse
-from tests.unit.policies.made_up import MEASURED, Case, linear
+from tests.unit.policies.policy_cases import MEASURED, Case, linear
 
 FOUR_JOBS: list[Case] = [
     {"name": "a", "min": 1, "remaining_s": 4000, "speedup": MEASURED["inception"]},
@@ -40,7 +40,7 @@ def test_four_measured_jobs(policy: str, column: int, gpus: int) -> None:
     assert answer(policy, gpus, FOUR_JOBS) == [int(size) for size in GOLDEN[policy][column]]
 
 
-def test_fifo_passes_by_a_job_that_does_not_fit() -> None:
+def test_fifo_skips_a_job_that_does_not_fit() -> None:
     jobs: list[Case] = [{"name": "big", "min": 8, "max": 8}, {"name": "s", "min": 1, "max": 1}]
     assert answer("fifo", 4, jobs) == [0, 1]
 

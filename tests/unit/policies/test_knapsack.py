@@ -1,4 +1,4 @@
-"""The division of `ffdl`: its short cuts find what trying everything finds."""
+"""The division of `ffdl`: its shortcuts find the same result as trying everything."""
 
 import resource
 from random import Random
@@ -6,9 +6,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from rota.policies import division
-from rota.policies.division import Option, best_extras
-from tests.unit.policies.test_cases import decide
+from rota.policies import knapsack
+from rota.policies.knapsack import Option, best_extras
+from tests.unit.policies.test_decide_case import decide
 
 
 def option(*speedups: float, cost: int = 1) -> Option:
@@ -41,13 +41,13 @@ def drawn(random: Random) -> Option:
     return option(*(least + sum(steps[:n]) for n in range(most + 1)))
 
 
-@pytest.mark.parametrize("cells", [division.MOST_CELLS, 200])
+@pytest.mark.parametrize("cells", [knapsack.MAX_CELLS, 200])
 @pytest.mark.parametrize("seed", range(40))
-def test_short_cuts_change_no_answer(
+def test_shortcuts_give_the_same_result(
     monkeypatch: pytest.MonkeyPatch, seed: int, cells: int
 ) -> None:
-    monkeypatch.setattr(division, "MOST_CELLS", cells)
-    monkeypatch.setattr(division, "LONG", 8)
+    monkeypatch.setattr(knapsack, "MAX_CELLS", cells)
+    monkeypatch.setattr(knapsack, "MANY_SIZES", 8)
     random = Random(seed)
     options = [drawn(random) for _ in range(random.randint(1, 8))]
     room = random.randint(1, 120)
@@ -60,12 +60,12 @@ def test_workers_of_several_gpus() -> None:
     assert best_extras(options, 41) == tried_one_by_one(options, 41)
 
 
-def test_nobody_takes_part() -> None:
+def test_no_options_give_no_extras() -> None:
     assert best_extras([], 5) == []
 
 
 @pytest.mark.parametrize("policy", ["ffdl", "elastic-fifo", "fifo"])
-def test_a_large_case_stays_small(policy: str) -> None:
+def test_a_large_case_needs_little_memory(policy: str) -> None:
     """Each with a largest size of its own: a table for every job would take gigabytes."""
     jobs = [{"name": f"j{n}", "min": 1, "max": 100_000 - n} for n in range(300)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,14 +1,14 @@
-"""Tiresias's queues: who goes down, who comes up, and when exactly."""
+"""The queues of Tiresias: when a job moves down and up."""
 
 import math
 
 import pytest
 
-from rota.core.model import Held, Job, Queued, Service
-from rota.core.policy import Requeues
+from rota.core.model.job import Held, Job, Queued, ServiceTime
+from rota.core.scheduling.policy_api import Requeues
 from rota.policies.elastic_tiresias import ElasticTiresias
 from rota.policies.tiresias import Tiresias
-from tests.unit.policies.made_up import job, running
+from tests.unit.policies.policy_cases import job, running
 
 STARTS = (0.0, 0.1, 1_234.567, 86_400 / 7, 1.7e9 + 0.123)
 
@@ -18,20 +18,20 @@ def runner(start: float, *, n_gpus: int, queue: int = 0, gpu_s: float = 0.0) -> 
         "a",
         queue=queue,
         phase=running(n_gpus),
-        service=Service(as_of_s=start, last_gpu_s=gpu_s),
+        service=ServiceTime(as_of_s=start, last_gpu_s=gpu_s),
         first_started_s=start,
     )
 
 
 def waiter(start: float, *, ran_s: float, queue: int = 1, first_started_s: float = 0.0) -> Job:
-    service = Service(as_of_s=start, last_running_s=ran_s)
+    service = ServiceTime(as_of_s=start, last_running_s=ran_s)
     return job(
         "a", queue=queue, phase=Queued(start), service=service, first_started_s=first_started_s
     )
 
 
 @pytest.mark.parametrize("policy", [Tiresias(), ElasticTiresias()])
-def test_both_requeue(policy: Tiresias | ElasticTiresias) -> None:
+def test_both_tiresias_policies_requeue(policy: Tiresias | ElasticTiresias) -> None:
     assert isinstance(policy, Requeues)
     assert policy.requeues_at(runner(0.0, n_gpus=2), 0.0) == 1800.0
     assert policy.queue_at(runner(0.0, n_gpus=2), 1799.0) == 0
@@ -72,16 +72,16 @@ def test_a_clock_that_jumps_to_the_promotion_finds_it_due(start: float) -> None:
     ],
     ids=["waits in the first queue", "never ran", "runs in the last queue", "held", "no GPUs"],
 )
-def test_who_stays(seen: Job) -> None:
+def test_jobs_that_keep_their_queue(seen: Job) -> None:
     assert Tiresias().requeues_at(seen, 1e6) == math.inf
     assert Tiresias().queue_at(seen, 1e6) == seen.queue
 
 
-def test_a_queue_that_does_not_exist_is_put_right_at_once() -> None:
+def test_an_unknown_queue_is_corrected_at_once() -> None:
     assert Tiresias().requeues_at(runner(0.0, n_gpus=1, queue=5), 3.0) == 3.0
 
 
 def test_only_the_newest_run_counts() -> None:
-    service = Service(as_of_s=0.0, gpu_s=1e6, last_gpu_s=0.0)
+    service = ServiceTime(as_of_s=0.0, gpu_s=1e6, last_gpu_s=0.0)
     seen = job("a", phase=running(1), service=service, first_started_s=0.0)
     assert Tiresias().requeues_at(seen, 0.0) == 3600.0

@@ -1,4 +1,4 @@
-"""From what a user writes to a policy, and one clear line where that fails."""
+"""From the text of a user to a policy, with one clear line for each error."""
 
 import re
 from importlib.metadata import EntryPoint
@@ -89,7 +89,7 @@ def test_a_description_is_read_back() -> None:
     assert describe(parse("tiresias:knob=8")) == "tiresias"
 
 
-def test_many() -> None:
+def test_several_policies_are_parsed() -> None:
     assert [describe(each) for each in parse_many(["all"])] == list(POLICIES)
     texts = ["srjf, fifo", "tiresias:knob=4,threshold_gpu_s=9"]
     assert [describe(each) for each in parse_many(texts)] == [
@@ -134,22 +134,25 @@ def test_many() -> None:
         ("fifo:x=1", "policy 'fifo' has no parameter 'x'; fifo takes no parameters"),
         ("tiresias:knob", "parameter 'knob' of 'tiresias' has no value; tiresias takes"),
         ("tiresias:knob=1,knob=2", "parameter 'knob' of 'tiresias' is given twice"),
-        ("tiresias:", "'tiresias:' ends in ':'; tiresias takes"),
-        ("fifo,tiresias:knob=4", "'fifo,tiresias:knob=4' is a comma list"),
+        ("tiresias:", "'tiresias:' has no parameters after ':'; tiresias takes"),
+        ("fifo,tiresias:knob=4", "'fifo,tiresias:knob=4' is a comma-separated list"),
         ("", "no policy ''"),
-        ("./nowhere.py:Mine", "no Python file './nowhere.py' to take policy 'Mine' from"),
-        ("./nowhere.py", "'./nowhere.py' names no class; write ./nowhere.py:MyPolicy"),
+        ("./nowhere.py:Mine", "no Python file './nowhere.py' for policy 'Mine'"),
+        (
+            "./nowhere.py",
+            "no class given for policy file './nowhere.py'; write ./nowhere.py:MyPolicy",
+        ),
         ("./:Mine", "no Python file './'"),
     ],
 )
-def test_mistakes_are_told_in_one_line(text: str, message: str) -> None:
+def test_errors_are_reported_in_one_line(text: str, message: str) -> None:
     with pytest.raises(PolicyError) as caught:
         parse_many([text])
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_direct_mistake_is_told_too() -> None:
+def test_a_bad_parameter_in_code_is_reported() -> None:
     with pytest.raises(PolicyError, match="'knob' must be a number above 0"):
         Tiresias(knob=-1.0)
 
@@ -165,7 +168,7 @@ def test_a_policy_from_a_file(mine: str) -> None:
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
-        (":Mine", "needs 'patience_s'"),
+        (":Mine", "requires parameter 'patience_s'"),
         (":Mine:patience_s=101", "nobody is that patient"),
         (":Mine:patience_s=1,is_kind=perhaps", "'is_kind' must be true or false, not 'perhaps'"),
         (":number", "is not a policy; a policy is a class with a method 'size'"),
@@ -173,7 +176,7 @@ def test_a_policy_from_a_file(mine: str) -> None:
         (":Plain:x=1", "takes no parameters"),
     ],
 )
-def test_mistakes_in_a_file_are_told(mine: str, rest: str, message: str) -> None:
+def test_errors_in_a_file_are_reported(mine: str, rest: str, message: str) -> None:
     with pytest.raises(PolicyError) as caught:
         parse(mine + rest)
     assert message in str(caught.value)
@@ -182,7 +185,7 @@ def test_mistakes_in_a_file_are_told(mine: str, rest: str, message: str) -> None
 @pytest.mark.parametrize(
     "code", ["def (", "1 / 0", "import nothing_of_this_name", "raise KeyError('a\\nb')"]
 )
-def test_a_file_that_does_not_load_is_told_in_one_line(tmp_path: Path, code: str) -> None:
+def test_a_file_that_does_not_load_is_reported_in_one_line(tmp_path: Path, code: str) -> None:
     path = tmp_path / "broken.py"
     path.write_text(code)
     with pytest.raises(PolicyError, match="cannot load policy") as caught:
@@ -203,11 +206,11 @@ def test_an_installed_policy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "text", ["fifo,tiresias:knob=3", "tiresias:knob=3,fifo", "fifo,./mine.py:Mine:knob=3"]
 )
-def test_a_comma_list_takes_no_parameters(text: str):
+def test_a_comma_separated_list_allows_no_parameters(text: str):
     with pytest.raises(PolicyError) as caught:
         parse_many([text])
     assert str(caught.value) == (
-        f"'{text}' is a comma list, which takes no parameters; repeat --policy instead"
+        f"'{text}' is a comma-separated list, which allows no parameters; repeat --policy instead"
     )
 
 
@@ -222,13 +225,13 @@ SIZE = "\n    def size(self, jobs, budget, *, now): return {}\n"
         (
             "class A:\n    def __init__(self, x): ..." + SIZE,
             (
-                "cannot make policy '{path}:A': TypeError: A.__init__() missing 1 required"
+                "cannot create policy '{path}:A': TypeError: A.__init__() missing 1 required"
                 " positional argument: 'x'"
             ),
         ),
         (
             "class A:\n    def __init__(self): raise OSError('no\\nluck')" + SIZE,
-            "cannot make policy '{path}:A': OSError: no luck",
+            "cannot create policy '{path}:A': OSError: no luck",
         ),
         (
             HEAD + "@dataclass\nclass A:\n    x: 'Missing' = 1" + SIZE,
@@ -236,7 +239,7 @@ SIZE = "\n    def size(self, jobs, budget, *, now): return {}\n"
         ),
         (
             HEAD + "@dataclass\nclass A:\n    x: list[int] = ()" + SIZE,
-            "parameter 'x' is list[int]; a parameter is int, float, bool, str",
+            "parameter 'x' has the type list[int]; allowed types: int, float, bool, str",
         ),
     ],
 )

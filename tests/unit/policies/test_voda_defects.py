@@ -1,18 +1,18 @@
-"""What Voda gets wrong, by the number of the defect in our list of them, and what we do instead.
+"""Defects of Voda's policies, by number, and the behaviour of our policies.
 
-Each test first shows the original failing where there is something to show.
+Each test first shows the failure of the original, where possible.
 """
 
 from typing import Any
 
 import pytest
 
-from rota.core.model import Queued, Service
+from rota.core.model.job import Queued, ServiceTime
 from rota.errors import UserError
-from rota.policies.cases import decide_case
+from rota.policies.decide_case import decide_case
 from rota.policies.registry import POLICIES, parse
 from rota.policies.tiresias import Tiresias
-from tests.unit.policies.made_up import Case, job, linear, running, sized
+from tests.unit.policies.policy_cases import Case, job, linear, running, sized
 from tests.unit.policies.voda_oracle import VodaPanicError, voda
 
 DEFAULTS: Case = {
@@ -113,14 +113,14 @@ def test_defect_8_a_queue_beyond_the_last_is_the_last(policy: str) -> None:
 
 
 def test_defect_8_a_running_job_is_not_promoted_for_the_wait_before_its_start() -> None:
-    waited = Service(as_of_s=0.0, running_s=10.0, waiting_s=900.0, last_waiting_s=900.0)
+    waited = ServiceTime(as_of_s=0.0, running_s=10.0, waiting_s=900.0, last_waiting_s=900.0)
     restarted = job("a", queue=1, phase=running(1), service=waited, first_started_s=1.0)
     assert Tiresias().queue_at(restarted, 1.0) == 1
     assert Tiresias().requeues_at(restarted, 1.0) == float("inf")
 
 
 def test_defect_8_a_promoted_job_is_not_demoted_again_for_the_run_before_its_wait() -> None:
-    ran = Service(as_of_s=0.0, last_gpu_s=9_000.0, last_running_s=10.0, last_waiting_s=900.0)
+    ran = ServiceTime(as_of_s=0.0, last_gpu_s=9_000.0, last_running_s=10.0, last_waiting_s=900.0)
     waiting = job("a", queue=1, phase=Queued(0.0), service=ran, first_started_s=1.0)
     assert Tiresias().queue_at(waiting, 0.0) == 0
     promoted = job("a", queue=0, phase=Queued(0.0), service=ran, first_started_s=1.0)

@@ -1,7 +1,7 @@
-"""Voda's eight algorithms as they are, defects included, to compare our policies with.
+"""Voda's eight algorithms, including their defects, to compare our policies with.
 
-Written down rule by rule and slowly on purpose; every list is sorted and scanned as the original
-does it. A case is what `rota policy decide` reads. `VodaPanicError` is raised where the original's
+A literal transcription, slow on purpose: every list is sorted and scanned as in the original. A
+case has the format of `rota policy decide`. `VodaPanicError` is raised where the original's
 own check of its result fails, or where it gives up.
 """
 
@@ -17,7 +17,7 @@ QUEUES = (0, 1)
 
 
 class VodaPanicError(Exception):
-    """The original stops here."""
+    """The original raises an error here."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class VodaJob:
 
 
 def voda(name: str, case: Mapping[str, Any], *, compaction: int = 10) -> Sizes:
-    """The original's answer to a case whose fields are all given."""
+    """The original's result for a case with all fields given."""
     jobs = sorted(map(_job, case["jobs"]), key=lambda job: (job.submitted_s, job.name))
     total = case["gpus"]
     if name == "elastic-tiresias":
@@ -100,7 +100,7 @@ def elastic_srjf(jobs: list[VodaJob], total: int) -> Sizes:
 
 
 def _rounds(jobs: list[VodaJob], total: int, sizes: Sizes, satisfied: dict[str, bool]) -> Sizes:
-    """Gives to who is below the maximum OR not satisfied: also to who got no minimum."""
+    """Gives to jobs below the maximum OR not satisfied, so also to jobs without their minimum."""
     free = total - sum(sizes.values())
     while free > 0 and not all(satisfied.values()):
         for job in jobs:
@@ -161,7 +161,7 @@ def _gain(job: VodaJob, held: int) -> float:
 
 
 def ffdl(jobs: list[VodaJob], total: int) -> Sizes:
-    """Knows no minima; a job it keeps gets one GPU at least."""
+    """Ignores minima; a job that it keeps gets at least one GPU."""
     sizes = {job.name: 0 for job in jobs}
     if not jobs:
         return sizes
@@ -185,7 +185,7 @@ def ffdl(jobs: list[VodaJob], total: int) -> Sizes:
 
 
 def afs_l(jobs: list[VodaJob], total: int) -> Sizes:
-    """Knows no minima; a job leaves at its maximum."""
+    """Ignores minima; a job leaves at its maximum."""
     sizes = {job.name: 0 for job in jobs}
     listed = list(jobs)
     for _ in range(total):

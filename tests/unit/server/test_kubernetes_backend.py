@@ -1,4 +1,4 @@
-"""Where a daemon of a cluster is found, and what it finds where it runs."""
+"""The URL of a daemon for pods, and the claims of its own pod."""
 
 import asyncio
 from types import SimpleNamespace
@@ -6,12 +6,13 @@ from typing import cast
 
 import pytest
 
-from rota.api.cluster_place import can_be_reached, url_of
-from rota.api.leading import VARIABLE, own_claims
-from rota.engines.kubernetes.api import Cluster, Kind, Object
+from rota.kube.client import KubeClient
+from rota.kube.resources import Object, ResourceKind
+from rota.server.kubernetes_backend import can_be_reached, url_of
+from rota.server.leader_label import VARIABLE, own_claims
 
 
-def test_what_is_said_counts_then_the_service_then_where_we_listen(
+def test_the_url_is_advertise_then_the_service_then_the_listen_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert url_of("", "") == ""
@@ -34,7 +35,7 @@ def test_what_is_said_counts_then_the_service_then_where_we_listen(
         ("https://rota.lab", True),
     ],
 )
-def test_nobody_else_reaches_what_is_only_here(url: str, can: bool) -> None:
+def test_loopback_and_unspecified_addresses_cannot_be_reached(url: str, can: bool) -> None:
     assert can_be_reached(url) == can
 
 
@@ -46,7 +47,7 @@ class Here:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
 
-    async def get(self, kind: Kind, name: str) -> Object:
+    async def get(self, kind: ResourceKind, name: str) -> Object:
         assert (kind.kind, name) == ("Pod", "rota-1")
         claims = [{"persistentVolumeClaim": {"claimName": each}} for each in ("rota", "logs")]
         return {"spec": {"volumes": [{"emptyDir": {}}, *claims]}}
@@ -60,8 +61,8 @@ class Here:
         ("", "lab", set[str]()),
     ],
 )
-def test_a_daemon_knows_the_claims_that_are_its_own(
+def test_own_claims_are_the_claims_of_the_daemon_pod(
     monkeypatch: pytest.MonkeyPatch, pod: str, namespace: str, claims: set[str]
 ) -> None:
     monkeypatch.setenv(VARIABLE, pod)
-    assert asyncio.run(own_claims(cast(Cluster, Here(namespace)))) == claims
+    assert asyncio.run(own_claims(cast(KubeClient, Here(namespace)))) == claims

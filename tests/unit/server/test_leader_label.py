@@ -1,11 +1,11 @@
-"""Which daemon a Service leads to."""
+"""The label of the leader's pod."""
 
 import pytest
 
-from rota.api.leading import VARIABLE, show_who_leads
-from rota.engines.kubernetes.api import Cluster
-from tests.unit.engines.kubernetes.objects import Object, pod
-from tests.unit.engines.kubernetes.test_api import failure, served
+from rota.kube.client import KubeClient
+from rota.server.leader_label import VARIABLE, update_leader_label
+from tests.support.kube_objects import Object, pod
+from tests.unit.kube.test_client import failure, served
 
 PODS = "/api/v1/namespaces/lab/pods"
 
@@ -20,11 +20,11 @@ def in_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "us")
 
 
-def test_who_leads_is_the_only_one_with_the_label() -> None:
+def test_the_leader_removes_the_label_of_all_other_pods() -> None:
     """Whoever led before may have gone with its node, and cannot take it off. One may be gone."""
 
-    async def play(cluster: Cluster) -> None:
-        await show_who_leads(cluster, leads=True)
+    async def play(cluster: KubeClient) -> None:
+        await update_leader_label(cluster, leads=True)
 
     answers = [
         (200, pod("us")),
@@ -40,8 +40,8 @@ def test_who_leads_is_the_only_one_with_the_label() -> None:
     ]
 
 
-def test_who_begins_speaks_for_itself_alone() -> None:
-    async def play(cluster: Cluster) -> None:
-        await show_who_leads(cluster, leads=False)
+def test_a_starting_daemon_changes_only_its_own_label() -> None:
+    async def play(cluster: KubeClient) -> None:
+        await update_leader_label(cluster, leads=False)
 
     assert served([(200, pod("us"))], play) == [f"PATCH {PODS}/us"]

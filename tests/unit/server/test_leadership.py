@@ -1,4 +1,4 @@
-"""When a daemon of a cluster may begin."""
+"""When a daemon of a cluster may lead."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rota.api import turn
-from rota.api.turn import Turn
-from rota.engines.kubernetes.api import ApiError
 from rota.errors import UnavailableError
+from rota.kube.errors import ApiError
+from rota.server import leadership
+from rota.server.leadership import LeaderCandidate
 
 OUTDATED = UnavailableError("the definition is of another version")
 
@@ -18,14 +18,14 @@ class Place:
     """A lease, a thread and a cluster. What is wrong with the cluster's definition at each look,
     and what was done."""
 
-    holder, trouble = "", ""
+    holder, problem = "", ""
 
     def __init__(self, *wrong: UnavailableError | None) -> None:
         self._wrong = list(wrong)
         self.done: list[str] = []
         self.said: list[str] = []
         made: Any = self
-        self.turn = Turn(made, made)
+        self.turn = LeaderCandidate(made, made)
 
     async def run(self, work: Coroutine[None, None, None]) -> None:
         await work
@@ -33,13 +33,13 @@ class Place:
     async def acquire(self) -> None:
         self.done.append("acquire")
 
-    async def give_up(self) -> None:
+    async def release(self) -> None:
         self.done.append("give up")
 
     async def check(self) -> None:
-        await self.look()
+        await self.check_schema()
 
-    async def look(self) -> None:
+    async def check_schema(self) -> None:
         self.said.append(self.turn.why())
         if self._wrong and (error := self._wrong.pop(0)):
             raise error
@@ -47,7 +47,7 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "AGAIN_S", 0.0)
+    monkeypatch.setattr(leadership, "RETRY_S", 0.0)
 
 
 def begun(*wrong: UnavailableError | None) -> Place:
@@ -57,16 +57,16 @@ def begun(*wrong: UnavailableError | None) -> Place:
     return place
 
 
-def test_one_that_could_not_command_leaves_the_lease_to_others() -> None:
+def test_a_daemon_that_cannot_lead_does_not_take_the_lease() -> None:
     place = begun(OUTDATED, OUTDATED)
     assert place.done == ["acquire"]
     assert str(OUTDATED) in place.said
-    assert "commands" in place.turn.why()
+    assert "another daemon leads" in place.turn.why()
 
 
-def test_what_turned_wrong_while_it_waited_is_noticed() -> None:
+def test_a_problem_that_appears_during_the_wait_is_detected() -> None:
     assert begun(None, OUTDATED, OUTDATED).done == ["acquire", "give up", "acquire"]
 
 
-def test_for_a_cluster_that_does_not_answer_the_lease_is_waited_for() -> None:
+def test_an_unreachable_cluster_does_not_stop_the_wait_for_the_lease() -> None:
     assert begun(ApiError(401, "Unauthorized", "unauthorized")).done == ["acquire"]

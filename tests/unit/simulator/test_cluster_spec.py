@@ -2,9 +2,10 @@ import math
 
 import pytest
 
-from rota.core.model import GIB, Node
+from rota.core.model.node import Node
+from rota.core.model.units import GIB
 from rota.errors import UserError
-from rota.simulator.cluster import parse_cluster
+from rota.simulator.cluster_spec import parse_cluster
 
 
 def shape(node: Node) -> tuple[str, int, str]:
@@ -57,26 +58,26 @@ def test_nodes_without_gpus():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is not understood"),
-        ("4", "'4' is not understood"),
-        ("3x", "'3x' is not understood"),
-        ("-1x4", "'-1x4' is not understood"),
-        ("3x4,", "'' is not understood"),
-        ("3x4:", "'3x4:' is not understood"),
-        ("3x4:A 100", "'3x4:A 100' is not understood"),
-        ("3x1.5", "'3x1.5' is not understood"),
-        ("0x4", "0 nodes are not between 1 and 100,000"),
-        ("60000x1,60000x1", "120000 nodes are not between 1 and 100,000"),
-        ("1x1025", "1025 GPUs in a node are more than 1,024"),
-        ("1x4/disk", "'1x4/disk' is not understood"),
-        ("1x4/=ssd", "'1x4/=ssd' is not understood"),
-        ("1x4/disk=ssd/8cpu", "'1x4/disk=ssd/8cpu' is not understood"),
+        ("", "cannot parse ''"),
+        ("4", "cannot parse '4'"),
+        ("3x", "cannot parse '3x'"),
+        ("-1x4", "cannot parse '-1x4'"),
+        ("3x4,", "cannot parse ''"),
+        ("3x4:", "cannot parse '3x4:'"),
+        ("3x4:A 100", "cannot parse '3x4:A 100'"),
+        ("3x1.5", "cannot parse '3x1.5'"),
+        ("0x4", "0 nodes, but the number must be between 1 and 100,000"),
+        ("60000x1,60000x1", "120000 nodes, but the number must be between 1 and 100,000"),
+        ("1x1025", "1025 GPUs per node exceed the limit of 1,024"),
+        ("1x4/disk", "cannot parse '1x4/disk'"),
+        ("1x4/=ssd", "cannot parse '1x4/=ssd'"),
+        ("1x4/disk=ssd/8cpu", "cannot parse '1x4/disk=ssd/8cpu'"),
         ("1x4/disk=ssd/disk=hdd", "label 'disk' is given twice"),
         ("1x4@16XB", "'16XB' is not an amount of memory like 6GiB"),
         ("1x4/1.2.3GiB", "'1.2.3GiB' is not an amount of memory like 6GiB"),
     ],
 )
-def test_bad_descriptions_say_what_is_wrong_and_what_would_be_right(text: str, message: str):
+def test_a_bad_description_gives_an_error_and_a_hint(text: str, message: str):
     with pytest.raises(UserError) as caught:
         parse_cluster(text)
     assert caught.value.message == f"cluster '{text}': {message}"

@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.simulator.fairness import Life, fair_times, mean_contenders
+from rota.simulator.fairness import JobLifetime, fair_times, mean_contenders
 
 
-def fixed(*, gpus: int = 1, run_s: float = 100.0, start: float = 0.0, end: float = 100.0) -> Life:
+def fixed(
+    *, gpus: int = 1, run_s: float = 100.0, start: float = 0.0, end: float = 100.0
+) -> JobLifetime:
     """A job that runs on so many GPUs or not at all: one worker with all of them."""
-    return Life(start, end, gpus_per_worker=gpus, run_s=(run_s,))
+    return JobLifetime(start, end, gpus_per_worker=gpus, run_s=(run_s,))
 
 
-def elastic(*run_s: float, min_workers: int = 1, end: float = 100.0) -> Life:
-    return Life(0.0, end, gpus_per_worker=1, run_s=run_s, min_workers=min_workers)
+def elastic(*run_s: float, min_workers: int = 1, end: float = 100.0) -> JobLifetime:
+    return JobLifetime(0.0, end, gpus_per_worker=1, run_s=run_s, min_workers=min_workers)
 
 
 def test_no_jobs_no_times():
@@ -35,7 +37,9 @@ def test_a_share_smaller_than_a_fixed_job_slows_it_in_proportion():
 
 
 def test_a_fixed_number_of_workers_is_the_same_as_one_worker_with_all_gpus():
-    workers = Life(0.0, 100.0, gpus_per_worker=1, run_s=(400.0, 200.0, 150.0, 100.0), min_workers=4)
+    workers = JobLifetime(
+        0.0, 100.0, gpus_per_worker=1, run_s=(400.0, 200.0, 150.0, 100.0), min_workers=4
+    )
     assert fair_times([workers], 1) == fair_times([fixed(gpus=4)], 1) == [400.0]
 
 
@@ -55,12 +59,12 @@ def test_a_larger_share_is_never_slower():
 
 
 def test_a_job_without_gpus_is_not_held_back_by_its_share():
-    cpu_only = Life(0.0, 10.0, gpus_per_worker=0, run_s=(10.0,))
+    cpu_only = JobLifetime(0.0, 10.0, gpus_per_worker=0, run_s=(10.0,))
     assert fair_times([cpu_only, fixed(gpus=4)], 1)[0] == 10.0
 
 
-def test_a_share_of_a_card_counts_as_its_fraction():
-    half = Life(0.0, 100.0, gpus_per_worker=0.5, run_s=(100.0,))
+def test_a_share_of_a_gpu_counts_as_its_fraction():
+    half = JobLifetime(0.0, 100.0, gpus_per_worker=0.5, run_s=(100.0,))
     assert fair_times([half] * 2, 1) == [100.0, 100.0]
     assert fair_times([half] * 4, 1) == [200.0] * 4
 
@@ -78,7 +82,7 @@ def test_contenders_are_counted_over_the_jobs_own_life():
     assert mean_contenders(submitted, finished).tolist() == [2.0, 3.0, 3.0]
 
 
-def test_a_job_that_went_as_it_came_meets_those_who_are_there():
+def test_an_instant_job_competes_with_the_jobs_at_that_time():
     submitted = np.array([0.0, 5.0, 20.0])
     finished = np.array([10.0, 5.0, 20.0])
     assert mean_contenders(submitted, finished).tolist() == [1.0, 2.0, 1.0]
@@ -108,10 +112,10 @@ def test_as_many_jobs_as_philly_has():
     generator = np.random.default_rng(1)
     starts = np.sort(generator.uniform(0, 8e6, 82_247))
     runs = generator.exponential(9_000, 82_247)
-    lives = [
-        Life(start, start + run, gpus_per_worker=1, run_s=(run, run / 2, run / 3, run / 4))
+    lifetimes = [
+        JobLifetime(start, start + run, gpus_per_worker=1, run_s=(run, run / 2, run / 3, run / 4))
         for start, run in zip(starts.tolist(), runs.tolist(), strict=True)
     ]
-    times = fair_times(lives, 768)
-    assert len(times) == len(lives)
+    times = fair_times(lifetimes, 768)
+    assert len(times) == len(lifetimes)
     assert min(times) > 0

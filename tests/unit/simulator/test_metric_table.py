@@ -1,4 +1,4 @@
-"""Measures as columns for people."""
+"""Metrics as table columns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from rota.simulator.figures import CLUSTER, COMPLETION, NO_VALUE, Column, columns, duration
-from rota.simulator.results import Measures
+from rota.simulator.metric_table import (
+    CLUSTER,
+    COMPLETION,
+    NO_VALUE,
+    MetricColumn,
+    columns,
+    duration,
+)
+from rota.simulator.metrics import RunMetrics
 
-ROW = Measures(
+ROW = RunMetrics(
     policy="fifo",
     jobs=10,
     finished=10,
@@ -43,11 +50,11 @@ def test_all_times_of_a_group_share_the_unit_that_most_of_them_reach():
 def test_cells_and_their_best():
     other = replace(ROW, utilisation=0.9, gpu_hours=1234.4, worst_unfairness=None)
     assert columns(CLUSTER, [ROW, other]) == (
-        Column("utilised", "%", ("50.0", "90.0"), frozenset({1})),
+        MetricColumn("utilised", "%", ("50.0", "90.0"), frozenset({1})),
         # They differ, but not in what is shown.
-        Column("held", "GPU h", ("1,234", "1,234"), frozenset()),
-        Column("worst unfairness", "x", ("2.00", NO_VALUE), frozenset()),
-        Column("unfair jobs", "%", ("25.0", "25.0"), frozenset()),
+        MetricColumn("held", "GPU h", ("1,234", "1,234"), frozenset()),
+        MetricColumn("worst unfairness", "x", ("2.00", NO_VALUE), frozenset()),
+        MetricColumn("unfair jobs", "%", ("25.0", "25.0"), frozenset()),
     )
 
 

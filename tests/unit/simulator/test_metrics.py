@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from rota.core.model import JobId
-from rota.simulator.results import Outcome, Run, mean_usage, measures
+from rota.core.model.job import JobId
+from rota.simulator.metrics import Outcome, SimulationRun, compute_metrics, mean_usage
 
 
 def outcome(name: str, submitted: float, finished: float, *, fair_s: float = 100.0) -> Outcome:
@@ -18,12 +18,12 @@ def outcome(name: str, submitted: float, finished: float, *, fair_s: float = 100
     return Outcome(JobId(name), name, submitted, started, finished, 10.0, 3600.0, fair_s)
 
 
-def run(*outcomes: Outcome, usage: tuple[tuple[float, float], ...] = ()) -> Run:
-    return Run(
+def run(*outcomes: Outcome, usage: tuple[tuple[float, float], ...] = ()) -> SimulationRun:
+    return SimulationRun(
         policy="fifo",
         cluster_gpus=4,
         outcomes=outcomes,
-        tenures=(),
+        allocation_spans=(),
         usage=usage,
         preemptions=1,
         resizes=2,
@@ -34,7 +34,9 @@ def run(*outcomes: Outcome, usage: tuple[tuple[float, float], ...] = ()) -> Run:
 
 
 def test_completion_times_are_of_finished_jobs_with_linear_percentiles():
-    got = measures(run(outcome("a", 0, 100), outcome("b", 50, 250), outcome("c", 60, math.inf)))
+    got = compute_metrics(
+        run(outcome("a", 0, 100), outcome("b", 50, 250), outcome("c", 60, math.inf))
+    )
     assert (got.jobs, got.finished) == (3, 2)
     assert got.mean_jct_s == 150.0
     assert got.p50_jct_s == 150.0
@@ -44,23 +46,23 @@ def test_completion_times_are_of_finished_jobs_with_linear_percentiles():
 
 
 def test_waits_and_gpu_hours_are_of_all_jobs():
-    got = measures(run(outcome("a", 0, 100), outcome("b", 0, math.inf)))
+    got = compute_metrics(run(outcome("a", 0, 100), outcome("b", 0, math.inf)))
     assert got.mean_wait_s == 10.0
     assert got.gpu_hours == 2.0
 
 
 def test_makespan_starts_with_the_first_submission():
-    assert measures(run(outcome("a", 1000, 1100))).makespan_s == 100.0
+    assert compute_metrics(run(outcome("a", 1000, 1100))).makespan_s == 100.0
 
 
 def test_utilisation_is_gpu_time_held_within_the_makespan():
     usage = ((0.0, 4.0), (50.0, 2.0), (100.0, 4.0))
-    got = measures(run(outcome("a", 0, 100), usage=usage))
+    got = compute_metrics(run(outcome("a", 0, 100), usage=usage))
     assert got.utilisation == pytest.approx((4 * 50 + 2 * 50) / (4 * 100))
 
 
 def test_unfairness_is_completion_over_fair_time():
-    got = measures(
+    got = compute_metrics(
         run(
             outcome("a", 0, 105, fair_s=100),
             outcome("b", 0, 300, fair_s=100),
@@ -73,13 +75,13 @@ def test_unfairness_is_completion_over_fair_time():
 
 
 def test_decision_times_are_in_milliseconds():
-    got = measures(run(outcome("a", 0, 100)))
+    got = compute_metrics(run(outcome("a", 0, 100)))
     assert got.decision_ms_p50 == pytest.approx(2.5)
     assert got.decision_ms_max == pytest.approx(10.0)
 
 
-def test_without_jobs_there_are_no_figures_rather_than_odd_ones():
-    got = measures(replace(run(), rounds=0, decision_s=()))
+def test_metrics_without_jobs_are_none():
+    got = compute_metrics(replace(run(), rounds=0, decision_s=()))
     assert [name for name, value in asdict(got).items() if value is None] == [
         "mean_jct_s",
         "p50_jct_s",
@@ -98,7 +100,7 @@ def test_without_jobs_there_are_no_figures_rather_than_odd_ones():
 
 
 def test_when_none_finished_only_the_waits_are_known():
-    got = measures(run(outcome("a", 0, math.inf)))
+    got = compute_metrics(run(outcome("a", 0, math.inf)))
     assert got.finished == 0
     assert got.mean_jct_s is None
     assert got.mean_wait_s == 10.0
@@ -106,11 +108,11 @@ def test_when_none_finished_only_the_waits_are_known():
 
 
 def test_a_cluster_without_gpus_has_no_utilisation():
-    assert measures(replace(run(outcome("a", 0, 100)), cluster_gpus=0)).utilisation is None
+    assert compute_metrics(replace(run(outcome("a", 0, 100)), cluster_gpus=0)).utilisation is None
 
 
 def test_jobs_without_length_make_no_utilisation():
-    assert measures(run(outcome("a", 5, 5))).utilisation is None
+    assert compute_metrics(run(outcome("a", 5, 5))).utilisation is None
 
 
 def test_mean_usage_is_exact_in_every_bin():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,11 +12,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from rota.core.model import Gpu, JobId, Node, NodeId, Slot
+from rota.core.model.allocation import Slot
+from rota.core.model.job import JobId
+from rota.core.model.node import Gpu, Node, NodeId
 from rota.errors import RotaError, UserError
-from rota.simulator.report.page import About, render
-from rota.simulator.report.write import check_target, write_whole
-from rota.simulator.results import Outcome, Run, Tenure
+from rota.simulator.metrics import AllocationSpan, Outcome, SimulationRun
+from rota.simulator.report.html import SimulationInfo, render
+from rota.simulator.report.writer import check_target, write_atomically
 from rota.svg import num, safe
 
 HOSTILE = "</title></svg><script>alert('x')</script><img src=x onerror=alert(1)>\x00\u202e\ud800"
@@ -27,18 +30,19 @@ def cluster(n_nodes: int = 2, n_gpus: int = 4) -> tuple[Node, ...]:
     return tuple(Node(NodeId(f"node-{number}"), gpus) for number in range(n_nodes))
 
 
-def run(policy: str = "fifo", *, name: str = "job", n_jobs: int = 3) -> Run:
+def run(policy: str = "fifo", *, name: str = "job", n_jobs: int = 3) -> SimulationRun:
     """Jobs one after the other, each on both first GPUs of node-0."""
     slots = (Slot(NodeId("node-0"), (0, 1)),)
-    return Run(
+    return SimulationRun(
         policy=policy,
         cluster_gpus=8,
         outcomes=tuple(
             Outcome(JobId(f"j{at}"), name, at * 10.0, at * 10.0, at * 10.0 + 10, 0.0, 20.0, 9.0)
             for at in range(n_jobs)
         ),
-        tenures=tuple(
-            Tenure(JobId(f"j{at}"), slots, at * 10.0, at * 10.0 + 10) for at in range(n_jobs)
+        allocation_spans=tuple(
+            AllocationSpan(JobId(f"j{at}"), slots, at * 10.0, at * 10.0 + 10)
+            for at in range(n_jobs)
         ),
         usage=tuple((at * 10.0, 2.0 - at % 2) for at in range(n_jobs)),
         preemptions=0,
@@ -49,8 +53,8 @@ def run(policy: str = "fifo", *, name: str = "job", n_jobs: int = 3) -> Run:
     )
 
 
-def page(*runs: Run, trace: str = "trace.csv") -> str:
-    return render(About(trace, cluster(), (("cluster", "2x4"),)), runs)
+def page(*runs: SimulationRun, trace: str = "trace.csv") -> str:
+    return render(SimulationInfo(trace, cluster(), (("cluster", "2x4"),)), runs)
 
 
 class Balanced(HTMLParser):
@@ -152,14 +156,14 @@ def test_one_policy_alone_is_not_the_best():
 @pytest.mark.parametrize(
     "odd",
     [
-        replace(run(), outcomes=(), tenures=(), usage=(), rounds=0, decision_s=()),
+        replace(run(), outcomes=(), allocation_spans=(), usage=(), rounds=0, decision_s=()),
         replace(run(), outcomes=tuple(replace(job, finished_s=math.inf) for job in run().outcomes)),
-        replace(run(), tenures=()),
+        replace(run(), allocation_spans=()),
         replace(run(), outcomes=tuple(replace(job, finished_s=0.0) for job in run().outcomes[:1])),
     ],
     ids=["no jobs", "none finished", "no tenures", "no time passed"],
 )
-def test_odd_runs_still_make_a_page(odd: Run):
+def test_odd_runs_still_make_a_page(odd: SimulationRun):
     html = page(odd, run())
     parsed(html)
     assert "nan" not in html
@@ -177,41 +181,42 @@ def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path):
     target = tmp_path / "report.html"
     target.write_text("old")
     with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "new \ud800")
+        write_atomically(target, "new \ud800")
     assert target.read_text() == "old"
-    write_whole(target, "new")
+    write_atomically(target, "new")
     assert target.read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_a_new_report_has_the_rights_of_any_new_file(tmp_path: Path):
+def test_a_new_report_has_the_default_mode(tmp_path: Path):
     plain = tmp_path / "plain"
     plain.touch()
-    write_whole(tmp_path / "report.html", "new")
+    write_atomically(tmp_path / "report.html", "new")
     assert (tmp_path / "report.html").stat().st_mode == plain.stat().st_mode
 
 
 def test_a_link_stays_a_link(tmp_path: Path):
     link = tmp_path / "link.html"
     link.symlink_to(tmp_path / "report.html")
-    write_whole(link, "new")
+    write_atomically(link, "new")
     assert link.is_symlink()
     assert (tmp_path / "report.html").read_text() == "new"
 
 
-def test_places_that_cannot_be_written_are_refused_first(tmp_path: Path):
+def test_unwritable_targets_are_rejected_first(tmp_path: Path):
     check_target(tmp_path / "report.html")
-    with pytest.raises(UserError, match="there is no folder"):
+    with pytest.raises(UserError, match="no such directory"):
         check_target(tmp_path / "missing" / "report.html")
     with pytest.raises(UserError, match="not a regular file"):
         check_target(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="not a regular file"):
-        check_target(Path("/dev/null"))
+        check_target(tmp_path / "pipe")
     with pytest.raises(RotaError, match="cannot write"):
-        write_whole(tmp_path / "missing" / "report.html", "new")
+        write_atomically(tmp_path / "missing" / "report.html", "new")
 
 
-def test_odd_places_are_refused_first(tmp_path: Path):
+def test_odd_targets_are_rejected_first(tmp_path: Path):
     loop = tmp_path / "loop.html"
     loop.symlink_to(loop)
     for place in (tmp_path / ("x" * 300), loop, Path("/proc/report.html")):
@@ -219,5 +224,5 @@ def test_odd_places_are_refused_first(tmp_path: Path):
             check_target(place)
         assert "\n" not in str(caught.value)
     check_target(tmp_path / ("x" * 255))
-    write_whole(tmp_path / ("x" * 255), "new")
+    write_atomically(tmp_path / ("x" * 255), "new")
     assert len(list(tmp_path.iterdir())) == 2

@@ -6,30 +6,30 @@ import math
 
 import pytest
 
-from rota.core.model import Estimate, Mode
+from rota.core.model.job import Estimate, Mode
 from rota.policies.registry import parse
-from rota.simulator.cluster import parse_cluster
-from rota.simulator.results import Run
+from rota.simulator.cluster_spec import parse_cluster
+from rota.simulator.metrics import SimulationRun
 from rota.simulator.runner import Options, simulate
-from rota.simulator.workload import Entry, Scaling, workload_of
-from tests.builders import job
+from rota.simulator.workload import Scaling, TraceEntry, workload_of
+from tests.support.builders import job
 
 NODES = parse_cluster("1x1")
 FREE = Options(restart_cost_s=0.0, min_runtime_s=0.0, guard=False)
 
 
-def entry(name: str, mode: Mode, *, submit_s: float, run_s: float) -> Entry:
+def entry(name: str, mode: Mode, *, submit_s: float, run_s: float) -> TraceEntry:
     spec = job(name, mode=mode, estimate=Estimate(run_s))
-    return Entry(submit_s, 2, spec, Scaling(run_s, (0.0, 1.0)))
+    return TraceEntry(submit_s, 2, spec, Scaling(run_s, (0.0, 1.0)))
 
 
-def run(policy: str, *entries: Entry, options: Options = FREE) -> Run:
+def run(policy: str, *entries: TraceEntry, options: Options = FREE) -> SimulationRun:
     workload = workload_of("made", entries)
     return simulate(workload, NODES, policy=parse(policy), options=options, progress=lambda _: None)
 
 
 @pytest.mark.parametrize(("mode", "end_s"), [(Mode.RESTART, 1010.0), (Mode.FIXED, 1510.0)])
-def test_a_fixed_job_begins_anew_after_a_stop(mode: Mode, end_s: float):
+def test_a_fixed_job_restarts_from_the_beginning(mode: Mode, end_s: float):
     long = entry("long", mode, submit_s=0.0, run_s=1000.0)
     short = entry("short", Mode.RESTART, submit_s=500.0, run_s=10.0)
     result = run("srjf", long, short)
@@ -40,7 +40,7 @@ def test_a_fixed_job_begins_anew_after_a_stop(mode: Mode, end_s: float):
     }
 
 
-def test_fixed_jobs_that_stop_each_other_for_ever_are_given_up():
+def test_a_simulation_without_progress_stops():
     jobs = [
         entry(f"job-{start_s}", Mode.FIXED, submit_s=start_s, run_s=36_000.0)
         for start_s in (0, 10, 20)

@@ -1,14 +1,18 @@
 import pytest
 
-from rota.core.model import JobSpec, NodeId, Slot
+from rota.core.model.allocation import Slot
+from rota.core.model.job import JobSpec
+from rota.core.model.node import NodeId
 from rota.errors import InputError
-from rota.simulator.workload import Entry, Scaling, workload_of
+from rota.simulator.workload import Scaling, TraceEntry, workload_of
 
 TRUTH = Scaling(60.0, (0.0, 1.0, 1.5))
 
 
-def entries(*times: float) -> list[Entry]:
-    return [Entry(time, row, JobSpec(f"at-{time:g}"), TRUTH) for row, time in enumerate(times, 2)]
+def entries(*times: float) -> list[TraceEntry]:
+    return [
+        TraceEntry(time, row, JobSpec(f"at-{time:g}"), TRUTH) for row, time in enumerate(times, 2)
+    ]
 
 
 def test_jobs_are_ordered_by_submission_and_rows_break_ties():

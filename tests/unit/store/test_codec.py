@@ -1,4 +1,4 @@
-"""What the codec refuses, and how short it writes."""
+"""The codec is strict, and leaves out default values."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from rota.core.model import Job, JobId, Labels, Mode, Node, NodeId, Queued, Service
+from rota.core.model.job import Job, JobId, Mode, Queued, ServiceTime
+from rota.core.model.node import Labels, Node, NodeId
 from rota.store.codec import CodecError, decode, encode
-from tests.lives import node, spec
+from tests.support.store_workload import node, spec
 
-JOB = Job(JobId("j1"), spec(1), 5.0, Queued(5.0), Service(5.0))
+JOB = Job(JobId("j1"), spec(1), 5.0, Queued(5.0), ServiceTime(5.0))
 
 
-def test_what_is_usual_is_left_out():
-    bare = Job(JobId("j1"), replace(spec(1), estimate=None), 5.0, Queued(5.0), Service(5.0))
+def test_default_values_are_left_out():
+    bare = Job(JobId("j1"), replace(spec(1), estimate=None), 5.0, Queued(5.0), ServiceTime(5.0))
     assert len(encode(bare)) < 300
 
 
@@ -27,12 +28,12 @@ def test_what_is_usual_is_left_out():
         ({"attempt": True}, "True is not of type int"),
         ({"submitted_s": math.nan}, "nan is not a number"),
         ({"submitted_s": "5"}, "'5' is not a number"),
-        ({"phase": "queued"}, "'queued' is none of Held, Queued"),
+        ({"phase": "queued"}, "'queued' is not one of Held, Queued"),
         ({"spec": None}, "None is not of type JobSpec"),
         ({"spec": replace(spec(1), mode="live")}, "'live' is not of type Mode"),
     ],
 )
-def test_what_could_not_be_read_is_not_written(changes: dict[str, Any], complaint: str):
+def test_encode_refuses_values_that_decode_cannot_read(changes: dict[str, Any], complaint: str):
     with pytest.raises(CodecError, match=complaint):
         encode(replace(JOB, **changes))
 
@@ -40,20 +41,20 @@ def test_what_could_not_be_read_is_not_written(changes: dict[str, Any], complain
 @pytest.mark.parametrize(
     ("before", "after", "complaint"),
     [
-        ('"v":1', '"v":2', "written in form 2, and this rota reads form 1"),
-        ('"v":1', '"w":1', "written in form None"),
+        ('"v":1', '"v":2', "encoded as version 2, but this rota reads version 1"),
+        ('"v":1', '"w":1', "encoded as version None"),
         ('"id":"j1"', '"id":1', "1 is not of type str"),
-        ('"id":"j1"', '"name":"j1"', "Job has no name"),
-        ('"id":"j1",', "", "Job needs id"),
-        ('"kind":"Queued"', '"kind":"Waiting"', "'Waiting' is none of Held, Queued"),
+        ('"id":"j1"', '"name":"j1"', "Job has no field name"),
+        ('"id":"j1",', "", "Job lacks required fields: id"),
+        ('"kind":"Queued"', '"kind":"Waiting"', "'Waiting' is not one of Held, Queued"),
         ('"since_s":5.0', '"since_s":null', "None is not a number"),
         ('"since_s":5.0', '"since_s":NaN', "nan is not a number"),
-        ('"kind":"Queued"', '"kind":"Queued","exits":[]', "Queued has no exits"),
-        ('"mode":"fixed"', '"mode":"quick"', "'quick' is no Mode"),
+        ('"kind":"Queued"', '"kind":"Queued","exits":[]', "Queued has no field exits"),
+        ('"mode":"fixed"', '"mode":"quick"', "'quick' is not a Mode"),
         ('"spec":{', '"spec":[{', "not JSON"),
     ],
 )
-def test_text_of_another_shape_is_refused(before: str, after: str, complaint: str):
+def test_decode_refuses_text_that_does_not_match_the_type(before: str, after: str, complaint: str):
     text = encode(replace(JOB, spec=replace(spec(1), mode=Mode.FIXED)))
     assert before in text
     with pytest.raises(CodecError, match=complaint):
@@ -61,7 +62,7 @@ def test_text_of_another_shape_is_refused(before: str, after: str, complaint: st
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "7", "[" * 100_000])
-def test_text_that_is_no_object_is_refused(text: str):
+def test_decode_refuses_text_that_is_not_an_object(text: str):
     with pytest.raises(CodecError):
         decode(Node, text)
 
@@ -86,8 +87,8 @@ class OddList:
 
 
 @pytest.mark.parametrize("odd", [Odd(1j), OddList([1])])
-def test_a_hint_that_it_does_not_know_is_named(odd: object):
-    with pytest.raises(CodecError, match="no way to write down"):
+def test_an_unsupported_type_is_named(odd: object):
+    with pytest.raises(CodecError, match="cannot encode type"):
         encode(odd)
 
 

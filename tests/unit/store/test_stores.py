@@ -1,4 +1,4 @@
-"""What every store does, in a table of small scenes."""
+"""The behaviour that all stores share."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any
 
 import pytest
 
-from rota.core.model import JobId, Node
-from rota.core.speed import estimated
-from rota.core.states import State
-from rota.store.base import Batch, Store
+from rota.core.estimation.speed_model import estimated
+from rota.core.lifecycle.states import JobState
+from rota.core.model.job import JobId
+from rota.core.model.node import Node
+from rota.store.interface import Batch, Store
 from rota.store.memory import MemoryStore
 from rota.store.records import (
     Attempt,
     JobFilter,
-    Profile,
+    ProfileRecord,
     Project,
-    Sample,
-    Scope,
+    SampleRecord,
     Token,
-    Usage,
+    TokenScope,
+    UsageRecord,
     User,
 )
-from rota.store.sqlite import SqliteStore
-from rota.store.thinning import MOST_PROFILES, MOST_SAMPLES
-from tests.lives import OPENING, Life
+from rota.store.retention import MAX_PROFILES, MAX_SAMPLES
+from rota.store.sqlite.store import SqliteStore
+from tests.support.store_workload import OPENING, StoreWorkload
 
 FIRST, SECOND = JobId("job-00001"), JobId("job-00002")
 
@@ -41,9 +42,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def life(store: Store) -> Life:
+def life(store: Store) -> StoreWorkload:
     """Two nodes; the first job runs, the second starts."""
-    lived = Life()
+    lived = StoreWorkload()
     for step in OPENING:
         store.write(lived.step(step)).result()
     return lived
@@ -58,7 +59,7 @@ def test_an_empty_store(store: Store):
     assert store.attempts(FIRST) == store.story() == store.rows(Node) == []
 
 
-def test_a_job_and_its_story(store: Store, life: Life):
+def test_a_job_and_its_story(store: Store, life: StoreWorkload):
     job = life.kernel.jobs[FIRST]
     assert store.job(FIRST) == job
     story = store.story(FIRST)
@@ -68,7 +69,7 @@ def test_a_job_and_its_story(store: Store, life: Life):
     assert store.story(after=4) == [story[2]]
 
 
-def test_an_attempt_and_its_workers(store: Store, life: Life):
+def test_an_attempt_and_its_workers(store: Store, life: StoreWorkload):
     (alive,) = store.attempts(FIRST)
     job = life.kernel.jobs[FIRST]
     assert (alive.number, alive.ended_s, alive.outcome) == (1, None, None)
@@ -80,11 +81,11 @@ def test_an_attempt_and_its_workers(store: Store, life: Life):
         1,
         started_s=alive.started_s,
         ended_s=life.now,
-        outcome=State.FAILED,
+        outcome=JobState.FAILED,
         reason="exit code 1",
         workers=tuple(replace(each, exit_code=1, exited_s=life.now) for each in alive.workers),
     )
-    assert store.load().outcomes == {FIRST: State.FAILED}
+    assert store.load().outcomes == {FIRST: JobState.FAILED}
 
 
 @pytest.mark.usefixtures("life")
@@ -97,7 +98,7 @@ def test_a_key_names_one_job_of_one_user(store: Store):
     assert store.job_with_key(submission.user, "key-9") is None
 
 
-def test_pages_of_jobs(store: Store, life: Life):
+def test_pages_of_jobs(store: Store, life: StoreWorkload):
     for number in range(5):
         store.write(life.submit(number, 0)).result()
     first = store.jobs(limit=4)
@@ -111,8 +112,8 @@ def test_pages_of_jobs(store: Store, life: Life):
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (JobFilter(states=frozenset({State.RUNNING})), ["1"]),
-        (JobFilter(states=frozenset({State.RUNNING, State.STARTING})), ["2", "1"]),
+        (JobFilter(states=frozenset({JobState.RUNNING})), ["1"]),
+        (JobFilter(states=frozenset({JobState.RUNNING, JobState.STARTING})), ["2", "1"]),
         (JobFilter(user="ben"), ["2"]),
         (JobFilter(project="speech"), ["2", "1"]),
         (JobFilter(word="train-2"), ["2"]),
@@ -130,37 +131,37 @@ def test_jobs_by_filter(store: Store, wanted: JobFilter, found: list[str]):
 ROWS = (
     Project("vision", parent="lab", settings='{"quota": 4}'),
     User("ann", uid=1000, project="vision", is_admin=True),
-    Token("t1", "ab" * 32, "ann", Scope.READ_ONLY, 5.0, expires_s=9.0),
-    Usage("vision", "ann", 3600.0, 1800.0, 5.0),
-    Profile("resnet", estimated(60.0), 5.0),
+    Token("t1", "ab" * 32, "ann", TokenScope.READ_ONLY, 5.0, expires_s=9.0),
+    UsageRecord("vision", "ann", 3600.0, 1800.0, 5.0),
+    ProfileRecord("resnet", estimated(60.0), 5.0),
 )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: type(row).__name__)
-def test_rows_are_put_whole(store: Store, row: Project):
+def test_rows_are_stored_and_read_back(store: Store, row: Project):
     store.write(Batch(rows=(row,))).result()
     assert store.rows(type(row)) == [row]
 
 
-def test_a_row_is_put_again(store: Store):
-    token = Token("t1", "ab" * 32, "ann", Scope.USER, 5.0)
+def test_a_row_with_the_same_key_is_replaced(store: Store):
+    token = Token("t1", "ab" * 32, "ann", TokenScope.USER, 5.0)
     revoked = replace(token, revoked_s=6.0)
     store.write(Batch(rows=(token,))).result()
     store.write(Batch(rows=(revoked, *ROWS[:2]))).result()
     assert store.rows(Token) == [revoked]
-    assert store.rows(Usage) == []
+    assert store.rows(UsageRecord) == []
 
 
 def test_a_batch_may_be_written_again(store: Store):
     """As after a failure of which nobody knows whether it came before or after the commit."""
-    batch = Life().submit(1, 1)
+    batch = StoreWorkload().submit(1, 1)
     store.write(batch).result()
     store.write(batch).result()
     assert len(store.jobs().jobs) == 1
 
 
-def sample(at_s: float, **fields: Any) -> Sample:
-    return Sample(FIRST, 1, at_s, worker=0, workers=2, epochs_done=at_s / 100, **fields)
+def sample(at_s: float, **fields: Any) -> SampleRecord:
+    return SampleRecord(FIRST, 1, at_s, worker=0, workers=2, epochs_done=at_s / 100, **fields)
 
 
 @pytest.mark.usefixtures("life")
@@ -180,7 +181,7 @@ def test_samples_of_a_long_run_spread_over_all_of_it(store: Store):
     for each in written:
         each.result()
     kept = [each.at_s for each in store.samples(FIRST)]
-    assert MOST_SAMPLES * 0.7 <= len(kept) <= MOST_SAMPLES
+    assert MAX_SAMPLES * 0.7 <= len(kept) <= MAX_SAMPLES
     assert (kept[0], kept[-1]) == (times[0], times[-1])
     assert kept == sorted(kept)
     gaps = [after - before for before, after in pairwise(kept)]
@@ -189,9 +190,11 @@ def test_samples_of_a_long_run_spread_over_all_of_it(store: Store):
 
 def test_the_newest_profiles_are_kept(store: Store):
     speed = estimated(3.0)
-    rows = [Profile(f"{n:05}", speed, float(n)) for n in range(MOST_PROFILES + 3)]
+    rows = [ProfileRecord(f"{n:05}", speed, float(n)) for n in range(MAX_PROFILES + 3)]
     store.write(Batch(rows=tuple(rows))).result()
-    store.write(Batch(rows=(Profile("00003", speed, 1e6), Profile("new", speed, 1e6)))).result()
-    kept = [each.category for each in store.rows(Profile)]
-    assert len(kept) == MOST_PROFILES
+    store.write(
+        Batch(rows=(ProfileRecord("00003", speed, 1e6), ProfileRecord("new", speed, 1e6)))
+    ).result()
+    kept = [each.category for each in store.rows(ProfileRecord)]
+    assert len(kept) == MAX_PROFILES
     assert (kept[:2], kept[-1]) == (["00003", "00005"], "new")

@@ -1,1 +1,1 @@
-"""Message shapes: what they hold, and what they refuse."""
+"""Tests of the wire formats."""

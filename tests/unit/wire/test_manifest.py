@@ -1,4 +1,4 @@
-"""A manifest that exists can be unpacked without harm, whoever made it."""
+"""A valid manifest is safe to unpack, even from an untrusted client."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 
 from rota.errors import InputError
 from rota.wire import manifest as bounds
-from rota.wire.manifest import Entry, File, Link, Manifest
+from rota.wire.manifest import ManifestEntry, ManifestFile, ManifestLink, SnapshotManifest
 
 SHA = hashlib.sha256(b"hello").hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()
 
 
-def file(path: str, sha256: str = SHA, *, size: int = 5, is_executable: bool = False) -> File:
-    return File(path, sha256, size_bytes=size, is_executable=is_executable)
+def file(
+    path: str, sha256: str = SHA, *, size: int = 5, is_executable: bool = False
+) -> ManifestFile:
+    return ManifestFile(path, sha256, size_bytes=size, is_executable=is_executable)
 
 
 def as_sent(*entries: dict[str, Any], **changes: Any) -> bytes:
@@ -29,22 +31,24 @@ def sent_file(name: str, **changes: Any) -> dict[str, Any]:
     return {"path": name, "sha256": SHA, "size_bytes": 5, "is_executable": False} | changes
 
 
-def refusal(*entries: Entry) -> str:
+def refusal(*entries: ManifestEntry) -> str:
     with pytest.raises(InputError) as caught:
-        Manifest.of(entries)
+        SnapshotManifest.of(entries)
     return str(caught.value)
 
 
-def test_text_and_back():
-    made = Manifest.of([file("b/run.sh", is_executable=True), Link("c", "b/run.sh"), file("a")])
+def test_json_round_trip():
+    made = SnapshotManifest.of(
+        [file("b/run.sh", is_executable=True), ManifestLink("c", "b/run.sh"), file("a")]
+    )
     assert [each.path for each in made.entries] == ["a", "b/run.sh", "c"]
-    assert Manifest.of_json(made.to_json()) == made
+    assert SnapshotManifest.of_json(made.to_json()) == made
     assert made.blobs == {SHA: 5}
 
 
-def test_the_id_is_the_hash_of_a_text_that_never_changes():
-    """Snapshots on disk are known by it: another text would ship every folder anew."""
-    made = Manifest.of([file("a/ü\\"), Link("l", "a")])
+def test_snapshot_id_never_changes():
+    """Snapshots on disk have this id: with another id, every directory would be uploaded again."""
+    made = SnapshotManifest.of([file("a/ü\\"), ManifestLink("l", "a")])
     assert made.to_json().decode() == (
         '{"entries":[{"is_executable":false,"path":"a/ü\\\\","sha256":"'
         + SHA
@@ -52,7 +56,7 @@ def test_the_id_is_the_hash_of_a_text_that_never_changes():
     )
     assert made.snapshot_id == hashlib.sha256(made.to_json()).hexdigest()
     spaced = json.dumps(json.loads(made.to_json()), indent=4).encode()
-    assert Manifest.of_json(spaced).snapshot_id == made.snapshot_id
+    assert SnapshotManifest.of_json(spaced).snapshot_id == made.snapshot_id
 
 
 @pytest.mark.parametrize(
@@ -61,19 +65,19 @@ def test_the_id_is_the_hash_of_a_text_that_never_changes():
         file("a", OTHER),
         file("a", is_executable=True),
         file("b"),
-        Link("a", "a2"),
+        ManifestLink("a", "a2"),
     ],
 )
-def test_any_difference_makes_another_id(change: Entry):
-    assert Manifest.of([change]).snapshot_id != Manifest.of([file("a")]).snapshot_id
+def test_any_difference_changes_the_id(change: ManifestEntry):
+    assert SnapshotManifest.of([change]).snapshot_id != SnapshotManifest.of([file("a")]).snapshot_id
 
 
 @pytest.mark.parametrize(
     "path",
     ["a", ".hidden", "...", "..a", "a b", "a\\..\\b", "C:\\x", "-rf", "~", "a\nb", "ü", "a" * 255],
 )
-def test_names_that_are_allowed(path: str):
-    assert Manifest.of([file(path)]).entries[0].path == path
+def test_valid_names(path: str):
+    assert SnapshotManifest.of([file(path)]).entries[0].path == path
 
 
 @pytest.mark.parametrize(
@@ -98,9 +102,9 @@ def test_names_that_are_allowed(path: str):
         "/".join(["a" * 205] * 5),
     ],
 )
-def test_paths_that_are_refused(path: str):
+def test_invalid_paths(path: str):
     with pytest.raises(InputError):
-        Manifest.of_json(as_sent(sent_file(path)))
+        SnapshotManifest.of_json(as_sent(sent_file(path)))
 
 
 @pytest.mark.parametrize(
@@ -139,53 +143,51 @@ def test_paths_that_are_refused(path: str):
         as_sent() + b" " * bounds.MAX_JSON_BYTES,
     ],
 )
-def test_what_was_sent_and_is_refused(text: bytes):
+def test_invalid_json(text: bytes):
     with pytest.raises(InputError):
-        Manifest.of_json(text)
+        SnapshotManifest.of_json(text)
 
 
-def test_a_refusal_names_the_place():
+def test_error_names_the_entry():
     with pytest.raises(InputError, match=r"^manifest, field 'entries\[1\]': must be a file"):
-        Manifest.of_json(as_sent(sent_file("a"), sent_file("b", size_bytes="x")))
-    assert refusal(file("a/../b")).startswith("'a/../b': must be a path from the folder down")
+        SnapshotManifest.of_json(as_sent(sent_file("a"), sent_file("b", size_bytes="x")))
+    assert refusal(file("a/../b")).startswith("'a/../b': must be a relative path")
 
 
-def test_names_that_differ_in_case_only_are_two():
-    assert len(Manifest.of([file("Makefile"), file("makefile")]).entries) == 2
+def test_names_are_case_sensitive():
+    assert len(SnapshotManifest.of([file("Makefile"), file("makefile")]).entries) == 2
 
 
-@pytest.mark.parametrize("parent", [file("a"), Link("a", "b")])
-def test_only_a_folder_holds_something(parent: Entry):
-    """A link as a folder would take what is unpacked into it elsewhere."""
-    assert refusal(parent, file("a-b"), file("a/b/c")) == (
-        "'a/b/c': it lies in 'a', which is no folder"
-    )
+@pytest.mark.parametrize("parent", [file("a"), ManifestLink("a", "b")])
+def test_parent_must_be_a_directory(parent: ManifestEntry):
+    """A link as parent would redirect the files that are unpacked into it."""
+    assert refusal(parent, file("a-b"), file("a/b/c")) == ("'a/b/c': 'a' is not a directory")
 
 
-def test_bounds_on_sizes():
+def test_size_limits():
     most = bounds.MAX_FILE_BYTES
-    Manifest.of(file(f"{number}", size=most) for number in range(4))
-    assert "'a': it has 268,435,457 bytes, a file can have 268,435,456" in (
+    SnapshotManifest.of(file(f"{number}", size=most) for number in range(4))
+    assert "'a': the file has 268,435,457 bytes, the limit is 268,435,456" in (
         refusal(file("a", size=most + 1))
     )
     five = [file(f"{number}", size=most) for number in range(5)]
-    assert "1,342,177,280 bytes in all, at most 1,073,741,824 can be shipped" in refusal(*five)
-    assert "another size" in refusal(file("a"), file("b", size=6))
+    assert "1,342,177,280 bytes in total, the limit is 1,073,741,824" in refusal(*five)
+    assert "a different size" in refusal(file("a"), file("b", size=6))
 
 
-def test_bounds_on_counts():
+def test_count_limits():
     most = [file(f"{number}") for number in range(bounds.MAX_FILES)]
-    Manifest.of(most)
-    assert "more than 20,000 files; leave out" in refusal(*most, file("x"))
+    SnapshotManifest.of(most)
+    assert "more than 20,000 files; exclude" in refusal(*most, file("x"))
     deep = [file(f"{number}/" + "x/" * 62 + "y") for number in range(318)]
-    assert len(Manifest.of(deep[:317]).folders) == 317 * 63
-    assert "more than 20,000 folders" in refusal(*deep)
+    assert len(SnapshotManifest.of(deep[:317]).folders) == 317 * 63
+    assert "more than 20,000 directories" in refusal(*deep)
 
 
-def test_a_list_that_is_too_long_to_be_sent_is_refused_by_its_maker():
+def test_manifest_json_has_a_size_limit():
     long = "/".join(["x" * 250] * 4)
-    made = Manifest.of(file(f"{long}/{number}") for number in range(8_000))
-    with pytest.raises(InputError, match="longer than 8 MiB"):
+    made = SnapshotManifest.of(file(f"{long}/{number}") for number in range(8_000))
+    with pytest.raises(InputError, match="larger than 8 MiB"):
         made.to_json()
 
 
@@ -202,7 +204,7 @@ def test_a_list_that_is_too_long_to_be_sent_is_refused_by_its_maker():
     ],
 )
 def test_links_that_stay_inside(links: dict[str, str]):
-    Manifest.of([file("a/b/file"), *(Link(*each) for each in links.items())])
+    SnapshotManifest.of([file("a/b/file"), *(ManifestLink(*each) for each in links.items())])
 
 
 @pytest.mark.parametrize(
@@ -214,32 +216,34 @@ def test_links_that_stay_inside(links: dict[str, str]):
         {"l": "a/../.."},
         {"a/l": "../.."},
         {"l": "nothing/../../x"},
-        # The text of `l` stays inside; where it leads does not.
+        # The text of `l` stays inside the directory, but its resolved target does not.
         {"a/b/up": "../..", "a/b/l": "up/../x"},
         {"a/b/up": "../..", "l": "a/b/up/.."},
         {"a/b/up": "../..", "up2": "a/b/up/../x"},
     ],
 )
-def test_links_that_lead_out(links: dict[str, str]):
-    words = refusal(file("a/b/file"), *(Link(*each) for each in links.items()))
-    assert "a link that leads out of the folder" in words
-    assert "mount what it leads to" in words
+def test_links_that_leave_the_directory(links: dict[str, str]):
+    words = refusal(file("a/b/file"), *(ManifestLink(*each) for each in links.items()))
+    assert "symbolic link leads out of the directory" in words
+    assert "mount its target" in words
 
 
 @pytest.mark.parametrize("links", [{"l": "l"}, {"l": "m/x", "m": "l"}, {"a/l": "../a/l/x"}])
-def test_links_that_lead_round_in_circles(links: dict[str, str]):
-    assert "in circles" in refusal(*(Link(*each) for each in links.items()))
+def test_link_loops(links: dict[str, str]):
+    assert "symbolic link loop" in refusal(*(ManifestLink(*each) for each in links.items()))
 
 
 @pytest.mark.parametrize("target", ["\0", "", "x" * 1025, "\udcff"])
-def test_targets_that_are_no_paths(target: str):
-    refusal(Link("l", target))
+def test_invalid_targets(target: str):
+    refusal(ManifestLink("l", target))
 
 
-def test_tangled_links_are_given_up_soon():
-    """Each leads through up to thirty before it, by the longest of ways."""
+def test_complex_links_hit_the_step_limit():
+    """Each link leads through up to thirty earlier links, by the longest way."""
     detour = "x/../" * 190
-    links = [Link(f"{n:05}", f"{detour}{n - 1:05}" if n % 30 else "x") for n in range(5_000)]
+    links = [
+        ManifestLink(f"{n:05}", f"{detour}{n - 1:05}" if n % 30 else "x") for n in range(5_000)
+    ]
     started_s = time.process_time()
-    assert "tangled" in refusal(*links)
+    assert "too complex" in refusal(*links)
     assert time.process_time() - started_s < 10

@@ -1,14 +1,17 @@
-"""Words for the job's own log."""
+"""Messages to the job's own log, which is the standard error of the training process."""
 
 from __future__ import annotations
 
 import sys
 
 
-def say(words: str) -> None:
-    """On standard error, if there is one; training goes on without."""
+def print_message(text: str) -> None:
+    """Write one line to standard error. Errors are ignored: training must not fail because of it.
+
+    The daemon recognises some of these lines (see `rota.daemon.diagnosis`) by the prefix.
+    """
     try:
-        sys.stderr.write(f"rota: {words}\n")
+        sys.stderr.write(f"rota: {text}\n")
         sys.stderr.flush()
     except (AttributeError, OSError, ValueError):
         pass

@@ -1,12 +1,12 @@
-"""For scripts that use Keras 3: one callback that reports, saves and stops after an epoch.
+"""Keras 3 integration: one callback that reports progress, saves and stops after an epoch.
 
     rota = RotaCallback()
     model.fit(x, y, epochs=90, initial_epoch=rota.restore(model), callbacks=[..., rota])
 
-It comes last in the list, because it saves what the others changed.
+The callback must be the last one of the list, because it saves what the other callbacks changed.
 """
 
-# Keras has no types of its own.
+# Keras has no type hints.
 # pyright: basic, reportOptionalSubscript=false, reportOptionalMemberAccess=false
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 import keras
 import torch
 
-from rota_trainer.run import Run
-from rota_trainer.starting import start
-from rota_trainer.torch import randomness
+from rota_trainer.run import Run, start
+from rota_trainer.torch import rng
 
 WEIGHTS = "model.weights.h5"
 RANDOM = "random.pt"
@@ -34,8 +33,10 @@ class RotaCallback(keras.callbacks.Callback):
         self._random: dict[str, Any] | None = None
 
     def restore(self, model: keras.Model) -> int:
-        """Load the newest checkpoint into a built and compiled model. For `initial_epoch` of
-        `fit`: how many epochs are done."""
+        """Load the newest checkpoint into a built and compiled model.
+
+        Returns how many epochs are done, for the argument `initial_epoch` of `fit`.
+        """
 
         def load(path: Path) -> None:
             model.optimizer.build(model.trainable_variables)
@@ -50,7 +51,7 @@ class RotaCallback(keras.callbacks.Callback):
             self._epochs = self.run.epochs(self.params["epochs"], done=epoch, save=self._save)
             next(self._epochs, None)
         if self._random is not None:
-            randomness.put_back(self._random)
+            rng.restore_states(self._random)
             self._random = None
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -67,4 +68,4 @@ class RotaCallback(keras.callbacks.Callback):
     def _save(self, path: Path) -> None:
         path.mkdir()
         self.model.save_weights(path / WEIGHTS)
-        torch.save(randomness.take(), path / RANDOM)
+        torch.save(rng.capture_states(), path / RANDOM)

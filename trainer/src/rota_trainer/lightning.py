@@ -1,4 +1,4 @@
-"""For scripts that use Lightning: one callback that reports, saves and stops.
+"""Lightning integration: one callback that reports progress, saves and stops.
 
 rota = RotaCallback()
 trainer = Trainer(max_epochs=90, callbacks=[rota])
@@ -17,17 +17,18 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.strategies import DDPStrategy
 from torch.utils.data import DataLoader
 
-from rota_trainer.run import Run
-from rota_trainer.starting import start
-from rota_trainer.torch import randomness
-from rota_trainer.values import n_samples
+from rota_trainer.progress.numbers import n_samples
+from rota_trainer.run import Run, start
+from rota_trainer.torch import rng
 
 
 class RotaCallback(Checkpoint):
-    """Being a kind of `Checkpoint`, it comes after all other callbacks, whose states it saves.
+    """A `Checkpoint` callback, so that Lightning calls it after all others: it saves their states.
 
-    Each end of an epoch is a safe point. With `every_step` each step is one, too; that needs a
-    loader that can go on in the middle, such as `Loader`.
+    Each end of an epoch is a safe point. With `every_step` each step is a safe point too; this
+    needs a loader that can resume in the middle of an epoch, such as `Loader`.
+
+    Lightning stores a callback's state under the class name, so the class cannot be renamed.
     """
 
     def __init__(self, run: Run | None = None, *, every_step: bool = False) -> None:
@@ -36,7 +37,7 @@ class RotaCallback(Checkpoint):
         self._epochs: Iterator[int] | None = None
 
     def newest(self) -> str | None:
-        """For `ckpt_path` of `Trainer.fit`: the checkpoint to go on from, None to begin."""
+        """The checkpoint to resume from, for `ckpt_path` of `Trainer.fit`; None if none exists."""
         found: list[Path] = []
         self.run.restore(found.append)
         return str(found[0]) if found else None
@@ -44,15 +45,15 @@ class RotaCallback(Checkpoint):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if trainer.world_size > 1 and not isinstance(trainer.strategy, DDPStrategy):
             raise ValueError(
-                f"RotaCallback cannot save what {type(trainer.strategy).__name__} spreads over"
-                " several workers; use strategy='ddp'"
+                f"RotaCallback cannot save the model of {type(trainer.strategy).__name__}, which"
+                " divides it between workers; use strategy='ddp'"
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._every_step and not _can_go_on(trainer.train_dataloader):
+        if self._every_step and not _can_resume(trainer.train_dataloader):
             raise ValueError(
-                "every_step=True needs a loader that can go on in the middle of an epoch; make it"
-                " with rota_trainer.lightning.Loader instead of DataLoader"
+                "every_step=True needs a loader that can resume in the middle of an epoch; use"
+                " rota_trainer.lightning.Loader instead of DataLoader"
             )
         self.run.agree = lambda flag: trainer.strategy.reduce_boolean_decision(flag, all=False)
         self._trainer = trainer
@@ -67,7 +68,7 @@ class RotaCallback(Checkpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        # The end of the epoch is right behind its last batch, and is a safe point itself.
+        # The last batch is no safe point: the end of the epoch follows, which is one.
         is_safe = self._every_step and not trainer.is_last_batch
         self.run.step(n_samples(batch), save=self._save if is_safe else None)
 
@@ -80,11 +81,11 @@ class RotaCallback(Checkpoint):
         self._epochs = None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"random": randomness.take()}
+        return {"random": rng.capture_states()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        states, rank = state_dict["random"], self.run.place.rank
-        randomness.put_back(randomness.made_for(rank, states) if rank else states)
+        states, rank = state_dict["random"], self.run.environment.rank
+        rng.restore_states(rng.derive_states(rank, states) if rank else states)
 
     def _save(self, path: Path) -> None:
         with _without_barrier(self._trainer.strategy):
@@ -92,8 +93,8 @@ class RotaCallback(Checkpoint):
 
 
 class Loader(DataLoader[Any]):
-    """A DataLoader that goes on in the middle of an epoch, with the same samples in the same
-    order. Lightning saves and restores it with its own checkpoints."""
+    """A DataLoader that can resume in the middle of an epoch, with the same samples in the same
+    order. Lightning saves and restores its state as part of Lightning's checkpoints."""
 
     _n_given = 0
     _at_start: dict[str, Any] | None = None
@@ -103,14 +104,14 @@ class Loader(DataLoader[Any]):
         resume, self._resume = self._resume, None
         self._n_given = 0
         if resume is not None:
-            randomness.put_back(resume["at_start"])
-        self._at_start = randomness.take()
+            rng.restore_states(resume["at_start"])
+        self._at_start = rng.capture_states()
         batches = super().__iter__()
         if resume is not None:
             for _ in range(resume["n_given"]):
                 next(batches)
             self._n_given = resume["n_given"]
-            randomness.put_back(resume["now"])
+            rng.restore_states(resume["now"])
         return self._counted(batches)
 
     def _counted(self, batches: Any) -> Iterator[Any]:
@@ -122,21 +123,21 @@ class Loader(DataLoader[Any]):
         return {
             "n_given": self._n_given,
             "at_start": self._at_start,
-            "now": randomness.take(),
+            "now": rng.capture_states(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """After the last batch there is nothing to go on with: the next epoch begins."""
+        """A state after the last batch has nothing left to resume: the next epoch begins."""
         if 0 < state_dict["n_given"] < len(self):
             self._resume = state_dict
 
 
-def _can_go_on(loaders: Any) -> bool:
+def _can_resume(loaders: Any) -> bool:
     return hasattr(loaders, "state_dict") and hasattr(loaders, "load_state_dict")
 
 
 def _n_epochs(trainer: Trainer) -> int | None:
-    """None if Lightning itself does not know."""
+    """The number of epochs of the run; None if Lightning does not know it."""
     if trainer.max_epochs is not None and trainer.max_epochs >= 0:
         return trainer.max_epochs
     batches = trainer.num_training_batches
@@ -147,8 +148,8 @@ def _n_epochs(trainer: Trainer) -> int | None:
 
 @contextlib.contextmanager
 def _without_barrier(strategy: Any) -> Generator[None]:
-    """Lightning waits for all workers after a save. Only worker 0 saves here, and if it cannot,
-    the others must not wait for it."""
+    """Disable Lightning's barrier after a save. Only worker 0 saves here; if the save fails, the
+    other workers must not wait for it."""
     strategy.barrier = _do_nothing
     try:
         yield

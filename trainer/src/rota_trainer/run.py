@@ -1,60 +1,73 @@
-"""A training run as its script sees it: epochs, steps, metrics, safe points, checkpoints."""
+"""The object that a training script uses: epochs, steps, metrics, safe points, checkpoints.
+
+`start()` makes a `Run` from the environment of the worker. `Run` counts epochs and steps, hands the
+counts to the `Reporter` thread, saves at safe points through the `Checkpointer`, and raises
+`Stopped` at a safe point after rota requested a stop or SIGTERM arrived.
+
+Errors of reporting and saving are printed, never raised. Importing this module must stay fast:
+modules that are needed later only are imported later.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from rota_trainer.keeping import Keeping
-from rota_trainer.place import Place
-from rota_trainer.position import Position
-from rota_trainer.reporter import Reporter
-from rota_trainer.say import say
-from rota_trainer.signals import Insistence
-from rota_trainer.stops import Stopped
-from rota_trainer.tally import Tally
-from rota_trainer.values import as_numbers, n_samples, n_steps
+from rota_trainer.checkpoint.checkpointer import Checkpointer
+from rota_trainer.console import print_message
+from rota_trainer.exceptions import Stopped
+from rota_trainer.progress.numbers import as_numbers, n_samples, n_steps
+from rota_trainer.progress.position import Position
+from rota_trainer.progress.tally import Tally
+from rota_trainer.reporting.environment import WorkerEnvironment, apply_umask, read_environment
+from rota_trainer.reporting.reporter import Reporter
+from rota_trainer.sigterm import SigtermHandler
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rota_trainer.following import Following
+    from rota_trainer.progress.csv_file import CsvFollower
 
     Saves = Callable[[Path], object]
     Loads = Callable[[Path], object]
+
 
 T = TypeVar("T")
 
 
 class Run:
-    """Belongs to the thread that trains; `report` and `should_stop` may be used in any."""
+    """One training run. Only the training thread may use it; `report` and `should_stop` may be used
+    in any thread."""
 
-    def __init__(self, place: Place, keeping: Keeping) -> None:
-        self.place = place
+    def __init__(self, environment: WorkerEnvironment, checkpointer: Checkpointer) -> None:
+        self.environment = environment
         self.agree: Callable[[bool], bool] = bool
-        """Whether any worker wants something, so that all do the same. `rota_trainer.torch` asks
-        the process group; a run of one worker asks nobody."""
+        """Whether the flag is set in any worker, so that all workers decide the same.
+        `rota_trainer.torch` asks the process group; here there is one worker only."""
         self.before_steps: Callable[[], object] | None = None
-        """Called each time before `steps` makes its iterator, which may draw random numbers."""
-        self.keeping = keeping
-        self.tally = Tally(place.epochs_done, place.epochs_total)
-        self.reporter = Reporter(place, self.tally)
-        self._insistence = Insistence(self._stop_outside)
+        """Called each time before `steps` makes its iterator, because that may draw random
+        numbers."""
+        self.checkpointer = checkpointer
+        self.tally = Tally(environment.epochs_done, environment.epochs_total)
+        self.reporter = Reporter(environment, self.tally)
+        self._sigterm = SigtermHandler(self._stop_outside_loop)
         self._total: int | None = None
         self._at_first_step: Callable[[], object] | None = None
         self._n_to_skip = 0
         self._n_steps_before = 0
         self._is_looping = self._is_in_epoch = self._is_in_steps = self._is_saving = False
         self._samples = 0
-        self._began_s = self.mark_s = time.perf_counter()
-        self._kept_s = time.monotonic()
+        self._epoch_began_s = self.step_began_s = time.perf_counter()
+        self._last_save_s = time.monotonic()
         self._saving_s = 0.0
-        self._following: Following | None = None
-        self._has_complained = False
+        self._csv_follower: CsvFollower | None = None
+        self._has_warned = False
 
-    # -- where it is ----------------------------------------------------------------------------
+    # -- position -------------------------------------------------------------------------------
 
     @property
     def epochs_done(self) -> int:
@@ -67,14 +80,15 @@ class Run:
 
     @property
     def should_stop(self) -> bool:
-        """Rota wants the GPUs back: save and end soon. `epochs` and `steps` do so by themselves."""
+        """Rota needs the GPUs: the script should save and end soon. `epochs` and `steps` do this
+        by themselves; this property is for other loops."""
         self.reporter.hears = True
         return self._wants_stop()
 
     @property
     def checkpoint_dir(self) -> Path:
-        """A folder of this job that outlives its attempts."""
-        return self.keeping.folder()
+        """A folder that all attempts of this job share."""
+        return self.checkpointer.folder()
 
     # -- the loop -------------------------------------------------------------------------------
 
@@ -86,10 +100,13 @@ class Run:
         save_every_s: float = 0.0,
         done: int | None = None,
     ) -> Iterator[int]:
-        """Epochs that are left, counted from 0; each end is a safe point, where `save` is called,
-        if the last time was so long ago. `total` is of the whole run: a second loop goes on where
-        the first ended. None is for ever. `done` is where to go on for a script that restores by
-        its own means."""
+        """Yield the remaining epochs, counted from 0. Each end of an epoch is a safe point.
+
+        At a safe point `save` is called if the last save is at least `save_every_s` seconds ago.
+        `total` is the number of epochs of the whole run (None: no end): a second loop continues
+        where the first one ended. `done` is the number of finished epochs, for scripts that restore
+        their state by themselves.
+        """
         self.expect(total and max(total, self._total or 0), done=done)
         if save is not None and self.tally.epochs_saved is None:
             self.tally.epochs_saved = self.tally.progress
@@ -102,7 +119,7 @@ class Run:
             self._is_looping = self._is_in_epoch = False
 
     def expect(self, total: int | None, *, done: int | None = None) -> None:
-        """How many epochs there will be. For loops that `epochs` does not fit."""
+        """Set how many epochs the run has. For loops that cannot use `epochs`."""
         self._total = total
         if total is not None:
             self.tally.epochs_total = float(total)
@@ -111,35 +128,35 @@ class Run:
         self.tally.before = None
 
     def start_epoch(self) -> None:
-        """What `epochs` does before each. For loops that it does not fit."""
+        """Begin an epoch. For loops that cannot use `epochs`."""
         self._begin()
         self._is_in_epoch = True
         self._n_steps_before = self.tally.step_of_epoch
         self._samples, self._saving_s = 0, 0.0
-        self._began_s = self.mark_s = time.perf_counter()
+        self._epoch_began_s = self.step_began_s = time.perf_counter()
 
     def end_epoch(self, *, save: Saves | None = None, save_every_s: float = 0.0) -> None:
-        """What `epochs` does after each: it may save, and raise `Stopped`."""
+        """End an epoch: may save, may raise `Stopped`. For loops that cannot use `epochs`."""
         tally = self.tally
-        seconds = time.perf_counter() - self._began_s - self._saving_s
+        seconds = time.perf_counter() - self._epoch_began_s - self._saving_s
         n_steps = tally.step_of_epoch
         tally.go_to(tally.epoch + 1, 0)
         self._is_in_epoch, self._n_to_skip = False, 0
         if not self._n_steps_before:
-            # An epoch that began in an earlier attempt says nothing about how long one takes.
+            # Only an epoch that began in this attempt has a known duration.
             tally.end_epoch(seconds, steps=n_steps, samples=self._samples)
         is_last = self._total is not None and tally.epoch >= self._total
         stops = not is_last and self.agree(self._wants_stop())
-        is_due = stops or is_last or time.monotonic() - self._kept_s >= save_every_s
+        is_due = stops or is_last or time.monotonic() - self._last_save_s >= save_every_s
         saved = save is not None and is_due and self.save(save)
         if not (stops or is_last) and self.agree(self._wants_stop()):
-            # It came while somebody saved.
+            # The request arrived during the save.
             stops, saved = True, saved or (save is not None and self.save(save))
         if stops:
             self._stop(saved)
 
     def steps(self, loader: Iterable[T], *, save: Saves | None = None) -> Iterator[T]:
-        """The batches of this epoch that are left. With `save`, each step is a safe point."""
+        """Yield the remaining batches of this epoch. With `save`, each step is a safe point."""
         if not self._n_to_skip or self.tally.steps_total is None:
             self.tally.steps_total = n_steps(loader)
         if self.before_steps is not None:
@@ -154,68 +171,71 @@ class Run:
                 yield batch
                 self._is_in_steps = False
                 self.step(n_samples(batch), save=save)
-            self._end_skip()  # All of this epoch's steps may have been done before.
+            self._end_skip()  # An earlier attempt may have done all steps of this epoch.
         finally:
             self._is_in_steps = False
 
     def at_first_step(self, call: Callable[[], object]) -> None:
-        """For `load`: call this when the batches that were done are skipped, before the next."""
+        """Call `call` once, after the batches that an earlier attempt did are skipped and before
+        the next batch. A `load` function uses it to restore random states."""
         self._at_first_step = call
 
     def _end_skip(self) -> None:
         if self._at_first_step is not None:
             at_first_step, self._at_first_step = self._at_first_step, None
             at_first_step()
-            self.mark_s = time.perf_counter()
+            self.step_began_s = time.perf_counter()
 
     def step(self, samples: int = 0, *, save: Saves | None = None) -> None:
-        """A step is done. With `save`, it is a safe point."""
+        """Count a finished step. With `save`, this is a safe point."""
         now_s = time.perf_counter()
         if self._is_looping:
-            self.tally.step(now_s - self.mark_s, samples)
+            self.tally.step(now_s - self.step_began_s, samples)
         else:
-            self._begin()  # How long the first took without `epochs` is not known.
-        self.mark_s = now_s
+            self._begin()  # Without `epochs`, the beginning of the first step is unknown.
+        self.step_began_s = now_s
         self._samples += samples
         self.tally.step_of_epoch += 1
         if save is not None:
             self.reporter.hears = True
             if self.agree(self._wants_stop()):
                 self._stop(self._save(save, self.tally.position()))
-        elif self._insistence.came:
+        elif self._sigterm.received:
             raise Stopped("SIGTERM")
 
     def report(self, /, **metrics: Any) -> None:
-        """The newest loss, accuracy, or whatever is worth seeing: numbers, of any library."""
+        """Report metrics such as loss or accuracy: finite numbers of Python, numpy or torch."""
         numbers, wrong = as_numbers(metrics)
         self.tally.metrics(numbers)
-        if wrong and not self._has_complained:
-            self._has_complained = True
-            say(f"the metric {wrong[0]} is not a finite number; such values are left out")
+        if wrong and not self._has_warned:
+            self._has_warned = True
+            print_message(f"metric {wrong[0]} is not a finite number; such values are ignored")
 
     def follow_csv(self, path: str | Path) -> None:
-        """Take progress and metrics from a CSV that the script appends a row to for each epoch."""
-        from rota_trainer.csv_file import CsvFile
-        from rota_trainer.following import Following
+        """Read progress and metrics from a CSV file to which the script appends a row after each
+        epoch."""
+        from rota_trainer.progress.csv_file import CsvFile, CsvFollower
 
-        if self.place.url and self._following is None:
-            self._following = Following(CsvFile(os.fspath(path)), self.tally)
+        if self.environment.url and self._csv_follower is None:
+            self._csv_follower = CsvFollower(CsvFile(os.fspath(path)), self.tally)
 
     # -- checkpoints ----------------------------------------------------------------------------
 
     def save(self, save: Saves) -> bool:
-        """Write a checkpoint: within `steps` as after this step, else as after this epoch.
+        """Write a checkpoint now. Within `steps` it counts as made after the current step, else as
+        made after the current epoch.
 
-        True when it is on the disk. A failure is said, and training goes on. Only the worker with
-        rank 0 writes."""
+        Returns whether it is on disk. A failure is printed and training continues. Only the worker
+        with rank 0 writes.
+        """
         return self._save(save, self.tally.position(self._is_in_steps, self._is_in_epoch))
 
     def restore(self, load: Loads) -> bool:
-        """Load the newest sound checkpoint of this job and code. False if there is none."""
+        """Load the newest valid checkpoint of this job and code. Returns False if there is none."""
         self.tally.before = None
         self.tally.epochs_saved = self.tally.progress
         began_s = time.perf_counter()
-        found = self.keeping.newest()
+        found = self.checkpointer.newest()
         if found is None:
             return False
         self.go_to(found.position)
@@ -233,56 +253,56 @@ class Run:
         began_s = time.perf_counter()
         self._is_saving = True
         try:
-            saved = self.keeping.save(save, position)
+            saved = self.checkpointer.save(save, position)
         finally:
             self._is_saving = False
         seconds = time.perf_counter() - began_s
         self._saving_s += seconds
-        self.mark_s += seconds
+        self.step_began_s += seconds
         if saved:
-            self._kept_s = time.monotonic()
+            self._last_save_s = time.monotonic()
             self.tally.save_s = seconds
-        if saved or not self.keeping.writes:
+        if saved or not self.checkpointer.writes:
             self.tally.epochs_saved = position.progress
-        if self._insistence.came and not self._is_looping:
+        if self._sigterm.received and not self._is_looping:
             raise Stopped("SIGTERM", saved=saved)
         return saved
 
-    # -- ends -----------------------------------------------------------------------------------
+    # -- start and stop -------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Begin to report, and to hear SIGTERM."""
-        self._insistence.listen()
-        if self.place.url and self.place.speaks:
+        """Start reporting, and handle SIGTERM."""
+        self._sigterm.install()
+        if self.environment.url and self.environment.is_reporter:
             self.reporter.start()
 
     def close(self) -> None:
-        """The last report. Called at exit, too."""
-        self._insistence.forget()
-        if self._following is not None:
-            self._following.close()
+        """Send the last report. Also called at exit."""
+        self._sigterm.uninstall()
+        if self._csv_follower is not None:
+            self._csv_follower.close()
         self.reporter.close()
 
     def in_forked_child(self) -> None:
-        """A process that this one forked, to load data for instance, is not the run."""
-        self._insistence.forget()
+        """Detach from the run in a forked process, such as a data loader: it does not report."""
+        self._sigterm.uninstall()
         self.reporter.abandon()
         self.tally.unlock()
-        self._following = None
+        self._csv_follower = None
 
     def _wants_stop(self) -> bool:
-        if self._insistence.came:
+        if self._sigterm.received:
             return True
         is_last = self._total is not None and self.tally.epoch >= self._total - 1
         return bool(self.reporter.stop) and not (self._is_in_epoch and is_last)
 
     def _stop(self, saved: bool) -> None:
-        # All wait here for the one that writes: the end of any may be the end of all.
+        # All workers wait here until rank 0 has saved: the exit of one worker may end all of them.
         saved = self.agree(saved)
         raise Stopped(self.reporter.stop or "SIGTERM", saved=saved)
 
-    def _stop_outside(self) -> None:
-        """SIGTERM came: where there is no safe point ahead, nothing is gained by waiting for it."""
+    def _stop_outside_loop(self) -> None:
+        """Stop at SIGTERM immediately where no safe point follows: outside of loop and save."""
         if not (self._is_looping or self._is_saving):
             raise Stopped("SIGTERM")
 
@@ -290,11 +310,43 @@ class Run:
         self.reporter.hears = self.reporter.hears or self._total is not None
         self._is_looping = True
         self.tally.before = None
-        if self.tally.start_s is None and self.place.began_s is not None:
-            started_s = time.time() - self.place.began_s - (self.tally.load_s or 0.0)
+        if self.tally.start_s is None and self.environment.began_s is not None:
+            started_s = time.time() - self.environment.began_s - (self.tally.load_s or 0.0)
             self.tally.start_s = max(0.0, started_s)
 
     def go_to(self, position: Position) -> None:
-        """This is where the run is; `steps` skips what was done of the epoch."""
+        """Set the position of the run; `steps` then skips the finished steps of the epoch."""
         self.tally.go_on_from(position)
         self._n_to_skip = position.step
+
+
+_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def start(
+    *,
+    keep: int = 2,
+    checkpoint_dir: str | Path | None = None,
+    code: str | None = None,
+) -> Run:
+    """Start a run, as a worker of rota or standalone.
+
+    `keep` is how many checkpoints are kept. `checkpoint_dir` is the folder for checkpoints
+    (default: the job's folder). `code` identifies the code that checkpoints belong to (default: a
+    hash of the main script).
+    """
+    environment = read_environment()
+    apply_umask(environment)
+    run = Run(environment, Checkpointer(environment, keep=keep, folder=checkpoint_dir, code=code))
+    _runs.add(run)
+    run.listen()
+    atexit.register(run.close)
+    return run
+
+
+def _after_fork() -> None:
+    for run in list(_runs):
+        run.in_forked_child()
+
+
+os.register_at_fork(after_in_child=_after_fork)

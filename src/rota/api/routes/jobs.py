@@ -1,4 +1,4 @@
-"""Jobs: submit, list, look, cancel, hold, release, resize, send again."""
+"""Jobs: submit, list, show, cancel, hold, release, resize, resubmit, move."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from rota.api.answers import ERRORS, Reaches, Word, answer
-from rota.api.auth import Asks
-from rota.api.strict import StrictRoute
-from rota.core.states import State
-from rota.daemon import resizes
+from rota.api.auth import CallerDep
+from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
+from rota.api.strict_json import StrictRoute
+from rota.core.lifecycle.states import JobState
 from rota.store.records import JobFilter
 from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 from rota.wire.moves import MoveRequest
@@ -21,8 +20,8 @@ from rota.wire.training import JobProfile
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
 
-MOST_AT_ONCE = 1000
-BIGGEST = 2**53
+MAX_PAGE = 1000
+MAX_NUMBER = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """`next` asks for the page after this one, as `before`."""
+    """`next` is the value of `before` for the next page."""
 
     jobs: list[JobView]
     next: int | None
@@ -45,20 +44,20 @@ class Batched:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """None leaves the size to the policy."""
+    """`workers` null: the policy decides."""
 
-    workers: Annotated[int, Field(strict=True, ge=1, le=BIGGEST)] | None
+    workers: Annotated[int, Field(strict=True, ge=1, le=MAX_NUMBER)] | None
 
 
 class ListQuery(BaseModel):
-    """Which jobs; an empty field asks for nothing."""
+    """Filter of jobs. An empty field matches all jobs."""
 
-    state: list[State] = []
+    state: list[JobState] = []
     user: str = Field("", max_length=80)
     project: str = Field("", max_length=128)
     word: str = Field("", max_length=80)
-    before: int | None = Field(None, ge=0, le=BIGGEST)
-    limit: int = Field(100, ge=1, le=MOST_AT_ONCE)
+    before: int | None = Field(None, ge=0, le=MAX_NUMBER)
+    limit: int = Field(100, ge=1, le=MAX_PAGE)
 
 
 Key = Annotated[
@@ -66,7 +65,7 @@ Key = Annotated[
     Header(
         alias="Idempotency-Key",
         max_length=200,
-        description="A submit that is sent again with the same key is the same job.",
+        description="A repeated submit with the same key returns the jobs of the first submit.",
     ),
 ]
 
@@ -76,104 +75,128 @@ Origin = Annotated[
     Header(
         alias="Rota-Moved-From",
         max_length=200,
-        description="Where a job was before that is moved here, for its story.",
+        description="The daemon that the job moved from, for its history.",
     ),
 ]
 Reason = Annotated[
-    str, Query(max_length=200, description="For the story; else it says who asked for it.")
+    str,
+    Query(
+        max_length=200,
+        description="Reason for the history of the job (default: the name of the caller).",
+    ),
 ]
 
 
-@router.post("", status_code=201, response_model=Submitted, summary="Submit a job, or an array")
+@router.post("", status_code=201, response_model=Submitted, summary="Submit a job or an array")
 async def submit(
-    body: JobRequest, *, house: Reaches, caller: Asks, key: Key = "", origin: Origin = ""
+    body: JobRequest,
+    *,
+    services: ServicesDep,
+    caller: CallerDep,
+    key: Key = "",
+    origin: Origin = "",
 ) -> Response:
-    ids = await house.desk.submit(caller, [body], key=key, origin=origin)
-    return answer(Submitted([str(each) for each in ids]), status=201)
+    ids = await services.submissions.submit(caller, [body], key=key, origin=origin)
+    return json_response(Submitted([str(each) for each in ids]), status=201)
 
 
-@router.post("/batch", status_code=201, response_model=Submitted, summary="Many jobs, or none")
-async def submit_many(body: Batched, *, house: Reaches, caller: Asks, key: Key = "") -> Response:
-    ids = await house.desk.submit(caller, body.jobs, key=key)
-    return answer(Submitted([str(each) for each in ids]), status=201)
+@router.post(
+    "/batch", status_code=201, response_model=Submitted, summary="Submit many jobs, all or none"
+)
+async def submit_many(
+    body: Batched, *, services: ServicesDep, caller: CallerDep, key: Key = ""
+) -> Response:
+    ids = await services.submissions.submit(caller, body.jobs, key=key)
+    return json_response(Submitted([str(each) for each in ids]), status=201)
 
 
-@router.post("/move", response_model=list[JobView], summary="Let jobs go elsewhere if they wait")
-async def move(body: MoveRequest, *, house: Reaches, caller: Asks) -> Response:
-    return answer(await house.moves.plan(caller, body))
+@router.post(
+    "/move", response_model=list[JobView], summary="Move queued jobs to another daemon after a time"
+)
+async def move(body: MoveRequest, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(await services.migrator.plan(caller, body))
 
 
-@router.post("/check", response_model=list[JobView], summary="What a submit would queue")
-async def check(body: Batched, *, house: Reaches, caller: Asks) -> Response:
-    return answer(house.desk.dry_run(caller, body.jobs))
+@router.post("/check", response_model=list[JobView], summary="Check a submit without queueing jobs")
+async def check(body: Batched, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(services.submissions.dry_run(caller, body.jobs))
 
 
-@router.get("", response_model=Listed, summary="A page of jobs, the newest first")
+@router.get("", response_model=Listed, summary="List jobs, the newest first")
 async def list_jobs(
-    query: Annotated[ListQuery, Query()], *, house: Reaches, caller: Asks
+    query: Annotated[ListQuery, Query()], *, services: ServicesDep, caller: CallerDep
 ) -> Response:
     wanted = JobFilter(frozenset(query.state), query.user, query.project, query.word)
-    await house.desk.foresight.look()
-    page = house.desk.page(caller, wanted, before=query.before, limit=query.limit)
-    return answer(Listed(page.jobs, page.next))
+    page = await services.job_service.page(caller, wanted, before=query.before, limit=query.limit)
+    return json_response(Listed(page.jobs, page.next))
 
 
-@router.get("/{word}", response_model=JobDetails, summary="All about a job")
-async def show(word: Word, *, house: Reaches, caller: Asks) -> Response:
-    await house.desk.foresight.look()
-    return answer(house.desk.details(caller, word))
+@router.get("/{word}", response_model=JobDetails, summary="Show a job")
+async def show(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(await services.job_service.details(caller, word))
 
 
 @router.get(
     "/{word}/request",
     response_model=JobRequest,
-    summary="What makes the same job once more, here or elsewhere",
+    summary="The request that makes a copy of a job",
+    operation_id="again_v1_jobs__word__request_get",
 )
-async def again(word: Word, *, house: Reaches, caller: Asks) -> Response:
-    return answer(house.desk.again(caller, word))
+async def resubmit_request(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(services.submissions.resubmit_request(caller, word))
 
 
-@router.get("/{word}/profile", response_model=JobProfile, summary="What a job measured")
-async def profile(word: Word, *, house: Reaches, caller: Asks) -> Response:
-    return answer(house.desk.profile(caller, word))
+@router.get("/{word}/profile", response_model=JobProfile, summary="Measurements of a job")
+async def profile(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(services.job_service.profile(caller, word))
 
 
-@router.get("/{word}/story", response_model=list[StoryEntry], summary="What happened to a job")
+@router.get("/{word}/story", response_model=list[StoryEntry], summary="History of a job")
 async def story(
-    word: Word,
+    word: NameOrId,
     *,
-    house: Reaches,
-    caller: Asks,
-    after: Annotated[int, Query(ge=0, le=BIGGEST)] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST_AT_ONCE)] = MOST_AT_ONCE,
+    services: ServicesDep,
+    caller: CallerDep,
+    after: Annotated[int, Query(ge=0, le=MAX_NUMBER)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
 ) -> Response:
-    job = house.desk.find(word, caller)
-    return answer(house.desk.story(caller, job.id, after=after, limit=limit))
+    job = services.directory.find(caller, word)
+    return json_response(services.history.entries(caller, job.id, after=after, limit=limit))
 
 
-@router.post("/{word}/cancel", response_model=JobView, summary="End a job for good")
-async def cancel(word: Word, *, house: Reaches, caller: Asks, reason: Reason = "") -> Response:
-    return answer(await house.desk.cancel(caller, word, reason=reason))
+@router.post("/{word}/cancel", response_model=JobView, summary="Cancel a job")
+async def cancel(
+    word: NameOrId, *, services: ServicesDep, caller: CallerDep, reason: Reason = ""
+) -> Response:
+    return json_response(await services.job_service.cancel(caller, word, reason=reason))
 
 
-@router.post("/{word}/hold", response_model=JobView, summary="Keep a job from running")
-async def hold(word: Word, *, house: Reaches, caller: Asks, reason: Reason = "") -> Response:
-    return answer(await house.desk.hold(caller, word, reason=reason))
+@router.post("/{word}/hold", response_model=JobView, summary="Hold a job")
+async def hold(
+    word: NameOrId, *, services: ServicesDep, caller: CallerDep, reason: Reason = ""
+) -> Response:
+    return json_response(await services.job_service.hold(caller, word, reason=reason))
 
 
-@router.post("/{word}/release", response_model=JobView, summary="Let a held job run")
-async def release(word: Word, *, house: Reaches, caller: Asks, reason: Reason = "") -> Response:
-    return answer(await house.desk.release(caller, word, reason=reason))
+@router.post("/{word}/release", response_model=JobView, summary="Release a held job")
+async def release(
+    word: NameOrId, *, services: ServicesDep, caller: CallerDep, reason: Reason = ""
+) -> Response:
+    return json_response(await services.job_service.release(caller, word, reason=reason))
 
 
-@router.post("/{word}/resize", response_model=JobView, summary="Set how many workers a job has")
-async def resize(word: Word, body: Resize, *, house: Reaches, caller: Asks) -> Response:
-    return answer(await resizes.resize(house.desk, caller, word=word, workers=body.workers))
+@router.post("/{word}/resize", response_model=JobView, summary="Set the number of workers of a job")
+async def resize(
+    word: NameOrId, body: Resize, *, services: ServicesDep, caller: CallerDep
+) -> Response:
+    return json_response(await services.job_service.resize(caller, word, workers=body.workers))
 
 
 @router.post(
-    "/{word}/resubmit", status_code=201, response_model=Submitted, summary="The same again"
+    "/{word}/resubmit", status_code=201, response_model=Submitted, summary="Submit a copy of a job"
 )
-async def resubmit(word: Word, *, house: Reaches, caller: Asks, key: Key = "") -> Response:
-    ids = await house.desk.resubmit(caller, word, key=key)
-    return answer(Submitted([str(each) for each in ids]), status=201)
+async def resubmit(
+    word: NameOrId, *, services: ServicesDep, caller: CallerDep, key: Key = ""
+) -> Response:
+    ids = await services.submissions.resubmit(caller, word, key=key)
+    return json_response(Submitted([str(each) for each in ids]), status=201)

@@ -1,4 +1,4 @@
-"""Code that is shipped with jobs: what is missing, one content after the other, then the whole."""
+"""Shipped code: which blobs are missing, upload of blobs, creation and download of snapshots."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from fastapi import APIRouter, Path, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
-from rota.api.answers import ERRORS, Reaches, answer
-from rota.api.auth import Asks
+from rota.api.auth import CallerDep
+from rota.api.responses import ERRORS, ServicesDep, json_response
 from rota.errors import UserError
-from rota.wire.manifest import MAX_JSON_BYTES, Manifest
+from rota.wire.manifest import MAX_JSON_BYTES, SnapshotManifest
 
-router = APIRouter(prefix="/v1", tags=["code"], responses=ERRORS)
+router = APIRouter(prefix="/v1", tags=["snapshots"], responses=ERRORS)
 
 MANIFEST: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "The files of a folder: see docs/reference/ship.md.",
+        "description": "Manifest of a folder: see docs/reference/ship.md.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     }
 }
@@ -32,12 +32,12 @@ CONTENT: dict[str, Any] = {
     }
 }
 SLOWEST_BYTES_S = 16 * 1024
-"""Whoever sends a content more slowly than this, beyond the time that any body has, is refused."""
+"""Lowest rate of an upload, after the time that every body has."""
 PIECE_BYTES = 256 * 1024
 Hash = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
-class SlowError(UserError):
+class SlowUploadError(UserError):
     code = "too_slow"
 
 
@@ -47,7 +47,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredContent:
     id: str
 
 
@@ -55,73 +55,73 @@ class Kept:
     "/snapshots/missing",
     response_model=Missing,
     openapi_extra=MANIFEST,
-    summary="Which contents of a folder are not here yet",
+    summary="List missing blobs of a folder",
 )
-async def missing(request: Request, *, house: Reaches, caller: Asks) -> Response:
-    owner = house.desk.shipper(caller)
+async def missing(request: Request, *, services: ServicesDep, caller: CallerDep) -> Response:
+    owner = services.snapshot_access.owner(caller)
     manifest = await _manifest(request)
-    found = await asyncio.to_thread(house.desk.snapshots.missing, manifest, owner=owner)
-    return answer(Missing(found))
+    found = await asyncio.to_thread(services.snapshots.missing, manifest, owner=owner)
+    return json_response(Missing(found))
 
 
 @router.put(
     "/blobs/{sha256}",
     status_code=201,
-    response_model=Kept,
+    response_model=StoredContent,
     openapi_extra=CONTENT,
-    summary="Send one content",
+    summary="Upload a blob",
 )
-async def put_blob(sha256: Hash, request: Request, *, house: Reaches, caller: Asks) -> Response:
-    owner = house.desk.shipper(caller)
-    with house.desk.snapshots.incoming(sha256, owner=owner) as content:
-        async for chunk in _chunks(request, allowed_s=house.patience.body_s):
+async def put_blob(
+    sha256: Hash, request: Request, *, services: ServicesDep, caller: CallerDep
+) -> Response:
+    owner = services.snapshot_access.owner(caller)
+    with services.snapshots.upload(sha256, owner=owner) as content:
+        async for chunk in _chunks(request, allowed_s=services.timeouts.body_s):
             await asyncio.to_thread(content.write, chunk)
         await asyncio.to_thread(content.keep)
-    return answer(Kept(sha256), status=201)
+    return json_response(StoredContent(sha256), status=201)
 
 
 @router.post(
     "/snapshots",
     status_code=201,
-    response_model=Kept,
+    response_model=StoredContent,
     openapi_extra=MANIFEST,
-    summary="Make a snapshot of contents that are all here",
+    summary="Create a snapshot from uploaded blobs",
 )
-async def finish(request: Request, *, house: Reaches, caller: Asks) -> Response:
-    owner = house.desk.shipper(caller)
+async def finish(request: Request, *, services: ServicesDep, caller: CallerDep) -> Response:
+    owner = services.snapshot_access.owner(caller)
     manifest = await _manifest(request)
-    made = await asyncio.to_thread(house.desk.snapshots.finish, manifest, owner=owner)
-    return answer(Kept(made), status=201)
+    made = await asyncio.to_thread(services.snapshots.finish, manifest, owner=owner)
+    return json_response(StoredContent(made), status=201)
 
 
 @router.get(
     "/snapshots/{snapshot_id}",
     response_class=Response,
-    summary="What a folder holds that you shipped",
+    summary="Manifest of a snapshot",
 )
-async def manifest(snapshot_id: Hash, *, house: Reaches, caller: Asks) -> Response:
-    owner = house.desk.shipper(caller)
-    found = await asyncio.to_thread(house.desk.snapshots.manifest, snapshot_id, owner=owner)
+async def manifest(snapshot_id: Hash, *, services: ServicesDep, caller: CallerDep) -> Response:
+    owner = services.snapshot_access.owner(caller)
+    found = await asyncio.to_thread(services.snapshots.manifest, snapshot_id, owner=owner)
     return Response(found.to_json(), media_type="application/json")
 
 
-@router.get(
-    "/blobs/{sha256}", response_class=StreamingResponse, summary="A content that you shipped"
-)
-async def blob(sha256: Hash, *, house: Reaches, caller: Asks) -> Response:
-    owner = house.desk.shipper(caller)
-    file = await asyncio.to_thread(house.desk.snapshots.open, sha256, owner=owner)
+@router.get("/blobs/{sha256}", response_class=StreamingResponse, summary="Download a blob")
+async def blob(sha256: Hash, *, services: ServicesDep, caller: CallerDep) -> Response:
+    owner = services.snapshot_access.owner(caller)
+    file = await asyncio.to_thread(services.snapshots.open, sha256, owner=owner)
     return StreamingResponse(_pieces(file), media_type="application/octet-stream")
 
 
 @router.get(
     "/code",
     response_class=StreamingResponse,
-    summary="What was shipped with a job, as a tar archive",
+    summary="Download the shipped code of a job as a tar archive",
 )
-async def code(*, house: Reaches, caller: Asks) -> Response:
-    """With the token of the job's attempt only."""
-    found = await asyncio.to_thread(house.desk.shipment, caller)
+async def code(*, services: ServicesDep, caller: CallerDep) -> Response:
+    """Needs the token of the job's attempt."""
+    found = await asyncio.to_thread(services.snapshot_access.archive, caller)
     return StreamingResponse(found, media_type="application/x-tar")
 
 
@@ -132,7 +132,7 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 async def _chunks(request: Request, *, allowed_s: float) -> AsyncIterator[bytes]:
-    """What is sent, as it comes: no faster than it is taken, no slower than is bearable."""
+    """Yield the body in pieces. Raises if the client sends too slowly or disconnects."""
     chunks = request.stream()
     deadline_s = asyncio.get_running_loop().time() + allowed_s
     while True:
@@ -140,17 +140,17 @@ async def _chunks(request: Request, *, allowed_s: float) -> AsyncIterator[bytes]
             async with asyncio.timeout_at(deadline_s):
                 chunk = await anext(chunks, b"")
         except TimeoutError:
-            raise SlowError("the content comes too slowly", "send it again") from None
+            raise SlowUploadError("the upload is too slow", "try again") from None
         except ClientDisconnect:
-            raise UserError("the content broke off", "send it again") from None
+            raise UserError("the upload was interrupted", "try again") from None
         if not chunk:
             return
         yield chunk
         deadline_s += len(chunk) / SLOWEST_BYTES_S
 
 
-async def _manifest(request: Request) -> Manifest:
+async def _manifest(request: Request) -> SnapshotManifest:
     body = await request.body()
     if len(body) > MAX_JSON_BYTES:
-        raise UserError("the list of files is too long", "leave files out by .rotaignore")
-    return await asyncio.to_thread(Manifest.of_json, body)
+        raise UserError("the manifest is too large", "exclude files with .rotaignore")
+    return await asyncio.to_thread(SnapshotManifest.of_json, body)

@@ -1,4 +1,4 @@
-"""Tokens, and who one is."""
+"""Tokens: list, create, revoke; and the identity of the caller."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from rota.api.answers import ERRORS, Reaches, answer
-from rota.api.auth import Asks
-from rota.api.strict import StrictRoute
-from rota.store.records import Scope
-from rota.wire.box import TokenView
+from rota.api.auth import CallerDep
+from rota.api.responses import ERRORS, ServicesDep, json_response
+from rota.api.strict_json import StrictRoute
+from rota.store.records import TokenScope
+from rota.wire.daemon import TokenView
 
-router = APIRouter(prefix="/v1", tags=["people"], responses=ERRORS, route_class=StrictRoute)
+router = APIRouter(prefix="/v1", tags=["tokens"], responses=ERRORS, route_class=StrictRoute)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """`user` empty: oneself. `days` None: until it is revoked."""
+    """`user` empty: the caller. `days` None: valid until it is revoked."""
 
     user: str = ""
-    scope: Scope = Scope.USER
+    scope: TokenScope = TokenScope.USER
     days: float | None = None
 
 
@@ -33,24 +33,27 @@ class Me:
     reach: str
 
 
-@router.get("/me", response_model=Me, summary="Who the daemon thinks you are")
-async def me(caller: Asks) -> Response:
-    return answer(Me(caller.user, caller.is_admin, caller.reach.value))
+@router.get("/me", response_model=Me, summary="Identity of the caller")
+async def me(caller: CallerDep) -> Response:
+    return json_response(Me(caller.user, caller.is_admin, caller.scope.value))
 
 
-@router.get("/tokens", response_model=list[TokenView], summary="Tokens, without their secrets")
-async def list_tokens(house: Reaches, caller: Asks) -> Response:
-    return answer(house.tokens.list(caller))
+@router.get("/tokens", response_model=list[TokenView], summary="List tokens, without their secrets")
+async def list_tokens(services: ServicesDep, caller: CallerDep) -> Response:
+    return json_response(services.tokens.list(caller))
 
 
-@router.post("/tokens", status_code=201, response_model=TokenView, summary="Make a token")
-async def create_token(body: TokenRequest, *, house: Reaches, caller: Asks) -> Response:
-    made = await house.tokens.create(caller, user=body.user, scope=body.scope, days=body.days)
-    return answer(made, status=201)
+@router.post("/tokens", status_code=201, response_model=TokenView, summary="Create a token")
+async def create_token(body: TokenRequest, *, services: ServicesDep, caller: CallerDep) -> Response:
+    made = await services.tokens.create(caller, user=body.user, scope=body.scope, days=body.days)
+    return json_response(made, status=201)
 
 
-@router.post("/tokens/{token_id}/revoke", response_model=TokenView, summary="End a token")
+@router.post("/tokens/{token_id}/revoke", response_model=TokenView, summary="Revoke a token")
 async def revoke_token(
-    token_id: Annotated[str, Path(pattern="^[0-9a-f]{1,16}$")], *, house: Reaches, caller: Asks
+    token_id: Annotated[str, Path(pattern="^[0-9a-f]{1,16}$")],
+    *,
+    services: ServicesDep,
+    caller: CallerDep,
 ) -> Response:
-    return answer(await house.tokens.revoke(caller, token_id))
+    return json_response(await services.tokens.revoke(caller, token_id))

@@ -1,4 +1,4 @@
-"""Reports of training programs: one a second from each worker, so it costs as little as it can."""
+"""Reports of training programs. Each worker reports once a second, so a report must be cheap."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from rota.api.answers import ERRORS, Reaches, answer
-from rota.api.auth import Asks
-from rota.api.strict import each_once
-from rota.errors import UserError, why_not_json
-from rota_trainer.messages import PATH, Orders, Report
+from rota.api.auth import CallerDep
+from rota.api.responses import ERRORS, ServicesDep, json_response
+from rota.api.strict_json import reject_duplicates
+from rota.errors import UserError, json_error_message
+from rota_trainer.reporting.messages import PATH, Orders, TrainingReport
 
 REPORT_BYTES_MAX = 256 * 1024
-"""Many times as much as `rota_trainer` ever sends; reading it takes a few milliseconds."""
+"""Much more than `rota_trainer` sends; parsing takes a few milliseconds."""
 
 LARGE = f"the report is larger than {REPORT_BYTES_MAX // 1024} KiB"
 
@@ -28,20 +28,20 @@ class TooLargeError(UserError):
 
 
 class ReportRoute(APIRoute):
-    """Described like any other route, and answered by hand: a report is looked through field by
-    field, because what makes no sense in it is left out instead of refused."""
+    """Skips FastAPI's validation: the report parser checks each field itself, and ignores invalid
+    values instead of rejecting the report."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         async def handle(request: Request) -> Response:
             body = await request.body()
             if len(body) > REPORT_BYTES_MAX:
-                raise TooLargeError(LARGE, "send less at once")
+                raise TooLargeError(LARGE, "send fewer values in one report")
             try:
-                raw = json.loads(body.decode(), object_pairs_hook=each_once)
+                raw = json.loads(body.decode(), object_pairs_hook=reject_duplicates)
             except (ValueError, RecursionError) as error:
-                raise HTTPException(400, why_not_json(error)) from None
+                raise HTTPException(400, json_error_message(error)) from None
             return await self.endpoint(
-                raw, house=request.app.state.house, caller=request.state.caller
+                raw, services=request.app.state.services, caller=request.state.caller
             )
 
         return handle
@@ -50,9 +50,8 @@ class ReportRoute(APIRoute):
 router = APIRouter(tags=["training"], responses=ERRORS, route_class=ReportRoute)
 
 
-@router.post(PATH, response_model=Orders, summary="A worker tells how its training goes")
-async def report(body: Report, *, house: Reaches, caller: Asks) -> Response:
-    """With the token of the job's attempt only. Fields that are not known are ignored, and values
-    that make no sense left out. The answer comes when there is an order for the worker, or after
-    `wait_s`, up to 30 seconds."""
-    return answer(await house.training.report(caller, body))
+@router.post(PATH, response_model=Orders, summary="Report the progress of a worker")
+async def report(body: TrainingReport, *, services: ServicesDep, caller: CallerDep) -> Response:
+    """Needs the token of the job's attempt. Unknown fields and invalid values are ignored. The
+    answer comes when there is an order for the worker, or after `wait_s`, at most 30 seconds."""
+    return json_response(await services.report_service.report(caller, body))

@@ -1,4 +1,4 @@
-"""`rota config`: which settings hold, and where each came from."""
+"""`rota config`: shows the settings in effect and the origin of each."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 
     from rota.config.load import Setting
 
-app = typer.Typer(help="Show the settings that hold here.")
+app = typer.Typer(help="Show the settings in effect.")
 
 
 @app.callback()
 def config() -> None:
-    """Makes a group of it, however few verbs there are."""
+    """Makes `config` a group, although it has one verb."""
 
 
 @app.command()
 def show(
     *,
     has_origin: Annotated[
-        bool, typer.Option("--origin", help="With the file or variable each came from.")
+        bool, typer.Option("--origin", help="Also show the file or variable of each setting.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show every setting and, if asked, its origin.
+    """Show every setting, with --origin also its source.
 
-    These are the settings of a daemon that is started here, and of a submit from this folder. A
-    daemon that runs already keeps what it was started with.
+    These settings apply to a daemon started on this machine and to a submit from this folder. A
+    running daemon keeps the settings that it was started with.
     """
-    from rota.cli.output.settings import say_settings
+    from rota.cli.output.settings import print_settings
 
-    say_settings(list(_settings()), has_origin=has_origin, as_json=as_json)
+    print_settings(list(_settings()), has_origin=has_origin, as_json=as_json)
 
 
 def _settings() -> Iterator[Setting]:
-    from rota.client.find import chosen, find
-    from rota.config import state_dir
+    from rota.client.endpoint import chosen, find
     from rota.config.load import DEFAULT, Setting, Sources, daemon_settings, submit_settings
+    from rota.config.paths import state_dir
 
     def origin(variable: str) -> str:
         return variable if os.environ.get(variable) else DEFAULT

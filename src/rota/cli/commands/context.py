@@ -1,4 +1,4 @@
-"""`rota context`: which daemons there are to talk to, and which one is meant."""
+"""`rota context`: names daemons and selects the one that commands contact."""
 
 from __future__ import annotations
 
@@ -9,79 +9,87 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli import completing
+from rota.cli import complete
 from rota.cli.flags import option, takes
 from rota.cli.options import AsJson
-from rota.cli.output.lines import complain, say
+from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError
 
 if TYPE_CHECKING:
     from rota.client.contexts import Context
 
-app = typer.Typer(help="Name the daemons that you work with, and choose one of them.")
+app = typer.Typer(help="Name daemons and select the one that commands contact.")
 
 Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="As in 'rota context list'.",
+        help="Context name; see 'rota context list'.",
         show_default=False,
-        autocompletion=completing.contexts,
+        autocompletion=complete.contexts,
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class ContextFlags:
+    """The flags of `rota context add`."""
+
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What to call it.", show_default=False)
+        str, typer.Argument(metavar="NAME", help="Name of the context.", show_default=False)
     ]
-    url: Annotated[str, typer.Argument(metavar="URL", help="https://HOST:PORT", show_default=False)]
-    token: Annotated[str, option("--token", metavar="-", words="Read the token from stdin.")] = ""
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL", help="Address of the daemon: https://HOST:PORT.", show_default=False
+        ),
+    ]
+    token: Annotated[str, option("--token", metavar="-", text="Read the token from stdin.")] = ""
     token_file: Annotated[
-        str, option("--token-file", metavar="FILE", words="Read it from there, each time.")
+        str, option("--token-file", metavar="FILE", text="Read the token from FILE on each use.")
     ] = ""
     is_kubernetes: Annotated[
-        bool, typer.Option("--kubernetes", help="Show the token that kubectl would.")
+        bool, typer.Option("--kubernetes", help="Use the token of the kubeconfig.")
     ] = False
     kubeconfig: Annotated[
-        str, option("--kubeconfig", metavar="FILE", words="Else the one that kubectl reads.")
+        str, option("--kubeconfig", metavar="FILE", text="Kubeconfig (default: kubectl's).")
     ] = ""
     kube_context: Annotated[
-        str, option("--kube-context", metavar="NAME", words="Else its current context.")
+        str,
+        option("--kube-context", metavar="NAME", text="Kubeconfig context (default: current)."),
     ] = ""
     as_json: AsJson = False
 
 
 @app.command(epilog="Example: rota context add lab https://rota.lab:7600 --token-file lab.token")
-@takes(Flags)
-def add(flags: Flags) -> None:
-    """Name a daemon. Its token is kept in your configuration folder, for your eyes only."""
-    from rota.cli.output.contexts import say_contexts
+@takes(ContextFlags)
+def add(flags: ContextFlags) -> None:
+    """Add a context for a daemon. Only you can read the stored token."""
+    from rota.cli.output.contexts import print_contexts
     from rota.client import contexts
 
     contexts.check_name(flags.name)
     found = _context(flags)
-    # A file that is not there is told now, not when it is needed.
-    if found.secret() and _is_open(found.url):
-        complain(f"the token goes to {found.url} unencrypted; https is safer")
+    # `secret` reads the token file, so a missing file is reported now and not at the first use.
+    if found.secret() and _is_unencrypted(found.url):
+        print_err(f"the token is sent to {found.url} unencrypted; https is safer")
     contexts.add(flags.name, found)
     if flags.as_json:
-        say_contexts({flags.name: found}, current="", as_json=True)
+        print_contexts({flags.name: found}, current="", as_json=True)
     else:
-        say(f"'rota context use {flags.name}' lets commands talk to it")
+        print_out(f"context '{flags.name}' added; 'rota context use {flags.name}' selects it")
 
 
-def _context(flags: Flags) -> Context:
+def _context(flags: ContextFlags) -> Context:
     from rota.client.contexts import Context
 
     is_kubernetes = flags.is_kubernetes or bool(flags.kubeconfig or flags.kube_context)
     if sum(map(bool, (flags.token, flags.token_file, is_kubernetes))) > 1:
-        hint = "give --token, --token-file or --kubernetes"
-        raise UserError("a token can come from one place only", hint)
+        hint = "give one of --token, --token-file and --kubernetes"
+        raise UserError("a context takes only one source of its token", hint)
     return Context(
         url=_address(flags.url),
-        token=_told(flags.token),
+        token=_read_token(flags.token),
         token_file=_absolute(flags.token_file),
         is_kubernetes=is_kubernetes,
         kubeconfig=_absolute(flags.kubeconfig),
@@ -90,10 +98,10 @@ def _context(flags: Flags) -> Context:
 
 
 def _address(url: str) -> str:
-    from rota.client.find import parse
-    from rota.client.wires import check
+    from rota.client.endpoint import parse
+    from rota.client.http import check_url
 
-    check(parse(url, "URL"))
+    check_url(parse(url, "URL"))
     return url.removesuffix("/")
 
 
@@ -101,24 +109,24 @@ def _absolute(path: str) -> str:
     return str(Path(path).absolute()) if path else ""
 
 
-def _told(word: str) -> str:
+def _read_token(value: str) -> str:
     from rota.client.contexts import LONGEST_TOKEN, checked_token
 
-    if not word:
+    if not value:
         return ""
-    if word != "-":
-        what = "a token on the command line can be read by everybody on this machine"
+    if value != "-":
+        what = "every user of this machine can read a token on the command line"
         raise UserError(what, "use --token - and type it, or --token-file")
     if sys.stdin.isatty():
         from getpass import getpass
 
-        return checked_token(getpass("token: ").strip(), "what you typed")
+        return checked_token(getpass("token: ").strip(), "the typed token")
     text = sys.stdin.buffer.read(LONGEST_TOKEN + 2).decode("ascii", errors="replace")
     return checked_token(text.strip(), "standard input")
 
 
-def _is_open(url: str) -> bool:
-    """Whether others on the way could read what is sent."""
+def _is_unencrypted(url: str) -> bool:
+    """Whether the token crosses a network unencrypted."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
@@ -127,51 +135,51 @@ def _is_open(url: str) -> bool:
 
 @app.command()
 def use(name: Name, *, as_json: AsJson = False) -> None:
-    """Let commands talk to this daemon from now on. 'local' is the one of this machine."""
-    from rota.cli.output.json import say_json
+    """Select the daemon that commands contact. 'local' is this machine's daemon."""
+    from rota.cli.output.console import print_json
     from rota.client import contexts
 
     contexts.use(name)
     if as_json:
-        say_json({"current": name})
+        print_json({"current": name})
     else:
-        say(f"commands talk to '{name}' now; --context NAME asks another")
+        print_out(f"commands now use '{name}'; --context NAME uses another one once")
 
 
 @app.command(name="list")
 def list_contexts(*, as_json: AsJson = False) -> None:
-    """Show your contexts. Nobody sees tokens."""
-    from rota.cli.output.contexts import say_contexts
+    """List your contexts. Tokens are not shown."""
+    from rota.cli.output.contexts import print_contexts
     from rota.client import contexts
 
     known = contexts.read()
     if not known.contexts and not as_json:
-        complain("you have no contexts; 'rota context add NAME URL' makes one")
+        print_err("you have no contexts; 'rota context add NAME URL' adds one")
     else:
-        say_contexts(known.contexts, current=known.current, as_json=as_json)
+        print_contexts(known.contexts, current=known.current, as_json=as_json)
 
 
 @app.command()
 def show(*, as_json: AsJson = False) -> None:
-    """Say which daemon commands talk to, and what chose it."""
-    from rota.cli.output.json import say_json
-    from rota.client.find import chosen
+    """Show the daemon that commands contact, and what selected it."""
+    from rota.cli.output.console import print_json
+    from rota.client.endpoint import chosen
 
     found = chosen()
     if as_json:
-        say_json(asdict(found))
+        print_json(asdict(found))
     else:
-        say(f"{found.context or found.url}, by {found.origin}")
+        print_out(f"{found.context or found.url}, set by {found.origin}")
 
 
 @app.command()
 def remove(name: Name, *, as_json: AsJson = False) -> None:
-    """Forget a context, and its token."""
-    from rota.cli.output.json import say_json
+    """Remove a context and its token."""
+    from rota.cli.output.console import print_json
     from rota.client import contexts
 
     was_current = contexts.remove(name)
     if as_json:
-        say_json({"removed": name, "was_current": was_current})
+        print_json({"removed": name, "was_current": was_current})
     elif was_current:
-        say("commands talk to the daemon of this machine now")
+        print_out("commands now use the daemon of this machine")

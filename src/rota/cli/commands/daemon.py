@@ -1,46 +1,67 @@
-"""`rota up`: start the daemon, here or in the background."""
+"""`rota up`, `rota status` and `rota down`: starts, describes and stops the daemon."""
 
 from __future__ import annotations
 
 import os
 import select
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.cli.options import AsJson
-from rota.cli.output.lines import complain, say
-from rota.cli.up_flags import (
-    Context,
-    Detach,
-    Engine,
-    Kubeconfig,
-    Listen,
-    Namespace,
-    PolicyName,
-    VirtualGpus,
-)
-from rota.errors import RotaError, UnavailableError, UserError, shown
+from rota.cli.output.console import print_err, print_out
+from rota.errors import RotaError, UnavailableError, UserError
 
 if TYPE_CHECKING:
-    from rota.api.serve import Settings
-    from rota.config.keys import Daemon
-    from rota.config.load import Found
-    from rota.core.view import Rules
-    from rota.daemon.admission import Defaults
+    from rota.client import Client
+    from rota.server.settings import Settings
+    from rota.wire.daemon import Status
 
 app = typer.Typer()
 
 LOG_NAME = "daemon.log"
 READY = b"ready"
-PATIENCE_S = 10.0
-KUBERNETES = "kubernetes"
+READY_TIMEOUT_S = 10.0
+POLL_S = 0.05
+EXIT_TIMEOUT_S = 10.0
+"""Limit for the exit of a daemon whose API is already closed."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+Detach = Annotated[
+    bool, typer.Option("--detach", "-d", help="Run in the background; return when it is ready.")
+]
+VirtualGpus = Annotated[
+    str,
+    typer.Option(
+        "--virtual-gpus", metavar="NxMEMORY", help="Simulate GPUs: 4x16GiB is four of 16 GiB."
+    ),
+]
+Listen = Annotated[
+    str,
+    typer.Option("--listen", metavar="HOST:PORT", help="Also listen on TCP; clients need a token."),
+]
+Engine = Annotated[
+    str, typer.Option("--engine", metavar="ENGINE", help="Run jobs with 'local' or 'kubernetes'.")
+]
+Kubeconfig = Annotated[
+    str, typer.Option("--kubeconfig", metavar="PATH", help="Kubeconfig (default: kubectl's).")
+]
+KubeContext = Annotated[
+    str, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")
+]
+Namespace = Annotated[
+    str, typer.Option("--namespace", metavar="NAME", help="Kubernetes namespace of the pods.")
+]
+PolicyName = Annotated[
+    str, typer.Option("--policy", metavar="POLICY", help="Policy; see 'rota policy list'.")
+]
 
 
 @app.command()
@@ -51,22 +72,17 @@ def up(
     listen: Listen = "",
     engine: Engine = "",
     kubeconfig: Kubeconfig = "",
-    context: Context = "",
+    context: KubeContext = "",
     namespace: Namespace = "",
     policy: PolicyName = "",
     as_json: AsJson = False,
 ) -> None:
-    """Start rota on this machine. It serves until 'rota down' or Ctrl-C.
+    """Start the daemon on this machine. It runs until 'rota down' or Ctrl-C.
 
-    Files and variables may say the same as the flags, and more: see 'rota config show'.
+    Files and environment variables set the same options and more: see 'rota config show'.
     """
-    from rota.config import make_state_dir
-    from rota.observe import log_to_stderr
-
     if as_json and not is_detached:
-        raise UserError("--json is for what --detach answers", "leave it out, or add --detach")
-    log_to_stderr()
-    folder = make_state_dir()
+        raise UserError("--json needs --detach", "leave out --json, or add --detach")
     flags = {
         "virtual_gpus": virtual_gpus,
         "listen": listen,
@@ -76,100 +92,40 @@ def up(
         "kube_context": context,
         "namespace": namespace,
     }
-    settings = settings_of(folder, flags)
-    for warning in warnings_of(settings.listen, are_accounts=settings.are_accounts):
-        complain(warning)
+    settings = _settings(flags)
+    for warning in listen_warnings(settings.listen, are_accounts=settings.are_accounts):
+        print_err(warning)
+    folder = settings.folder
     if is_detached:
         pid = _detach(settings)
-        _tell(pid, folder, as_json=as_json)
+        _print_started(pid, folder, as_json=as_json)
     else:
-        _run(settings, lambda: complain(f"ready; state in {folder}, Ctrl-C ends it"))
+        _run(settings, lambda: print_err(f"ready; state in {folder}; Ctrl-C stops the daemon"))
 
 
-def warnings_of(listen: tuple[str, int] | None, *, are_accounts: bool) -> list[str]:
-    """What is allowed, and yet should be known by whoever asks for it."""
+def _settings(flags: dict[str, str]) -> Settings:
+    from rota.config.paths import make_state_dir
+    from rota.log_setup import log_to_stderr
+    from rota.server.settings import settings_of
+
+    log_to_stderr()
+    return settings_of(make_state_dir(), flags)
+
+
+def listen_warnings(listen: tuple[str, int] | None, *, are_accounts: bool) -> list[str]:
+    """The risks of listening on TCP that the administrator should know."""
     found: list[str] = []
     if listen is not None and listen[0] not in LOOPBACK:
         found.append(
-            f"listening on {listen[0]}, where other machines may reach it: nothing is encrypted,"
-            " tokens included; 127.0.0.1 with 'ssh -L' or a TLS proxy is safer"
+            f"other machines can reach {listen[0]}, and the connection is not encrypted, tokens"
+            " included; 127.0.0.1 with 'ssh -L' or a TLS proxy is safer"
         )
     if listen is not None and not are_accounts:
         found.append(
-            "tokens name people, but all their jobs run as you: that guards against accidents only"
+            "the jobs of all token users run as you: tokens protect against mistakes only,"
+            " not against malicious users"
         )
     return found
-
-
-def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
-    """From flags, variables and files; whatever is wrong with them stops the start."""
-    from rota.api.choosing import place_of
-    from rota.api.serve import Settings
-    from rota.config import store_file
-    from rota.config.load import POLICY_NAME, Sources, blamed, daemon_settings
-    from rota.daemon.membership import Care
-    from rota.daemon.move_plans import Limits
-    from rota.policies.registry import parse
-
-    found = daemon_settings(Sources(folder, flags=flags))
-    chosen = found.daemon()
-    with blamed(found.get("policy")):
-        parse(chosen.policy)
-    with blamed(found.get("listen")):
-        address = _address(chosen.listen) if chosen.listen else None
-    defaults = cache(partial(_defaults, found))
-    return Settings(
-        folder=folder,
-        store_file=store_file(),
-        place=place_of(found, folder, listen=address, defaults=defaults),
-        are_accounts=os.geteuid() == 0 or chosen.engine == KUBERNETES,
-        policy=chosen.policy,
-        policy_file=folder / POLICY_NAME,
-        rules=_rules(chosen),
-        defaults=defaults,
-        admins=frozenset(chosen.admins),
-        listen=address,
-        keep_logs_s=chosen.keep_logs_s,
-        care=Care(chosen.heartbeat_s, chosen.replace_stragglers),
-        moving=Limits(
-            tuple(each.removesuffix("/") for each in chosen.move_to), chosen.move_patience_s
-        ),
-    )
-
-
-def _rules(chosen: Daemon) -> Rules:
-    from rota.core.view import Rules
-
-    return Rules(
-        round_interval_s=chosen.round_interval_s,
-        min_runtime_s=chosen.min_runtime_s,
-        restart_cost_s=chosen.restart_cost_s,
-        starvation_after_s=chosen.starvation_after_s,
-        backoff_s=chosen.backoff_s,
-    )
-
-
-def _defaults(found: Found, project: str) -> Defaults:
-    from rota.daemon.admission import Defaults
-    from rota.engines.base import LogLimits
-
-    daemon, job = found.daemon(), found.defaults(project)
-    return Defaults(
-        are_contained=daemon.engine == KUBERNETES,
-        image=job.image,
-        env=job.env,
-        mounts=job.mounts,
-        grace_s=daemon.grace_s,
-        log=LogLimits(daemon.log_file_bytes, daemon.log_files),
-    )
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]")
-    if not host or not port.isdigit() or not 0 < int(port) <= 65535:
-        raise UserError(f"'{shown(text)}' is no address to listen on", "write 127.0.0.1:8800")
-    return host, int(port)
 
 
 def _run(settings: Settings, ready: Callable[[], object]) -> None:
@@ -177,41 +133,44 @@ def _run(settings: Settings, ready: Callable[[], object]) -> None:
 
     import uvloop
 
-    from rota.api.serve import serve
-    from rota.daemon.lock import only_one
-    from rota.observe import log_to_stderr
+    from rota.daemon.runtime.process_lock import hold_process_lock
+    from rota.log_setup import log_to_stderr
+    from rota.server.main import serve
 
     log_to_stderr()
     with (
-        only_one(settings.folder),
+        hold_process_lock(settings.folder),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         runner.run(serve(settings, ready=ready))
 
 
-def _tell(pid: int, folder: Path, *, as_json: bool) -> None:
-    from rota.cli.output.json import say_json
+def _print_started(pid: int, folder: Path, *, as_json: bool) -> None:
+    from rota.cli.output.console import print_json
 
     if as_json:
-        say_json({"pid": pid, "folder": str(folder)})
+        print_json({"pid": pid, "folder": str(folder)})
     else:
-        say(f"rota is up (process {pid}); state in {folder}")
+        print_out(f"rota is up (process {pid}); state in {folder}")
 
 
 def _detach(settings: Settings) -> int:
-    """A child in a session of its own; it says through a pipe that it is ready, or why not."""
+    """Fork the daemon into its own session and wait until it is ready. Return its process id.
+
+    The child writes `READY` or its error into a pipe.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child:
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
-            if not select.select([pipe], [], [], PATIENCE_S)[0]:
+            if not select.select([pipe], [], [], READY_TIMEOUT_S)[0]:
                 log = settings.folder / LOG_NAME
-                complain(f"it is not ready yet; {log} says why, and it goes on after Ctrl-C")
-            word = pipe.read()
-        if word != READY:
+                print_err(f"the daemon is not ready yet, see {log}; it keeps starting after Ctrl-C")
+            message = pipe.read()
+        if message != READY:
             raise UnavailableError(
-                word.decode(errors="replace") or "the daemon died before it was ready",
+                message.decode(errors="replace") or "the daemon exited before it was ready",
                 f"see {settings.folder / LOG_NAME}",
             )
         return child
@@ -220,34 +179,38 @@ def _detach(settings: Settings) -> int:
     _become_background(settings.folder / LOG_NAME)
     code = 0
     try:
-        _run(settings, partial(pass_on, writing, READY))
+        _run(settings, partial(notify_parent, writing, READY))
     except RotaError as error:
-        complain(str(error))
-        pass_on(writing, str(error).encode())
+        print_err(str(error))
+        notify_parent(writing, str(error).encode())
         code = error.exit_code
-    except BaseException as error:  # noqa: BLE001 - the parent waits for a word
+    except BaseException as error:  # noqa: BLE001 - the parent waits for a message
         import traceback
 
         traceback.print_exc()
-        pass_on(writing, f"{type(error).__name__}: {error}".encode())
+        notify_parent(writing, f"{type(error).__name__}: {error}".encode())
         code = 1
     sys.stderr.flush()
     os._exit(code)
 
 
-def pass_on(writing: int, words: bytes) -> None:
-    """To who waits for it to be ready, if it was not yet. A standby may have to wait for days, and
-    whoever started it went away; that is no reason for it to end."""
+def notify_parent(writing: int, message: bytes) -> None:
+    """Send a message to the parent process, which waits until the daemon is ready.
+
+    A standby may wait for days before it is ready. If the parent has exited by then, the standby
+    continues without it.
+    """
     with suppress(OSError):
-        os.write(writing, words)
+        os.write(writing, message)
     with suppress(OSError):
         os.close(writing)
 
 
 def _become_background(log: Path) -> None:
-    from rota.observe import put_aside
+    """Replace stdin by /dev/null and stdout and stderr by the log file."""
+    from rota.log_setup import rotate_log
 
-    put_aside(log)
+    rotate_log(log)
     null = os.open(os.devnull, os.O_RDWR)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(null, 0)
@@ -256,3 +219,88 @@ def _become_background(log: Path) -> None:
     os.close(null)
     os.close(output)
     os.chdir("/")
+
+
+@app.command()
+def status(*, as_json: AsJson = False) -> None:
+    """Show the state of the daemon. Exit code 1 if no daemon runs."""
+    from rota.cli.output.console import print_json
+    from rota.client import Client
+
+    with Client() as rota:
+        found = rota.status()
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _print_status(found)
+
+
+@app.command()
+def down(
+    *,
+    keeps_jobs: Annotated[
+        bool,
+        typer.Option("--keep-jobs/--stop-jobs", help="Keep jobs running, or requeue them."),
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Stop the daemon. Its jobs keep running, and the next daemon adopts them. With --stop-jobs
+    the jobs return to the queue first."""
+    from rota.cli.output.console import print_json
+    from rota.client import Client
+
+    with Client() as rota:
+        pid = rota.status().pid
+        rota.stop(stop_jobs=not keeps_jobs)
+        _wait_for_api_close(rota, pid)
+        if rota.endpoint.socket:
+            _wait_for_exit(pid)
+    if as_json:
+        print_json({"pid": pid})
+    else:
+        print_out(f"rota is down (process {pid})")
+
+
+def _wait_for_api_close(rota: Client, pid: int) -> None:
+    """Wait until the daemon answers no more, or another one does: systemd may restart it."""
+    from rota.client.endpoint import NoDaemonError
+    from rota.errors import UnavailableError
+
+    while True:
+        try:
+            if rota.status().pid != pid:
+                return
+        except NoDaemonError:
+            return
+        except UnavailableError:
+            # The daemon closed the connection during the request.
+            pass
+        time.sleep(POLL_S)
+
+
+def _wait_for_exit(pid: int) -> None:
+    """Wait until the process has exited and so released the state folder for the next daemon."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    with os.fdopen(pidfd):
+        select.select([pidfd], [], [], EXIT_TIMEOUT_S)
+
+
+def _print_status(found: Status) -> None:
+    from rota.cli.output.format import span
+
+    jobs = ", ".join(f"{count} {state}" for state, count in sorted(found.jobs.items()))
+    rows = [
+        ("process", f"{found.pid}, for {span(time.time() - found.started_s)}"),
+        ("version", found.version),
+        ("engine", found.engine),
+        ("socket", found.socket),
+        ("address", found.address),
+        ("policy", found.policy),
+        ("GPUs", f"{found.gpus_held:g} of {found.gpus} held"),
+        ("jobs", jobs or "none"),
+        ("trouble", found.trouble),
+    ]
+    print_out("\n".join(f"{name:<8} {value}" for name, value in rows if value))

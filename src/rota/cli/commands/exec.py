@@ -1,4 +1,4 @@
-"""`rota exec`, `rota shell` and `rota port-forward`: reach into a job that runs."""
+"""`rota exec`, `rota shell` and `rota port-forward`: connect to a running job."""
 
 from __future__ import annotations
 
@@ -8,61 +8,62 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli.flags import option
-from rota.cli.options import JobWord
-from rota.cli.output.lines import complain, say
+from rota.cli.options import JobRef
+from rota.cli.output.console import print_err, print_out
 
 if TYPE_CHECKING:
-    from rota.client.forward import Forwarder
-    from rota.wire.sessions import Entry
+    from rota.client.port_forward import Forwarder
+    from rota.wire.exec import ExecRequest
 
 app = typer.Typer()
 
 Worker = Annotated[
-    int | None, option("--worker", metavar="N", words="Beside this one, else the first.")
+    int | None, option("--worker", metavar="N", text="Number of the worker (default: the first).")
 ]
 
 
 @app.command(name="exec", epilog="Example: rota exec bert -- nvidia-smi")
 def execute(
-    job: JobWord,
+    job: JobRef,
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.", show_default=False)
+        list[str],
+        typer.Argument(metavar="-- COMMAND...", help="Command to run.", show_default=False),
     ],
     *,
     worker: Worker = None,
     on_terminal: Annotated[
-        bool, typer.Option("--tty", "-t", help="On a terminal, as a shell would be.")
+        bool, typer.Option("--tty", "-t", help="Give the command a terminal.")
     ] = False,
 ) -> None:
-    """Run a command beside a worker. It has the worker's user, folder, environment, container and
-    GPUs. The exit code is the command's."""
-    raise typer.Exit(_enter(job, _entry(command, on_terminal=on_terminal), worker=worker))
+    """Run a command in a worker's environment. The command has the worker's user, folder,
+    variables, container and GPUs. The exit code is the command's."""
+    raise typer.Exit(_run(job, _request(command, on_terminal=on_terminal), worker=worker))
 
 
 @app.command()
-def shell(job: JobWord, *, worker: Worker = None) -> None:
-    """Open a shell beside a worker. It has the worker's user, folder, environment, container and
-    GPUs."""
-    raise typer.Exit(_enter(job, _entry([], on_terminal=True), worker=worker))
+def shell(job: JobRef, *, worker: Worker = None) -> None:
+    """Open a shell in a worker's environment. The shell has the worker's user, folder, variables,
+    container and GPUs."""
+    raise typer.Exit(_run(job, _request([], on_terminal=True), worker=worker))
 
 
 @app.command(name="port-forward", epilog="Example: rota port-forward bert 6006:6006")
 def port_forward(
-    job: JobWord,
+    job: JobRef,
     ports: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="HOST:JOB...",
-            help="A port here and one there; else the job's own --port.",
+            help="Local port and the job's port (default: the job's --port).",
             show_default=False,
         ),
     ] = None,
     *,
     worker: Worker = None,
 ) -> None:
-    """Let ports here lead to ports of a job. Until it is over, or Ctrl-C."""
+    """Forward local ports to ports of a job. Ends with the job or with Ctrl-C."""
     from rota.client import Client
-    from rota.client.forward import Target
+    from rota.client.port_forward import ForwardTarget
     from rota.errors import UserError
 
     with Client() as rota:
@@ -70,39 +71,41 @@ def port_forward(
         wanted = ports or details.request.ports
         if not wanted:
             raise UserError(
-                f"job {details.job.id} was submitted without --port", "name two ports as 8080:80"
+                f"job {details.job.id} was submitted without --port", "give ports, such as 8080:80"
             )
         with forwarder(wanted) as forward:
-            forward.serve(Target(rota, details.job.id, worker))
+            forward.serve(ForwardTarget(rota, details.job.id, worker))
             for each in forward.ports:
-                say(f"127.0.0.1:{each.here} leads to port {each.there} of job {details.job.id}")
+                print_out(
+                    f"forwarding 127.0.0.1:{each.local} to port {each.remote} of {details.job.id}"
+                )
             rota.wait(details.job.id)
 
 
 def forwarder(ports: list[str]) -> Forwarder:
-    """Listens already; see `Forwarder`."""
-    from rota.client.forward import Forwarder, Ports
+    """A `Forwarder` that already listens on the local ports."""
+    from rota.client.port_forward import Forwarder, PortMapping
 
-    return Forwarder([Ports.of_text(each) for each in ports], complain)
+    return Forwarder([PortMapping.of_text(each) for each in ports], print_err)
 
 
-def _entry(command: list[str], *, on_terminal: bool) -> Entry:
+def _request(command: list[str], *, on_terminal: bool) -> ExecRequest:
     from rota.cli.terminal import size
-    from rota.wire.sessions import Entry
+    from rota.wire.exec import ExecRequest
 
     if not on_terminal:
-        return Entry(command)
+        return ExecRequest(command)
     rows, columns = size()
-    return Entry(command, rows, columns, os.environ.get("TERM", "dumb"))
+    return ExecRequest(command, rows, columns, os.environ.get("TERM", "dumb"))
 
 
-def _enter(job: str, entry: Entry, *, worker: int | None) -> int:
-    from rota.cli.terminal import attend
+def _run(job: str, request: ExecRequest, *, worker: int | None) -> int:
+    from rota.cli.terminal import attach_terminal
     from rota.client import Client
-    from rota.client.sessions import enter
+    from rota.client.exec import open_exec
 
-    with Client() as rota, enter(rota, job, entry=entry, worker=worker) as session:
-        code = attend(session, on_terminal=entry.columns > 0)
+    with Client() as rota, open_exec(rota, job, request=request, worker=worker) as session:
+        code = attach_terminal(session, on_terminal=request.columns > 0)
     if session.reason:
-        complain(session.reason)
+        print_err(session.reason)
     return code

@@ -1,18 +1,21 @@
-"""What is done to jobs that are there: list, show, story, cancel, hold, resize, wait, ..."""
+"""Commands about existing jobs: list, show, story, cancel, hold, resize, wait and others.
+
+A command that takes several jobs also takes the name of an array, which means its jobs.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from rota.cli import completing
+from rota.cli import complete
 from rota.cli.flags import option
-from rota.cli.options import AsJson, JobWord, JobWords, To
-from rota.cli.output.lines import complain, say
-from rota.errors import UserError, meant, shown
+from rota.cli.options import AsJson, JobRef, JobRefs, To
+from rota.cli.output.console import print_err, print_out
+from rota.errors import UserError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,46 +23,51 @@ if TYPE_CHECKING:
     from rota.client import Client
     from rota.wire.jobs import JobView
 
+T = TypeVar("T")
 app = typer.Typer()
 
-StateWords = Annotated[
+States = Annotated[
     list[str] | None,
     option(
         "--state",
         "-s",
         metavar="STATE",
-        words="Only in this state; repeatable.",
-        complete=completing.states,
+        text="Only jobs in this state; repeatable.",
+        complete=complete.states,
     ),
 ]
-NO_JOBS = "no such jobs; 'rota submit -- COMMAND' makes one"
-NO_JOBS_OF_YOURS = "you have no jobs; 'rota list --all' shows everybody's"
-
-MOST_JOBS = 100_000
+NO_MATCHING_JOBS = "no matching jobs; 'rota submit -- COMMAND' submits one"
+NO_OWN_JOBS = "you have no jobs; 'rota list --all' shows the jobs of all users"
+MAX_JOBS = 100_000
+PAGE_SIZE = 1000
 
 
 @app.command(name="list")
 def list_jobs(
     *,
-    everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's jobs.")] = False,
-    user: Annotated[str, option("--user", "-u", metavar="NAME", words="That user's jobs.")] = "",
-    states: StateWords = None,
-    project: Annotated[str, option("--project", metavar="NAME", words="Only for this one.")] = "",
-    limit: Annotated[int, option("--limit", metavar="N", words="At most so many; else 100.")] = 100,
+    all_users: Annotated[bool, typer.Option("--all", "-a", help="Jobs of all users.")] = False,
+    user: Annotated[str, option("--user", "-u", metavar="NAME", text="Jobs of this user.")] = "",
+    states: States = None,
+    project: Annotated[
+        str, option("--project", metavar="NAME", text="Only jobs of this project.")
+    ] = "",
+    limit: Annotated[
+        int, option("--limit", metavar="N", text="Number of jobs at most (default: 100).")
+    ] = 100,
     watches: Annotated[bool, typer.Option("--watch", help="Keep the table up to date.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show jobs, the newest first. They are your own, unless you ask for more."""
-    from rota.cli.output.jobs import say_jobs
+    """List jobs, newest first. Without --all or --user, only your own."""
+    from rota.cli.output.jobs import print_jobs
     from rota.client import Client
 
     if watches and as_json:
-        raise UserError("--watch draws a table", "leave out --watch or --json")
-    if not 1 <= limit <= MOST_JOBS:
-        raise UserError(f"--limit {limit} is out of bounds", f"use 1 to {MOST_JOBS}")
+        raise UserError("--watch cannot print JSON", "leave out --watch or --json")
+    if not 1 <= limit <= MAX_JOBS:
+        raise UserError(f"--limit {limit} is out of range", f"use 1 to {MAX_JOBS}")
     _check_states(states or [])
     with Client() as rota:
-        owner = user or ("" if everybody else rota.me())
+        owner = user or ("" if all_users else rota.me())
 
         def fetch() -> list[JobView]:
             return _fetch(rota, owner, states=states or [], project=project, limit=limit)
@@ -69,18 +77,19 @@ def list_jobs(
             return
         found = fetch()
         if not found and not as_json:
-            complain(NO_JOBS if everybody or user or states or project else NO_JOBS_OF_YOURS)
+            has_filter = all_users or user or states or project
+            print_err(NO_MATCHING_JOBS if has_filter else NO_OWN_JOBS)
         else:
-            say_jobs(found, as_json=as_json)
+            print_jobs(found, as_json=as_json)
 
 
-def _check_states(words: list[str]) -> None:
+def _check_states(states: list[str]) -> None:
     from rota.wire.jobs import STATES
 
-    for word in words:
-        if word not in STATES:
-            hint = meant(word, STATES) or f"there are {', '.join(STATES)}"
-            raise UserError(f"no state '{shown(word)}'", hint)
+    for state in states:
+        if state not in STATES:
+            hint = did_you_mean(state, STATES) or f"the states are {', '.join(STATES)}"
+            raise UserError(f"unknown state '{shown(state)}'", hint)
 
 
 def _fetch(
@@ -94,7 +103,7 @@ def _fetch(
             states=states,
             project=project,
             before=before,
-            limit=min(1000, limit - len(found)),
+            limit=min(PAGE_SIZE, limit - len(found)),
         )
         found += page.jobs
         before = page.next
@@ -112,147 +121,213 @@ def _watch(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
 
 
 @app.command()
-def show(job: JobWord, *, as_json: AsJson = False) -> None:
-    """Show all about a job: what it runs, where, why it waits. Of an array, its jobs."""
-    from rota.cli.arrays import array, is_array
-    from rota.cli.output.details import say_details
-    from rota.cli.output.jobs import say_jobs
-    from rota.cli.output.json import say_json
+def show(job: JobRef, *, as_json: AsJson = False) -> None:
+    """Show the details of a job, such as why it waits. For an array, list its jobs."""
+    from rota.cli.output.console import print_json
+    from rota.cli.output.jobs import print_details, print_jobs
     from rota.client import Client
 
     with Client() as rota:
         try:
             details = rota.show(job)
         except UserError as error:
-            if not is_array(error):
+            if not _is_array_error(error):
                 raise
-            say_jobs(array(rota, job), as_json=as_json)
+            print_jobs(_array_jobs(rota, job), as_json=as_json)
             return
     if as_json:
-        say_json(asdict(details))
+        print_json(asdict(details))
     else:
-        say_details(details)
+        print_details(details)
 
 
 @app.command()
-def story(job: JobWord, *, as_json: AsJson = False) -> None:
-    """Show what happened to a job, when and why."""
-    from rota.cli.output.details import say_story
-    from rota.cli.output.json import say_json
+def story(job: JobRef, *, as_json: AsJson = False) -> None:
+    """Show the history of a job: when its state changed, and why."""
+    from rota.cli.output.console import print_json
+    from rota.cli.output.jobs import print_story
     from rota.client import Client
 
     with Client() as rota:
         entries = rota.story(job)
     if as_json:
-        say_json([asdict(entry) for entry in entries])
+        print_json([asdict(entry) for entry in entries])
     else:
-        say_story(entries)
+        print_story(entries)
 
 
 @app.command()
-def cancel(jobs: JobWords, *, as_json: AsJson = False) -> None:
-    """End jobs for good. What runs is asked to stop, and killed after its grace period."""
-    _each(jobs, "cancel", as_json=as_json)
+def cancel(jobs: JobRefs, *, as_json: AsJson = False) -> None:
+    """Cancel jobs. A running job is stopped, and killed after its grace period."""
+    _apply(jobs, "cancel", as_json=as_json)
 
 
 @app.command()
-def hold(jobs: JobWords, *, as_json: AsJson = False) -> None:
-    """Keep jobs from running. One that runs is stopped, and starts again when released."""
-    _each(jobs, "hold", as_json=as_json)
+def hold(jobs: JobRefs, *, as_json: AsJson = False) -> None:
+    """Hold jobs: they do not run until they are released. A running job is stopped."""
+    _apply(jobs, "hold", as_json=as_json)
 
 
 @app.command()
-def release(jobs: JobWords, *, as_json: AsJson = False) -> None:
-    """Let held jobs run."""
-    _each(jobs, "release", as_json=as_json)
+def release(jobs: JobRefs, *, as_json: AsJson = False) -> None:
+    """Release held jobs: they return to the queue."""
+    _apply(jobs, "release", as_json=as_json)
 
 
 @app.command()
 def resize(
-    job: JobWord,
-    workers: Annotated[str, typer.Argument(metavar="N|auto", help="How many workers.")],
+    job: JobRef,
+    workers: Annotated[str, typer.Argument(metavar="N|auto", help="Number of workers.")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Set how many workers an elastic job has. With 'auto' the policy decides again."""
-    from rota.cli.output.jobs import say_jobs
-    from rota.cli.output.json import say_json
+    """Set the number of workers of an elastic job. With 'auto' the policy sets it."""
+    from rota.cli.output.console import print_json
+    from rota.cli.output.jobs import print_jobs
     from rota.client import Client
 
     if workers != "auto" and not (workers.isascii() and workers.isdecimal() and int(workers)):
-        raise UserError(f"'{shown(workers)}' is no number of workers", "use 1, 2, ... or auto")
+        raise UserError(f"'{shown(workers)}' is not a number of workers", "use 1, 2, ... or auto")
     with Client() as rota:
         resized = rota.resize(job, None if workers == "auto" else int(workers))
     if as_json:
-        say_json(asdict(resized))
+        print_json(asdict(resized))
     else:
-        say_jobs([resized], as_json=False)
+        print_jobs([resized], as_json=False)
 
 
 @app.command()
-def resubmit(jobs: JobWords, *, to: To = "", as_json: AsJson = False) -> None:
-    """Submit the same again, as new jobs. With --to they go on at another daemon instead: each is
-    cancelled here once it is there."""
-    from rota.cli.output.json import say_json
+def resubmit(jobs: JobRefs, *, to: To = "", as_json: AsJson = False) -> None:
+    """Submit copies of jobs as new jobs. With --to, move the jobs to another daemon instead: each
+    job is cancelled here after the other daemon has accepted it."""
+    from rota.cli.output.console import print_json
     from rota.client import Client
 
     with Client() as rota:
-        ids = _moved(rota, jobs, to=to) if to else [rota.resubmit(job) for job in jobs]
+        ids = _move(rota, jobs, to=to) if to else [rota.resubmit(job) for job in jobs]
     if as_json:
-        say_json({"ids": ids})
+        print_json({"ids": ids})
     else:
-        say("\n".join(ids))
+        print_out("\n".join(ids))
 
 
-def _moved(rota: Client, jobs: list[str], *, to: str) -> list[str]:
+def _move(rota: Client, jobs: list[str], *, to: str) -> list[str]:
     from rota.client import Client
-    from rota.client.moving import move
+    from rota.client.migration import move
 
-    with Client(context=to) as there:
-        return [move(rota, there, job=job, to=to) for job in jobs]
+    with Client(context=to) as target:
+        return [move(rota, target, job=job, to=to) for job in jobs]
 
 
 @app.command()
-def wait(jobs: JobWords, *, as_json: AsJson = False) -> None:
-    """Wait until jobs are over. The exit code is that of the first that failed."""
-    from rota.cli.arrays import for_all
-    from rota.cli.ends import end
-    from rota.cli.output.json import say_json
+def wait(jobs: JobRefs, *, as_json: AsJson = False) -> None:
+    """Wait until jobs have ended. The exit code is that of the first job that failed."""
+    from rota.cli.exit_codes import wait_for_end
+    from rota.cli.output.console import print_json
     from rota.client import Client
 
     with Client() as rota:
-        ends = [each for job in jobs for each in for_all(rota, job, deed=lambda w: end(rota, w))]
+        ends = [
+            end
+            for job in jobs
+            for end in _for_each_job(rota, job, action=lambda each: wait_for_end(rota, each))
+        ]
     if as_json:
-        say_json([asdict(job) for job, _ in ends])
+        print_json([asdict(job) for job, _ in ends])
     raise typer.Exit(next((code for _, code in ends if code), 0))
 
 
-def _each(words: list[str], deed: str, *, as_json: bool) -> None:
-    """All of them, even if some cannot be: the exit code is then that of the first error."""
-    from rota.cli.arrays import expanded, is_array
-    from rota.cli.output.jobs import say_jobs
-    from rota.cli.output.json import say_json
+def _apply(refs: list[str], action: str, *, as_json: bool) -> None:
+    """Call the client's method `action` for every job, also after errors. The exit code is that of
+    the first error."""
+    from rota.cli.output.console import print_json
+    from rota.cli.output.jobs import print_jobs
     from rota.client import Client
 
     done: list[JobView] = []
     failed = 0
-    left = words[::-1]
+    left = refs[::-1]
     with Client() as rota:
         while left:
-            word = left.pop()
+            ref = left.pop()
             try:
                 try:
-                    done.append(getattr(rota, deed)(word))
+                    done.append(getattr(rota, action)(ref))
                 except UserError as error:
-                    if not is_array(error):
+                    if not _is_array_error(error):
                         raise
-                    left += expanded(rota, word)[::-1]
+                    left += _unfinished_ids(rota, ref)[::-1]
             except UserError as error:
-                complain(str(error))
+                print_err(str(error))
                 failed = failed or error.exit_code
     if as_json:
-        say_json([asdict(job) for job in done])
+        print_json([asdict(job) for job in done])
     elif done:
-        say_jobs(done, as_json=False)
+        print_jobs(done, as_json=False)
     if failed:
         raise typer.Exit(failed)
+
+
+def _array_jobs(rota: Client, name: str) -> list[JobView]:
+    """The jobs of the user's newest array with this name, in the order of their indices."""
+    user = rota.me()
+    found: list[JobView] = []
+    before: int | None = None
+    while True:
+        page = rota.jobs(user=user, word=f"{name}[", before=before, limit=PAGE_SIZE)
+        # All jobs of an array have the same time of submission.
+        moment = (found or page.jobs)[0].submitted_s if found or page.jobs else 0.0
+        same = [job for job in page.jobs if job.submitted_s == moment]
+        found += same
+        before = page.next
+        if before is None or len(same) < len(page.jobs):
+            return found[::-1]
+
+
+def _is_array_error(error: UserError) -> bool:
+    """Whether the daemon expected one job and got the name of an array."""
+    return error.code == "array"
+
+
+def _unfinished_ids(rota: Client, name: str) -> list[str]:
+    """The ids of the jobs of an array that have not ended."""
+    from rota.wire.jobs import LIVE_STATES
+
+    unfinished = [job.id for job in _array_jobs(rota, name) if job.state in LIVE_STATES]
+    if not unfinished:
+        raise UserError(f"all jobs of '{shown(name)}' have ended", "'rota show' lists them")
+    return unfinished
+
+
+def _for_each_job(rota: Client, ref: str, *, action: Callable[[str], T]) -> list[T]:
+    """The results of an action on one job, or on every job of an array."""
+    try:
+        return [action(ref)]
+    except UserError as error:
+        if not _is_array_error(error):
+            raise
+    return [action(job.id) for job in _array_jobs(rota, ref)]
+
+
+@app.command()
+def profile(
+    job: JobRef,
+    *,
+    svg: Annotated[str, option("--svg", metavar="FILE", text="Write charts to this file.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show the speed-ups, step times and memory of a job."""
+    from rota.cli.output.console import print_json
+    from rota.cli.output.profile import print_profile
+    from rota.client import Client
+
+    with Client() as rota:
+        found = rota.profile(job)
+    if svg:
+        from rota.cli.output.profile_svg import write_svg
+
+        write_svg(found, svg)
+    if as_json:
+        print_json(asdict(found))
+    elif not svg:
+        print_profile(found)

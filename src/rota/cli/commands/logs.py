@@ -1,4 +1,4 @@
-"""`rota logs`: what a job printed."""
+"""`rota logs`: shows the output of a job."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli.flags import option
-from rota.cli.options import AsJson, JobWord
-from rota.cli.output.lines import say
+from rota.cli.options import AsJson, JobRef
+from rota.cli.output.console import print_out
 from rota.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,38 +23,37 @@ app = typer.Typer()
 
 @app.command()
 def logs(
-    job: JobWord,
+    job: JobRef,
     *,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job is over.")
+        bool, typer.Option("--follow", "-f", help="Print new output until the job has ended.")
     ] = False,
     tail: Annotated[
-        int | None, option("--tail", "-n", metavar="N", words="Only the last N lines.")
+        int | None, option("--tail", "-n", metavar="N", text="Only the last N lines.")
     ] = None,
     since: Annotated[
-        str, option("--since", metavar="TIME", words="Only the last 90s, 15m, 2h.")
+        str, option("--since", metavar="TIME", text="Only output of the last 90s, 15m, 2h.")
     ] = "",
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="With time and worker before each line.")
+        bool, typer.Option("--timestamps", "-t", help="Print time and worker before each line.")
     ] = False,
-    worker: Annotated[
-        int | None, option("--worker", metavar="N", words="Only this worker.")
-    ] = None,
+    worker: Annotated[int | None, option("--worker", metavar="N", text="Only this worker.")] = None,
     attempt: Annotated[
-        int | None, option("--attempt", metavar="N", words="Not the newest attempt but this one.")
+        int | None,
+        option("--attempt", metavar="N", text="Number of the attempt (default: the newest)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a job printed. All its workers, in the order of time, unless you ask for one."""
+    """Show the output of a job. Lines of all workers are merged by time."""
     from rota.client import Client
     from rota.wire.jobs import LogRange
 
     since_s = time.time() - _seconds(since) if since else 0.0
     wanted = LogRange(worker, attempt, tail, since_s, follow)
     if timestamps and as_json:
-        raise UserError("--json has the times already", "leave out --timestamps")
+        raise UserError("--json already includes times", "leave out --timestamps")
     if tail is not None and tail < 0:
-        raise UserError(f"--tail {tail}: that is less than 0", "give a number of lines")
+        raise UserError(f"--tail {tail} is less than 0", "give a number of lines")
     with Client() as rota:
         if as_json:
             _copy_pieces(rota.log_pieces(job, wanted))
@@ -65,32 +64,32 @@ def logs(
 
 
 def copy(chunks: Iterable[bytes]) -> None:
-    """Bytes as they come, to whoever reads stdout."""
+    """Copy bytes to stdout as they arrive."""
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
 
 
 def _copy_pieces(pieces: Iterable[LogPiece]) -> None:
-    """One JSON object a line: output has no end that a list could wait for."""
+    """One JSON object per line, because followed output has no end."""
     import json
 
     for piece in pieces:
-        say(json.dumps(asdict(piece)))
+        print_out(json.dumps(asdict(piece)))
 
 
 def _copy_lines(pieces: Iterable[LogPiece]) -> None:
-    """Pieces end where a write ended, which need not be the end of a line."""
+    """Print whole lines. A piece of output may end in the middle of a line."""
     begun: dict[tuple[int, int], list[str]] = {}
     for piece in pieces:
         key = (piece.attempt, piece.worker)
         *whole, rest = piece.text.split("\n")
         for line in whole:
-            say(f"{_prefix(piece)} {''.join(begun.pop(key, []))}{line}")
+            print_out(f"{_prefix(piece)} {''.join(begun.pop(key, []))}{line}")
         if rest:
             begun.setdefault(key, []).append(rest)
     for (attempt, worker), parts in begun.items():
-        say(f"{'':23} {attempt}/{worker} {''.join(parts)}")
+        print_out(f"{'':23} {attempt}/{worker} {''.join(parts)}")
 
 
 def _prefix(piece: LogPiece) -> str:
@@ -104,4 +103,4 @@ def _seconds(text: str) -> float:
     try:
         return float(number) * units[unit]
     except ValueError:
-        raise UserError(f"--since {text[:40]}: that is no time", "write 90s, 15m, 2h") from None
+        raise UserError(f"--since {text[:40]} is not a duration", "write 90s, 15m or 2h") from None

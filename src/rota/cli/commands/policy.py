@@ -1,4 +1,4 @@
-"""`rota policy`: which policies there are, what they take, and what they would decide."""
+"""`rota policy`: lists and describes policies, selects one, and runs one on given cases."""
 
 from __future__ import annotations
 
@@ -12,45 +12,49 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from rota.cli.options import AsJson
-from rota.cli.output.lines import complain, say
-from rota.errors import PolicyError, RotaError, UserError, shown, why_not_json
+from rota.cli.output.console import print_err, print_out
+from rota.errors import PolicyError, RotaError, UserError, json_error_message, shown
 
 if TYPE_CHECKING:
-    from rota.core.policy import Policy
+    from rota.core.scheduling.policy_api import Policy
     from rota.policies.parameters import Parameter
 
-app = typer.Typer(help="List, explain, question and choose policies.")
+app = typer.Typer(help="List, describe, select and try policies.")
 
-QUICKLY_S = 1.0
-"""What a daemon may take to say which policy it uses, where nothing depends on it."""
+ANSWER_TIMEOUT_S = 1.0
+"""Limit for the daemon's answer where the policy in use is not essential."""
 
 Name = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", help="Else the one in use.", show_default=False),
+    typer.Argument(
+        metavar="NAME", help="Policy name (default: the policy in use).", show_default=False
+    ),
 ]
 Spec = Annotated[
     str,
     typer.Argument(
-        metavar="NAME[:PARAM=VALUE,...]", help="As in 'rota policy list'.", show_default=False
+        metavar="NAME[:PARAM=VALUE,...]",
+        help="Policy name; see 'rota policy list'.",
+        show_default=False,
     ),
 ]
 
 
 @app.command("list")
 def list_(*, as_json: AsJson = False) -> None:
-    """Show all policies with their parameters.
+    """List all policies with their parameters.
 
-    The one in use, if a daemon answers, has a star. One that cannot be loaded is left out, and
-    named.
+    If a daemon answers, a star marks its policy. A policy that cannot be loaded is left out, with
+    a warning.
     """
-    from rota.cli.output.json import say_json
-    from rota.cli.output.table import Column, say_table
+    from rota.cli.output.console import print_json
+    from rota.cli.output.table import Column, print_table
     from rota.policies.parameters import parameters
 
     known = _loadable()
     used = _name_in_use()
     if as_json:
-        say_json(
+        print_json(
             [{**_described(name, kind), "in_use": name == used} for name, kind in known.items()]
         )
         return
@@ -59,22 +63,22 @@ def list_(*, as_json: AsJson = False) -> None:
     taken = tuple(
         ", ".join(each.name for each in parameters(kind)) or "none" for kind in known.values()
     )
-    say_table(
+    print_table(
         [
             Column("policy", names, is_number=False),
             Column("parameters", taken, is_number=False),
-            Column("what it does", summaries, is_number=False),
+            Column("description", summaries, is_number=False),
         ]
     )
 
 
 @app.command()
 def show(name: Name = None, *, as_json: AsJson = False) -> None:
-    """Show what a policy does, and its parameters. NAME may be ./file.py:Class.
+    """Describe a policy and its parameters. NAME may be ./file.py:Class.
 
-    Without a NAME: the one that the daemon uses, with the parameters it was given.
+    Without NAME, describe the daemon's policy with its parameters.
     """
-    from rota.cli.output.json import say_json
+    from rota.cli.output.console import print_json
     from rota.policies.parameters import parameters
     from rota.policies.registry import find, parse
 
@@ -84,17 +88,17 @@ def show(name: Name = None, *, as_json: AsJson = False) -> None:
     else:
         kind = find(name)
     if as_json:
-        say_json(_described(name, kind))
+        print_json(_described(name, kind))
         return
-    say(f"{name}: {_text(kind)}")
+    print_out(f"{name}: {_text(kind)}")
     taken = [f"  {each}" for each in parameters(kind)]
-    say("\n".join(["", "Parameters:", *taken] if taken else ["", "It takes no parameters."]))
+    print_out("\n".join(["", "Parameters:", *taken] if taken else ["", "No parameters."]))
 
 
 @app.command("set")
 def set_(name: Spec, *, as_json: AsJson = False) -> None:
-    """Let another policy decide from now on. It stays after a restart of the daemon."""
-    from rota.cli.output.json import say_json
+    """Change the daemon's policy. The change outlives a restart of the daemon."""
+    from rota.cli.output.console import print_json
     from rota.client import Client
     from rota.policies.registry import parse
 
@@ -102,24 +106,26 @@ def set_(name: Spec, *, as_json: AsJson = False) -> None:
     with Client() as rota:
         used = rota.set_policy(name)
     if as_json:
-        say_json({"policy": used})
+        print_json({"policy": used})
     else:
-        say(f"{used} decides from now on")
+        print_out(f"policy set to {used}")
 
 
 @app.command()
 def decide(name: Spec) -> None:
-    """Answer each line of stdin, a case, with the GPUs of each job.
+    """Run a policy on cases from stdin and print the GPUs per job.
 
-    elastic-fifo answers {"gpus": 8, "jobs": [{"name": "a", "min": 1, "max": 4}]} with {"a": 4}.
+    A case is one line of JSON.
+
+    For {"gpus": 8, "jobs": [{"name": "a", "min": 1, "max": 4}]} elastic-fifo prints {"a": 4}.
     0 means that the job waits.
     """
     from rota.policies.registry import parse
 
     if sys.stdin is None:
-        raise UserError("standard input is closed", "decide reads cases from it")
+        raise UserError("standard input is closed", "'rota policy decide' reads cases from stdin")
     for answer in _answers(parse(name), sys.stdin.buffer):
-        say(answer)
+        print_out(answer)
 
 
 def _in_use() -> str:
@@ -130,18 +136,18 @@ def _in_use() -> str:
 
 
 def _name_in_use() -> str:
-    """Without its parameters; nothing where no daemon answers."""
+    """The daemon's policy without its parameters; empty if no daemon answers."""
     from rota.client import Client
 
     try:
-        with Client(answer_s=QUICKLY_S) as rota:
+        with Client(answer_s=ANSWER_TIMEOUT_S) as rota:
             return rota.policy().partition(":")[0]
     except RotaError:
         return ""
 
 
 def _loadable() -> dict[str, type[Policy]]:
-    """Those that work: one broken package of many is no reason to hide the others."""
+    """The policies that can be loaded. A broken plugin does not hide the others."""
     from rota.policies.parameters import parameters
     from rota.policies.registry import find, names
 
@@ -151,7 +157,7 @@ def _loadable() -> dict[str, type[Policy]]:
             kind = find(name)
             parameters(kind)
         except PolicyError as error:
-            complain(f"left out policy '{shown(name)}': {error}")
+            print_err(f"left out policy '{shown(name)}': {error}")
         else:
             known[name] = kind
     return known
@@ -168,7 +174,7 @@ def _described(name: str, kind: type[Policy]) -> dict[str, object]:
 
 
 def _default(parameter: Parameter) -> object:
-    """JSON has no word for infinite, so that such a default is a text."""
+    """JSON has no infinite numbers, so an infinite default becomes text."""
     from rota.policies.parameters import show
 
     default = parameter.default
@@ -181,7 +187,7 @@ def _text(kind: type[Policy]) -> str:
 
 
 def _answers(policy: Policy, lines: Iterable[bytes]) -> Iterable[str]:
-    from rota.policies.cases import decide_case
+    from rota.policies.decide_case import decide_case
 
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -189,7 +195,7 @@ def _answers(policy: Policy, lines: Iterable[bytes]) -> Iterable[str]:
         try:
             answer = decide_case(policy, _read(line))
         except UserError as error:
-            # The place comes first; what is wrong with which field follows.
+            # The line number comes first, then the field and its error.
             joint = ", " if error.message.startswith("field") else ": "
             raise UserError(f"line {number}{joint}{error.message}", error.hint) from error
         yield json.dumps(answer, allow_nan=False)
@@ -199,7 +205,7 @@ def _read(line: bytes) -> object:
     try:
         return json.loads(line, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise UserError(why_not_json(error)) from None
+        raise UserError(json_error_message(error)) from None
 
 
 def _refuse(word: str) -> NoReturn:

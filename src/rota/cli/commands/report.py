@@ -1,4 +1,4 @@
-"""`rota report`: one file with all that an administrator asks for."""
+"""`rota report`: writes a support bundle for a job."""
 
 from __future__ import annotations
 
@@ -12,56 +12,61 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli.flags import option
-from rota.cli.options import JobWord
-from rota.cli.output.lines import say
+from rota.cli.options import JobRef
+from rota.cli.output.console import print_out
 from rota.errors import RotaError, UserError
 
 if TYPE_CHECKING:
-    from rota.cli.output.report import Log, Report
+    from rota.cli.output.report import LogTail, SupportBundle
     from rota.client import Client
     from rota.wire.jobs import JobDetails, LogRange
 
 app = typer.Typer()
 
-LINES = 200
-MOST_BYTES = 64 * 1024
-"""Of one worker's output: its end."""
+TAIL_LINES = 200
+TAIL_BYTES = 64 * 1024
+"""Limits for the output of one worker."""
 
 
 @app.command()
 def report(
-    job: JobWord,
+    job: JobRef,
     *,
     output: Annotated[
-        str, option("--output", "-o", metavar="FILE", words="Else rota-report-ID.md; - is stdout.")
+        str,
+        option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            text="Output file, - for stdout (default: rota-report-ID.md).",
+        ),
     ] = "",
 ) -> None:
-    """Write a file about a job, for whoever is to help you.
+    """Write a support bundle for a job (logs, history, job file).
 
-    It has the job's file, story and reasons, the end of the output of every attempt and worker,
-    versions and machines. Secrets are removed as far as they can be told: look it through before
-    you pass it on.
+    The bundle holds the job file, the history, the last output of every worker of every attempt,
+    versions and nodes. Known kinds of secrets are removed. Read the file before you share it.
     """
-    from rota.cli.output.report import text_of
+    from rota.cli.output.report import render
     from rota.client import Client
 
     with Client() as rota:
-        gathered = _gather(rota, job)
-    text = text_of(gathered)
+        bundle = _collect(rota, job)
+    text = render(bundle)
     if output == "-":
-        say(text)
+        print_out(text)
         return
-    path = Path(output or f"rota-report-{gathered.details.job.id}.md")
+    path = Path(output or f"rota-report-{bundle.details.job.id}.md")
     _write(path, text)
-    say(f"{path}: look it through before you pass it on")
+    print_out(f"wrote {path}; read it before you share it")
 
 
-def _gather(rota: Client, job: str) -> Report:
+def _collect(rota: Client, job: str) -> SupportBundle:
     from rota import __version__
-    from rota.cli.output.report import Report
+    from rota.cli.output.report import SupportBundle
 
     details = rota.show(job)
-    return Report(
+    return SupportBundle(
         details=details,
         story=rota.story(details.job.id),
         logs=_logs(rota, details),
@@ -76,30 +81,33 @@ def _gather(rota: Client, job: str) -> Report:
     )
 
 
-def _logs(rota: Client, details: JobDetails) -> list[Log]:
-    from rota.cli.output.report import Log
+def _logs(rota: Client, details: JobDetails) -> list[LogTail]:
+    from rota.cli.output.report import LogTail
     from rota.wire.jobs import LogRange
 
-    found: list[Log] = []
+    found: list[LogTail] = []
     for attempt in details.attempts:
         for worker in attempt.workers:
-            wanted = LogRange(worker=worker.worker, attempt=attempt.attempt, tail=LINES)
+            wanted = LogRange(worker=worker.worker, attempt=attempt.attempt, tail=TAIL_LINES)
             text = _tail(rota, details.job.id, wanted=wanted)
-            found.append(Log(attempt.attempt, worker.worker, text))
+            found.append(LogTail(attempt.attempt, worker.worker, text))
     return found
 
 
 def _tail(rota: Client, job_id: str, *, wanted: LogRange) -> str:
-    """What cannot be had is said in its place: the rest of the report is worth having."""
+    """The last lines of a worker's output. An error becomes text of the bundle, so that the rest
+    of the bundle is still written."""
     try:
-        return end_of(rota.log_bytes(job_id, wanted)).decode(errors="replace")
+        return last_bytes(rota.log_bytes(job_id, wanted)).decode(errors="replace")
     except RotaError as error:
-        return f"(it cannot be read: {error})"
+        return f"(cannot read the output: {error})"
 
 
-def end_of(chunks: Iterable[bytes], most: int = MOST_BYTES) -> bytes:
-    """The last so many bytes, from the beginning of a line, or at least of a word: half a secret
-    would not be known as one."""
+def last_bytes(chunks: Iterable[bytes], most: int = TAIL_BYTES) -> bytes:
+    """At most the last `most` bytes, from the start of a line or at least of a word.
+
+    A secret that is cut in half would not be recognised and removed.
+    """
     kept, is_cut = b"", False
     for chunk in chunks:
         kept += chunk
@@ -112,10 +120,10 @@ def end_of(chunks: Iterable[bytes], most: int = MOST_BYTES) -> bytes:
 
 
 def _write(path: Path, text: str) -> None:
-    """For its owner's eyes, and never over something that is there."""
+    """Write a new file that only its owner can read."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise UserError(f"{path} is there already", "name another file by --output") from None
+        raise UserError(f"{path} already exists", "choose another file with --output") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(f"{text}\n")

@@ -1,7 +1,7 @@
-"""`rota simulate`: a trace under one or more policies, as a table, as JSON, as a report.
+"""`rota simulate`: runs a trace under policies and prints a table, JSON or an HTML report.
 
-A composition root: it alone brings together traces, policies, the runner and the report. All
-input is read and checked before the first run starts, because a run may take minutes.
+This module is a composition root: it connects traces, policies, the runner and the report. It
+reads and checks all input before the first run, because a run may take minutes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.errors import PATH, UserError, shown
+from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
 
 if TYPE_CHECKING:
-    from rota.core.model import Node
-    from rota.core.policy import Policy
-    from rota.simulator.results import Measures, Run
+    from rota.core.model.node import Node
+    from rota.core.scheduling.policy_api import Policy
+    from rota.simulator.metrics import RunMetrics, SimulationRun
     from rota.simulator.runner import Options
     from rota.simulator.workload import Workload
 
 app = typer.Typer()
 
 SECONDS = "S"
-MOST_SECONDS = 1e12
-"""As in the fields of a trace: sums stay finite, and a second still counts."""
+MAX_SECONDS = 1e12
+"""The same limit as in a trace: sums stay finite, and one second still makes a difference."""
 DEFAULT_POLICIES = ["all"]
 Trace = Annotated[
     str,
@@ -36,7 +36,7 @@ Trace = Annotated[
         metavar="TRACE",
         show_default=False,
         help="A trace file, a built-in workload (voda:run_1, voda:run_1_hard), "
-        "or synthetic:jobs=500,seed=1.",
+        "or a generated one (synthetic:jobs=500,seed=1).",
     ),
 ]
 Cluster = Annotated[
@@ -52,39 +52,39 @@ Policies = Annotated[
     list[str],
     typer.Option(
         metavar="NAME[:PARAM=VALUE,...]",
-        help="A policy; may be repeated, or be a comma list, or 'all'. See 'rota policy list'.",
+        help="Policy, comma list of policies, or 'all'; repeatable. See 'rota policy list'.",
     ),
 ]
 RestartCost = Annotated[
-    float, typer.Option(metavar=SECONDS, help="What a job loses when it starts or changes size.")
+    float, typer.Option(metavar=SECONDS, help="Time that a start or a change of size costs a job.")
 ]
 Round = Annotated[
     float,
-    typer.Option("--round", metavar=SECONDS, help="Least time between rounds; 0 decides at once."),
+    typer.Option("--round", metavar=SECONDS, help="Minimum time between rounds; 0 is no minimum."),
 ]
 MinRuntime = Annotated[
-    float, typer.Option(metavar=SECONDS, help="How long a started job is left alone.")
+    float, typer.Option(metavar=SECONDS, help="Time in which a started job is not preempted.")
 ]
 NoGuard = Annotated[
-    bool, typer.Option("--no-guard", help="Make every change that the policy asks for.")
+    bool, typer.Option("--no-guard", help="Make every change that the policy requests.")
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(metavar="N", help="For a generated trace whose text names no seed; from 0."),
+    typer.Option(metavar="N", help="Seed of a generated trace, from 0, if TRACE has none."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a list with an object per policy.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON list, one object per policy.")]
 Html = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a report that needs nothing else.")
+    Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML report.")
 ]
 Traces = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", envvar="ROTA_TRACES", help="Where else to look for a trace file."),
+    typer.Option(metavar="DIR", envvar="ROTA_TRACES", help="Another folder with trace files."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """All that was asked, read and found right."""
+class SimulationTask:
+    """The parsed and checked input of the command."""
 
     workload: Workload
     nodes: tuple[Node, ...]
@@ -107,10 +107,10 @@ def simulate(
     html: Html = None,
     traces: Traces = None,
 ) -> None:
-    """Compare policies on a trace, in virtual time."""
+    """Compare policies on a trace in virtual time."""
     from rota.policies.registry import parse_many
-    from rota.simulator.cluster import parse_cluster
-    from rota.simulator.report.write import check_target
+    from rota.simulator.cluster_spec import parse_cluster
+    from rota.simulator.report.writer import check_target
     from rota.simulator.runner import Options
 
     options = Options(
@@ -118,34 +118,34 @@ def simulate(
         round_s=_seconds("--round", round_),
         min_runtime_s=_seconds("--min-runtime", min_runtime),
         guard=not no_guard,
-        record_tenures=html is not None,
+        record_allocation_spans=html is not None,
     )
     if html:
         check_target(html)
     policies = tuple(parse_many(policy))
     nodes = parse_cluster(cluster)
     workload = _workload(trace, nodes, traces=traces, seed=seed)
-    task = Task(workload, nodes, policies, options)
+    task = SimulationTask(workload, nodes, policies, options)
     runs = _run_all(task)
     try:
         if html:
             _write_report(html, runs, task=task, cluster=cluster)
     finally:
-        # A disk that filled up meanwhile is no reason to lose the figures of a long run.
-        _say(runs, as_json=as_json)
+        # If writing the report fails, the results of a long run are still printed.
+        _print_results(runs, as_json=as_json)
 
 
 def _seconds(flag: str, value: float) -> float:
-    if 0 <= value <= MOST_SECONDS:
+    if 0 <= value <= MAX_SECONDS:
         return value
-    bounds = f"from 0 to {MOST_SECONDS:g}"
+    bounds = f"from 0 to {MAX_SECONDS:g}"
     raise UserError(f"{flag} must be a number of seconds {bounds}, not {value:g}")
 
 
 def _workload(
     trace: str, nodes: tuple[Node, ...], *, traces: Path | None, seed: int | None
 ) -> Workload:
-    from rota.simulator.fits import check_fits
+    from rota.simulator.feasibility import check_fits
     from rota.simulator.traces import load
 
     _check_seed(seed, trace)
@@ -163,18 +163,18 @@ def _check_seed(seed: int | None, trace: str) -> None:
         raise UserError(f"--seed must be a whole number from 0, not {shown(str(seed))}")
     if trace.partition(":")[0] != PREFIX:
         raise UserError(
-            f"--seed is for generated traces, and '{shown(trace, PATH)}' is none",
-            f"leave it out, or generate one with {PREFIX}:jobs=500",
+            f"--seed is for generated traces only, not for '{shown(trace, MAX_SHOWN_PATH_CHARS)}'",
+            f"leave out --seed, or use {PREFIX}:jobs=500",
         )
 
 
-def _run_all(task: Task) -> list[Run]:
+def _run_all(task: SimulationTask) -> list[SimulationRun]:
     from rota.cli.output.progress import progress
     from rota.policies.registry import describe
     from rota.simulator.runner import simulate as run
 
-    # A trace of a hundred thousand jobs stays to the end: looking through it again and again for
-    # garbage would put pauses of half a second into the decision times.
+    # The workload lives until the end. Without freezing, garbage collections of a trace of
+    # 100,000 jobs add pauses of half a second to the measured decision times.
     gc.freeze()
     with progress([describe(policy) for policy in task.policies]) as report:
         return [
@@ -189,10 +189,12 @@ def _run_all(task: Task) -> list[Run]:
         ]
 
 
-def _write_report(path: Path, runs: Sequence[Run], *, task: Task, cluster: str) -> None:
-    from rota.simulator.figures import duration
-    from rota.simulator.report.page import About, render
-    from rota.simulator.report.write import write_whole
+def _write_report(
+    path: Path, runs: Sequence[SimulationRun], *, task: SimulationTask, cluster: str
+) -> None:
+    from rota.simulator.metric_table import duration
+    from rota.simulator.report.html import SimulationInfo, render
+    from rota.simulator.report.writer import write_atomically
 
     options = task.options
     settings = (
@@ -202,42 +204,42 @@ def _write_report(path: Path, runs: Sequence[Run], *, task: Task, cluster: str) 
         ("minimum run time", duration(options.min_runtime_s)),
         ("guard", "on" if options.guard else "off"),
     )
-    write_whole(path, render(About(task.workload.name, task.nodes, settings), runs))
+    write_atomically(path, render(SimulationInfo(task.workload.name, task.nodes, settings), runs))
 
 
-def _say(runs: Sequence[Run], *, as_json: bool) -> None:
-    from rota.cli.output.json import say_json
-    from rota.simulator.results import measures
+def _print_results(runs: Sequence[SimulationRun], *, as_json: bool) -> None:
+    from rota.cli.output.console import print_json
+    from rota.simulator.metrics import compute_metrics
 
-    rows = [measures(run) for run in runs]
+    rows = [compute_metrics(run) for run in runs]
     if as_json:
-        say_json([asdict(row) for row in rows])
+        print_json([asdict(row) for row in rows])
     else:
-        _say_tables(rows)
-    _warn_of_unfinished(rows)
+        _print_tables(rows)
+    _warn_about_unfinished(rows)
 
 
-def _warn_of_unfinished(rows: Sequence[Measures]) -> None:
-    """Means over the finished jobs alone look good; whoever reads them should know."""
-    from rota.cli.output.lines import complain
+def _warn_about_unfinished(rows: Sequence[RunMetrics]) -> None:
+    """Means cover finished jobs only, so unfinished jobs make them look too good."""
+    from rota.cli.output.console import print_err
 
     short = [row for row in rows if row.finished < row.jobs]
     counts = [f"{row.jobs - row.finished} of {row.jobs} under {row.policy}" for row in short]
     if counts:
-        complain(f"jobs that never finished: {', '.join(counts)}")
+        print_err(f"unfinished jobs: {', '.join(counts)}")
 
 
-def _say_tables(rows: Sequence[Measures]) -> None:
-    from rota.cli.output.lines import say
-    from rota.cli.output.table import Column, say_table
-    from rota.simulator.figures import GROUPS, columns
+def _print_tables(rows: Sequence[RunMetrics]) -> None:
+    from rota.cli.output.console import print_out
+    from rota.cli.output.table import Column, print_table
+    from rota.simulator.metric_table import GROUPS, columns
 
     names = Column("policy", tuple(row.policy for row in rows), is_number=False)
     for number, group in enumerate(GROUPS):
         if number:
-            say("")
+            print_out("")
         figures = (
             Column(f"{each.title}\n{each.unit}".rstrip(), each.cells, each.best)
             for each in columns(group, rows)
         )
-        say_table([names, *figures], title=group.title)
+        print_table([names, *figures], title=group.title)

@@ -1,4 +1,4 @@
-"""`rota store`: look after the file that rota keeps its state in."""
+"""`rota store`: checks, backs up and migrates the SQLite file with rota's state."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 
 from rota.cli.options import AsJson
-from rota.cli.output.lines import say
+from rota.cli.output.console import print_out
 
-app = typer.Typer(help="Check, back up and upgrade the file that holds rota's state.")
+app = typer.Typer(help="Check, back up and upgrade the file with rota's state.")
 
 File = Annotated[
     Path | None,
     typer.Option(
         "--file",
         metavar="FILE",
-        help="The store; else 'rota.db' in ROTA_HOME, or where rota keeps its state.",
+        help="Store file (default: rota.db in ROTA_HOME or in the state folder).",
         show_default=False,
     ),
 ]
@@ -25,61 +25,65 @@ File = Annotated[
 
 @app.command()
 def check(*, file: File = None, as_json: AsJson = False) -> None:
-    """Look for damage and contradictions. Exit code 1 if there are any. Changes nothing."""
-    from rota.cli.output.json import say_json
-    from rota.store.check import check as find
+    """Check the store for damage and inconsistencies. Exit code 1 if there are any. Read-only."""
+    from rota.cli.output.console import print_json
+    from rota.store.sqlite.check import check as find
 
     path = _found(file)
     problems = find(path)
     if as_json:
-        say_json({"file": str(path), "problems": problems})
+        print_json({"file": str(path), "problems": problems})
     else:
-        say("\n".join(problems) if problems else f"{path}: nothing wrong")
+        print_out("\n".join(problems) if problems else f"{path}: no problems found")
     if problems:
         raise typer.Exit(1)
 
 
 @app.command()
 def backup(
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The copy.", show_default=False)],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="File to write.", show_default=False)
+    ],
     *,
     file: File = None,
     is_forced: Annotated[bool, typer.Option("--force", help="Overwrite TARGET.")] = False,
 ) -> None:
-    """Copy the store to TARGET while it is in use. To restore, stop rota and put the copy back."""
-    from rota.store.backup import backup as copy
+    """Copy the store to TARGET; rota may run. To restore, stop rota and copy TARGET back."""
+    from rota.store.sqlite.backup import backup as copy
 
     path = _found(file)
     size = copy(path, target, overwrite=is_forced)
-    say(f"{path}: copied to {target} ({size / 1e6:.1f} MB)")
+    print_out(f"{path}: copied to {target} ({size / 1e6:.1f} MB)")
 
 
 @app.command()
 def migrate(
     *,
     file: File = None,
-    is_dry: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Only print the migrations that would run.")
+    ] = False,
 ) -> None:
-    """Bring the store to the schema of this rota. `rota up` does it, too."""
-    from rota.store.migrate import migrate_file
+    """Migrate the store to the schema of this version. 'rota up' also migrates it."""
+    from rota.store.sqlite.migrate import migrate_file
 
     path = _found(file)
     start, steps = migrate_file(path, dry=is_dry)
     if not steps:
-        say(f"{path}: schema {start}, nothing to do")
+        print_out(f"{path}: schema {start} is current")
         return
-    verb = "would go" if is_dry else "went"
-    say(f"{path}: {verb} from schema {start} to {steps[-1].version}")
+    verb = "would migrate" if is_dry else "migrated"
+    print_out(f"{path}: {verb} from schema {start} to {steps[-1].version}")
     for step in steps:
-        say(f"  {step.version:04} {step.name.replace('_', ' ')}")
+        print_out(f"  {step.version:04} {step.name.replace('_', ' ')}")
 
 
 def _found(file: Path | None) -> Path:
-    from rota.config import store_file
+    from rota.config.paths import store_file
     from rota.errors import UserError
 
     path = file or store_file()
     if not path.exists():
-        hint = "name it with --file" if file is None else "check the path"
+        hint = "give its path with --file" if file is None else "check the path"
         raise UserError(f"no store at {path}", hint)
     return path

@@ -1,4 +1,4 @@
-"""`rota token`: secrets that let programs and other machines in."""
+"""`rota token`: creates, lists and revokes tokens of the daemon's HTTP API."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 
 from rota.cli.flags import option
 from rota.cli.options import AsJson
-from rota.cli.output.lines import complain, say
-from rota.errors import UserError, meant, shown
+from rota.cli.output.console import print_err, print_out
+from rota.errors import UserError, did_you_mean, shown
 
 if TYPE_CHECKING:
-    from rota.wire.box import TokenView
+    from rota.wire.daemon import TokenView
 
-app = typer.Typer(help="Make, list and revoke tokens for programs and machines.")
+app = typer.Typer(help="Create, list and revoke tokens of the HTTP API.")
 
 SCOPES = ("user", "read_only")
 
@@ -24,64 +24,71 @@ SCOPES = ("user", "read_only")
 def create(
     *,
     user: Annotated[
-        str, option("--user", "-u", metavar="NAME", words="For another; administrators only.")
+        str,
+        option(
+            "--user",
+            "-u",
+            metavar="NAME",
+            text="For this user (default: you); administrators only.",
+        ),
     ] = "",
     scope: Annotated[
         str,
         typer.Option(
-            "--scope", metavar="SCOPE", help="'user' may do all you may, 'read_only' may look."
+            "--scope", metavar="SCOPE", help="'user' for all rights of the user, or 'read_only'."
         ),
     ] = "user",
     days: Annotated[
         float | None,
-        option("--days", metavar="N", words="Valid so long; else until it is revoked."),
+        option("--days", metavar="N", text="Days until it expires (default: never)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print its secret, this one time. Put it into ROTA_TOKEN."""
-    from rota.cli.output.json import say_json
+    """Create a token and print its secret once. Set ROTA_TOKEN to the secret to use it."""
+    from rota.cli.output.console import print_json
     from rota.client import Client
 
     if scope not in SCOPES:
-        hint = meant(scope, SCOPES) or f"there are {', '.join(SCOPES)}"
-        raise UserError(f"no scope '{shown(scope)}'", hint)
+        hint = did_you_mean(scope, SCOPES) or f"the scopes are {', '.join(SCOPES)}"
+        raise UserError(f"unknown scope '{shown(scope)}'", hint)
     if days is not None and not days > 0:
-        raise UserError(f"--days {days:g} is no time", "use a number above 0")
+        raise UserError(f"--days {days:g} is not above 0", "use a number above 0")
     with Client() as rota:
-        made = rota.create_token(user=user, scope=scope, days=days)
+        created = rota.create_token(user=user, scope=scope, days=days)
     if as_json:
-        say_json(asdict(made))
+        print_json(asdict(created))
         return
-    # The secret alone on stdout, so that it can be put into a file or a variable.
-    say(made.secret)
-    complain(f"this is token {made.id} of {made.user}; its secret is not shown again")
+    # Only the secret goes to stdout, so that a script can store it in a file or a variable.
+    print_out(created.secret)
+    print_err(f"created token {created.id} of {created.user}; its secret is not shown again")
 
 
 @app.command(name="list")
 def list_tokens(*, as_json: AsJson = False) -> None:
-    """Show your tokens. An administrator sees everybody's, nobody sees secrets."""
+    """List your tokens, as an administrator those of all users. Secrets are not shown."""
     from rota.client import Client
 
     with Client() as rota:
-        _say(rota.tokens(), as_json=as_json)
+        _print(rota.tokens(), as_json=as_json)
 
 
 @app.command()
 def revoke(
     token: Annotated[
-        str, typer.Argument(metavar="ID", help="As in 'rota token list'.", show_default=False)
+        str,
+        typer.Argument(metavar="ID", help="Token id; see 'rota token list'.", show_default=False),
     ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """End a token: whoever holds its secret is refused from now on."""
+    """Revoke a token. Requests with its secret are refused from now on."""
     from rota.client import Client
 
     with Client() as rota:
-        _say([rota.revoke_token(token)], as_json=as_json)
+        _print([rota.revoke_token(token)], as_json=as_json)
 
 
-def _say(tokens: list[TokenView], *, as_json: bool) -> None:
-    from rota.cli.output.tokens import say_tokens
+def _print(tokens: list[TokenView], *, as_json: bool) -> None:
+    from rota.cli.output.tokens import print_tokens
 
-    say_tokens(tokens, as_json=as_json)
+    print_tokens(tokens, as_json=as_json)

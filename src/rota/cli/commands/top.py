@@ -1,4 +1,4 @@
-"""`rota top`: who uses which GPU, now."""
+"""`rota top`: shows nodes, GPUs and running jobs, and keeps the view up to date."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli.options import AsJson
-from rota.cli.output.lines import say
+from rota.cli.output.console import print_out
 
 if TYPE_CHECKING:
-    from rota.cli.output.top import Box
+    from rota.cli.output.top import ClusterOverview
     from rota.client import Client
 
 app = typer.Typer()
 
-MOST_JOBS = 1000
-ON_GPUS = ("starting", "running", "stopping")
+MAX_JOBS = 1000
+STATES_WITH_GPUS = ("starting", "running", "stopping")
 
 
 @app.command()
 def top(
     *,
     is_once: Annotated[
-        bool, typer.Option("--once", help="Show it once; so is what is piped.")
+        bool, typer.Option("--once", help="Print once and exit (default if stdout is a pipe).")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Watch the machines, their GPUs, and the jobs on them. Ctrl-C ends it."""
-    from rota.cli.output.json import say_json
+    """Watch nodes, their GPUs and the jobs on them. Ctrl-C ends the view."""
+    from rota.cli.output.console import print_json
     from rota.cli.output.live import live
     from rota.cli.output.top import as_dict, draw
     from rota.client import Client
 
     with Client() as rota:
         if as_json:
-            say_json(as_dict(_look(rota)))
+            print_json(as_dict(_overview(rota)))
         elif is_once or not sys.stdout.isatty():
-            say("\n".join(draw(_look(rota), now=time.time())))
+            print_out("\n".join(draw(_overview(rota), now=time.time())))
         else:
-            live(lambda: draw(_look(rota), now=time.time()))
+            live(lambda: draw(_overview(rota), now=time.time()))
 
 
-def _look(rota: Client) -> Box:
-    from rota.cli.output.top import Box
+def _overview(rota: Client) -> ClusterOverview:
+    from rota.cli.output.top import ClusterOverview
 
-    jobs = rota.jobs(states=ON_GPUS, limit=MOST_JOBS).jobs
-    return Box(rota.status(), rota.nodes(), jobs)
+    jobs = rota.jobs(states=STATES_WITH_GPUS, limit=MAX_JOBS).jobs
+    return ClusterOverview(rota.status(), rota.nodes(), jobs)

@@ -1,22 +1,27 @@
-"""Contexts as a table, or as JSON: where they lead, and never what opens the door there."""
+"""Contexts as a table or as JSON, without their tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rota.cli.output.json import say_json
-from rota.cli.output.table import Column, say_table
+from rota.cli.output.console import print_json
+from rota.cli.output.table import Column, print_table
 
 if TYPE_CHECKING:
     from rota.client.contexts import Context
 
 
-def say_contexts(contexts: Mapping[str, Context], *, current: str, as_json: bool) -> None:
+def print_contexts(contexts: Mapping[str, Context], *, current: str, as_json: bool) -> None:
     if as_json:
-        say_json(
+        print_json(
             [
-                {"name": name, "url": each.url, "token": token(each), "is_current": name == current}
+                {
+                    "name": name,
+                    "url": each.url,
+                    "token": _token_source(each),
+                    "is_current": name == current,
+                }
                 for name, each in contexts.items()
             ]
         )
@@ -25,13 +30,13 @@ def say_contexts(contexts: Mapping[str, Context], *, current: str, as_json: bool
         "": ["*" if name == current else "" for name in contexts],
         "name": list(contexts),
         "url": [each.url for each in contexts.values()],
-        "token": [token(each) for each in contexts.values()],
+        "token": [_token_source(each) for each in contexts.values()],
     }
-    say_table([Column(title, tuple(each), is_number=False) for title, each in cells.items()])
+    print_table([Column(title, tuple(each), is_number=False) for title, each in cells.items()])
 
 
-def token(context: Context) -> str:
-    """Where it comes from."""
+def _token_source(context: Context) -> str:
+    """Where the token comes from, without the token."""
     if context.is_kubernetes:
         at = f" {context.kube_context}" if context.kube_context else ""
         place = f" in {context.kubeconfig}" if context.kubeconfig else ""

@@ -1,11 +1,11 @@
-"""Times, spans and other figures as people read them."""
+"""Formats times, durations, sizes and numbers for people."""
 
 from __future__ import annotations
 
 import math
 from datetime import datetime
 
-MOST_DAYS = 9999
+MAX_DAYS = 9999
 LONG_S = 100.0
 MINUTE_S = 60.0
 
@@ -16,8 +16,8 @@ def span(seconds: float | None) -> str:
         return "-"
     whole = max(0, int(seconds))
     days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
-    if days > MOST_DAYS:
-        return f">{MOST_DAYS}d"
+    if days > MAX_DAYS:
+        return f">{MAX_DAYS}d"
     if days:
         return f"{days}d{hours:02}h"
     if hours:
@@ -28,14 +28,14 @@ def span(seconds: float | None) -> str:
 
 
 def moment(at_s: float | None) -> str:
-    """Local time, to the second."""
+    """A time in the local zone, to the second."""
     if at_s is None:
         return "-"
     return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def clock_time(at_s: float, now: float, *, error_s: float) -> str:
-    """`14:05` today, to the second if it is known that well; `Sep 22 14:05` on another day,
+    """`14:05` today (with seconds if the error is below a minute), `Sep 22 14:05` on another day,
     `2027-01-05` in another year."""
     then, today = (datetime.fromtimestamp(each).astimezone() for each in (at_s, now))
     if then.date() == today.date():
@@ -43,8 +43,8 @@ def clock_time(at_s: float, now: float, *, error_s: float) -> str:
     return then.strftime("%b %d %H:%M" if then.year == today.year else "%Y-%m-%d")
 
 
-def give_or_take(seconds: float) -> str:
-    """An error of a time, in the largest unit that it fills: `40 s`, `6 min`, `3 h`, `2 d`."""
+def time_error(seconds: float) -> str:
+    """The error of a time in the largest whole unit: `40 s`, `6 min`, `3 h`, `2 d`."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
@@ -52,7 +52,7 @@ def give_or_take(seconds: float) -> str:
 
 
 def short_time(seconds: float | None) -> str:
-    """A measured time with three digits: `12.4 ms`, `1.53 s`, `4m07s`."""
+    """A measured duration with three digits: `12.4 ms`, `1.53 s`, `4m07s`."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
     if seconds >= LONG_S:
@@ -71,5 +71,5 @@ def amount(n_bytes: float) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Four digits of a number, of whatever size."""
+    """A number with four significant digits."""
     return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"

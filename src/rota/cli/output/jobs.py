@@ -1,33 +1,54 @@
-"""Jobs as a table, or as JSON."""
+"""Jobs for the terminal: a table of jobs, the details of one job, and its history."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rota.cli.output.json import say_json
-from rota.cli.output.marks import progress, told
-from rota.cli.output.table import Column, say_table
-from rota.cli.output.times import clock_time, give_or_take, span
+from rota.cli.output.console import print_json, print_out
+from rota.cli.output.format import clock_time, figure, moment, span, time_error
+from rota.cli.output.table import Column, draw, print_table, progress, to_output_charset
+from rota.errors import printable
 
 if TYPE_CHECKING:
-    from rota.wire.jobs import JobView
+    from rota.wire.jobs import AttemptView, JobDetails, JobView, StoryEntry, WorkerView
+    from rota.wire.training import WorkerFigure
 
-LONGEST_REASON = 60
-FAR_S = 100 * 365 * 86400.0
-"""From here on it does not matter when."""
+MAX_REASON_CHARS = 60
+MAX_REMAINING_S = 100 * 365 * 86400.0
+"""A finish time further away than this is not shown."""
+CAUSE_TEXTS = {
+    "JobSubmitted": "submitted",
+    "Plan": "scheduled",
+    "WorkersStarted": "all workers started",
+    "WorkersExited": "its workers exited",
+    "WorkersLost": "workers were lost",
+    "TimerFired": "a timer fired",
+    "JobCancelled": "cancelled",
+    "JobHeld": "held",
+    "JobReleased": "released",
+    "JobResized": "resized",
+    "MembershipChanged": "its members changed",
+    "WorkersHindered": "workers cannot start",
+    "WorkersSilent": "workers stopped reporting",
+    "WorkerSlow": "a worker is slow",
+    "NewcomersMissing": "new workers did not join",
+    "JobRemarked": "note",
+}
+"""Name of a core event -> text for an entry of the history that has no reason."""
 _PATH = re.compile(r"in PATH \([^)]*\)")
 
 
-def say_jobs(jobs: Sequence[JobView], *, as_json: bool, title: str = "") -> None:
+def print_jobs(jobs: Sequence[JobView], *, as_json: bool, title: str = "") -> None:
     if as_json:
-        say_json([asdict(job) for job in jobs])
+        print_json([asdict(job) for job in jobs])
     else:
-        say_table(columns(jobs, now=time.time()), title)
+        print_table(columns(jobs, now=time.time()), title)
 
 
 def columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
@@ -42,37 +63,37 @@ def columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
         column("gpus", gpus, is_number=True),
         column("age", lambda job: span(now - job.submitted_s), is_number=True),
         column("ran", lambda job: span(job.running_s) if job.attempt else "-", is_number=True),
-        *outlook(jobs, now=now),
-        column("why", lambda job: short(job.reason)),
+        *eta_columns(jobs, now=now),
+        column("why", lambda job: shortened(job.reason)),
     ]
 
 
-def outlook(jobs: Sequence[JobView], *, now: float) -> list[Column]:
-    """How far jobs are and when they will be over; nothing where that is known of none."""
+def eta_columns(jobs: Sequence[JobView], *, now: float) -> list[Column]:
+    """Progress, remaining time and finish time. A column is left out if no job has a value."""
     columns: list[Column] = []
     if any(job.progress is not None for job in jobs):
         columns.append(Column("done", tuple(progress(job.progress) for job in jobs)))
     if any(job.finish_s is not None for job in jobs):
         columns.append(Column("left", tuple(span(job.remaining_s) for job in jobs)))
-        ends = tuple(finish(job, now=now) for job in jobs)
+        ends = tuple(finish_time(job, now=now) for job in jobs)
         columns.append(Column("ends", ends, is_number=False))
     return columns
 
 
-def finish(job: JobView, *, now: float) -> str:
+def finish_time(job: JobView, *, now: float) -> str:
     """`~14:05 ±6 min`."""
-    if job.finish_s is None or job.remaining_s is None or job.remaining_s > FAR_S:
+    if job.finish_s is None or job.remaining_s is None or job.remaining_s > MAX_REMAINING_S:
         return "-"
     return f"~{clock_time(job.finish_s, now, error_s=_error_s(job))} {_error(job)}"
 
 
-def left(job: JobView) -> str:
+def remaining_time(job: JobView) -> str:
     """`1h20m ±6 min`."""
     return f"{span(job.remaining_s)} {_error(job)}"
 
 
 def _error(job: JobView) -> str:
-    return told(f"±{give_or_take(_error_s(job))}")
+    return to_output_charset(f"±{time_error(_error_s(job))}")
 
 
 def _error_s(job: JobView) -> float:
@@ -80,18 +101,135 @@ def _error_s(job: JobView) -> float:
 
 
 def gpus(job: JobView) -> str:
-    """What it holds of what it asked for."""
+    """GPUs that the job holds and requested, or only requested."""
     return f"{job.gpus_held:g} of {job.gpus}" if job.gpus_held else job.gpus
 
 
-def brief(reason: str) -> str:
-    """For tables: without the whole search path, which 'rota show' tells."""
+def without_search_path(reason: str) -> str:
+    """The reason without the value of PATH, which only `rota show` prints."""
     return _PATH.sub("in PATH", reason)
 
 
-def short(reason: str) -> str:
-    """Cut for a terminal only: what is piped is whole."""
-    text = brief(reason)
-    if len(text) <= LONGEST_REASON or not sys.stdout.isatty():
+def shortened(reason: str) -> str:
+    """The reason for a table: cut on a terminal, whole in a pipe."""
+    text = without_search_path(reason)
+    if len(text) <= MAX_REASON_CHARS or not sys.stdout.isatty():
         return text
-    return f"{text[: LONGEST_REASON - 1]}…"
+    return f"{text[: MAX_REASON_CHARS - 1]}…"
+
+
+def print_details(details: JobDetails) -> None:
+    print_out("\n".join(details_lines(details)))
+
+
+def details_lines(details: JobDetails) -> list[str]:
+    rows = [(name, value) for name, value in _rows(details) if value]
+    width = max(len(name) for name, _ in rows)
+    lines = [f"{name:<{width}}  {printable(value)}" for name, value in rows]
+    return [*lines, "", *draw(_attempts(details.attempts))] if details.attempts else lines
+
+
+def _rows(details: JobDetails) -> list[tuple[str, str]]:
+    job, request = details.job, details.request
+    return [
+        ("id", job.id),
+        ("name", job.name),
+        ("user", job.user),
+        ("project", job.project),
+        ("state", job.state),
+        ("why", job.reason),
+        ("hint", details.hint),
+        ("command", shlex.join(request.command)),
+        ("folder", request.workdir),
+        ("image", request.image),
+        ("gpus", gpus(job)),
+        ("cpus", f"{request.cpus:g}" if request.cpus else ""),
+        ("memory", request.memory),
+        ("nodes", ", ".join(job.nodes)),
+        ("priority", str(job.priority) if job.priority else ""),
+        ("after", ", ".join(details.after)),
+        ("array index", "" if details.array_index is None else str(details.array_index)),
+        ("submitted", moment(job.submitted_s)),
+        ("started", moment(job.started_s) if job.started_s else ""),
+        ("ended", moment(job.ended_s) if job.ended_s else ""),
+        ("ran", span(job.running_s) if job.attempt else ""),
+        ("waited", span(details.queued_s)),
+        ("GPU time", span(details.gpu_s) if details.gpu_s >= 1 else ""),
+        ("time limit", request.time_limit),
+        ("failures", str(details.failures) if details.failures else ""),
+        *_training(details, now=time.time()),
+    ]
+
+
+def _training(details: JobDetails, *, now: float) -> list[tuple[str, str]]:
+    job = details.job
+    return [
+        ("progress", _progress(details)),
+        ("saved", _epochs(details.epochs_saved)),
+        ("left", remaining_time(job) if job.remaining_s is not None else ""),
+        ("ends", finish_time(job, now=now) if job.finish_s is not None else ""),
+        ("lost", f"{span(details.lost_s)} of work" if details.lost_s >= 1 else ""),
+        (
+            "metrics",
+            ", ".join(f"{name} {figure(value)}" for name, value in details.metrics.items()),
+        ),
+        ("stragglers", ", ".join(_straggler(each) for each in details.stragglers)),
+    ]
+
+
+def _progress(details: JobDetails) -> str:
+    job = details.job
+    if job.progress is None:
+        return _epochs(job.epochs_done)
+    return f"{progress(job.progress)}, {job.epochs_done:.4g} of {_epochs(job.epochs or 0.0)}"
+
+
+def _epochs(count: float) -> str:
+    number = f"{count:.4g}"
+    return f"{number} {'epoch' if number == '1' else 'epochs'}" if count else ""
+
+
+def _straggler(worker: WorkerFigure) -> str:
+    where = f" on {worker.node}" if worker.node else ""
+    return f"worker {worker.worker}{where}, {worker.slowness or 1:.3g} times as slow as the others"
+
+
+def _attempts(attempts: Sequence[AttemptView]) -> list[Column]:
+    rows = [(attempt, worker) for attempt in attempts for worker in attempt.workers]
+    return [
+        Column("attempt", tuple(str(each.attempt) for each, _ in rows)),
+        Column("worker", tuple(str(worker.worker) for _, worker in rows)),
+        Column("where", tuple(_location(worker) for _, worker in rows), is_number=False),
+        Column("started", tuple(moment(worker.started_s) for _, worker in rows), is_number=False),
+        Column("ended", tuple(moment(worker.ended_s) for _, worker in rows), is_number=False),
+        Column("exit", tuple(_code(worker) for _, worker in rows)),
+        Column("outcome", tuple(each.outcome for each, _ in rows), is_number=False),
+        Column("why", tuple(without_search_path(each.reason) for each, _ in rows), is_number=False),
+    ]
+
+
+def _location(worker: WorkerView) -> str:
+    indices = ",".join(map(str, worker.gpus))
+    return f"{worker.node}:{indices}" if indices else worker.node
+
+
+def _code(worker: WorkerView) -> str:
+    return "-" if worker.exit_code is None else str(worker.exit_code)
+
+
+def print_story(entries: Sequence[StoryEntry]) -> None:
+    print_table(story_columns(entries))
+
+
+def story_columns(entries: Sequence[StoryEntry]) -> list[Column]:
+    return [
+        Column("time", tuple(moment(each.at_s) for each in entries), is_number=False),
+        Column("attempt", tuple(str(each.attempt or "-") for each in entries)),
+        Column("state", tuple(each.after for each in entries), is_number=False),
+        Column("reason", tuple(_reason(each) for each in entries), is_number=False),
+    ]
+
+
+def _reason(entry: StoryEntry) -> str:
+    text = without_search_path(entry.reason) or CAUSE_TEXTS.get(entry.cause, entry.cause)
+    return f"{text} (by {entry.actor})" if entry.actor and "by" not in text else text

@@ -1,4 +1,4 @@
-"""A view that stays up to date until Ctrl-C."""
+"""Redraws a view on the terminal until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
-from rota.cli.output.lines import say
+from rota.cli.output.console import print_out
 from rota.cli.output.table import cell_width
 
 REFRESH_S = 0.5
@@ -19,12 +19,12 @@ Draw = Callable[[], Sequence[str]]
 
 
 def live(draw: Draw, *, changes: Iterable[object] = ()) -> None:
-    """On a terminal the lines are drawn over themselves; a pipe gets them once, and again after
-    each change."""
+    """Redraw the view periodically on a terminal. In a pipe, print it once and after each item of
+    `changes`."""
     if not sys.stdout.isatty():
-        say("\n".join(draw()))
+        print_out("\n".join(draw()))
         for _ in changes:
-            say("\n".join(["", *draw()]))
+            print_out("\n".join(["", *draw()]))
         return
     with _screen():
         while True:
@@ -46,7 +46,7 @@ def _screen() -> Generator[None]:
 
 
 def _cut(line: str, width: int) -> str:
-    """What fits, counted in places on the terminal."""
+    """The first part of a line that fits into `width` terminal columns."""
     line = line[:width]
     while cell_width(line) > width:
         line = line[:-1]

@@ -1,24 +1,24 @@
-"""Machines and their GPUs as a table."""
+"""Nodes and their GPUs as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rota.cli.output.table import Column, say_table
-from rota.cli.output.times import amount
+from rota.cli.output.format import amount
+from rota.cli.output.table import Column, print_table
 
 if TYPE_CHECKING:
-    from rota.wire.box import GpuView, NodeView
+    from rota.wire.daemon import GpuView, NodeView
 
 
-def say_nodes(nodes: Sequence[NodeView]) -> None:
-    say_table(columns(nodes))
+def print_nodes(nodes: Sequence[NodeView]) -> None:
+    print_table(columns(nodes))
 
 
 def columns(nodes: Sequence[NodeView], *, names: Mapping[str, str] | None = None) -> list[Column]:
-    """One line for each GPU; a machine without any has one, too. Jobs are called by `names`, where
-    they are in it."""
+    """One row per GPU, and one row for a node without GPUs. `names` maps job ids to the text that
+    is shown for them."""
     rows: list[tuple[NodeView, GpuView | None]] = []
     for node in nodes:
         rows += [(node, gpu) for gpu in node.gpus] or [(node, None)]
@@ -55,5 +55,5 @@ def _state(node: NodeView, gpu: GpuView | None) -> str:
 
 
 def closed(node: NodeView) -> str:
-    """How it is closed to new work, if it is."""
+    """Why the node takes no new workers; empty if it takes them."""
     return "draining" if node.is_draining else "cordoned" if node.is_cordoned else ""

@@ -1,50 +1,49 @@
-"""What a job measured, and what is made of it, as tables and charts."""
+"""The profile of a job as tables and plots: measured and fitted speed, steps, memory, metrics."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rota.cli.output import chart
-from rota.cli.output.lines import say
-from rota.cli.output.marks import told
-from rota.cli.output.profile_plots import speedups, step_times
-from rota.cli.output.table import Column
+from rota.cli.output.console import print_out
+from rota.cli.output.format import amount, figure, short_time, span
+from rota.cli.output.plot import BYTE_STEPS, TIME_STEPS, WHOLE_STEPS, Dot, Plot, draw_plot
+from rota.cli.output.table import Column, to_output_charset
 from rota.cli.output.table import draw as draw_table
-from rota.cli.output.times import amount, figure, short_time, span
 from rota.errors import printable
 
 if TYPE_CHECKING:
-    from rota.wire.training import JobProfile, SizeFigure, WorkerFigure
+    from rota.wire.training import JobProfile, SizeFigure, StepFigure, WorkerFigure
 
-MOST_FITTED_ROWS = 16
-WHERE = {
+MAX_FITTED_ROWS = 16
+ORIGIN_TEXTS = {
     ("measured", "here"): "measured here",
     ("measured", "category"): "measured by its category",
-    ("fitted", "here"): "fitted to what was measured here",
-    ("fitted", "category"): "fitted to what its category measured",
+    ("fitted", "here"): "fitted to this job",
+    ("fitted", "category"): "fitted to its category",
     ("fitted", "estimate"): "its submitter's estimate",
-    ("fitted", "prior"): "assumed of every job",
+    ("fitted", "prior"): "assumed for every job",
 }
-NO_TIMES = "nobody has measured an epoch yet, and there is no estimate: 'rota submit --hours'"
-NO_STEPS = "it has reported no steps; a program does with the training library"
+"""Kind and origin of a row -> text."""
+NO_TIMES = "no epoch is measured yet and there is no estimate; 'rota submit --hours' gives one"
+NO_STEPS = "no steps are reported; a program reports them with the training library"
 
 
-def say_profile(profile: JobProfile) -> None:
-    say("\n".join(lines(profile)))
+def print_profile(profile: JobProfile) -> None:
+    print_out("\n".join(lines(profile)))
 
 
 def lines(profile: JobProfile) -> list[str]:
     parts = [_head(profile), draw_table(_sizes(profile))]
     if all(each.epoch_s is None for each in profile.sizes):
         parts.append([NO_TIMES])
-    parts += [chart.draw(speedups(profile)), chart.draw(step_times(profile)) or [NO_STEPS]]
+    parts += [draw_plot(speedups(profile)), draw_plot(step_times(profile)) or [NO_STEPS]]
     if profile.workers:
         parts.append(draw_table(_workers(profile.workers)))
     parts += [_handling(profile), _metrics(profile)]
-    told_parts = ["\n".join(part) for part in parts if part]
-    return "\n\n".join(told_parts).split("\n")
+    return "\n\n".join("\n".join(part) for part in parts if part).split("\n")
 
 
 def _head(profile: JobProfile) -> list[str]:
@@ -58,7 +57,7 @@ def _head(profile: JobProfile) -> list[str]:
 
 
 def _sizes(profile: JobProfile) -> list[Column]:
-    """What was measured beside what decisions rest upon."""
+    """Measured values beside the fitted values that the scheduler uses."""
     rows = _shown(profile)
     fits = {each.workers: each for each in profile.sizes if each.kind == "fitted"}
     fitted = [fits.get(each.workers) for each in rows]
@@ -66,17 +65,17 @@ def _sizes(profile: JobProfile) -> list[Column]:
     return [
         Column("workers", tuple(str(each.workers) for each in rows)),
         Column("nodes", tuple(map(_nodes, rows)), is_number=False),
-        Column("epochs\nseen", tuple(str(each.count or "-") for each in rows)),
+        Column("epochs\nmeasured", tuple(str(each.count or "-") for each in rows)),
         Column("epoch\nmeasured", tuple(map(_epoch, measured))),
         Column("epoch\nfitted", tuple(map(_epoch, fitted))),
         Column("speed-up\nmeasured", tuple(map(_speedup, measured))),
         Column("speed-up\nfitted", tuple(map(_speedup, fitted))),
-        Column("from", tuple(_where(each) for each in rows), is_number=False),
+        Column("source", tuple(_origin(each) for each in rows), is_number=False),
     ]
 
 
 def _shown(profile: JobProfile) -> list[SizeFigure]:
-    """All that was measured; of what was fitted, some sizes that the job may have."""
+    """All measured sizes, and some of the fitted sizes that the job may have."""
     measured = {each.workers for each in profile.sizes if each.kind == "measured"}
     allowed = [
         each.workers
@@ -89,8 +88,8 @@ def _shown(profile: JobProfile) -> list[SizeFigure]:
 
 
 def _spread(sizes: Sequence[int]) -> set[int]:
-    """Some of the sizes, the first and the last among them."""
-    if len(sizes) <= MOST_FITTED_ROWS:
+    """All sizes, or powers of two with the first and the last if there are too many."""
+    if len(sizes) <= MAX_FITTED_ROWS:
         return set(sizes)
     powers = {size for size in sizes if size & (size - 1) == 0}
     return powers | {sizes[0], sizes[-1]}
@@ -113,11 +112,11 @@ def _speedup(size: SizeFigure | None) -> str:
 def _with_error(text: str, error: float) -> str:
     if text == "-" or not error or not math.isfinite(error):
         return text
-    return told(f"{text} ±{max(1, round(100 * error))}%")
+    return to_output_charset(f"{text} ±{max(1, round(100 * error))}%")
 
 
-def _where(size: SizeFigure) -> str:
-    return WHERE.get((size.kind, size.origin), size.origin)
+def _origin(size: SizeFigure) -> str:
+    return ORIGIN_TEXTS.get((size.kind, size.origin), size.origin)
 
 
 def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
@@ -133,7 +132,7 @@ def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
             tuple(figure(each.samples_per_s or None) for each in workers),
         ),
         Column("memory", tuple(memory(each.memory_bytes) for each in workers)),
-        Column("on the card", tuple(memory(each.gpu_memory_bytes) for each in workers)),
+        Column("GPU memory", tuple(memory(each.gpu_memory_bytes) for each in workers)),
         Column("", tuple(_slow(each) for each in workers), is_number=False),
     ]
 
@@ -141,7 +140,7 @@ def _workers(workers: Sequence[WorkerFigure]) -> list[Column]:
 def _slow(worker: WorkerFigure) -> str:
     if worker.slowness is None:
         return ""
-    return f"straggler: {worker.slowness:.3g} times as long as the others"
+    return f"straggler: {worker.slowness:.3g} times the step time of the others"
 
 
 def _handling(profile: JobProfile) -> list[str]:
@@ -149,21 +148,21 @@ def _handling(profile: JobProfile) -> list[str]:
     times = (("start", took.start_s), ("save", took.save_s))
     times += (("load", took.load_s), ("stop", took.stop_s))
     known = [f"{name} {short_time(seconds)}" for name, seconds in times if seconds is not None]
-    return ["newest times: " + ", ".join(known)] if known else []
+    return ["latest durations: " + ", ".join(known)] if known else []
 
 
 def _metrics(profile: JobProfile) -> list[str]:
     if not profile.metrics:
         return []
     names = tuple(profile.metrics)
-    told_of = {name: _history(profile, name) for name in names}
+    history = {name: _history(profile, name) for name in names}
     return draw_table(
         [
             Column("metric", names, is_number=False),
-            Column("first", tuple(figure(told_of[name][0]) for name in names)),
-            Column("least", tuple(figure(min(told_of[name])) for name in names)),
-            Column("most", tuple(figure(max(told_of[name])) for name in names)),
-            Column("newest", tuple(figure(profile.metrics[name]) for name in names)),
+            Column("first", tuple(figure(history[name][0]) for name in names)),
+            Column("min", tuple(figure(min(history[name])) for name in names)),
+            Column("max", tuple(figure(max(history[name])) for name in names)),
+            Column("latest", tuple(figure(profile.metrics[name]) for name in names)),
         ]
     )
 
@@ -171,3 +170,74 @@ def _metrics(profile: JobProfile) -> list[str]:
 def _history(profile: JobProfile, name: str) -> list[float]:
     kept = [step.metrics[name] for step in profile.steps if name in step.metrics]
     return [*kept, profile.metrics[name]]
+
+
+def plots(profile: JobProfile) -> list[Plot]:
+    """All plots of a profile. A plot without data has no dots."""
+    return [speedups(profile), step_times(profile), samples(profile), *memory(profile)]
+
+
+def speedups(profile: JobProfile) -> Plot:
+    """The plot of speed-ups; empty for a job with one size only."""
+    has_sizes = any(each.workers != profile.sizes[0].workers for each in profile.sizes)
+    return Plot(
+        title="speed-up over one worker: dots measured (hollow: across nodes), line fitted",
+        x_title="workers",
+        dots=_dots(profile, "measured") if has_sizes else (),
+        line=_dots(profile, "fitted") if has_sizes else (),
+        show_x=lambda value: f"{value:.0f}",
+        show_y=lambda value: f"{value:.3g}",
+        x_steps=WHOLE_STEPS,
+    )
+
+
+def _dots(profile: JobProfile, kind: str) -> tuple[Dot, ...]:
+    return tuple(_dot(each) for each in profile.sizes if each.kind == kind and each.speedup)
+
+
+def _dot(figure: SizeFigure) -> Dot:
+    speedup = figure.speedup or 0.0
+    error = speedup * figure.speedup_error
+    return Dot(figure.workers, speedup, error, is_hollow=figure.crosses_nodes)
+
+
+def step_times(profile: JobProfile) -> Plot:
+    plot = _over_time(profile, "step time", show=short_time, pick=lambda each: each.step_s)
+    return replace(plot, y_steps=TIME_STEPS)
+
+
+def samples(profile: JobProfile) -> Plot:
+    return _over_time(
+        profile,
+        "samples per second",
+        show=lambda value: f"{value:.4g}",
+        pick=lambda each: each.samples_per_s,
+    )
+
+
+def memory(profile: JobProfile) -> list[Plot]:
+    """The plots of host memory and of GPU memory."""
+    host = _over_time(profile, "host memory", show=amount, pick=lambda each: each.memory_bytes)
+    gpu = _over_time(profile, "GPU memory", show=amount, pick=lambda each: each.gpu_memory_bytes)
+    return [replace(each, y_steps=BYTE_STEPS) for each in (host, gpu)]
+
+
+def _over_time(
+    profile: JobProfile,
+    title: str,
+    *,
+    show: Callable[[float], str],
+    pick: Callable[[StepFigure], float],
+) -> Plot:
+    """A value of all samples over the time since the first sample. 0 means not reported."""
+    start_s = profile.steps[0].at_s if profile.steps else 0.0
+    return Plot(
+        title=title,
+        x_title="since the first report",
+        dots=tuple(
+            Dot(max(0.0, each.at_s - start_s), pick(each)) for each in profile.steps if pick(each)
+        ),
+        show_x=span,
+        show_y=show,
+        x_steps=TIME_STEPS,
+    )

@@ -1,4 +1,4 @@
-"""A job's profile as one SVG: a panel for each plot that has something to show."""
+"""The profile of a job as an SVG image, with one panel per plot that has data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.cli.output.plot import Dot, Plot, Scale, plotted, scales
-from rota.cli.output.profile_plots import plots
+from rota.cli.output.profile import plots
 from rota.svg import Frame, grid_line, label, num, page, safe, tag
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WIDTH = 720.0
 HEAD, PANEL = 64.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 92.0, 28.0, 40.0, 52.0
-MOST_X_TICKS, MOST_Y_TICKS = 8, 6
+MAX_X_TICKS, MAX_Y_TICKS = 8, 6
 STYLE = (
     "text{font-family:system-ui,sans-serif;font-size:12px;fill:#4a5560}"
     ".name{font-size:18px;font-weight:600;fill:#1d2630}"
@@ -48,13 +48,13 @@ def svg(profile: JobProfile) -> str:
         _panel(plot, axes, top=HEAD + PANEL * number) for number, (plot, axes) in enumerate(shown)
     ]
     if not shown:
-        parts.append(label((WIDTH / 2, HEAD + PANEL / 2), "nothing was measured yet", kind="mid"))
+        parts.append(label((WIDTH / 2, HEAD + PANEL / 2), "no measurements yet", kind="mid"))
     return page(*parts, size=(WIDTH, height), title=f"Profile of {what}", style=STYLE) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
-class _Paper:
-    """Where figures lie in a panel."""
+class _PanelScale:
+    """Maps values to positions in a panel."""
 
     across: Scale
     up: Scale
@@ -70,13 +70,13 @@ class _Paper:
 def _panel(plot: Plot, axes: tuple[Scale, Scale], *, top: float) -> str:
     across, up = axes
     frame = Frame(LEFT, top + TOP, WIDTH - LEFT - RIGHT, PANEL - TOP - BOTTOM)
-    paper = _Paper(across, up, frame)
+    paper = _PanelScale(across, up, frame)
     parts = [label((24, top + 22), plot.title, kind="head")]
-    for tick in up.ticks(MOST_Y_TICKS, steps=plot.y_steps):
+    for tick in up.ticks(MAX_Y_TICKS, steps=plot.y_steps):
         y = paper.y(tick)
         parts.append(grid_line((frame.left, y), (frame.right, y)))
         parts.append(label((frame.left - 8, y + 4), plot.show_y(tick), kind="end"))
-    for tick in across.ticks(MOST_X_TICKS, steps=plot.x_steps):
+    for tick in across.ticks(MAX_X_TICKS, steps=plot.x_steps):
         x = paper.x(tick)
         parts.append(grid_line((x, frame.top), (x, frame.bottom)))
         parts.append(label((x, frame.bottom + 17), plot.show_x(tick), kind="mid"))
@@ -88,8 +88,8 @@ def _panel(plot: Plot, axes: tuple[Scale, Scale], *, top: float) -> str:
     return tag("g", "", *parts, _line(plot, paper), *_dots(plot, paper))
 
 
-def _line(plot: Plot, paper: _Paper) -> str:
-    """The line within the band of its error."""
+def _line(plot: Plot, paper: _PanelScale) -> str:
+    """The fitted line and the band of its error."""
     dots = plotted(plot.line)
     if not dots:
         return ""
@@ -99,11 +99,11 @@ def _line(plot: Plot, paper: _Paper) -> str:
     return f'{band}<path class="fit" d="{_path(dots, paper)}"></path>'
 
 
-def _path(dots: list[Dot], paper: _Paper) -> str:
+def _path(dots: list[Dot], paper: _PanelScale) -> str:
     return "M" + "L".join(f"{num(paper.x(dot.x))} {num(paper.y(dot.y))}" for dot in dots)
 
 
-def _dots(plot: Plot, paper: _Paper) -> list[str]:
+def _dots(plot: Plot, paper: _PanelScale) -> list[str]:
     parts: list[str] = []
     for dot in plotted(plot.dots):
         x, y = paper.x(dot.x), paper.y(dot.y)
@@ -114,8 +114,8 @@ def _dots(plot: Plot, paper: _Paper) -> list[str]:
                 f"M{num(x - 4)} {num(high)}h8M{num(x - 4)} {num(low)}h8"
                 '"></path>'
             )
-        words = f"{plot.show_x(dot.x)} {plot.x_title}: {plot.show_y(dot.y)}"
+        tooltip = f"{plot.show_x(dot.x)} {plot.x_title}: {plot.show_y(dot.y)}"
         kind = "hollow" if dot.is_hollow else "dot"
         circle = f'class="{kind}" cx="{num(x)}" cy="{num(y)}" r="{3.5 if plot.line else 2.2}"'
-        parts.append(tag("circle", circle, tag("title", "", safe(words))))
+        parts.append(tag("circle", circle, tag("title", "", safe(tooltip))))
     return parts

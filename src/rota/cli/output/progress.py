@@ -1,4 +1,4 @@
-"""A progress bar on stderr, for people only: a pipe or a log file sees nothing of it."""
+"""A progress bar on stderr. Nothing is written if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-SMALLEST_STEP = 0.002
+MIN_STEP = 0.002
 
-Report = Callable[[int, float], None]
-"""Called with the number of a line and the fraction of it that is done."""
+ProgressCallback = Callable[[int, float], None]
+"""Called with the index of a label and the finished fraction of its work."""
 
 
 @contextmanager
-def progress(labels: Sequence[str]) -> Generator[Report]:
-    """One line for each label, as long as the block runs; then they go away."""
+def progress(labels: Sequence[str]) -> Generator[ProgressCallback]:
+    """Show one bar per label while the block runs."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield _ignore
         return
@@ -34,8 +34,8 @@ def progress(labels: Sequence[str]) -> Generator[Report]:
     shown = [0.0] * len(labels)
 
     def report(line: int, fraction: float) -> None:
-        # A run reports every job, which is far more often than anybody can see.
-        if fraction - shown[line] < SMALLEST_STEP and fraction < 1:
+        # A simulation reports after every job, which is too often to redraw.
+        if fraction - shown[line] < MIN_STEP and fraction < 1:
             return
         if not shown[line]:
             bar.start_task(tasks[line])
@@ -47,4 +47,4 @@ def progress(labels: Sequence[str]) -> Generator[Report]:
 
 
 def _ignore(line: int, fraction: float) -> None:
-    """Nobody is watching."""
+    """Used if stderr is not a terminal."""

@@ -1,4 +1,4 @@
-"""All about a job as one text, in Markdown, without secrets."""
+"""The support bundle of a job as Markdown, without known kinds of secrets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from rota.cli.output import details, nodes
+from rota.cli.output import jobs, nodes
+from rota.cli.output.format import moment
 from rota.cli.output.table import Column, draw
-from rota.cli.output.times import moment
 from rota.client.redact import (
     redact,
     redact_command,
@@ -19,15 +19,15 @@ from rota.client.redact import (
 from rota.errors import printable
 
 if TYPE_CHECKING:
-    from rota.wire.box import NodeView, Status
+    from rota.wire.daemon import NodeView, Status
     from rota.wire.jobs import JobDetails, JobRequest, StoryEntry
 
-FENCE = "~~~~"
+CODE_FENCE = "~~~~"
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """The end of what a worker printed."""
+class LogTail:
+    """The last lines of a worker's output."""
 
     attempt: int
     worker: int
@@ -35,49 +35,52 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SupportBundle:
+    """The content of the report. `versions` are those of the client."""
+
     details: JobDetails
     story: Sequence[StoryEntry]
-    logs: Sequence[Log]
+    logs: Sequence[LogTail]
     status: Status
     nodes: Sequence[NodeView]
     made_s: float
     versions: Mapping[str, str]
-    """Of what wrote it; the daemon's own is in its status."""
 
 
-def text_of(report: Report) -> str:
+def render(report: SupportBundle) -> str:
     job = report.details.job
-    asked = report.details.request
-    request = replace(asked, env=redact_env(asked.env), command=redact_command(asked.command))
-    secrets = [*secrets_of(asked.env), *secrets_of_command(asked.command)]
+    original = report.details.request
+    request = replace(
+        original, env=redact_env(original.env), command=redact_command(original.command)
+    )
+    secrets = [*secrets_of(original.env), *secrets_of_command(original.command)]
     parts = [
         f"# rota report: job {job.id} ({job.name})",
-        f"Made {moment(report.made_s)}. Secrets are removed as far as they can be told.",
-        "## The job",
-        _block(details.lines(replace(report.details, request=request))),
-        "## Its job file, with the defaults filled in",
+        f"Written at {moment(report.made_s)}. Known kinds of secrets are removed.",
+        "## Job",
+        _block(jobs.details_lines(replace(report.details, request=request))),
+        "## Job file, with defaults",
         _block(_job_file(request)),
-        "## Its story",
-        _block(draw(details.story_columns(report.story))),
+        "## History",
+        _block(draw(jobs.story_columns(report.story))),
         *_outputs(report.logs),
         "## Versions",
         _block(_versions(report)),
-        "## Machines",
+        "## Nodes",
         _block(draw(nodes.columns(report.nodes))),
     ]
     return redact("\n\n".join(parts), secrets)
 
 
-def _outputs(logs: Sequence[Log]) -> Iterable[str]:
+def _outputs(logs: Sequence[LogTail]) -> Iterable[str]:
     for log in logs:
-        yield f"## Output of attempt {log.attempt}, worker {log.worker}: its end"
+        yield f"## Last output of attempt {log.attempt}, worker {log.worker}"
         lines = [printable(line.expandtabs()) for line in log.text.splitlines()]
-        yield _block(lines or ["(nothing)"])
+        yield _block(lines or ["(no output)"])
 
 
 def _job_file(request: JobRequest) -> list[str]:
-    """What differs from an empty request, as it could be submitted again."""
+    """The fields that differ from an empty request, as a job file that can be submitted."""
     import yaml
 
     empty = type(request)(command=[])
@@ -86,23 +89,23 @@ def _job_file(request: JobRequest) -> list[str]:
         for each in fields(request)
         if getattr(request, each.name) != getattr(empty, each.name)
     }
-    # Everybody knows a umask by its octal digits, which YAML reads as such.
+    # A umask is written in octal digits, which YAML also reads.
     umask = values.pop("umask", None)
     octal = [] if umask is None else [f"umask: {umask:04o}"]
     text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
     return [*text.splitlines(), *octal]
 
 
-def _versions(report: Report) -> list[str]:
+def _versions(report: SupportBundle) -> list[str]:
     status = asdict(report.status)
     names = ("version", "engine", "policy", "pid", "socket", "address", "trouble")
     daemon = {f"daemon {name}": str(status[name]) for name in names if status[name]}
     rows = {**report.versions, **daemon, "daemon up since": moment(report.status.started_s)}
-    columns = (Column("what", tuple(rows), is_number=False),)
-    return draw([*columns, Column("which", tuple(rows.values()), is_number=False)])
+    columns = (Column("name", tuple(rows), is_number=False),)
+    return draw([*columns, Column("value", tuple(rows.values()), is_number=False)])
 
 
 def _block(lines: Iterable[str]) -> str:
-    """Lines as they are; one that would end the block is moved in."""
-    kept = [f" {line}" if line.startswith(FENCE) else line for line in lines]
-    return "\n".join([FENCE, *kept, FENCE])
+    """A code block. A line that would end the block is indented."""
+    kept = [f" {line}" if line.startswith(CODE_FENCE) else line for line in lines]
+    return "\n".join([CODE_FENCE, *kept, CODE_FENCE])

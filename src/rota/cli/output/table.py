@@ -1,6 +1,6 @@
-"""Tables for people. Piped into a file they lose their colours, and never a character.
+"""Draws tables and progress bars. In a pipe they have no colours and are not cut.
 
-Drawn by hand: a library that can draw far more takes longer to load than a list takes to fetch.
+The code is written by hand, because importing rich takes longer than fetching a list of jobs.
 """
 
 from __future__ import annotations
@@ -11,19 +11,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from unicodedata import combining, east_asian_width
 
-from rota.cli.output.lines import say
-from rota.cli.output.marks import told
+from rota.cli.output.console import print_out
 from rota.errors import printable
 
 GAP = "   "
 BOLD = "\x1b[1m"
 BEST = "\x1b[1;32m"
 PLAIN = "\x1b[0m"
+BAR_WIDTH = 10
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+ASCII_SIGNS = str.maketrans(
+    {
+        "─": "-",
+        "│": "|",
+        "┤": "|",
+        "┬": "+",
+        "└": "+",
+        "●": "o",
+        "○": "c",
+        "·": ".",
+        "…": "~",
+        "±": "+-",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`best` are the rows whose cells stand out on a terminal. A title may have several lines."""
+    """A column of a table. `best` are the rows that are highlighted on a terminal. A title may
+    have several lines."""
 
     title: str
     cells: tuple[str, ...]
@@ -31,13 +47,13 @@ class Column:
     is_number: bool = True
 
 
-def say_table(columns: Sequence[Column], title: str = "") -> None:
-    say("\n".join(draw(columns, title, is_coloured=is_coloured())))
+def print_table(columns: Sequence[Column], title: str = "") -> None:
+    print_out("\n".join(draw(columns, title, is_coloured=is_coloured())))
 
 
 def draw(columns: Sequence[Column], title: str = "", *, is_coloured: bool = False) -> list[str]:
     """The lines of a table."""
-    # Names come from users and traces: a terminal must show them, not obey them.
+    # Names come from users and traces: escape control characters, so that no terminal runs them.
     cells = [[printable(cell) for cell in column.cells] for column in columns]
     titles = [column.title.split("\n") for column in columns]
     widths = [
@@ -46,7 +62,7 @@ def draw(columns: Sequence[Column], title: str = "", *, is_coloured: bool = Fals
     height = max(len(head) for head in titles)
     heads = [[""] * (height - len(head)) + head for head in titles]
     lines = [_line(row, columns, widths=widths) for row in zip(*heads, strict=True)]
-    lines.append(told("─") * (sum(widths) + len(GAP) * (len(widths) - 1)))
+    lines.append(to_output_charset("─") * (sum(widths) + len(GAP) * (len(widths) - 1)))
     for number, row in enumerate(zip(*cells, strict=True)):
         best = {place for place, column in enumerate(columns) if number in column.best}
         lines.append(_line(row, columns, widths=widths, best=best if is_coloured else ()))
@@ -64,14 +80,14 @@ def _line(
 ) -> str:
     padded: list[str] = []
     for place, (cell, column) in enumerate(zip(row, columns, strict=True)):
-        room = " " * (widths[place] - cell_width(cell))
+        padding = " " * (widths[place] - cell_width(cell))
         shown = f"{BEST}{cell}{PLAIN}" if place in best else cell
-        padded.append(room + shown if column.is_number else shown + room)
+        padded.append(padding + shown if column.is_number else shown + padding)
     return GAP.join(padded).rstrip()
 
 
 def cell_width(text: str) -> int:
-    """Places that a text takes on a terminal."""
+    """The number of terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     return sum(
@@ -83,3 +99,41 @@ def is_coloured() -> bool:
     """See no-color.org."""
     is_wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return is_wanted and sys.stdout.isatty()
+
+
+def is_ascii_only() -> bool:
+    """Whether stdout can show ASCII only."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return not encoding.lower().replace("-", "").startswith("utf")
+
+
+def to_output_charset(text: str) -> str:
+    """The text with rota's drawing characters replaced by ASCII if stdout needs it."""
+    return text.translate(ASCII_SIGNS) if is_ascii_only() else text
+
+
+def percent(part: float | None) -> str:
+    """Rounded down, so that only finished work is 100 %."""
+    return "-" if part is None else f"{int(_within(part) * 100 + 1e-9)}%"
+
+
+def progress(part: float | None) -> str:
+    """A bar and its percentage on a terminal, only the percentage in a pipe."""
+    if part is None or not sys.stdout.isatty():
+        return percent(part)
+    return f"{bar(part, is_ascii=is_ascii_only())} {percent(part):>4}"
+
+
+def bar(part: float, *, is_ascii: bool) -> str:
+    """A bar of ten columns. With Unicode its resolution is an eighth of a column."""
+    if is_ascii:
+        full = int(_within(part) * BAR_WIDTH + 1e-9)
+        return f"[{'#' * full}{'.' * (BAR_WIDTH - full)}]"
+    eighths = int(_within(part) * BAR_WIDTH * 8 + 1e-9)
+    full, rest = divmod(eighths, 8)
+    drawn = "█" * full + (EIGHTHS[rest] if rest else "")
+    return drawn + "░" * (BAR_WIDTH - len(drawn))
+
+
+def _within(part: float) -> float:
+    return min(1.0, max(0.0, part))

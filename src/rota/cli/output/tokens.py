@@ -1,4 +1,4 @@
-"""Tokens as a table, or as JSON."""
+"""Tokens as a table or as JSON, without their secrets."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rota.cli.output.json import say_json
-from rota.cli.output.table import Column, say_table
-from rota.cli.output.times import moment
+from rota.cli.output.console import print_json
+from rota.cli.output.format import moment
+from rota.cli.output.table import Column, print_table
 
 if TYPE_CHECKING:
-    from rota.wire.box import TokenView
+    from rota.wire.daemon import TokenView
 
 
-def say_tokens(tokens: Sequence[TokenView], *, as_json: bool) -> None:
+def print_tokens(tokens: Sequence[TokenView], *, as_json: bool) -> None:
     if as_json:
-        say_json([asdict(token) for token in tokens])
+        print_json([asdict(token) for token in tokens])
     else:
-        say_table(columns(tokens, now=time.time()))
+        print_table(columns(tokens, now=time.time()))
 
 
 def columns(tokens: Sequence[TokenView], *, now: float) -> list[Column]:
@@ -27,8 +27,8 @@ def columns(tokens: Sequence[TokenView], *, now: float) -> list[Column]:
         "id": [token.id for token in tokens],
         "user": [token.user for token in tokens],
         "scope": [token.scope for token in tokens],
-        "made": [moment(token.created_s) for token in tokens],
-        "until": [moment(token.expires_s) for token in tokens],
+        "created": [moment(token.created_s) for token in tokens],
+        "expires": [moment(token.expires_s) for token in tokens],
         "state": [_state(token, now) for token in tokens],
     }
     return [Column(title, tuple(each), is_number=False) for title, each in cells.items()]

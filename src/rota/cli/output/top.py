@@ -1,4 +1,4 @@
-"""The box at a glance: its GPUs with whoever is on them, and the jobs that run."""
+"""The view of `rota top`: a summary, nodes and GPUs with their jobs, and running jobs."""
 
 from __future__ import annotations
 
@@ -7,62 +7,62 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from rota.cli.output import nodes, table
-from rota.cli.output.jobs import gpus, outlook, short
+from rota.cli.output.format import amount, span
+from rota.cli.output.jobs import eta_columns, gpus, shortened
 from rota.cli.output.table import Column
-from rota.cli.output.times import amount, span
 
 if TYPE_CHECKING:
-    from rota.wire.box import NodeView, Status
+    from rota.wire.daemon import NodeView, Status
     from rota.wire.jobs import JobView
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """`jobs` are those that hold something."""
+class ClusterOverview:
+    """The state of a daemon and its nodes, with the jobs that hold GPUs, CPUs or memory."""
 
     status: Status
     nodes: list[NodeView]
     jobs: list[JobView]
 
 
-def as_dict(box: Box) -> dict[str, object]:
+def as_dict(overview: ClusterOverview) -> dict[str, object]:
     return {
-        "status": asdict(box.status),
-        "nodes": [asdict(node) for node in box.nodes],
-        "jobs": [asdict(job) for job in box.jobs],
+        "status": asdict(overview.status),
+        "nodes": [asdict(node) for node in overview.nodes],
+        "jobs": [asdict(job) for job in overview.jobs],
     }
 
 
-def draw(box: Box, *, now: float) -> list[str]:
-    """All lines; a terminal that is too small shows the first of them."""
-    names = {job.id: f"{job.name} ({job.user})" for job in box.jobs}
+def draw(overview: ClusterOverview, *, now: float) -> list[str]:
+    """The lines of the view. A small terminal shows the first ones."""
+    names = {job.id: f"{job.name} ({job.user})" for job in overview.jobs}
     return [
-        _summary(box.status, now),
-        *(_machine(node) for node in box.nodes),
+        _summary(overview.status, now),
+        *(_node(node) for node in overview.nodes),
         "",
-        *table.draw(nodes.columns(box.nodes, names=names)),
+        *table.draw(nodes.columns(overview.nodes, names=names)),
         "",
-        *(table.draw(_jobs(box.jobs, now=now)) if box.jobs else ["no jobs are running"]),
+        *(table.draw(_jobs(overview.jobs, now=now)) if overview.jobs else ["no jobs are running"]),
     ]
 
 
 def _summary(status: Status, now: float) -> str:
     jobs = ", ".join(f"{count} {state}" for state, count in sorted(status.jobs.items()))
-    words = [
+    parts = [
         f"rota {status.version}, up {span(now - status.started_s)}",
         status.policy,
         f"{status.gpus_held:g} of {status.gpus} GPUs held",
         f"jobs: {jobs or 'none'}",
         status.trouble,
     ]
-    return "; ".join(word for word in words if word)
+    return "; ".join(part for part in parts if part)
 
 
-def _machine(node: NodeView) -> str:
+def _node(node: NodeView) -> str:
     cpus = f"{node.cpus_used:g} of {node.cpus:g} CPUs"
     memory = f"{amount(node.memory_used_bytes)} of {amount(node.memory_bytes)}"
-    words = [f"{cpus} and {memory} asked for", nodes.closed(node)]
-    return f"{node.id}: {', '.join(word for word in words if word)}"
+    parts = [f"{cpus} and {memory} requested", nodes.closed(node)]
+    return f"{node.id}: {', '.join(part for part in parts if part)}"
 
 
 def _jobs(jobs: Sequence[JobView], *, now: float) -> list[Column]:
@@ -76,6 +76,6 @@ def _jobs(jobs: Sequence[JobView], *, now: float) -> list[Column]:
         column("state", lambda job: job.state),
         column("gpus", gpus, is_number=True),
         column("ran", lambda job: span(job.running_s), is_number=True),
-        *outlook(jobs, now=now),
-        column("why", lambda job: short(job.reason)),
+        *eta_columns(jobs, now=now),
+        column("why", lambda job: shortened(job.reason)),
     ]

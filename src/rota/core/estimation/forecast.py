@@ -1,8 +1,8 @@
-"""When jobs will start and finish, by running the kernel forward.
+"""Forecasts when jobs start and finish, by running the kernel forward in virtual time.
 
-The very same kernel, rounds and policy decide on virtual time; nothing is guessed about queues.
-The kernel that is asked about only lends its values, which nobody can change. A what-if question
-is the same question about a situation with another job or node in it.
+The forecast uses the same kernel, rounds and policy as the daemon. It works on a copy: the kernel
+in use only provides its immutable values. A what-if question is a forecast of a situation with
+another job or node in it.
 """
 
 from __future__ import annotations
@@ -11,36 +11,40 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rota.core.effects import Effects
-from rota.core.kernel import Kernel
-from rota.core.model import Job, JobId, Node
-from rota.core.policy import Policy
-from rota.core.replay import EngineModel, Replay
-from rota.core.round import decide
-from rota.core.states import State
-from rota.core.view import Rules
+from rota.core.estimation.virtual_time_loop import EngineModel, VirtualTimeLoop
+from rota.core.kernel.kernel import Kernel
+from rota.core.lifecycle.states import JobState
+from rota.core.model.effects import Effects
+from rota.core.model.job import Job, JobId
+from rota.core.model.node import Node
+from rota.core.scheduling.policy_api import Policy
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules
 
-OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+TERMINAL_STATES = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 EngineFactory = Callable[[Iterable[Job], float], EngineModel]
-"""Makes an engine model in which these jobs are as far as they are at that time, and go on at the
-speeds that they are known to have."""
+"""Builds an engine model in which these jobs have their progress at that time, and continue at
+their known speeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a forecast starts from."""
+    """The state that a forecast starts from."""
 
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
     rules: Rules
-    outcomes: Mapping[JobId, State] = field(default_factory=dict[JobId, State])
+    outcomes: Mapping[JobId, JobState] = field(default_factory=dict[JobId, JobState])
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """A job's next start (or, if it runs, its first one) and its end; infinite if that is not to
-    be foreseen. `error` is relative, for the time from now on: that of the job's own speed, or of
-    a speed on which it has to wait, whichever is larger."""
+class JobForecast:
+    """The next start of a job (for a running job, its first start) and its end; infinite if
+    unknown.
+
+    `error` is relative, for the time from now on: the error of the job's own speed, or of a speed
+    that it waits for, whichever is larger.
+    """
 
     start_s: float = math.inf
     finish_s: float = math.inf
@@ -49,10 +53,10 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How far a forecast looks: up to a moment, and through so many rounds."""
+    """The limit of a forecast: a time and a number of rounds."""
 
     until_s: float = math.inf
-    most_rounds: float = math.inf
+    max_rounds: float = math.inf
 
 
 def forecast(
@@ -62,45 +66,45 @@ def forecast(
     engine_of: EngineFactory,
     now: float,
     horizon: Horizon | None = None,
-) -> dict[JobId, Expected]:
-    """What to expect of every job that is not over, as far as it is within the horizon."""
+) -> dict[JobId, JobForecast]:
+    """The forecast of every job that has not ended, as far as the horizon reaches."""
     kernel = Kernel(situation.rules)
-    watch = _Watch(situation.jobs)
-    replay = Replay(
+    recorder = _ForecastRecorder(situation.jobs)
+    loop = VirtualTimeLoop(
         kernel,
         engine_of(situation.jobs, now),
         decide=lambda view: decide(view, policy),
-        record=watch.record,
+        record=recorder.record,
         start_s=now,
     )
     recovered = kernel.recover(
         situation.jobs, situation.nodes, outcomes=situation.outcomes, now=now
     )
-    replay.carry_out(recovered)
+    loop.carry_out(recovered)
     bound = horizon or Horizon()
-    replay.run((), bound.until_s, most_rounds=bound.most_rounds)
-    return watch.expected
+    loop.run((), bound.until_s, max_rounds=bound.max_rounds)
+    return recorder.forecasts
 
 
-class _Watch:
-    """Notes starts and ends as they come."""
+class _ForecastRecorder:
+    """Records starts and ends as they happen."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
-        self.expected = {
-            job.id: Expected(
+        self.forecasts = {
+            job.id: JobForecast(
                 start_s=job.first_started_s if job.is_active else math.inf, error=job.speed.error
             )
             for job in jobs
         }
         self._error = 0.0
-        """The largest error of those that have ended by now."""
+        """The largest error of all jobs that have ended so far."""
 
     def record(self, now: float, effects: Effects) -> None:
         for row in effects.transitions:
-            expected = self.expected[row.job_id]
-            if row.after is State.STARTING and math.isinf(expected.start_s):
-                error = max(expected.error, self._error)
-                self.expected[row.job_id] = replace(expected, start_s=now, error=error)
-            elif row.after in OVER:
-                self._error = max(self._error, expected.error)
-                self.expected[row.job_id] = replace(expected, finish_s=now)
+            current = self.forecasts[row.job_id]
+            if row.after is JobState.STARTING and math.isinf(current.start_s):
+                error = max(current.error, self._error)
+                self.forecasts[row.job_id] = replace(current, start_s=now, error=error)
+            elif row.after in TERMINAL_STATES:
+                self._error = max(self._error, current.error)
+                self.forecasts[row.job_id] = replace(current, finish_s=now)

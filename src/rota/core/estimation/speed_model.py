@@ -1,11 +1,12 @@
 """How long one epoch takes on n workers: measured, else fitted, else estimated, else a prior.
 
-A model is a value: the time of one epoch on one worker, and a table of speed-ups. The fit is
-`t(n) = a/n + b*(n-1)/n + c*(crosses nodes)` with terms that are never negative, so that a size
-nobody measured never looks better than the measured ones allow. Sizes that were not measured
-take part with a small weight, in the shape that was assumed before anything was: two measured
-sizes cannot tell the three terms apart, and the fit may not explain them by a job that takes no
-time at all on one worker.
+A model is a value: the time of one epoch on one worker, and a table of speed-ups. The fit is `t(n)
+= a/n + b*(n-1)/n + c*(crosses nodes)` with non-negative terms, so that a size that was not measured
+never looks better than the measurements allow.
+
+Sizes that were not measured take part in the fit with a small weight, in the shape that was assumed
+before the first measurement. Two measured sizes cannot determine three terms, and without the
+assumed shape the fit could predict that one worker takes no time at all.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import scipy
 
-from rota.core.samples import Sample, first
+from rota.core.estimation.epoch_samples import EpochStats, stats_of_first_epoch
 
 PRIOR_SIZE = 513
 PRIOR_OVERHEAD = 0.05
-"""The prior's communication cost: each worker more adds 5 % of the one-worker time over n."""
+"""The prior's communication cost: each additional worker adds 5 % of the one-worker time, divided
+by n."""
 PRIOR_ERROR = 0.5
 ESTIMATE_ERROR = 0.3
 ASSUMED_WEIGHT = 1e-6
-"""What an assumed time counts in a fit, where one measured epoch counts 1: just enough to settle
-what the measured ones leave open."""
+"""The weight of an assumed time in a fit, where one measured epoch weighs 1. It decides only what
+the measurements leave open."""
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """Where a time was measured: with so many workers, on one node or across several."""
+class MeasuredSize:
+    """The size of a measurement: the number of workers, on one node or across several."""
 
     workers: int
     crosses: bool
@@ -39,21 +41,23 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class SpeedModel:
-    """`one_s` seconds an epoch on one worker; `speedups[n]` times faster on n.
+    """One epoch takes `one_s` seconds on one worker and is `speedups[n]` times faster on n workers.
 
-    `error` is the relative error to show with any figure made from this model; `assumed` are
-    the speed-ups from before the first measurement, and empty where those are the prior's: written
-    out they would make each job ten times as long.
+    `error` is the relative error of any figure from this model. `assumed` are the speed-ups from
+    before the first measurement, empty for the prior's: storing them would make each job ten times
+    as large.
     """
 
     one_s: float
     speedups: tuple[float, ...]
     error: float
-    measured: Mapping[Size, Sample] = field(default_factory=dict[Size, Sample])
+    measured: Mapping[MeasuredSize, EpochStats] = field(
+        default_factory=dict[MeasuredSize, EpochStats]
+    )
     assumed: tuple[float, ...] = ()
 
     def speedup(self, workers: int) -> float:
-        """A size outside the table speeds nothing up."""
+        """The speed-up on `workers` workers; 0 for a size outside the table."""
         return self.speedups[workers] if workers < len(self.speedups) else 0.0
 
     def epoch_s(self, workers: int) -> float:
@@ -66,35 +70,35 @@ def _prior_speedups() -> tuple[float, ...]:
 
 
 PRIOR = SpeedModel(one_s=math.inf, speedups=_prior_speedups(), error=PRIOR_ERROR)
-"""What is assumed of a job about which nothing is known: concave, and of unknown length."""
+"""The model of a job about which nothing is known: concave speed-ups, unknown length."""
 
 
 def estimated(
     epoch_s: float, *, workers: int = 1, speedups: Sequence[float] = PRIOR.speedups
 ) -> SpeedModel:
-    """The model of a user's word: one epoch takes `epoch_s` on so many workers."""
+    """The model from a user's estimate: one epoch takes `epoch_s` on `workers` workers."""
     table = tuple(speedups)
     here = table[workers] if workers < len(table) and table[workers] > 0 else 1.0
     return SpeedModel(one_s=epoch_s * here, speedups=table, error=ESTIMATE_ERROR)
 
 
-def learn(model: SpeedModel, size: Size, *, epoch_s: float, max_workers: int) -> SpeedModel:
-    """The model after one more measured epoch, for sizes up to one above `max_workers`."""
+def learn(model: SpeedModel, size: MeasuredSize, *, epoch_s: float, max_workers: int) -> SpeedModel:
+    """The model after one more measured epoch, for sizes up to `max_workers` + 1."""
     if not (epoch_s > 0 and math.isfinite(epoch_s) and size.workers > 0):
         return model
     before = model.measured.get(size)
-    sample = before.with_time(epoch_s) if before else first(epoch_s)
+    sample = before.with_time(epoch_s) if before else stats_of_first_epoch(epoch_s)
     measured = {**model.measured, size: sample}
-    assumed = model.assumed if model.measured else _told(model.speedups)
+    assumed = model.assumed if model.measured else _unless_prior(model.speedups)
     return _refit(replace(model, measured=measured, assumed=assumed), max_workers)
 
 
-def _told(speedups: tuple[float, ...]) -> tuple[float, ...]:
+def _unless_prior(speedups: tuple[float, ...]) -> tuple[float, ...]:
     return () if speedups == PRIOR.speedups else speedups
 
 
 def sized_for(model: SpeedModel, max_workers: int) -> SpeedModel:
-    """What jobs of a category measured, for one of them that may grow larger."""
+    """A category's model, extended for a job with a larger maximum size."""
     if not model.measured or len(model.speedups) >= max_workers + 2:
         return model
     return _refit(model, max_workers)
@@ -110,7 +114,7 @@ def _refit(model: SpeedModel, max_workers: int) -> SpeedModel:
         fitted = _fitted(model, n_sizes, means=means)
     fewest = min(means)
     for workers in range(1, fewest):
-        # A fit that finds nothing but overhead would have a lone worker done at once.
+        # A fit with overhead terms only would predict no time for a single worker.
         fitted[workers] = max(fitted[workers], means[fewest])
     for workers, mean_s in means.items():
         fitted[workers] = mean_s
@@ -124,7 +128,7 @@ def _refit(model: SpeedModel, max_workers: int) -> SpeedModel:
     )
 
 
-def _means_by_workers(measured: Mapping[Size, Sample]) -> dict[int, float]:
+def _means_by_workers(measured: Mapping[MeasuredSize, EpochStats]) -> dict[int, float]:
     sums: dict[int, tuple[int, float]] = {}
     for size, sample in measured.items():
         count, total = sums.get(size.workers, (0, 0.0))
@@ -133,7 +137,7 @@ def _means_by_workers(measured: Mapping[Size, Sample]) -> dict[int, float]:
 
 
 def _scaled(model: SpeedModel, n_sizes: int, *, workers: int, mean_s: float) -> list[float]:
-    """With one size measured, the estimate's shape is kept and moved through that point."""
+    """With one measured size: keep the assumed shape, scaled to pass through the measurement."""
     here = model.speedup(workers) or 1.0
     return [math.inf] + [mean_s * here / (model.speedup(n) or here) for n in range(1, n_sizes)]
 
@@ -147,7 +151,7 @@ def _fitted(model: SpeedModel, n_sizes: int, *, means: Mapping[int, float]) -> l
         [float(sample.count) for sample in measured.values()] + [ASSUMED_WEIGHT] * len(guesses)
     )
     times = np.array([*(sample.mean_s for sample in measured.values()), *guesses.values()])
-    # By its long name, SciPy loads this part when it is first used: half a second of every start.
+    # The full name makes SciPy load this module on first use; that saves 0.5 s at every start.
     (a, b, c), _ = scipy.optimize.nnls(np.array(rows) * weights[:, None], times * weights)
     crossing = _sizes_that_cross(measured)
     return [math.inf] + [
@@ -162,7 +166,7 @@ def _terms(workers: int, *, crosses: bool) -> tuple[float, float, float]:
 def _assumed_times(
     assumed: Sequence[float], means: Mapping[int, float], *, n_sizes: int
 ) -> dict[int, float]:
-    """Times of sizes that nobody measured: the assumed shape, moved through those measured."""
+    """Times for sizes that were not measured: the assumed shape, scaled to the measurements."""
     known = [(n, mean) for n, mean in means.items() if n < len(assumed) and assumed[n] > 0]
     if not known:
         return {}
@@ -174,14 +178,14 @@ def _assumed_times(
     }
 
 
-def _sizes_that_cross(measured: Mapping[Size, Sample]) -> float:
-    """From this size on the job was only ever seen across nodes."""
+def _sizes_that_cross(measured: Mapping[MeasuredSize, EpochStats]) -> float:
+    """The smallest size from which on the job was measured across nodes only."""
     on_one_node = {size.workers for size in measured if not size.crosses}
     across = {size.workers for size in measured if size.crosses} - on_one_node
     return min((n for n in across if n > max(on_one_node, default=0)), default=math.inf)
 
 
-def _error(measured: Mapping[Size, Sample]) -> float:
+def _error(measured: Mapping[MeasuredSize, EpochStats]) -> float:
     counts = [sample.count for sample in measured.values()]
     weighted = sum(sample.error * sample.count for sample in measured.values())
     return weighted / sum(counts)

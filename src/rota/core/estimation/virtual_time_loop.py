@@ -1,7 +1,7 @@
-"""The event loop over virtual time: facts, rounds and timers in the order of a clock that jumps.
+"""The event loop over virtual time: events, rounds and timers, in the order of a simulated clock.
 
-The forecast and the simulator run the kernel with it; the daemon runs the same kernel on a real
-clock. What decides and what runs the workers are arguments.
+The forecast and the simulator run the kernel with this loop; the daemon runs the same kernel with a
+real clock. The decision function and the engine are arguments.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from rota.core.commands import Command
-from rota.core.effects import Effects
-from rota.core.events import Event, TimerFired
-from rota.core.kernel import Kernel
-from rota.core.plan import Plan
-from rota.core.view import View
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.commands import Command
+from rota.core.model.effects import Effects
+from rota.core.model.events import Event, TimerFired
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.view import View
 
-Arrival = tuple[float, Event]
+TimedEvent = tuple[float, Event]
 
 
 class EngineModel(Protocol):
@@ -26,16 +26,16 @@ class EngineModel(Protocol):
     def apply(self, command: Command, now: float) -> None: ...
 
     def next_s(self) -> float:
-        """When the next fact will happen; infinite if none will."""
+        """When the next event happens; infinite if none is planned."""
         ...
 
     def due(self, now: float) -> Iterable[Event]:
-        """The facts that have happened by now, each told once."""
+        """The events that have happened by now, each returned once."""
         ...
 
 
-class Replay:
-    """One run. `decide` makes plans; `record` writes effects down before orders leave."""
+class VirtualTimeLoop:
+    """One run. `decide` makes plans; `record` stores effects before commands are sent."""
 
     def __init__(
         self,
@@ -55,16 +55,16 @@ class Replay:
 
     def run(
         self,
-        arrivals: Iterable[Arrival],
+        arrivals: Iterable[TimedEvent],
         until_s: float = math.inf,
         *,
-        most_rounds: float = math.inf,
+        max_rounds: float = math.inf,
     ) -> None:
-        """Until nothing is left to happen, the clock reaches `until_s`, or so many rounds are
-        over."""
+        """Run until nothing is left to happen, the clock reaches `until_s`, or `max_rounds` rounds
+        are done."""
         rest = iter(arrivals)
         arrival = next(rest, None)
-        while self._n_rounds < most_rounds and (now := self._next_moment(arrival)) < until_s:
+        while self._n_rounds < max_rounds and (now := self._next_moment(arrival)) < until_s:
             self.now = max(self.now, now)
             arrival = self._arrive(arrival, rest)
             for event in self._engine.due(self.now):
@@ -74,13 +74,13 @@ class Replay:
             if self.kernel.wants_round and self.now >= self._next_round_s:
                 self._round()
 
-    def _next_moment(self, arrival: Arrival | None) -> float:
+    def _next_moment(self, arrival: TimedEvent | None) -> float:
         round_s = self._next_round_s if self.kernel.wants_round else math.inf
         timer_s = self.kernel.next_timer_s()
         arrival_s = arrival[0] if arrival else math.inf
         return min(arrival_s, self._engine.next_s(), max(timer_s, self.now), round_s)
 
-    def _arrive(self, arrival: Arrival | None, rest: Iterator[Arrival]) -> Arrival | None:
+    def _arrive(self, arrival: TimedEvent | None, rest: Iterator[TimedEvent]) -> TimedEvent | None:
         while arrival and arrival[0] <= self.now:
             self.carry_out(self.kernel.apply(arrival[1], self.now))
             arrival = next(rest, None)
@@ -93,7 +93,7 @@ class Replay:
         self.carry_out(self.kernel.commit(plan, self.now))
 
     def carry_out(self, effects: Effects) -> None:
-        """Write down what followed from a fact or a plan, then send its orders."""
+        """Record the effects of an event or a plan, then send their commands."""
         self._record(self.now, effects)
         for command in effects.commands:
             self._engine.apply(command, self.now)

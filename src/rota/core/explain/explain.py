@@ -1,15 +1,12 @@
-"""Answers "why does this job wait?" from a view and the plan that was made of it."""
+"""Explains why a job waits, from a view and the plan that was made from it."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from functools import cached_property
 
-from rota.core.divide import wish
-from rota.core.misfit import Misfits, at_best
-from rota.core.model import Held, Job, JobId, Queued, Starting
-from rota.core.plan import Plan
-from rota.core.reasons import (
+from rota.core.explain.feasibility import FeasibilityChecker, with_full_capacity
+from rota.core.explain.reasons import (
     BacksOff,
     Drained,
     Fragmented,
@@ -17,27 +14,31 @@ from rota.core.reasons import (
     Occupied,
     OnHold,
     Reason,
-    Refused,
-    SentToASickNode,
+    RefusedByNodes,
     WaitsForARound,
     WaitsForItsTurn,
     WaitsForJobs,
+    WaitsForUnhealthyNode,
+    describe_request,
 )
-from rota.core.refusals import without_lapsed
-from rota.core.taints import tolerates
-from rota.core.view import View
+from rota.core.lifecycle.node_refusals import without_expired_refusal
+from rota.core.model.job import Held, Job, JobId, Queued, Starting
+from rota.core.model.node import tolerates
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.view import View
 
 
-class Answers:
-    """What one round says about every job. Looks at the whole queue once, however many ask."""
+class WaitExplainer:
+    """Explains the waits of all jobs after one round. It computes the queue order once for all of
+    them."""
 
     def __init__(self, view: View, plan: Plan) -> None:
         self._view = view
         self._plan = plan
 
-    def why_it_waits(self, job: Job) -> Reason | None:
-        """The one dominant reason; None for a job that does not wait."""
-        job = without_lapsed(job, self._view.now)
+    def wait_reason(self, job: Job) -> Reason | None:
+        """The main reason why the job waits; None for a job that does not wait."""
+        job = without_expired_refusal(job, self._view.now)
         match job.phase:
             case Held():
                 return OnHold()
@@ -46,48 +47,53 @@ class Answers:
             case Queued(not_before_s=until_s, reason=why) if until_s > self._view.now:
                 return BacksOff(until_s, why)
             case Queued() if job.id in self._plan.waits:
-                return self._for_now(job, self._plan.waits[job.id])
+                return self._temporary_reason(job, self._plan.waits[job.id])
             case Queued() if job.id not in self._seen:
                 return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
             case Queued():
-                n_ahead = bisect_left(self._line, _place(job))
+                n_ahead = bisect_left(self._queue, _queue_position(job))
                 n_running = len(self._plan.allocations)
-                return WaitsForItsTurn(wish(job), n_ahead=n_ahead, n_running=n_running)
+                return WaitsForItsTurn(describe_request(job), n_ahead=n_ahead, n_running=n_running)
             case Starting(allocation=slots):
                 nodes = [self._view.nodes.get(slot.node) for slot in slots]
-                sick = [node for node in nodes if node is not None and node.note]
-                return SentToASickNode(sick[0].id, sick[0].note) if sick else None
+                unhealthy = [node for node in nodes if node is not None and node.note]
+                return (
+                    WaitsForUnhealthyNode(unhealthy[0].id, unhealthy[0].note) if unhealthy else None
+                )
             case _:
                 return None
 
-    def _for_now(self, job: Job, reason: Reason) -> Reason:
-        """What cannot be on the nodes as they are may be when they are back."""
-        is_for_good = isinstance(reason, Impossible) and self._at_best.of(job.spec) is not None
-        if job.refusal and isinstance(reason, Impossible | Fragmented) and not is_for_good:
-            return Refused(job.refusal.nodes, job.refusal.why)
-        if not isinstance(reason, Impossible) or is_for_good:
+    def _temporary_reason(self, job: Job, reason: Reason) -> Reason:
+        """Replace `Impossible` by a temporary reason if the job could run once nodes accept workers
+        again, become healthy, or are freed by other workloads."""
+        problem = self._at_best.of(job.spec) if isinstance(reason, Impossible) else None
+        if problem is not None:
+            return Impossible(problem.message)
+        if job.refusal and isinstance(reason, Impossible | Fragmented):
+            return RefusedByNodes(job.refusal.nodes, job.refusal.why)
+        if not isinstance(reason, Impossible):
             return reason
         nodes = self._view.nodes.values()
         closed = [node for node in nodes if node.is_closed and not node.note]
-        words = job.spec.tolerations
-        if closed or any(not tolerates(words, node.taints) for node in nodes):
+        tolerations = job.spec.tolerations
+        if closed or any(not tolerates(tolerations, node.taints) for node in nodes):
             return Drained()
         return Occupied() if any(node.whole for node in nodes) else reason
 
     @cached_property
-    def _at_best(self) -> Misfits:
-        return Misfits([at_best(node) for node in self._view.nodes.values()])
+    def _at_best(self) -> FeasibilityChecker:
+        return FeasibilityChecker([with_full_capacity(node) for node in self._view.nodes.values()])
 
     @cached_property
     def _seen(self) -> frozenset[JobId]:
         return frozenset(job.id for job in self._view.jobs)
 
     @cached_property
-    def _line(self) -> list[tuple[int, float, JobId]]:
-        """The places of all who wait, in order."""
+    def _queue(self) -> list[tuple[int, float, JobId]]:
+        """The positions of all waiting jobs, in order."""
         waiting = (job for job in self._view.jobs if job.id not in self._plan.allocations)
-        return sorted(_place(job) for job in waiting)
+        return sorted(_queue_position(job) for job in waiting)
 
 
-def _place(job: Job) -> tuple[int, float, JobId]:
+def _queue_position(job: Job) -> tuple[int, float, JobId]:
     return (-job.spec.priority, job.submitted_s, job.id)

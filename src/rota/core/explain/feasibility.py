@@ -1,4 +1,4 @@
-"""Finds out whether an empty cluster could ever run a job, and what stands in the way."""
+"""Checks whether the empty nodes of a cluster could ever run a job, and says what is missing."""
 
 from __future__ import annotations
 
@@ -6,58 +6,67 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rota.core.model import GIB, JobSpec, Node, Share
+from rota.core.explain.reasons import plural
+from rota.core.model.job import GpuShare, JobSpec
+from rota.core.model.node import Node
+from rota.core.model.units import GIB
 from rota.errors import shown
 
 ROUNDING = 1e-9
-MOST_KNOWN = 1000
+MAX_CACHED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    """Why a job never fits: the field that is to blame, and the sentence."""
+class Infeasibility:
+    """Why a job can never run: the field of its request, and a message such as `requests 9 GPUs per
+    worker, largest node has 8`."""
 
     field: str
     message: str
     hint: str = ""
 
 
-class _Part:
-    """A node as a job sees it that runs on one type of GPU."""
+class _NodePart:
+    """A node, restricted to its GPUs of one type."""
 
-    __slots__ = ("cards", "node")
+    __slots__ = ("gpus", "node")
 
     def __init__(self, node: Node, kind: str) -> None:
         self.node = node
-        self.cards = [gpu.memory_bytes for gpu in node.gpus if gpu.type == kind]
+        self.gpus = [gpu.memory_bytes for gpu in node.gpus if gpu.type == kind]
 
-    def n_shares(self, share: Share) -> int:
-        return sum(card // share.bytes_on(card) for card in self.cards)
+    def n_shares(self, share: GpuShare) -> int:
+        return sum(size // share.bytes_on(size) for size in self.gpus)
 
 
-class Misfits:
-    """Of many jobs on the same nodes: those that need the same are looked at once."""
+class FeasibilityChecker:
+    """Checks many jobs on the same nodes. Jobs with equal requests are checked once."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
-        self._known: dict[tuple[object, ...], Misfit | None] = {}
+        self._known: dict[tuple[object, ...], Infeasibility | None] = {}
 
-    def of(self, spec: JobSpec) -> Misfit | None:
+    def of(self, spec: JobSpec) -> Infeasibility | None:
+        """Why the nodes can never run a job with this spec; None if they can."""
         needs = _needs(spec)
         if needs not in self._known:
-            if len(self._known) == MOST_KNOWN:
+            if len(self._known) == MAX_CACHED:
                 self._known.clear()
-            self._known[needs] = _misfit(spec, self.nodes)
+            self._known[needs] = _infeasibility(spec, self.nodes)
         return self._known[needs]
 
 
-def at_best(node: Node) -> Node:
-    """Once others let go of what they hold there, and it is well."""
+def with_full_capacity(node: Node) -> Node:
+    """The node with all its resources: healthy, and free of other workloads."""
     best = node.whole
     if best is None:
         return node
-    room = {"cpus": best.cpus, "memory_bytes": best.memory_bytes, "max_workers": best.max_workers}
-    return replace(node, gpus=best.gpus, whole=None, taints=(), **room)
+    amounts = {
+        "cpus": best.cpus,
+        "memory_bytes": best.memory_bytes,
+        "max_workers": best.max_workers,
+    }
+    return replace(node, gpus=best.gpus, whole=None, taints=(), **amounts)
 
 
 def _needs(spec: JobSpec) -> tuple[object, ...]:
@@ -67,32 +76,39 @@ def _needs(spec: JobSpec) -> tuple[object, ...]:
     )
 
 
-def _misfit(spec: JobSpec, nodes: Sequence[Node]) -> Misfit | None:
-    """The narrowest reason that fits, so that the message names what to change."""
+def _infeasibility(spec: JobSpec, nodes: Sequence[Node]) -> Infeasibility | None:
+    """The most specific reason, so that the message names the field to change."""
     if not spec.min_workers <= spec.requested_workers <= spec.max_workers:
-        size = f"{spec.requested_workers} of {spec.min_workers}..{spec.max_workers} workers"
-        return Misfit("gpus", f"it asks for {size}")
+        bounds = f"{spec.min_workers}..{spec.max_workers}"
+        message = f"requests {spec.requested_workers} workers, outside of its range {bounds}"
+        return Infeasibility("gpus", message)
     types = _types(spec, nodes)
     if not types:
         has = ", ".join(sorted({gpu.type for node in nodes for gpu in node.gpus})) or "no GPUs"
-        return Misfit(
+        return Infeasibility(
             "gpu_types" if spec.gpu_types else "gpus",
-            f"no node has {_wanted(spec)}",
+            f"requests {_wanted(spec)}, no node has one",
             f"the cluster has {shown(has)}",
         )
     labelled = [node for node in nodes if spec.node_labels <= node.labels]
     if not labelled:
         labels = ", ".join(sorted(f"{key}={value}" for key, value in spec.node_labels))
-        return Misfit("node_labels", f"no node is labelled {shown(labels)}")
-    parts = [_Part(node, kind) for node in labelled for kind in types]
-    for field, holds, what in _demands(spec):
-        if not any(map(holds, parts)):
-            return Misfit(field, f"no single node has {what} for a worker")
+        message = f"requests nodes with the label {shown(labels)}, no node has it"
+        return Infeasibility("node_labels", message)
+    parts = [_NodePart(node, kind) for node in labelled for kind in types]
+    for demand in _demands(spec):
+        largest = max(map(demand.available, parts))
+        if largest < demand.amount:
+            message = (
+                f"requests {demand.amount:g} {demand.unit} per worker,"
+                f" {demand.largest} has {largest:g}"
+            )
+            return Infeasibility(demand.field, message)
     return _too_many(spec, labelled, types=types)
 
 
 def _types(spec: JobSpec, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """GPU types that the job may run on; a job without GPUs runs on any node, whatever its type."""
+    """The GPU types that the job may use. A job without GPUs may use any node."""
     if not spec.uses_gpus and not spec.gpu_types:
         return ("",)
     present = {gpu.type for node in nodes for gpu in node.gpus}
@@ -103,43 +119,58 @@ def _wanted(spec: JobSpec) -> str:
     return f"a GPU of type {shown(' or '.join(spec.gpu_types))}" if spec.gpu_types else "a GPU"
 
 
-def _demands(spec: JobSpec) -> list[tuple[str, Callable[[_Part], bool], str]]:
-    """What one worker needs of its node: field, test, words."""
-    demands: list[tuple[str, Callable[[_Part], bool], str]] = []
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """An amount of one resource that a worker needs on its node."""
+
+    field: str
+    amount: float
+    unit: str
+    available: Callable[[_NodePart], float]
+    largest: str = "largest node"
+
+
+def _demands(spec: JobSpec) -> list[_Demand]:
+    demands: list[_Demand] = []
     if spec.gpus > 1:
-        many = f"{spec.gpus} GPUs"
-        demands.append(("gpus_per_worker", lambda part: len(part.cards) >= spec.gpus, many))
+        demands.append(_Demand("gpus_per_worker", spec.gpus, "GPUs", lambda part: len(part.gpus)))
     if spec.share is not None:
-        share = spec.share
-        amount = f"a GPU with {share.memory_bytes / GIB:g} GiB"
-        demands.append(("gpus", lambda part: part.n_shares(share) >= 1, amount))
-    demands.append(("cpus", lambda part: part.node.cpus >= spec.cpus, f"{spec.cpus:g} CPUs"))
-    memory = f"{spec.memory_bytes / GIB:g} GiB of memory"
-    demands.append(("memory", lambda part: part.node.memory_bytes >= spec.memory_bytes, memory))
+        gib = spec.share.memory_bytes / GIB
+        demands.append(_Demand("gpus", gib, "GiB of GPU memory", _largest_gpu_gib, "largest GPU"))
+    demands.append(_Demand("cpus", spec.cpus, "CPUs", lambda part: part.node.cpus))
+    gib = spec.memory_bytes / GIB
+    demands.append(
+        _Demand("memory", gib, "GiB of memory", lambda part: part.node.memory_bytes / GIB)
+    )
     return demands
 
 
-def _too_many(spec: JobSpec, nodes: Sequence[Node], *, types: Sequence[str]) -> Misfit | None:
-    """A job never spans types, so the best type counts. Only its minimum has to fit: where it
-    requests more than there is, policies of fixed sizes give it what there is."""
-    room = max(sum(_workers_on(spec, _Part(node, kind)) for node in nodes) for kind in types)
-    if spec.min_workers <= room:
+def _largest_gpu_gib(part: _NodePart) -> float:
+    return max(part.gpus, default=0) / GIB
+
+
+def _too_many(
+    spec: JobSpec, nodes: Sequence[Node], *, types: Sequence[str]
+) -> Infeasibility | None:
+    """Whether the job's minimum fits. A job never spans GPU types, so the best type counts. Only
+    the minimum must fit: policies with fixed sizes reduce a larger request to what fits."""
+    most = max(sum(_workers_on(spec, _NodePart(node, kind)) for node in nodes) for kind in types)
+    if spec.min_workers <= most:
         return None
     per_worker = spec.gpus if spec.gpus else 1
-    unit = "GPUs" if spec.gpus else "workers"
-    return Misfit(
+    wanted = plural(spec.min_workers * per_worker, "GPU" if spec.gpus else "worker")
+    return Infeasibility(
         "gpus",
-        f"it needs {spec.min_workers * per_worker} {unit} and at most "
-        f"{math.floor(room) * per_worker} fit",
-        "give a larger cluster or a smaller job",
+        f"requests {wanted}, at most {math.floor(most) * per_worker} fit",
+        "use a larger cluster or a smaller job",
     )
 
 
-def _workers_on(spec: JobSpec, part: _Part) -> float:
+def _workers_on(spec: JobSpec, part: _NodePart) -> float:
     node = part.node
     limits = [node.max_workers]
     if spec.gpus:
-        limits.append(len(part.cards) // spec.gpus)
+        limits.append(len(part.gpus) // spec.gpus)
     if spec.share is not None:
         limits.append(part.n_shares(spec.share))
     if spec.cpus:

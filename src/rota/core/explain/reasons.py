@@ -1,88 +1,97 @@
-"""Every sentence that answers "why", as typed values, so that wording is reviewed once."""
+"""Every reason that rota gives for a wait or a size, as typed values with their text.
+
+The sentences are in this module, so that their wording stays consistent. Details come as fields:
+what is missing (`feasibility`), or why a node is unhealthy. A text is a phrase about the job, in
+lower case.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.core.model import JobId, NodeId
+from rota.core.model.job import Job, JobId
+from rota.core.model.node import NodeId
+from rota.core.model.units import GIB
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class WaitsForItsTurn:
-    """The usual answer: others come first."""
+    """Other jobs come first."""
 
     wanted: str
     n_ahead: int
     n_running: int
 
     def __str__(self) -> str:
-        return f"waits for {self.wanted}: {self.n_running} running, {self.n_ahead} ahead of it"
+        return (
+            f"waits for {self.wanted}: {self.n_running} running, {self.n_ahead} ahead in the queue"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class WaitsForARound:
-    """It came, or may run, only since the last decision."""
+    """The job was submitted, or may run, only since the last round."""
 
     def __str__(self) -> str:
-        return "waits for the next decision"
+        return "waits for the next scheduling round"
 
 
 @dataclass(frozen=True, slots=True)
 class Fragmented:
-    """Enough is free, but not where this job could use it."""
+    """Enough GPUs are free, but not on nodes where the job can use them together."""
 
     workers: int
     fits: int
 
     def __str__(self) -> str:
         return (
-            f"fragmented: {self.workers} workers fit nowhere as things stand"
-            f" ({self.fits} would); starts when a node has room"
+            f"fragmented: free GPUs are too scattered for {plural(self.workers, 'worker')}"
+            f" ({self.fits} would fit)"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """Somebody who would have to give way has only just started."""
+    """The job that would have to be preempted has not reached its minimum run time."""
 
     victim: JobId
     until_s: float
 
     def __str__(self) -> str:
-        return f"waits until {self.victim} has run long enough to be stopped"
+        return f"waits until {self.victim} reaches its minimum run time and can be preempted"
 
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """The nodes do not have what the job insists on."""
+    """The nodes cannot run the job, even when they are empty. `problem` says what is missing."""
 
-    wanted: str
+    problem: str
 
     def __str__(self) -> str:
-        return f"could not run here even if all else were gone: it needs {self.wanted}"
+        return f"can never run on this cluster: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Nothing that takes work could run it, and something that could may be closed."""
+    """No open node can run the job, but a drained, cordoned or tainted node may."""
 
     def __str__(self) -> str:
-        return "waits until a drained or cordoned node takes work again"
+        return "waits for a drained or cordoned node to accept workers again"
 
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """It could run if others let go of what they hold, or a node were well again."""
+    """The job could run if other workloads ended or an unhealthy node recovered."""
 
     def __str__(self) -> str:
-        return "waits for what others hold, or for a node that is not well"
+        return "waits for resources that other workloads hold, or for an unhealthy node"
 
 
 @dataclass(frozen=True, slots=True)
-class SentToASickNode:
-    """Whether it has begun there, nobody knows: it cannot be begun elsewhere."""
+class WaitsForUnhealthyNode:
+    """The job may already run on this node, so that it cannot start elsewhere."""
 
     node: str
     note: str
@@ -92,31 +101,35 @@ class SentToASickNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Where there is room, it was sent in vain."""
+class RefusedByNodes:
+    """The nodes with free capacity rejected the job."""
 
     nodes: tuple[NodeId, ...]
     why: str
 
     def __str__(self) -> str:
-        n_more = len(self.nodes) - MOST_NAMED
+        n_more = len(self.nodes) - MAX_NAMED
         more = f" and {plural(n_more, 'other')}" if n_more > 0 else ""
-        named = ", ".join(self.nodes[:MOST_NAMED]) + more
-        return f"waits for another node, or a later try: {named} would not have it: {self.why}"
+        named = ", ".join(self.nodes[:MAX_NAMED]) + more
+        return f"waits for another node or a later retry: {named} rejected it: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class BacksOff:
+    """The job failed or lost its workers and waits before the next attempt."""
+
     until_s: float
     why: str = ""
 
     def __str__(self) -> str:
         why = f": {self.why}" if self.why else ""
-        return f"waits before it is tried again{why}"
+        return f"waits before a retry{why}"
 
 
 @dataclass(frozen=True, slots=True)
 class WaitsForJobs:
+    """The job depends on jobs that have not succeeded yet."""
+
     jobs: tuple[JobId, ...]
 
     def __str__(self) -> str:
@@ -125,37 +138,31 @@ class WaitsForJobs:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Its owner chose the size."""
+    """The owner set the size."""
 
     workers: int
 
     def __str__(self) -> str:
-        return f"{plural(self.workers, 'worker')} as its owner wants"
+        return f"pinned to {plural(self.workers, 'worker')} by its owner"
 
 
 @dataclass(frozen=True, slots=True)
 class DoesNotGrow:
-    """More workers did not help."""
+    """The size is capped, because more workers were slower or failed to join."""
 
     workers: int
     why: str
 
     def __str__(self) -> str:
-        return f"{plural(self.workers, 'worker')} for a while: {self.why}"
+        return f"temporarily limited to {plural(self.workers, 'worker')}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class OnHold:
+    """A user or an internal error holds the job."""
+
     def __str__(self) -> str:
-        return "is held until somebody releases it"
-
-
-def gpu_noun(gpu_types: tuple[str, ...]) -> str:
-    return f"{' or '.join(gpu_types)} GPU".lstrip()
-
-
-def plural(count: float, noun: str) -> str:
-    return f"{count:g} {noun}{'' if count == 1 else 's'}"
+        return "held until a user releases it"
 
 
 Reason = (
@@ -167,10 +174,37 @@ Reason = (
     | Impossible
     | Drained
     | Occupied
-    | SentToASickNode
-    | Refused
+    | WaitsForUnhealthyNode
+    | RefusedByNodes
     | BacksOff
     | WaitsForJobs
     | Pinned
     | DoesNotGrow
 )
+
+
+def describe_request(job: Job) -> str:
+    """The job's minimum request as text, such as `2 workers with 1 GPU each`."""
+    spec = job.spec
+    noun = gpu_noun(spec.gpu_types)
+    parts = [f"a share of one {noun}" if spec.share else plural(spec.gpus, noun)]
+    if not spec.uses_gpus:
+        parts = []
+    if spec.cpus:
+        parts.append(plural(spec.cpus, "CPU"))
+    if spec.memory_bytes:
+        parts.append(f"{spec.memory_bytes / GIB:g} GiB")
+    each = ", ".join(parts)
+    if spec.min_workers > 1 or not each:
+        workers = plural(spec.min_workers, "worker")
+        each = f"{workers} with {each} each" if each else workers
+    labels = " and ".join(f"{key}={value}" for key, value in sorted(spec.node_labels))
+    return each + (f" on {labels}" if labels else "")
+
+
+def gpu_noun(gpu_types: tuple[str, ...]) -> str:
+    return f"{' or '.join(gpu_types)} GPU".lstrip()
+
+
+def plural(count: float, noun: str) -> str:
+    return f"{count:g} {noun}{'' if count == 1 else 's'}"

@@ -1,58 +1,60 @@
-"""What should be: the last plan that was committed, kept up to date as jobs end and nodes go."""
+"""The desired state: the last committed plan, updated as jobs end and nodes disappear."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from rota.core.capacity import Capacity
-from rota.core.demand import Demand, demand_of
-from rota.core.model import Allocation, Job, JobId, Node, NodeId, Running, Slot, Starting
-from rota.core.plan import Plan, diff
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.job import Job, JobId, Running, Starting
+from rota.core.model.node import Node, NodeId
+from rota.core.placement.cluster_capacity import ClusterCapacity
+from rota.core.placement.worker_demand import Demand, demand_of
+from rota.core.scheduling.plan import Plan, diff
 
 
-class Intent:
-    """Planned slots and GPU types of every job, and what the plan leaves free."""
+class DesiredState:
+    """The planned slots and GPU types of every job, and the capacity that the plan leaves free."""
 
     def __init__(self) -> None:
         self.allocations: dict[JobId, Allocation] = {}
         self.gpu_types: dict[JobId, str] = {}
         self._demands: dict[JobId, Demand] = {}
-        self._free = self._empty = Capacity(())
+        self._free = self._empty = ClusterCapacity(())
         self._nodes: tuple[Node, ...] = ()
-        """Those that the capacities know. A lost one stays here until `refit`."""
+        """The nodes in the capacities. A lost node stays here until `refit`."""
         self._new_nodes: list[Node] = []
-        """Capacities follow when somebody looks."""
+        """Nodes that the capacities do not include yet."""
 
     @property
-    def free(self) -> Capacity:
-        """What the plan leaves."""
+    def free(self) -> ClusterCapacity:
+        """The capacity that the plan leaves free."""
         self._catch_up()
         return self._free
 
     @property
-    def empty(self) -> Capacity:
-        """What there is in all."""
+    def empty(self) -> ClusterCapacity:
+        """The total capacity."""
         self._catch_up()
         return self._empty
 
     def add_node(self, node: Node) -> None:
-        """A new one; the others are as they were."""
+        """Add a new node. Changed nodes go through `refit`."""
         self._new_nodes.append(node)
 
     def _catch_up(self) -> None:
-        """Once for however many new nodes: a cluster of thousands comes up node by node."""
+        """Rebuild the capacities once for all new nodes: a large cluster starts node by node."""
         if not self._new_nodes:
             return
         self._set_nodes((*self._nodes, *self._new_nodes))
         for job_id, allocation in self.allocations.items():
             self._free.take_all(allocation, self._demands[job_id])
 
-    def follow(
+    def adopt(
         self, plan: Plan, jobs: Mapping[JobId, Job], *, may_run: Callable[[Job], bool]
     ) -> tuple[list[JobId], bool]:
-        """Take a plan over, for those of its jobs that still may run. Returns the jobs whose
-        slots changed, those who give way first, and whether some of the plan no longer fits."""
+        """Adopt a plan for those of its jobs that may still run. Returns the jobs whose slots
+        changed, first those that give up slots, and whether a part of the plan no longer fits."""
         changes = [
             change
             for change in diff(self.allocations, plan.allocations)
@@ -68,13 +70,13 @@ class Intent:
             and not self._try_set(jobs[change.job_id], change.after, gpu_types=plan.gpu_types)
         ]
         for change in stale:
-            # What cannot have its new slots goes on in its old ones, where it still can.
+            # A job that cannot have its new slots keeps its old ones, if they still fit.
             self._try_set(jobs[change.job_id], change.before, gpu_types=gpu_types)
         changes.sort(key=lambda change: len(change.after) > len(change.before))
         return [change.job_id for change in changes], bool(stale)
 
     def drop(self, job: Job) -> bool:
-        """The job should hold nothing. Returns whether it should have held something."""
+        """Plan nothing for the job. Returns whether the job had planned slots."""
         if job.id not in self.allocations:
             return False
         self.free.give(self.allocations[job.id], self._demands[job.id])
@@ -82,22 +84,22 @@ class Intent:
         return True
 
     def lose(self, job: Job, dead: Sequence[Slot]) -> None:
-        """The job goes on without workers in these slots. What was planned for the others stays
-        planned where it is enough; else that is what they are on their way to."""
+        """The job continues without the workers in these slots. The remaining planned slots stay
+        planned if they are enough; else the slots of the next generation are planned."""
         left = list(self.allocations.get(job.id, ()))
         gpu_types = {job.id: self.gpu_types.get(job.id, "")}
         self.drop(job)
         for slot in dead:
             if slot in left:
                 left.remove(slot)
-        on_its_way = job.phase.joining if isinstance(job.phase, Running) else ()
-        for wanted in (tuple(left), on_its_way):
+        next_generation = job.phase.joining if isinstance(job.phase, Running) else ()
+        for wanted in (tuple(left), next_generation):
             is_enough = len(wanted) >= job.spec.min_workers
             if is_enough and self._try_set(job, wanted, gpu_types=gpu_types):
                 return
 
     def leaving(self, jobs: Iterable[Job]) -> dict[NodeId, set[int]]:
-        """The GPUs that somebody still holds who is to be elsewhere, or nowhere."""
+        """The GPUs that are still held by workers that the plan has moved or stopped."""
         found: dict[NodeId, set[int]] = defaultdict(set)
         for job in jobs:
             held, planned = job.members, self.allocations.get(job.id, ())
@@ -108,18 +110,18 @@ class Intent:
         return dict(found)
 
     def move(self, job: Job, slot: Slot) -> bool:
-        """Plan another slot for the worker in this one: on a node that the job is on, if it can
-        be. Returns whether one was free."""
+        """Plan another slot for the worker in this slot, preferably on a node that the job already
+        uses. Returns whether a slot was free."""
         wanted, demand = self.allocations.get(job.id, ()), self._demands.get(job.id)
         if slot not in wanted or demand is None:
             return False
-        rooms = self.free.by_card(demand) if slot.share_bytes else self.free.by_fit(demand)
-        found = [room.choose(demand) for room in rooms if room.fits(demand)]
+        nodes = self.free.by_card(demand) if slot.share_bytes else self.free.by_fit(demand)
+        found = [node.choose(demand) for node in nodes if node.fits(demand)]
         others = [each for each in found if (each.node, each.gpus) != (slot.node, slot.gpus)]
         if not others:
             return False
-        nodes = {each.node for each in wanted}
-        other = min(others, key=lambda each: each.node not in nodes)
+        own_nodes = {each.node for each in wanted}
+        other = min(others, key=lambda each: each.node not in own_nodes)
         self.free.take(other, demand)
         self.free.give((slot,), demand)
         place = wanted.index(slot)
@@ -127,8 +129,8 @@ class Intent:
         return True
 
     def refit(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> list[JobId]:
-        """Go over to nodes that changed. Returns the jobs whose planned slots are gone; one of
-        them that could stay where it is should do that."""
+        """Adopt changed nodes. Returns the jobs whose planned slots no longer exist; each of them
+        stays in its current slots if possible."""
         allocations = self.allocations
         gpu_types = {
             job_id: _gpu_type(allocation, nodes) or self.gpu_types[job_id]
@@ -148,7 +150,7 @@ class Intent:
         return gone
 
     def rebuild(self, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> None:
-        """After a crash: what runs should go on as it is."""
+        """After a crash: plan that every running job stays as it is."""
         self._set_nodes(nodes.values())
         for job in jobs.values():
             if isinstance(job.phase, Starting | Running):
@@ -158,7 +160,7 @@ class Intent:
 
     def _set_nodes(self, nodes: Iterable[Node]) -> None:
         self._nodes, self._new_nodes = tuple(nodes), []
-        self._empty = Capacity(self._nodes)
+        self._empty = ClusterCapacity(self._nodes)
         self._free = self._empty.copy()
 
     def _try_set(self, job: Job, allocation: Allocation, *, gpu_types: Mapping[JobId, str]) -> bool:

@@ -1,96 +1,104 @@
-"""The jobs that are not over: what they hold, what they should hold, and the way there.
+"""The table of all jobs that have not ended, and the steps from what they hold to what the plan
+wants.
 
-The kernel hands facts on to this. A transition happens in `_enter` and nowhere else; `_settle`
-then books what it changed. The difference between what should be (the plan) and what is (the
-jobs' phases) is the only reason to start, stop or resize a job, and `reconcile` is the only place
-that looks for it.
+The kernel forwards events to this table. Every transition happens in `_enter`, and `_settle` then
+books what the transition changed. The difference between the desired state (the plan) and the
+observed state (the jobs' phases) is the only reason to start, stop or resize a job, and only
+`reconcile` computes it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from rota.core.effects import Effects, Transition
-from rota.core.events import (
+from rota.core.estimation.service_time import with_lost_work
+from rota.core.kernel.desired_state import DesiredState
+from rota.core.kernel.ledger import Ledger
+from rota.core.lifecycle.commands_for import (
+    commands_after,
+    commands_to_resend,
+    kill_commands,
+    stop_command,
+)
+from rota.core.lifecycle.reducer import react
+from rota.core.lifecycle.size_caps import size_reason
+from rota.core.lifecycle.states import (
+    JobState,
+    Purpose,
+    Trigger,
+    UnlistedTransitionError,
+    next_state,
+)
+from rota.core.lifecycle.timers import Timers
+from rota.core.lifecycle.transitions import UNSUCCESSFUL_STATES, Reaction, TransitionContext, enter
+from rota.core.model.allocation import Allocation, added_slots
+from rota.core.model.effects import Effects, Transition
+from rota.core.model.events import (
     JobEvent,
     JobPrioritised,
     JobResized,
     WorkerSlow,
     WorkersSilent,
 )
-from rota.core.growth import why_size
-from rota.core.intent import Intent
-from rota.core.ledger import Ledger
-from rota.core.life import react
-from rota.core.model import (
-    Allocation,
+from rota.core.model.job import (
+    ActivePhase,
     Ended,
     Held,
-    HoldsGpus,
     Job,
     JobId,
-    Node,
-    NodeId,
-    Purpose,
     Queued,
     Running,
     Starting,
     Stopping,
-    newcomers,
 )
-from rota.core.orders import kill, orders_after, standing_orders, stop
-from rota.core.phases import IN_VAIN, Entry, enter
-from rota.core.progress import with_loss
-from rota.core.reaction import Reaction
-from rota.core.states import State, Trigger, UnlistedTransitionError, follow
-from rota.core.timers import Timers
+from rota.core.model.node import Node, NodeId
 
-RETURNING = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
-"""Purposes after which a job may run again at once."""
-WORDS = {Purpose.RESIZE: "to start again at its new size", Purpose.PREEMPT: "gives way"}
-WORDS_FOR_ENDS = {State.FAILED: "failed", State.CANCELLED: "been cancelled"}
+RESUMABLE_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.LOST)
+"""Purposes of a stop after which a job may start again at once."""
+STOP_REASON_TEXT = {Purpose.RESIZE: "restarts at its new size", Purpose.PREEMPT: "preempted"}
+OUTCOME_TEXT = {JobState.FAILED: "failed", JobState.CANCELLED: "was cancelled"}
 
 
-class Roster:
-    """Takes every job through its life."""
+class JobTable:
+    """Holds all jobs and applies every transition."""
 
     def __init__(self, backoff_s: float) -> None:
         self.jobs: dict[JobId, Job] = {}
-        self.outcomes: dict[JobId, State] = {}
-        """How those ended that are over."""
+        self.outcomes: dict[JobId, JobState] = {}
+        """The final states of jobs that have ended."""
         self.nodes: dict[NodeId, Node] = {}
-        self.intent = Intent()
+        self.desired = DesiredState()
         self.ledger = Ledger()
-        """Always what the jobs' members hold."""
+        """Always equal to what the jobs' members hold."""
         self.timers = Timers()
         self.wants_round = False
         self._backoff_s = backoff_s
         self._waiting: dict[JobId, None] = {}
-        """Jobs whose planned slots are not all free yet, in the order in which they came."""
+        """Jobs whose planned slots are not all free yet, in order of arrival."""
 
     def put(self, job: Job, effects: Effects) -> None:
-        """Remember a job as it is now; that alone is no transition."""
+        """Record a job as it is now. This alone is no transition."""
         self.jobs[job.id] = job
         effects.jobs[job.id] = job
         self.timers.set(job)
 
     def add(self, job: Job, effects: Effects, *, reason: str = "") -> None:
-        """A new job."""
+        """Add a new job."""
         self.put(job, effects)
         row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted", reason)
         effects.transitions.append(row)
         self.wants_round = True
-        self._give_up_if_in_vain(job.id, effects)
+        self._fail_if_dependency_failed(job.id, effects)
 
     def restore(self, job: Job, effects: Effects) -> None:
-        """A job as it was written down before a crash."""
+        """Add a job as it was stored before a crash."""
         self.jobs[job.id] = job
         self.timers.set(job)
         self.ledger.book(job.members, job.spec)
-        effects.commands += standing_orders(job)
+        effects.commands += commands_to_resend(job)
 
-    def tell(self, event: JobEvent, effects: Effects) -> None:
-        """Let a job know what happened to it."""
+    def apply_event(self, event: JobEvent, effects: Effects) -> None:
+        """Apply an event to its job."""
         job = self.jobs.get(event.job_id)
         if job is None:
             return
@@ -98,28 +106,29 @@ class Roster:
         if reaction.job is not job:
             self.put(reaction.job, effects)
         if reaction.trigger is not None:
-            self.follow(reaction, effects, cause=type(event).__name__)
+            self.follow_trigger(reaction, effects, cause=type(event).__name__)
         elif reaction.reason:
             self.wants_round |= isinstance(event, JobResized | JobPrioritised)
             self._note(job, effects, cause=type(event).__name__, reason=reaction.reason)
         elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:
             self._move(job, event, effects=effects)
-        elif isinstance(event, WorkersSilent) and (killing := kill(job, event)):
+        elif isinstance(event, WorkersSilent) and (killing := kill_commands(job, event)):
             effects.commands += killing
             self._note(job, effects, cause="WorkersSilent", reason=event.reason)
 
     def _move(self, job: Job, event: WorkerSlow, *, effects: Effects) -> None:
-        """A newcomer first, elsewhere; when it has joined, the slow one leaves."""
+        """Replace a slow worker: start a new worker elsewhere; the slow one leaves when the new one
+        has joined."""
         phase = job.phase
         if not isinstance(phase, Running) or phase.joining or event.worker not in phase.numbers:
             return
         slot = phase.allocation[phase.numbers.index(event.worker)]
-        if job.spec.mode.resizes_in_place and self.intent.move(job, slot):
+        if job.spec.mode.resizes_in_place and self.desired.move(job, slot):
             self._note(job, effects, cause="WorkerSlow", reason=event.reason)
             self.reconcile(job.id, effects)
 
     def _note(self, job: Job, effects: Effects, *, cause: str, reason: str) -> None:
-        """A row of the story that leads to no other state."""
+        """Add a history row that changes no state."""
         row = Transition(effects.now, job.id, job.attempt, job.state, job.state, cause, reason)
         effects.transitions.append(row)
 
@@ -130,63 +139,74 @@ class Roster:
                 after = job.spec.after
                 return until_s <= now and (not after or all(map(self._succeeded, after)))
             case Stopping(purpose=purpose):
-                return purpose in RETURNING
+                return purpose in RESUMABLE_PURPOSES
             case phase:
                 return isinstance(phase, Starting | Running)
 
     def _succeeded(self, job_id: JobId) -> bool:
-        return self.outcomes.get(job_id) is State.SUCCEEDED
+        return self.outcomes.get(job_id) is JobState.SUCCEEDED
 
-    # -- from state to state --------------------------------------------------------------------
+    # -- transitions ----------------------------------------------------------------------------
 
-    def follow(self, reaction: Reaction, effects: Effects, *, cause: str) -> None:
-        """Follow the table, and do what the new state asks for."""
+    def follow_trigger(self, reaction: Reaction, effects: Effects, *, cause: str) -> None:
+        """Look up the reaction's trigger in the state table, and enter the next state."""
         job, trigger, purpose = reaction.job, reaction.trigger, reaction.purpose
         assert trigger is not None
         try:
-            state = follow(job.state, trigger)
+            state = next_state(job.state, trigger)
         except UnlistedTransitionError as error:
-            self._hold_for_a_bug(job, effects, bug=str(error))
+            self._hold_after_internal_error(job, effects, bug=str(error))
             return
         if state is None or trigger is Trigger.PROGRESS:
             return
-        if state is State.QUEUED and purpose is Purpose.RESIZE and not self._is_planned(job.id):
-            purpose = Purpose.PREEMPT  # Its new size was taken back while it stopped.
-        reason = with_loss(reaction.reason, job) if state in IN_VAIN else reaction.reason
+        if state is JobState.QUEUED and purpose is Purpose.RESIZE and not self._is_planned(job.id):
+            purpose = Purpose.PREEMPT  # A newer plan withdrew its new size during the stop.
+        reason = (
+            with_lost_work(reaction.reason, job)
+            if state in UNSUCCESSFUL_STATES
+            else reaction.reason
+        )
         allocation, gone = reaction.allocation, reaction.gone
-        entry = Entry(effects.now, reason, purpose, allocation, self._backoff_s, gone)
-        self._enter(job, state, entry=entry, cause=cause, effects=effects)
+        context = TransitionContext(effects.now, reason, purpose, allocation, self._backoff_s, gone)
+        self._enter(job, state, context=context, cause=cause, effects=effects)
         if gone:
             self._replan_without(job, gone, effects=effects)
 
     def _replan_without(self, before: Job, gone: frozenset[int], *, effects: Effects) -> None:
-        """The slots of the dead are free; to replace them is the next round's business."""
+        """Free the slots of dead workers. The next round replaces the workers."""
         workers = zip(before.numbers, before.members, strict=True)
         job = self.jobs[before.id]
-        self.intent.lose(job, [slot for number, slot in workers if number in gone])
+        self.desired.lose(job, [slot for number, slot in workers if number in gone])
         self.wants_round = True
         self.reconcile(job.id, effects)
 
     def _enter(
-        self, before: Job, state: State, *, entry: Entry, cause: str, effects: Effects
+        self,
+        before: Job,
+        state: JobState,
+        *,
+        context: TransitionContext,
+        cause: str,
+        effects: Effects,
     ) -> None:
-        job = enter(before, state, entry=entry)
+        """Enter a state: store the job and a history row, and collect the commands."""
+        job = enter(before, state, context=context)
         self.put(job, effects)
         row = Transition(
-            entry.now, job.id, job.attempt, before.state, job.state, cause, entry.reason
+            context.now, job.id, job.attempt, before.state, job.state, cause, context.reason
         )
         effects.transitions.append(row)
-        effects.commands += orders_after(before, job)
+        effects.commands += commands_after(before, job)
         self._settle(before, job, effects=effects)
 
     def _settle(self, before: Job, job: Job, *, effects: Effects) -> None:
-        """Book what a transition changed, and see what has become possible by it."""
+        """Book what a transition changed, and start the steps that it made possible."""
         is_changed = before.members != job.members
         if is_changed:
             self.ledger.unbook(before.members, job.spec)
             self.ledger.book(job.members, job.spec)
         if not _keeps_its_plan(before, job):
-            self.wants_round |= self.intent.drop(job)
+            self.wants_round |= self.desired.drop(job)
         if isinstance(job.phase, Ended):
             self._finish(job, effects)
         self.wants_round |= isinstance(job.phase, Queued | Held | Ended)
@@ -197,43 +217,48 @@ class Roster:
     def _finish(self, job: Job, effects: Effects) -> None:
         self.outcomes[job.id] = job.state
         del self.jobs[job.id]
-        if job.state is not State.SUCCEEDED:
+        if job.state is not JobState.SUCCEEDED:
             dependents = [each.id for each in self.jobs.values() if job.id in each.spec.after]
             for job_id in dependents:
-                self._give_up_if_in_vain(job_id, effects)
+                self._fail_if_dependency_failed(job_id, effects)
 
-    def _give_up_if_in_vain(self, job_id: JobId, effects: Effects) -> None:
-        """A job that waits for one that did not succeed will never run."""
+    def _fail_if_dependency_failed(self, job_id: JobId, effects: Effects) -> None:
+        """Fail a job that waits for a job that did not succeed: it can never run."""
         job = self.jobs.get(job_id)
         if job is None or job.is_active:
             return
         for needed in job.spec.after:
-            outcome = self.outcomes.get(needed, State.SUCCEEDED)
-            if outcome is not State.SUCCEEDED:
-                reason = f"{needed}, which it waits for, has {WORDS_FOR_ENDS[outcome]}"
-                self.follow(Reaction(job, Trigger.GAVE_UP, reason), effects, cause="JobEnded")
+            outcome = self.outcomes.get(needed, JobState.SUCCEEDED)
+            if outcome is not JobState.SUCCEEDED:
+                reason = f"dependency {needed} {OUTCOME_TEXT[outcome]}"
+                self.follow_trigger(
+                    Reaction(job, Trigger.GAVE_UP, reason), effects, cause="JobEnded"
+                )
                 return
 
-    def _hold_for_a_bug(self, job: Job, effects: Effects, *, bug: str) -> None:
-        entry = Entry(effects.now, f"held because of a bug in rota: {bug}", Purpose.HOLD)
-        if not isinstance(job.phase, HoldsGpus):
-            self._enter(job, State.HELD, entry=entry, cause="Bug", effects=effects)
+    def _hold_after_internal_error(self, job: Job, effects: Effects, *, bug: str) -> None:
+        """Hold the job after an unlisted transition; stop its workers first, if it has any."""
+        context = TransitionContext(
+            effects.now, f"held because of a bug in rota: {bug}", Purpose.HOLD
+        )
+        if not isinstance(job.phase, ActivePhase):
+            self._enter(job, JobState.HELD, context=context, cause="Bug", effects=effects)
             return
-        # The exits that led here are spent. The order to stop makes the engine tell them again.
+        # Forget the recorded exits: the stop command makes the engine report them again.
         unheard = replace(job, hears=False, phase=replace(job.phase, exits={}))
-        self._enter(unheard, State.STOPPING, entry=entry, cause="Bug", effects=effects)
+        self._enter(unheard, JobState.STOPPING, context=context, cause="Bug", effects=effects)
         if isinstance(job.phase, Stopping) and job.phase.insists_at_s is None:
-            effects.commands.append(stop(unheard))
+            effects.commands.append(stop_command(unheard))
 
-    # -- from what is to what should be ---------------------------------------------------------
+    # -- reconciliation -------------------------------------------------------------------------
 
     def reconcile(self, job_id: JobId, effects: Effects) -> None:
-        """Take a job one step nearer to its plan, if there is a step to take now."""
+        """Take the next step from what the job holds to its plan, if a step is possible now."""
         job = self.jobs.get(job_id)
         self._waiting.pop(job_id, None)
         if job is None:
             return
-        wanted = self.intent.allocations.get(job_id, ())
+        wanted = self.desired.allocations.get(job_id, ())
         match job.phase:
             case Queued() if wanted:
                 self._start(job, wanted, effects=effects)
@@ -247,49 +272,51 @@ class Roster:
                 pass
 
     def reconcile_waiting(self, effects: Effects) -> None:
-        """Somebody's slots may have become free."""
+        """Reconcile the jobs that wait for slots, because slots may have become free."""
         for job_id in list(self._waiting):
             self.reconcile(job_id, effects)
 
     def _is_planned(self, job_id: JobId) -> bool:
-        return job_id in self.intent.allocations
+        return job_id in self.desired.allocations
 
     def _start(self, job: Job, wanted: Allocation, *, effects: Effects) -> None:
         if self.ledger.has_room(wanted, job.spec, nodes=self.nodes):
             start = Reaction(job, Trigger.START, allocation=wanted)
-            self.follow(start, effects, cause="Plan")
+            self.follow_trigger(start, effects, cause="Plan")
         else:
             self._waiting[job.id] = None
 
     def _stop(self, job: Job, purpose: Purpose, *, effects: Effects, why: str = "") -> None:
-        reason = f"{WORDS[purpose]}; {why}" if why else WORDS[purpose]
-        self.follow(Reaction(job, Trigger.STOP, reason, purpose), effects, cause="Plan")
+        reason = f"{STOP_REASON_TEXT[purpose]}; {why}" if why else STOP_REASON_TEXT[purpose]
+        self.follow_trigger(Reaction(job, Trigger.STOP, reason, purpose), effects, cause="Plan")
 
     def _resize(self, job: Job, wanted: Allocation, *, effects: Effects) -> None:
-        """In place, if the job can do that and newcomers need not wait for its own leavers."""
+        """Resize in place if the job supports it and the new slots are free; else stop the job to
+        restart it."""
         assert isinstance(job.phase, Running)
-        joining = newcomers(job.allocation, wanted)
-        why = str(why_size(job, len(wanted), now=effects.now) or "")
+        joining = added_slots(job.allocation, wanted)
+        why = str(size_reason(job, len(wanted), now=effects.now) or "")
         if not job.spec.mode.resizes_in_place:
             self._stop(job, Purpose.RESIZE, effects=effects, why=why)
         elif job.phase.exits:
-            pass  # It is about to end by itself.
+            pass  # The job is about to end by itself.
         elif self.ledger.has_room(joining, job.spec, nodes=self.nodes):
             resize = Reaction(job, Trigger.RESIZE, why, allocation=wanted)
-            self.follow(resize, effects, cause="Plan")
+            self.follow_trigger(resize, effects, cause="Plan")
         elif self.ledger.has_room_without(job.members, wanted, spec=job.spec, nodes=self.nodes):
-            # It is only in its own way.
+            # Only the job itself holds the slots that it needs.
             self._stop(job, Purpose.RESIZE, effects=effects)
         else:
             self._waiting[job.id] = None
 
 
 def _keeps_its_plan(before: Job, job: Job) -> bool:
-    """A job that stops only to start again may already be planned somewhere."""
+    """Whether a job keeps its planned slots: a job that stops only to start again may already have
+    new ones."""
     match job.phase:
         case Queued(since_s=since_s, not_before_s=until_s):
             phase = before.phase
-            may_return = isinstance(phase, Stopping) and phase.purpose in RETURNING
+            may_return = isinstance(phase, Stopping) and phase.purpose in RESUMABLE_PURPOSES
             return may_return and until_s <= since_s
         case Stopping(purpose=purpose):
             return purpose in (Purpose.RESIZE, Purpose.PREEMPT)

@@ -1,7 +1,7 @@
-"""Who really holds what. Whatever a plan says, no worker is started that this does not allow.
+"""The ledger: counts what workers really hold. No worker starts unless the ledger has room for it.
 
-It knows nothing of plans and does not look for room; it only counts, so that it can be read and
-trusted on its own.
+The ledger knows nothing about plans and does not search for free slots. It only counts, so that it
+can be checked on its own.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from rota.core.model import Allocation, JobSpec, Node, NodeId
-from rota.core.policy import TOLERANCE
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import JobSpec
+from rota.core.model.node import Node, NodeId
+from rota.core.scheduling.policy_api import TOLERANCE
 
-Card = tuple[NodeId, int]
+GpuKey = tuple[NodeId, int]
 
 
 class Ledger:
-    """Counts what is booked, per card and per node."""
+    """Counts bookings for each GPU and each node."""
 
     def __init__(self) -> None:
-        self._whole: dict[Card, int] = defaultdict(int)
-        self._shared_bytes: dict[Card, int] = defaultdict(int)
+        self._whole: dict[GpuKey, int] = defaultdict(int)
+        self._shared_bytes: dict[GpuKey, int] = defaultdict(int)
         self._cpus: dict[NodeId, float] = defaultdict(float)
         self._memory_bytes: dict[NodeId, int] = defaultdict(int)
         self._workers: dict[NodeId, int] = defaultdict(int)
@@ -28,7 +30,7 @@ class Ledger:
     def has_room(
         self, allocation: Allocation, spec: JobSpec, *, nodes: Mapping[NodeId, Node]
     ) -> bool:
-        """Whether every slot could be booked on top of what is booked now."""
+        """Whether all slots can be booked in addition to the current bookings."""
         if any(slot.node not in nodes or nodes[slot.node].is_closed for slot in allocation):
             return False
         self.book(allocation, spec)
@@ -39,27 +41,28 @@ class Ledger:
     def has_room_without(
         self, held: Allocation, wanted: Allocation, *, spec: JobSpec, nodes: Mapping[NodeId, Node]
     ) -> bool:
-        """Whether a job could have what it wants if it gave back what it holds."""
+        """Whether the job could book `wanted` if it released `held` first."""
         self.unbook(held, spec)
         has_room = self.has_room(wanted, spec, nodes=nodes)
         self.book(held, spec)
         return has_room
 
     def book(self, allocation: Allocation, spec: JobSpec) -> None:
-        """Write down what is held, come what may."""
+        """Book these slots, even if they exceed the capacity."""
         self._count(allocation, spec, sign=1)
 
     def unbook(self, allocation: Allocation, spec: JobSpec) -> None:
+        """Release these slots."""
         self._count(allocation, spec, sign=-1)
 
     def is_sound(self, nodes: Mapping[NodeId, Node]) -> bool:
-        """Whether nothing on these nodes is booked beyond what there is."""
+        """Whether no bookings on these nodes exceed the capacity."""
         return all(
             self._is_sound(node, [gpu.index for gpu in node.gpus]) for node in nodes.values()
         )
 
     def booked(self) -> dict[tuple[str, object], int]:
-        """What is held of what, where; to compare two ledgers by."""
+        """All bookings, to compare two ledgers."""
         counts = {
             "whole": self._whole,
             "shared bytes": self._shared_bytes,
@@ -84,17 +87,17 @@ class Ledger:
                 else:
                     self._whole[slot.node, index] += sign
 
-    def _is_sound(self, node: Node, cards: Iterable[int]) -> bool:
+    def _is_sound(self, node: Node, gpus: Iterable[int]) -> bool:
         sizes = {gpu.index: gpu.memory_bytes for gpu in node.gpus}
         return (
-            all(self._is_card_sound((node.id, index), sizes.get(index)) for index in cards)
+            all(self._is_gpu_sound((node.id, index), sizes.get(index)) for index in gpus)
             and self._cpus[node.id] <= node.cpus + TOLERANCE
             and self._memory_bytes[node.id] <= node.memory_bytes
             and self._workers[node.id] <= node.max_workers
         )
 
-    def _is_card_sound(self, card: Card, card_bytes: int | None) -> bool:
-        if card_bytes is None:
+    def _is_gpu_sound(self, gpu: GpuKey, gpu_bytes: int | None) -> bool:
+        if gpu_bytes is None:
             return False
-        whole, shared_bytes = self._whole[card], self._shared_bytes[card]
-        return whole <= 1 and shared_bytes <= card_bytes * (1 - whole)
+        whole, shared_bytes = self._whole[gpu], self._shared_bytes[gpu]
+        return whole <= 1 and shared_bytes <= gpu_bytes * (1 - whole)

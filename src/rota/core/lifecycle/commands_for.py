@@ -1,8 +1,13 @@
-"""Which orders a job's phase calls for. Pure: the kernel collects them, the shell sends them."""
+"""The commands that a job's state requires.
+
+Pure functions of one job. The kernel collects the commands in its effects; the daemon sends them
+after it has stored the effects.
+"""
 
 from __future__ import annotations
 
-from rota.core.commands import (
+from rota.core.lifecycle.transitions import stops_gracefully
+from rota.core.model.commands import (
     AskToStop,
     ChangeMembership,
     Command,
@@ -11,21 +16,20 @@ from rota.core.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.events import WorkersSilent
-from rota.core.model import Job, Running, Starting, Stopping
-from rota.core.phases import asks_first
+from rota.core.model.events import WorkersSilent
+from rota.core.model.job import Job, Running, Starting, Stopping
 
 KILL_AFTER_S = 10.0
-"""What is left to a program that was asked before it was told to stop."""
+"""Grace period of a program that was already asked to stop and did not."""
 
 
-def orders_after(before: Job, job: Job) -> list[Command]:
-    """What a transition calls for."""
+def commands_after(before: Job, job: Job) -> list[Command]:
+    """The commands that a transition from `before` to `job` requires."""
     match before.phase, job.phase:
         case _, Starting():
             return [_start(job)]
         case Stopping(insists_at_s=float()), Stopping(insists_at_s=None):
-            return [stop(job)]
+            return [stop_command(job)]
         case Stopping(), Stopping():
             return []
         case _, Stopping():
@@ -36,9 +40,9 @@ def orders_after(before: Job, job: Job) -> list[Command]:
             return []
 
 
-def standing_orders(job: Job) -> list[Command]:
-    """What is given again after a crash, with its old fence: an order may not have arrived, or
-    the answer to it may have been lost."""
+def commands_to_resend(job: Job) -> list[Command]:
+    """The commands to send again after a crash, with their old fence: a command may not have
+    arrived, or its answer may be lost."""
     match job.phase:
         case Starting():
             return [_start(job)]
@@ -52,8 +56,9 @@ def standing_orders(job: Job) -> list[Command]:
             return []
 
 
-def kill(job: Job, event: WorkersSilent) -> list[Command]:
-    """What to do about workers that hold up the others: their exit is a fact like any other."""
+def kill_commands(job: Job, event: WorkersSilent) -> list[Command]:
+    """The commands to kill silent workers that block the others. Their exit arrives later as an
+    event, like any other exit."""
     silent = tuple(n for n in job.numbers if n in event.workers)
     if not silent or not isinstance(job.phase, Running) or event.attempt != job.attempt:
         return []
@@ -62,13 +67,14 @@ def kill(job: Job, event: WorkersSilent) -> list[Command]:
 
 def _ask_or_stop(job: Job, phase: Stopping) -> Command:
     if phase.insists_at_s is None:
-        return stop(job)
+        return stop_command(job)
     return AskToStop(job.id, job.attempt, job.numbers, phase.reason, phase.insists_at_s)
 
 
-def stop(job: Job) -> StopWorkers:
-    """A program that was asked has had its grace period."""
-    was_asked = isinstance(job.phase, Stopping) and asks_first(job, job.phase.purpose)
+def stop_command(job: Job) -> StopWorkers:
+    """The command to stop all workers. A program that was asked to stop has already used its grace
+    period."""
+    was_asked = isinstance(job.phase, Stopping) and stops_gracefully(job, job.phase.purpose)
     grace_s = min(KILL_AFTER_S, job.spec.grace_s) if was_asked else job.spec.grace_s
     return StopWorkers(job.id, job.attempt, job.numbers, grace_s)
 

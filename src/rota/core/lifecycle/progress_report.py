@@ -1,7 +1,7 @@
-"""What a program's report of its progress changes about its job. Pure; called by `life`.
+"""What a progress report of a training program changes about its job.
 
-What makes no sense is dropped alone: a report may be right about its epochs and wrong about what
-it saved.
+Each wrong value is dropped on its own: a report may be right about its epochs and wrong about what
+was saved. Pure functions of one job, called by `reducer`.
 """
 
 from __future__ import annotations
@@ -9,26 +9,28 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from rota.core.events import ProgressReported
-from rota.core.growth import judged
-from rota.core.model import Job, Running, Stopping, n_nodes
-from rota.core.speed import Size, SpeedModel, learn
+from rota.core.estimation.speed_model import MeasuredSize, SpeedModel, learn
+from rota.core.lifecycle.size_caps import capped_if_slower
+from rota.core.model.allocation import n_nodes
+from rota.core.model.events import ProgressReported
+from rota.core.model.job import Job, Running, Stopping
 
-MOST_EPOCHS = 1e12
-"""Beyond it, sums and quotients are no longer numbers."""
+MAX_EPOCHS = 1e12
+"""Above this number of epochs, sums and quotients lose their precision."""
 
 
 def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
-    """The job after a report; None if it is nonsense: not finite, backwards, beyond the end. Only
-    the first one of an attempt may fall behind: the newest checkpoint may have been damaged."""
+    """The job after a report; None if the report is invalid: not finite, lower than before, or
+    beyond the end. Only the first report of an attempt may be lower, because the newest checkpoint
+    may be damaged."""
     is_first = job.reported_in < job.attempt
     done, total = event.epochs_done, _total(job, event)
     least = 0.0 if is_first else job.epochs_done
     if not (math.isfinite(done) and least <= done <= total):
         return None
     if is_first:
-        job = _begun_at(job, done)
-    job = _told_total(job, total)
+        job = _resumed_at(job, done)
+    job = _with_total(job, total)
     saved = _saved(job, event)
     after = replace(
         job,
@@ -38,25 +40,26 @@ def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
         hears=job.hears or (event.hears and not isinstance(job.phase, Stopping)),
         reported_in=job.attempt,
         progress_at_s=now,
-        speed=_learnt(job, event),
+        speed=_learned(job, event),
         memory_bytes_seen=max(job.memory_bytes_seen, event.memory_bytes),
         deaths=job.deaths if done <= job.epochs_done else 0,
         start_s=_start_s(job, event, now=now),
         save_s=job.save_s if event.save_s is None else event.save_s,
         load_s=job.load_s if event.load_s is None else event.load_s,
     )
-    return judged(after, now) if event.epoch_s is not None else after
+    return capped_if_slower(after, now) if event.epoch_s is not None else after
 
 
 def _total(job: Job, event: ProgressReported) -> float:
     total = event.epochs_total
-    if total is None or not (0 < total <= MOST_EPOCHS or total == math.inf):
+    if total is None or not (0 < total <= MAX_EPOCHS or total == math.inf):
         return job.epochs
     return total
 
 
-def _begun_at(job: Job, done: float) -> Job:
-    """An attempt that begins before what was saved has to do the difference once more."""
+def _resumed_at(job: Job, done: float) -> Job:
+    """Count the work as lost that an attempt repeats because it starts before the last saved
+    epoch."""
     again = job.epochs_saved - done
     if again <= 0:
         return job
@@ -65,9 +68,9 @@ def _begun_at(job: Job, done: float) -> Job:
     return replace(job, epochs_saved=done, lost_s=lost_s)
 
 
-def _told_total(job: Job, total: float) -> Job:
-    """A user's estimate is of the whole job: with another number of epochs, each takes another
-    part of it. Where nobody knows how many there are, it stays what it was."""
+def _with_total(job: Job, total: float) -> Job:
+    """Set the number of epochs. A user's estimate covers the whole job, so the estimated time of
+    one epoch changes with the number of epochs. If that number is unknown, the estimate stays."""
     if total == job.epochs:
         return job
     speed = job.speed
@@ -84,16 +87,16 @@ def _saved(job: Job, event: ProgressReported) -> float:
     return saved if job.epochs_saved <= saved <= done else job.epochs_saved
 
 
-def _learnt(job: Job, event: ProgressReported) -> SpeedModel:
+def _learned(job: Job, event: ProgressReported) -> SpeedModel:
     if event.epoch_s is None:
         return job.speed
-    size = Size(len(job.allocation), n_nodes(job.allocation) > 1)
+    size = MeasuredSize(len(job.allocation), n_nodes(job.allocation) > 1)
     return learn(job.speed, size, epoch_s=event.epoch_s, max_workers=job.spec.max_workers)
 
 
 def _start_s(job: Job, event: ProgressReported, *, now: float) -> float | None:
-    """What it costs to start the job again. No program can have taken longer than it is there: a
-    job that costs much to disturb is left alone."""
+    """The measured start time, which counts as the cost of the next restart. Limited to the age of
+    the workers: otherwise a wrong report could protect a job from preemption."""
     if event.start_s is None or not isinstance(job.phase, Running):
         return job.start_s
     return max(job.start_s or 0.0, min(event.start_s, now - job.phase.since_s))

@@ -1,7 +1,7 @@
-"""What a fact means for one job: the trigger to follow in the state table, and the job after it.
+"""Turns an event about one job into a trigger of the state table.
 
-Pure functions of one job, called by the roster. Only `states.follow` decides which state comes
-next, and `phases.enter` takes the job there.
+Pure functions of one job, called by the job table. Only `states.next_state` decides which state
+follows, and `transitions.enter` builds the job in that state.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from rota.core.deaths import never_joined
-from rota.core.events import (
+from rota.core.estimation.speed_model import PRIOR, SpeedModel, estimated, sized_for
+from rota.core.lifecycle.progress_report import progressed
+from rota.core.lifecycle.states import Purpose, Trigger
+from rota.core.lifecycle.transitions import Reaction, early_end, overrides_purpose
+from rota.core.lifecycle.worker_exits import LOST_EXIT_CODE, never_joined, reduce_worker_exits
+from rota.core.model.events import (
     JobCancelled,
     JobEvent,
     JobHeld,
@@ -31,34 +35,27 @@ from rota.core.events import (
     WorkersSilent,
     WorkersStarted,
 )
-from rota.core.exits import gone
-from rota.core.model import (
+from rota.core.model.job import (
+    ActivePhase,
     Held,
-    HoldsGpus,
     Job,
     JobSpec,
-    Purpose,
     Queued,
     Running,
-    Service,
+    ServiceTime,
     Starting,
     Stopping,
 )
-from rota.core.phases import changes_the_end
-from rota.core.reaction import LOST, Reaction, early_end
-from rota.core.reports import progressed
-from rota.core.speed import PRIOR, SpeedModel, estimated, sized_for
-from rota.core.states import Trigger
 
 
-def submitted(event: JobSubmitted, now: float, *, known: SpeedModel | None) -> Job:
-    """A new job. `known` is what earlier jobs of its category measured."""
+def new_job(event: JobSubmitted, now: float, *, known: SpeedModel | None) -> Job:
+    """A new job. `known` is the speed model that earlier jobs of its category measured."""
     return Job(
         id=event.job_id,
         spec=event.spec,
         submitted_s=now,
         phase=Held(now) if event.is_held else Queued(now),
-        service=Service(as_of_s=now),
+        service=ServiceTime(as_of_s=now),
         speed=sized_for(known, event.spec.max_workers) if known else _first_guess(event.spec),
     )
 
@@ -74,23 +71,25 @@ def _first_guess(spec: JobSpec) -> SpeedModel:
 
 
 def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
+    """The reaction of a job to an event: the changed job, and the trigger if its state may
+    change."""
     match event:
         case JobCancelled() | JobHeld() | JobReleased():
-            return _asked(job, event)
+            return _user_request(job, event)
         case JobResized() | JobPrioritised():
-            return _changed(job, event)
-        case _ if event.attempt != job.attempt or not isinstance(job.phase, HoldsGpus):
+            return _user_change(job, event)
+        case _ if event.attempt != job.attempt or not isinstance(job.phase, ActivePhase):
             return Reaction(job, None)
         case WorkersStarted():
             return _started(job, event)
         case WorkersExited() | WorkersLost():
-            return gone(job, event, codes=_codes(event), now=now)
+            return reduce_worker_exits(job, event, codes=_codes(event), now=now)
         case NewcomersMissing():
             return never_joined(job, event.workers, now=now)
         case WorkersHindered() | WorkersSilent() | WorkerSlow() | JobRemarked():
             return _remarked(job, event)
         case MembershipChanged():
-            return _switched(job, event)
+            return _membership_changed(job, event)
         case ProgressReported():
             after = progressed(job, event, now=now)
             return Reaction(after, Trigger.PROGRESS) if after else Reaction(job, None)
@@ -100,15 +99,16 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
 
 def _codes(event: WorkersExited | WorkersLost) -> Mapping[int, int]:
     if isinstance(event, WorkersLost):
-        return dict.fromkeys(event.workers, LOST)
+        return dict.fromkeys(event.workers, LOST_EXIT_CODE)
     return event.codes
 
 
 def timed_out(job: Job) -> Reaction | None:
-    """The moment came that the job's timer was set to."""
+    """The reaction when the job's timer is due: a stop request timed out, or the time limit is
+    reached."""
     match job.phase:
         case Stopping(purpose=purpose):
-            reason = f"has not stopped within {job.spec.grace_s:g} s of being asked"
+            reason = f"did not stop within {job.spec.grace_s:g} s of the stop request"
             return Reaction(job, Trigger.INSIST, reason, purpose)
         case Starting() | Running():
             reason = f"reached its time limit of {job.spec.time_limit_s:g} s"
@@ -117,40 +117,41 @@ def timed_out(job: Job) -> Reaction | None:
             return None
 
 
-def _asked(job: Job, request: JobCancelled | JobHeld | JobReleased) -> Reaction:
-    """What a user asked for. A job that is stopping already heeds only what changes its end."""
+def _user_request(job: Job, request: JobCancelled | JobHeld | JobReleased) -> Reaction:
+    """Cancel, hold or release. A job that is already stopping follows only a request that changes
+    its end."""
     match request:
         case JobCancelled():
-            trigger, deed, purpose = Trigger.CANCEL, "cancelled", Purpose.CANCEL
+            trigger, action, purpose = Trigger.CANCEL, "cancelled", Purpose.CANCEL
         case JobHeld():
-            trigger, deed, purpose = Trigger.HOLD, "held", Purpose.HOLD
+            trigger, action, purpose = Trigger.HOLD, "held", Purpose.HOLD
         case JobReleased():
-            trigger, deed, purpose = Trigger.RELEASE, "released", Purpose.PREEMPT
-    if isinstance(job.phase, Stopping) and not changes_the_end(job.phase, purpose):
+            trigger, action, purpose = Trigger.RELEASE, "released", Purpose.PREEMPT
+    if isinstance(job.phase, Stopping) and not overrides_purpose(job.phase, purpose):
         return Reaction(job, None)
-    return Reaction(job, trigger, request.reason or _by(deed, request.actor), purpose)
+    return Reaction(job, trigger, request.reason or _by(action, request.actor), purpose)
 
 
-def _changed(job: Job, request: JobResized | JobPrioritised) -> Reaction:
-    """What a user wants otherwise than before; a plan will see to it."""
+def _user_change(job: Job, request: JobResized | JobPrioritised) -> Reaction:
+    """A change of size or priority; the next round applies it."""
     if isinstance(request, JobResized):
         return _pinned(job, request)
     spec = replace(job.spec, priority=request.priority)
-    deed = _by(f"priority set to {request.priority}", request.actor)
-    return Reaction(replace(job, spec=spec), None, deed)
+    action = _by(f"priority set to {request.priority}", request.actor)
+    return Reaction(replace(job, spec=spec), None, action)
 
 
 def _pinned(job: Job, request: JobResized) -> Reaction:
-    """Only a size that the job can have, which whoever asks has been told."""
+    """Pin the job's size. The caller has already rejected sizes outside the job's range."""
     workers, spec = request.workers, job.spec
     if workers is not None and not spec.min_workers <= workers <= spec.max_workers:
         return Reaction(job, None)
-    deed = "size left to the policy" if workers is None else f"resized to {workers}"
-    return Reaction(replace(job, pinned_workers=workers), None, _by(deed, request.actor))
+    action = "size left to the policy" if workers is None else f"resized to {workers}"
+    return Reaction(replace(job, pinned_workers=workers), None, _by(action, request.actor))
 
 
-def _by(deed: str, actor: str) -> str:
-    return f"{deed} by {actor}" if actor else deed
+def _by(action: str, actor: str) -> str:
+    return f"{action} by {actor}" if actor else action
 
 
 def _started(job: Job, event: WorkersStarted) -> Reaction:
@@ -165,26 +166,26 @@ def _started(job: Job, event: WorkersStarted) -> Reaction:
 def _remarked(
     job: Job, event: WorkersHindered | WorkersSilent | WorkerSlow | JobRemarked
 ) -> Reaction:
-    """What is worth a word in the story, and leads to no other state."""
+    """A note for the job's history that leads to no other state."""
     if isinstance(event, WorkersSilent | WorkerSlow):
-        return Reaction(job, None)  # To kill them is an order; that they are gone, a fact.
+        return Reaction(job, None)  # The job table kills or moves the workers.
     if isinstance(event, JobRemarked):
         return Reaction(job, None, event.reason)
     reason = f"cannot start: {event.reason}"
     if isinstance(job.phase, Starting):
         if job.phase.hindrance == reason:
-            return Reaction(job, None)  # Told once, however many workers it keeps from starting.
+            return Reaction(job, None)  # Recorded once for all workers.
         job = replace(job, phase=replace(job.phase, hindrance=reason))
     return Reaction(job, None, reason)
 
 
-def _switched(job: Job, event: MembershipChanged) -> Reaction:
+def _membership_changed(job: Job, event: MembershipChanged) -> Reaction:
     phase = job.phase
     if not isinstance(phase, Running) or not phase.joining or event.generation != job.generation:
         return Reaction(job, None)
     job = replace(job, resize_s=_measured(event.pause_s, job.resize_s))
     if phase.exits.keys() >= set(phase.joining_numbers):
-        # The news that all its members had finished overtook the news that they had come.
+        # The exits of all members arrived before the report that they had joined.
         return Reaction(job, Trigger.FINISHED, early_end(job))
     return Reaction(job, Trigger.RESIZED)
 

@@ -1,10 +1,12 @@
-"""The job's life as one table: which trigger leads from which state to which.
+"""The state table of a job: which trigger leads from which state to which state.
 
-Everything about transitions is here, and nothing else assigns a state. The kernel turns facts
-(events) into triggers by looking at the job; this file does not know events, only their meaning.
-A pair that the table maps to `IGNORE` is a late or repeated fact and changes nothing. A pair that
-the table does not list is a bug of ours: the kernel holds that job alone and goes on.
-`docs/explain/job-life.md` is drawn from this table, and a test sees to it.
+All transitions are in this table, and no other code assigns a state. The reducer turns events into
+triggers; this module knows triggers only. A pair that the table maps to `IGNORE` is a late or
+repeated event and changes nothing. A pair that the table does not list is a bug in rota: the kernel
+holds that one job and continues with all others.
+
+The drawings in `docs/explain/job-life.md` are generated from this table, and a test checks that
+they are current.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 
-class State(StrEnum):
-    """Where a job is in its life."""
+class JobState(StrEnum):
+    """The state of a job in its life."""
 
     HELD = "held"
     QUEUED = "queued"
@@ -27,23 +29,23 @@ class State(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
-MEANINGS: Mapping[State, str] = {
-    State.HELD: "waits until somebody releases it",
-    State.QUEUED: "waits for its turn, for other jobs, or for a back-off to end",
-    State.STARTING: "has slots; some of its workers are not up yet",
-    State.RUNNING: "all its workers are up; it may be changing its members",
-    State.STOPPING: "was asked to stop; some of its workers are not gone yet",
-    State.SUCCEEDED: "is over: all its workers exited with 0, or all its epochs are done",
-    State.FAILED: "is over: it broke down for good, or can never run",
-    State.CANCELLED: "is over: somebody cancelled it",
+MEANINGS: Mapping[JobState, str] = {
+    JobState.HELD: "waits until a user releases it",
+    JobState.QUEUED: "waits for GPUs, for other jobs, or for the end of a back-off",
+    JobState.STARTING: "has slots; some of its workers have not started yet",
+    JobState.RUNNING: "runs with all its workers; its membership may be changing",
+    JobState.STOPPING: "is being stopped; some of its workers have not exited yet",
+    JobState.SUCCEEDED: "has ended: all its workers exited with 0, or all its epochs are done",
+    JobState.FAILED: "has ended: it failed with no retry left, or can never run",
+    JobState.CANCELLED: "has ended: a user cancelled it",
 }
 
 
 class Purpose(StrEnum):
-    """Why a running job is being stopped, from what ends least to what ends most for it."""
+    """Why a running job is being stopped, from the least final purpose to the most final one."""
 
     RESIZE = "resize"
     PREEMPT = "preempt"
@@ -53,11 +55,11 @@ class Purpose(StrEnum):
     FAIL = "fail"
     CANCEL = "cancel"
     FINISH = "finish"
-    """The work is done; those who came too late for it are stopped."""
+    """The work is done; workers that joined too late are stopped."""
 
 
 class Trigger(StrEnum):
-    """What a fact means for a job."""
+    """The meaning of an event for a job."""
 
     HOLD = "hold"
     RELEASE = "release"
@@ -79,14 +81,14 @@ class Trigger(StrEnum):
     STOPPED_TO_CANCEL = "stopped to cancel"
 
 
-class Ignore:
-    """The table's word for a fact that comes too late or twice."""
+class IgnoredTrigger:
+    """Marks an event that is late or repeated."""
 
 
-IGNORE = Ignore()
-Table = Mapping[State, Mapping[Trigger, State | Ignore]]
+IGNORE = IgnoredTrigger()
+Table = Mapping[JobState, Mapping[Trigger, JobState | IgnoredTrigger]]
 
-_FACTS_OF_WORKERS = (
+_WORKER_TRIGGERS = (
     Trigger.STARTED,
     Trigger.PROGRESS,
     Trigger.RESIZED,
@@ -99,92 +101,92 @@ _FACTS_OF_WORKERS = (
     Trigger.STOPPED_TO_HOLD,
     Trigger.STOPPED_TO_CANCEL,
 )
-_NO_WORKERS: dict[Trigger, State | Ignore] = dict.fromkeys(_FACTS_OF_WORKERS, IGNORE)
-_OVER: dict[Trigger, State | Ignore] = dict.fromkeys(Trigger, IGNORE)
+_NO_WORKERS: dict[Trigger, JobState | IgnoredTrigger] = dict.fromkeys(_WORKER_TRIGGERS, IGNORE)
+_OVER: dict[Trigger, JobState | IgnoredTrigger] = dict.fromkeys(Trigger, IGNORE)
 
 TABLE: Table = {
-    State.HELD: {
+    JobState.HELD: {
         **_NO_WORKERS,
         Trigger.HOLD: IGNORE,
-        Trigger.RELEASE: State.QUEUED,
-        Trigger.CANCEL: State.CANCELLED,
-        # A dependency that failed ends a job that waits for it, held or not.
-        Trigger.GAVE_UP: State.FAILED,
+        Trigger.RELEASE: JobState.QUEUED,
+        Trigger.CANCEL: JobState.CANCELLED,
+        # A failed dependency fails the jobs that wait for it, also when they are held.
+        Trigger.GAVE_UP: JobState.FAILED,
     },
-    State.QUEUED: {
+    JobState.QUEUED: {
         **_NO_WORKERS,
-        Trigger.HOLD: State.HELD,
+        Trigger.HOLD: JobState.HELD,
         Trigger.RELEASE: IGNORE,
-        Trigger.CANCEL: State.CANCELLED,
-        Trigger.START: State.STARTING,
-        Trigger.GAVE_UP: State.FAILED,
+        Trigger.CANCEL: JobState.CANCELLED,
+        Trigger.START: JobState.STARTING,
+        Trigger.GAVE_UP: JobState.FAILED,
     },
-    State.STARTING: {
-        Trigger.HOLD: State.STOPPING,
+    JobState.STARTING: {
+        Trigger.HOLD: JobState.STOPPING,
         Trigger.RELEASE: IGNORE,
-        Trigger.CANCEL: State.STOPPING,
-        Trigger.STARTED: State.RUNNING,
+        Trigger.CANCEL: JobState.STOPPING,
+        Trigger.STARTED: JobState.RUNNING,
         Trigger.PROGRESS: IGNORE,
         Trigger.RESIZED: IGNORE,
-        Trigger.STOP: State.STOPPING,
-        Trigger.WORKER_LOST: State.STOPPING,
-        Trigger.FINISHED: State.SUCCEEDED,
-        Trigger.BROKE_DOWN: State.QUEUED,
-        Trigger.GAVE_UP: State.FAILED,
+        Trigger.STOP: JobState.STOPPING,
+        Trigger.WORKER_LOST: JobState.STOPPING,
+        Trigger.FINISHED: JobState.SUCCEEDED,
+        Trigger.BROKE_DOWN: JobState.QUEUED,
+        Trigger.GAVE_UP: JobState.FAILED,
     },
-    State.RUNNING: {
-        Trigger.HOLD: State.STOPPING,
+    JobState.RUNNING: {
+        Trigger.HOLD: JobState.STOPPING,
         Trigger.RELEASE: IGNORE,
-        Trigger.CANCEL: State.STOPPING,
+        Trigger.CANCEL: JobState.STOPPING,
         Trigger.STARTED: IGNORE,
-        Trigger.PROGRESS: State.RUNNING,
-        Trigger.RESIZE: State.RUNNING,
-        Trigger.RESIZED: State.RUNNING,
-        # Some of its workers died, and it goes on without them.
-        Trigger.OUTLIVED: State.RUNNING,
-        Trigger.STOP: State.STOPPING,
-        Trigger.WORKER_LOST: State.STOPPING,
-        Trigger.FINISHED: State.SUCCEEDED,
-        Trigger.BROKE_DOWN: State.QUEUED,
-        Trigger.GAVE_UP: State.FAILED,
+        Trigger.PROGRESS: JobState.RUNNING,
+        Trigger.RESIZE: JobState.RUNNING,
+        Trigger.RESIZED: JobState.RUNNING,
+        # Some workers died; the job continues without them.
+        Trigger.OUTLIVED: JobState.RUNNING,
+        Trigger.STOP: JobState.STOPPING,
+        Trigger.WORKER_LOST: JobState.STOPPING,
+        Trigger.FINISHED: JobState.SUCCEEDED,
+        Trigger.BROKE_DOWN: JobState.QUEUED,
+        Trigger.GAVE_UP: JobState.FAILED,
     },
-    State.STOPPING: {
-        Trigger.HOLD: State.STOPPING,
-        # Takes back a hold; the job goes on to the queue when it has stopped.
-        Trigger.RELEASE: State.STOPPING,
-        Trigger.CANCEL: State.STOPPING,
+    JobState.STOPPING: {
+        Trigger.HOLD: JobState.STOPPING,
+        # Cancels a hold: the job returns to the queue after the stop.
+        Trigger.RELEASE: JobState.STOPPING,
+        Trigger.CANCEL: JobState.STOPPING,
         Trigger.STARTED: IGNORE,
-        Trigger.PROGRESS: State.STOPPING,
+        Trigger.PROGRESS: JobState.STOPPING,
         Trigger.RESIZED: IGNORE,
         Trigger.STOP: IGNORE,
-        # Whoever was only asked to stop is told to.
-        Trigger.INSIST: State.STOPPING,
+        # The program was asked to stop and did not: stop its workers.
+        Trigger.INSIST: JobState.STOPPING,
         Trigger.WORKER_LOST: IGNORE,
-        Trigger.FINISHED: State.SUCCEEDED,
-        Trigger.STOPPED: State.QUEUED,
-        Trigger.STOPPED_TO_HOLD: State.HELD,
-        Trigger.STOPPED_TO_CANCEL: State.CANCELLED,
-        Trigger.GAVE_UP: State.FAILED,
+        Trigger.FINISHED: JobState.SUCCEEDED,
+        Trigger.STOPPED: JobState.QUEUED,
+        Trigger.STOPPED_TO_HOLD: JobState.HELD,
+        Trigger.STOPPED_TO_CANCEL: JobState.CANCELLED,
+        Trigger.GAVE_UP: JobState.FAILED,
     },
-    State.SUCCEEDED: _OVER,
-    State.FAILED: _OVER,
-    State.CANCELLED: _OVER,
+    JobState.SUCCEEDED: _OVER,
+    JobState.FAILED: _OVER,
+    JobState.CANCELLED: _OVER,
 }
 
 
 class UnlistedTransitionError(Exception):
-    """The table has no entry for this pair: a bug of ours, never the user's."""
+    """The table does not list this pair: a bug in rota, never a user's mistake."""
 
-    def __init__(self, state: State, trigger: Trigger) -> None:
-        super().__init__(f"no entry for '{trigger}' in state '{state}'")
+    def __init__(self, state: JobState, trigger: Trigger) -> None:
+        super().__init__(f"the state table has no entry for '{trigger}' in state '{state}'")
         self.state = state
         self.trigger = trigger
 
 
-def follow(state: State, trigger: Trigger) -> State | None:
-    """The state that `trigger` leads to from `state`; None where it changes nothing."""
+def next_state(state: JobState, trigger: Trigger) -> JobState | None:
+    """The state that `trigger` leads to from `state`; None if the trigger changes nothing."""
     try:
         entry = TABLE[state][trigger]
     except KeyError:
         raise UnlistedTransitionError(state, trigger) from None
-    return None if isinstance(entry, Ignore) else entry
+    return None if isinstance(entry, IgnoredTrigger) else entry

@@ -1,22 +1,23 @@
-"""When time alone changes something for a job: a back-off ends, a time limit is reached,
-or the patience with a program that was asked to stop."""
+"""Timers of jobs: the end of a back-off, a time limit, or the end of the grace period of a program
+that was asked to stop."""
 
 from __future__ import annotations
 
 import heapq
 import math
 
-from rota.core.model import Job, JobId, Queued, Running, Starting, Stopping
+from rota.core.model.job import Job, JobId, Queued, Running, Starting, Stopping
 
 
 class Timers:
-    """At most one moment for each job. What was set before for the job does not count."""
+    """At most one timer for each job. Setting a timer replaces the job's earlier timer."""
 
     def __init__(self) -> None:
         self._due_s: dict[JobId, float] = {}
         self._heap: list[tuple[float, JobId]] = []
 
     def set(self, job: Job) -> None:
+        """Set, replace or remove the job's timer, depending on its state."""
         due_s = _due_s(job)
         if math.isinf(due_s):
             self._due_s.pop(job.id, None)
@@ -25,6 +26,7 @@ class Timers:
             heapq.heappush(self._heap, (due_s, job.id))
 
     def next_s(self) -> float:
+        """When the next timer is due; infinite if none is set."""
         while self._heap:
             due_s, job_id = self._heap[0]
             if self._due_s.get(job_id) == due_s:
@@ -33,7 +35,7 @@ class Timers:
         return math.inf
 
     def take_due(self, now: float) -> list[JobId]:
-        """The jobs whose moment has come, each told once."""
+        """The jobs whose timer is due. Each due timer is returned once and removed."""
         due: list[JobId] = []
         while self.next_s() <= now:
             _, job_id = heapq.heappop(self._heap)

@@ -1,6 +1,7 @@
-"""How a job enters its next state: with what data, and with its time accounts closed.
+"""Builds a job in its next state: with the state's data, and with its service time brought up to
+date.
 
-Pure functions of one job. The roster calls `enter` with the state that the table gave.
+Pure functions of one job. The job table calls `enter` with the state that the state table returned.
 """
 
 from __future__ import annotations
@@ -8,39 +9,54 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from rota.core.model import (
-    Allocation,
+from rota.core.estimation.service_time import rolled_back, service_at
+from rota.core.lifecycle.states import JobState, Purpose, Trigger
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import (
+    ActivePhase,
     Ended,
     Held,
-    HoldsGpus,
     Job,
     Mode,
-    Purpose,
     Queued,
     Running,
     Starting,
     Stopping,
 )
-from rota.core.progress import rolled_back, service_at
-from rota.core.states import State
 
 BACKOFF_MAX_S = 600.0
 DOUBLINGS_MAX = 30
-LOST_SOON_S = 60.0
-"""Workers that are lost before this, without progress, came to nothing."""
-ASKING = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.HOLD)
-"""Purposes that can wait until a program that hears us has saved its state."""
-BEREFT = (Purpose.LOST, Purpose.RETRY)
-"""Purposes of a stop after which too few workers are left."""
-IN_VAIN = (State.HELD, State.QUEUED, State.FAILED, State.CANCELLED)
-"""States in which an attempt ends without success."""
-FINALITY = tuple(Purpose)
-"""A job that is stopping for two purposes follows the more final one."""
+EARLY_LOSS_S = 60.0
+"""An attempt whose workers are lost before this time, without progress, achieved nothing."""
+GRACEFUL_PURPOSES = (Purpose.RESIZE, Purpose.PREEMPT, Purpose.HOLD)
+"""Purposes for which a program that listens may save its state first."""
+WORKER_LOSS_PURPOSES = (Purpose.LOST, Purpose.RETRY)
+"""Purposes of a stop that follows a loss of workers."""
+UNSUCCESSFUL_STATES = (JobState.HELD, JobState.QUEUED, JobState.FAILED, JobState.CANCELLED)
+"""States that end an attempt without success."""
+PURPOSES_BY_FINALITY = tuple(Purpose)
+"""A job that is stopping for two purposes follows the more final purpose."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """With what a job enters its next state."""
+class Reaction:
+    """The reaction of a job to an event: the trigger, if any, and the reason.
+
+    `job` has the event recorded, before any transition. `allocation` is the target of a start or a
+    resize. `gone` are dead workers that the job continues without.
+    """
+
+    job: Job
+    trigger: Trigger | None
+    reason: str = ""
+    purpose: Purpose = Purpose.PREEMPT
+    allocation: Allocation = ()
+    gone: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionContext:
+    """The data of one transition."""
 
     now: float
     reason: str = ""
@@ -50,71 +66,71 @@ class Entry:
     gone: frozenset[int] = frozenset()
 
 
-def enter(job: Job, state: State, *, entry: Entry) -> Job:
-    """The job in its next state, its time accounts closed for the last one."""
-    job = replace(job, service=service_at(job, entry.now))
-    if job.is_active and state in IN_VAIN:
+def enter(job: Job, state: JobState, *, context: TransitionContext) -> Job:
+    """The job in its next state, with the service time of its last state added."""
+    job = replace(job, service=service_at(job, context.now))
+    if job.is_active and state in UNSUCCESSFUL_STATES:
         job = rolled_back(job)
-    now = entry.now
+    now = context.now
     match state:
-        case State.HELD:
+        case JobState.HELD:
             return replace(job, phase=Held(now))
-        case State.QUEUED:
-            return _queued(job, entry)
-        case State.STARTING:
-            return _starting(job, entry)
-        case State.RUNNING:
-            return _running(job, entry)
-        case State.STOPPING:
-            return _stopping(job, entry)
-        case State.SUCCEEDED | State.FAILED | State.CANCELLED:
-            return replace(job, phase=Ended(now, state, entry.reason))
+        case JobState.QUEUED:
+            return _queued(job, context)
+        case JobState.STARTING:
+            return _starting(job, context)
+        case JobState.RUNNING:
+            return _running(job, context)
+        case JobState.STOPPING:
+            return _stopping(job, context)
+        case JobState.SUCCEEDED | JobState.FAILED | JobState.CANCELLED:
+            return replace(job, phase=Ended(now, state, context.reason))
 
 
-def _queued(job: Job, entry: Entry) -> Job:
+def _queued(job: Job, context: TransitionContext) -> Job:
     stop_s = job.stop_s
     if isinstance(job.phase, Stopping):
-        # A program that was asked to stop works on, up to its safe point.
-        stop_s = entry.now - max(job.phase.since_s, job.progress_at_s)
-    is_resizing = entry.purpose is Purpose.RESIZE
+        # A program that was asked to stop keeps working until its safe point.
+        stop_s = context.now - max(job.phase.since_s, job.progress_at_s)
+    is_resizing = context.purpose is Purpose.RESIZE
     service = job.service if is_resizing else replace(job.service, last_waiting_s=0.0)
     is_idle = job.epochs_saved <= job.epochs_done_at_start
-    came_to_nothing = is_idle and job.service.last_running_s < LOST_SOON_S
+    achieved_nothing = is_idle and job.service.last_running_s < EARLY_LOSS_S
     queued = replace(
         job,
-        phase=Queued(entry.now, is_resizing=is_resizing),
+        phase=Queued(context.now, is_resizing=is_resizing),
         service=service,
         stop_s=stop_s,
         idle_attempts=job.idle_attempts if is_idle else 0,
-        losses=(job.losses if came_to_nothing else 0) + (entry.purpose is Purpose.LOST),
+        losses=(job.losses if achieved_nothing else 0) + (context.purpose is Purpose.LOST),
     )
-    if entry.purpose is Purpose.RETRY:
-        waiting = _backing_off(queued, entry, doublings=job.failures)
+    if context.purpose is Purpose.RETRY:
+        waiting = _backing_off(queued, context, doublings=job.failures)
         n_idle = queued.idle_attempts + is_idle
         return replace(waiting, failures=job.failures + 1, idle_attempts=n_idle)
-    if entry.purpose is Purpose.LOST and queued.losses > 1:
-        return _backing_off(queued, entry, doublings=queued.losses - 2)
+    if context.purpose is Purpose.LOST and queued.losses > 1:
+        return _backing_off(queued, context, doublings=queued.losses - 2)
     return queued
 
 
-def _backing_off(job: Job, entry: Entry, *, doublings: int) -> Job:
-    wait_s = min(BACKOFF_MAX_S, entry.backoff_s * 2 ** min(doublings, DOUBLINGS_MAX))
-    phase = Queued(entry.now, not_before_s=entry.now + wait_s, reason=entry.reason)
+def _backing_off(job: Job, context: TransitionContext, *, doublings: int) -> Job:
+    wait_s = min(BACKOFF_MAX_S, context.backoff_s * 2 ** min(doublings, DOUBLINGS_MAX))
+    phase = Queued(context.now, not_before_s=context.now + wait_s, reason=context.reason)
     return replace(job, phase=phase)
 
 
-def _starting(job: Job, entry: Entry) -> Job:
+def _starting(job: Job, context: TransitionContext) -> Job:
     service = job.service
     if not (isinstance(job.phase, Queued) and job.phase.is_resizing):
         service = replace(service, last_running_s=0.0, last_gpu_s=0.0)
     return replace(
         job,
-        phase=Starting(entry.now, entry.allocation),
+        phase=Starting(context.now, context.allocation),
         attempt=job.attempt + 1,
         generation=0,
-        workers_numbered=len(entry.allocation),
+        workers_numbered=len(context.allocation),
         service=service,
-        first_started_s=min(job.first_started_s, entry.now),
+        first_started_s=min(job.first_started_s, context.now),
         epochs_done_at_start=job.epochs_done,
         hears=False,
         deaths=0,
@@ -122,25 +138,26 @@ def _starting(job: Job, entry: Entry) -> Job:
     )
 
 
-def _running(job: Job, entry: Entry) -> Job:
+def _running(job: Job, context: TransitionContext) -> Job:
     phase = job.phase
     if isinstance(phase, Starting):
-        running = Running(entry.now, phase.allocation, job.numbers, exits=phase.exits)
-        start_s = entry.now - phase.since_s
-        return replace(job, phase=running, start_s=start_s, saved_at_s=entry.now)
+        running = Running(context.now, phase.allocation, job.numbers, exits=phase.exits)
+        start_s = context.now - phase.since_s
+        return replace(job, phase=running, start_s=start_s, saved_at_s=context.now)
     assert isinstance(phase, Running)
-    if entry.gone:
-        return _without(job, entry.gone, phase=phase)
-    if entry.allocation:
-        return _with_newcomers(job, entry.allocation, phase=phase)
+    if context.gone:
+        return _without_workers(job, context.gone, phase=phase)
+    if context.allocation:
+        return _with_newcomers(job, context.allocation, phase=phase)
     exits = {n: code for n, code in phase.exits.items() if n in phase.joining_numbers}
-    running = Running(entry.now, phase.joining, phase.joining_numbers, exits=exits)
+    running = Running(context.now, phase.joining, phase.joining_numbers, exits=exits)
     return replace(job, phase=running)
 
 
 def _with_newcomers(job: Job, joining: Allocation, *, phase: Running) -> Job:
-    """Who stays keeps the number; every newcomer gets one that nobody had before, so that no late
-    fact about a worker who left is taken for one about a worker who came."""
+    """Start the next generation. A worker that stays keeps its number. Each new worker gets a
+    number that was never used in this attempt, so that a late event about an earlier worker cannot
+    be taken for one about a new worker."""
     numbers: list[int] = []
     next_number = job.workers_numbered
     for i, slot in enumerate(joining):
@@ -157,13 +174,16 @@ def _with_newcomers(job: Job, joining: Allocation, *, phase: Running) -> Job:
     )
 
 
-def _without(job: Job, gone: frozenset[int], *, phase: Running) -> Job:
-    """The next generation has no place for the dead. If it had none anyway, it stays the next,
-    unless it waits for newcomers: then the others go on without the dead before these have come,
-    for which the number of the one before is free."""
-    numbers, allocation = _left(phase.numbers, phase.allocation, gone=gone)
+def _without_workers(job: Job, gone: frozenset[int], *, phase: Running) -> Job:
+    """Remove dead workers from both generations.
+
+    The generation number grows if the next generation misses a dead worker. If the next generation
+    waits for new workers, the current one must continue without its dead first, and that also takes
+    a generation number.
+    """
+    numbers, allocation = _remaining(phase.numbers, phase.allocation, gone=gone)
     coming = (phase.joining_numbers, phase.joining) if phase.joining else (numbers, allocation)
-    joining_numbers, joining = _left(*coming, gone=gone)
+    joining_numbers, joining = _remaining(*coming, gone=gone)
     has_newcomers = not set(joining_numbers).issubset(phase.numbers)
     missed_by = {*phase.joining_numbers, *(phase.numbers if has_newcomers else ())}
     is_missed = not gone.isdisjoint(missed_by or phase.numbers)
@@ -177,7 +197,7 @@ def _without(job: Job, gone: frozenset[int], *, phase: Running) -> Job:
     return replace(job, phase=changing, generation=job.generation + is_missed)
 
 
-def _left(
+def _remaining(
     numbers: tuple[int, ...], allocation: Allocation, *, gone: frozenset[int]
 ) -> tuple[tuple[int, ...], Allocation]:
     places = zip(numbers, allocation, strict=True)
@@ -185,43 +205,58 @@ def _left(
     return tuple(number for number, _ in kept), tuple(slot for _, slot in kept)
 
 
-def _stopping(job: Job, entry: Entry) -> Job:
+def _stopping(job: Job, context: TransitionContext) -> Job:
     phase = job.phase
-    assert isinstance(phase, HoldsGpus)
+    assert isinstance(phase, ActivePhase)
     if isinstance(phase, Stopping):
-        return replace(job, phase=_stopping_still(job, phase, entry=entry))
-    insists_at_s = entry.now + job.spec.grace_s if asks_first(job, entry.purpose) else None
+        return replace(job, phase=_still_stopping(job, phase, context=context))
+    insists_at_s = (
+        context.now + job.spec.grace_s if stops_gracefully(job, context.purpose) else None
+    )
     stopping = Stopping(
-        entry.now,
+        context.now,
         job.members,
         job.numbers,
-        entry.purpose,
-        entry.reason,
+        context.purpose,
+        context.reason,
         exits=phase.exits,
         insists_at_s=insists_at_s,
     )
     return replace(job, phase=stopping)
 
 
-def asks_first(job: Job, purpose: Purpose) -> bool:
-    """Whether the program is asked to stop before it is told to. One that can do without others
-    comes to a safe point even if it has lost some."""
-    can_wait = purpose in ASKING or (purpose in BEREFT and job.spec.mode is Mode.LIVE)
+def stops_gracefully(job: Job, purpose: Purpose) -> bool:
+    """Whether the program is asked to stop before its workers are stopped. A live job reaches a
+    safe point even after it lost workers."""
+    can_wait = purpose in GRACEFUL_PURPOSES or (
+        purpose in WORKER_LOSS_PURPOSES and job.spec.mode is Mode.LIVE
+    )
     return job.hears and can_wait and job.spec.grace_s > 0
 
 
-def _stopping_still(job: Job, phase: Stopping, *, entry: Entry) -> Stopping:
-    """With another end, or no longer only asked: the time is up, or the end cannot wait."""
-    if changes_the_end(phase, entry.purpose):
-        phase = replace(phase, purpose=entry.purpose, reason=entry.reason)
+def _still_stopping(job: Job, phase: Stopping, *, context: TransitionContext) -> Stopping:
+    """The phase of a job that is already stopping: with a more final purpose, or with its workers
+    stopped now, because the grace period is over or the new purpose cannot wait."""
+    if overrides_purpose(phase, context.purpose):
+        phase = replace(phase, purpose=context.purpose, reason=context.reason)
     insists_at_s = phase.insists_at_s
-    if insists_at_s is None or (entry.now < insists_at_s and asks_first(job, phase.purpose)):
+    if insists_at_s is None or (
+        context.now < insists_at_s and stops_gracefully(job, phase.purpose)
+    ):
         return phase
     return replace(phase, insists_at_s=None)
 
 
-def changes_the_end(phase: Stopping, purpose: Purpose) -> bool:
-    """A more final purpose wins; a release takes back a hold that has not come about yet."""
+def overrides_purpose(phase: Stopping, purpose: Purpose) -> bool:
+    """Whether a new purpose replaces the current one: a more final purpose does, and a release
+    cancels a pending hold."""
     if purpose is Purpose.PREEMPT:
         return phase.purpose is Purpose.HOLD
-    return FINALITY.index(purpose) > FINALITY.index(phase.purpose)
+    return PURPOSES_BY_FINALITY.index(purpose) > PURPOSES_BY_FINALITY.index(phase.purpose)
+
+
+def early_end(job: Job) -> str:
+    """The text for an end before all epochs were done; empty if unknown."""
+    if 0 < job.epochs_done < job.epochs < math.inf:
+        return f"ended early at epoch {job.epochs_done:g} of {job.epochs:g}"
+    return ""

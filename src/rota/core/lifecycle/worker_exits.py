@@ -1,69 +1,83 @@
-"""What it means for a job that some of its workers ended: it goes on, stops, ends, or has ended.
+"""What the end of some workers means for their job: continue, stop, retry, fail or succeed.
 
-Pure functions of one job, called by `life`. The first word about each worker counts.
+Pure functions of one job, called by `reducer`. For each worker, only the first reported exit
+counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rota.core.deaths import DEATHS_MAX, died, outlived
-from rota.core.events import WorkersExited, WorkersLost
-from rota.core.model import HoldsGpus, Job, Mode, Purpose, Running, Stopping
-from rota.core.reaction import FIRST_SIGNAL_CODE, LOST, Reaction, early_end, is_killed
-from rota.core.refusals import refused
-from rota.core.states import Trigger
+from rota.core.lifecycle.node_refusals import with_refusal
+from rota.core.lifecycle.size_caps import capped
+from rota.core.lifecycle.states import Purpose, Trigger
+from rota.core.lifecycle.transitions import EARLY_LOSS_S, Reaction, early_end
+from rota.core.model.events import WorkersExited, WorkersLost
+from rota.core.model.job import ActivePhase, Job, Mode, Running, Stopping
 
+LOST_EXIT_CODE = -1
+"""Stands for the exit code of a worker that was lost."""
+FIRST_SIGNAL_CODE = 128
+SAVED_EXIT_CODE = 75
+"""The exit code of a program that uses the training library, has saved its state, and wants to run
+again."""
+DEATHS_MAX = 3
+SAME_CAUSE_WINDOW_S = 15.0
+"""Worker deaths this close together count as one. A torchrun agent that fails this soon after a
+peer died counts as a victim."""
 IDLE_ATTEMPTS_MAX = 3
-RETRIES_OF_NOBODYS_MISTAKE = 2
-"""A failure that is nobody's mistake is tried again this often, even if the job asks for less."""
+MIN_TRANSIENT_RETRIES = 2
+"""Retries of a failure with an external cause, even if the job requests fewer."""
 
 
-def gone(
+def reduce_worker_exits(
     job: Job, event: WorkersExited | WorkersLost, *, codes: Mapping[int, int], now: float
 ) -> Reaction:
+    """The reaction of a job to the exit or loss of some of its workers."""
     phase = job.phase
-    assert isinstance(phase, HoldsGpus)
+    assert isinstance(phase, ActivePhase)
     numbers = job.numbers
     news = {n: code for n, code in codes.items() if n in numbers and n not in phase.exits}
     if not news:
         return Reaction(job, None)
     exits = {**phase.exits, **news}
     if isinstance(event, WorkersLost) and event.is_refused:
-        job = refused(job, event, now=now)
+        job = with_refusal(job, event, now=now)
     job = replace(job, phase=replace(phase, exits=exits))
     is_all = len(exits) == len(numbers)
     if isinstance(job.phase, Stopping):
         if is_all:
-            return _stopped(job, job.phase, last=_said_by(news, event))
-        return _left_behind(job, job.phase, news=news, now=now)
-    dead = died(job, news, now=now)
+            return _stopped(job, job.phase, last=_engine_reason(news, event))
+        return _insist_if_peer_killed(job, job.phase, news=news, now=now)
+    dead = dead_workers(job, news, now=now)
     if dead:
-        reaction = outlived(job, dead, news=news, now=now)
+        reaction = continue_without(job, dead, news=news, now=now)
         if reaction.trigger is not None:
             return replace(reaction, reason=_joined(reaction.reason, _cause(event, news)))
         job = reaction.job
-        # The others stop at their last step and wait for better times: nothing has failed.
+        # The other workers stop at their last step; the job did not fail and is requeued.
         are_others_left = job.spec.mode is Mode.LIVE and not is_all
-        exits.update((n, LOST) for n in dead if are_others_left or not is_killed(exits[n]))
+        exits.update(
+            (n, LOST_EXIT_CODE) for n in dead if are_others_left or not is_killed(exits[n])
+        )
     return _ended(job, exits, event=event, is_all=is_all)
 
 
 def _ended(
     job: Job, exits: Mapping[int, int], *, event: WorkersExited | WorkersLost, is_all: bool
 ) -> Reaction:
-    """Some or all workers of a job that was not asked to stop are gone, and are missed."""
+    """Some or all workers of a job are gone without a stop request, and the job needs them."""
     worst = _worst(exits)
     if worst == 0:
         if is_all:
             reason = _joined(early_end(job), event.reason)
             return Reaction(job, Trigger.FINISHED, reason)
         if _only_newcomers_are_left(job, exits):
-            return Reaction(job, Trigger.STOP, "the others have finished", Purpose.FINISH)
+            return Reaction(job, Trigger.STOP, "all other workers finished", Purpose.FINISH)
         return Reaction(job, None)
-    # Until now all exits were 0, or the job would be stopping: these words are about the worst.
-    purpose, reason = _verdict(job, worst, event=event)
+    # All earlier exits were 0, or the job would be stopping: the event describes the worst exit.
+    purpose, reason = _retry_decision(job, worst, event=event)
     if not is_all:
         return Reaction(job, Trigger.WORKER_LOST, reason, purpose)
     trigger = Trigger.GAVE_UP if purpose is Purpose.FAIL else Trigger.BROKE_DOWN
@@ -71,8 +85,9 @@ def _ended(
 
 
 def _only_newcomers_are_left(job: Job, exits: Mapping[int, int]) -> bool:
-    """Whether the work is done although some are still on their way to it. Where all are replaced,
-    the old ones may have left after the switch, and only the epochs tell."""
+    """Whether the work is done although some new workers have not joined yet. If the change
+    replaces all workers, the old ones may have left after the switch, so only the epochs show
+    whether the work is done."""
     phase = job.phase
     if not isinstance(phase, Running) or not phase.joining:
         return False
@@ -85,46 +100,54 @@ def _only_newcomers_are_left(job: Job, exits: Mapping[int, int]) -> bool:
 
 def _cause(event: WorkersExited | WorkersLost, news: Mapping[int, int]) -> str:
     if isinstance(event, WorkersLost):
-        return f"lost: {event.reason}" if event.reason else "lost with its node"
+        return f"worker lost: {event.reason}" if event.reason else "worker lost with its node"
     codes = sorted({code for code in news.values() if code != 0})
     return _joined(f"exit code {', '.join(map(str, codes))}", event.finding, event.reason)
 
 
-def _left_behind(job: Job, phase: Stopping, *, news: Mapping[int, int], now: float) -> Reaction:
-    """Who was asked to stop and waits for a worker that was killed will never come to a safe
-    point, unless it can do without others."""
+def _insist_if_peer_killed(
+    job: Job, phase: Stopping, *, news: Mapping[int, int], now: float
+) -> Reaction:
+    """Stop the workers now if a worker was killed while the others were asked to stop: they would
+    wait for it and never reach a safe point, unless the job is live."""
     can_still_save = job.spec.mode is Mode.LIVE or not any(map(is_killed, news.values()))
     if phase.insists_at_s is None or can_still_save:
         return Reaction(job, None)
-    hopeless = replace(job, phase=replace(phase, insists_at_s=now))
-    return Reaction(hopeless, Trigger.INSIST, "a worker was lost on the way", phase.purpose)
+    insisting = replace(job, phase=replace(phase, insists_at_s=now))
+    return Reaction(insisting, Trigger.INSIST, "a worker was lost during the stop", phase.purpose)
 
 
 def _worst(exits: Mapping[int, int]) -> int:
-    """The loss of a node explains all the rest; a worker's own failure explains signals."""
+    """The exit code that explains the others: a lost worker, else a worker's own failure, else a
+    signal."""
     codes = set(exits.values())
     own = [code for code in codes if 0 < code < FIRST_SIGNAL_CODE]
-    if LOST in codes:
-        return LOST
+    if LOST_EXIT_CODE in codes:
+        return LOST_EXIT_CODE
     return min(own) if own else max(codes)
 
 
-def _verdict(job: Job, code: int, *, event: WorkersExited | WorkersLost) -> tuple[Purpose, str]:
-    """Whether a broken attempt is tried again, and in which words."""
+def _retry_decision(
+    job: Job, code: int, *, event: WorkersExited | WorkersLost
+) -> tuple[Purpose, str]:
+    """Whether to retry a failed attempt, and the reason text."""
     if isinstance(event, WorkersLost):
-        return Purpose.LOST, f"lost: {event.reason}" if event.reason else "lost with its node"
-    if code == LOST:
+        return (
+            Purpose.LOST,
+            f"worker lost: {event.reason}" if event.reason else "worker lost with its node",
+        )
+    if code == LOST_EXIT_CODE:
         what = _cause(event, event.codes)
         if job.deaths >= DEATHS_MAX:
-            return Purpose.FAIL, f"{what}; {DEATHS_MAX} deaths in a row without progress"
+            return Purpose.FAIL, f"{what}; {DEATHS_MAX} worker deaths in a row without progress"
         return Purpose.LOST, f"too few workers are left: {what}"
     spec, n_retries = job.spec, job.spec.retries
-    said = _joined(event.finding, event.reason)
-    what, comma = (f"exit code {code}: {said}", ";") if said else (f"exit code {code}", ",")
+    details = _joined(event.finding, event.reason)
+    what, comma = (f"exit code {code}: {details}", ";") if details else (f"exit code {code}", ",")
     if job.deaths >= DEATHS_MAX:
-        return Purpose.FAIL, f"{what}; {DEATHS_MAX} deaths in a row without progress"
+        return Purpose.FAIL, f"{what}; {DEATHS_MAX} worker deaths in a row without progress"
     if event.is_retriable:
-        n_retries = max(n_retries, RETRIES_OF_NOBODYS_MISTAKE)
+        n_retries = max(n_retries, MIN_TRANSIENT_RETRIES)
     elif code < FIRST_SIGNAL_CODE and code not in spec.retry_on:
         return Purpose.FAIL, what
     if job.failures >= n_retries:
@@ -132,25 +155,25 @@ def _verdict(job: Job, code: int, *, event: WorkersExited | WorkersLost) -> tupl
     is_idle = job.epochs_saved <= job.epochs_done_at_start
     if is_idle and job.idle_attempts + 1 >= IDLE_ATTEMPTS_MAX:
         return Purpose.FAIL, f"{what}; {IDLE_ATTEMPTS_MAX} attempts in a row made no progress"
-    return Purpose.RETRY, f"{what}{comma} will be tried again"
+    return Purpose.RETRY, f"{what}{comma} will be retried"
 
 
 def _joined(*words: str) -> str:
     return "; ".join(each for each in words if each)
 
 
-def _said_by(news: Mapping[int, int], event: WorkersExited | WorkersLost) -> str:
-    """The engine's words about workers that ended last. What their log says does not count: to be
-    stopped looks like a failure there."""
+def _engine_reason(news: Mapping[int, int], event: WorkersExited | WorkersLost) -> str:
+    """The engine's explanation for the workers that ended last. Findings in their logs do not
+    count, because a stopped program often looks like a failed one."""
     if not event.reason:
         return ""
-    who = "worker" if len(news) == 1 else "workers"
-    return f"{who} {', '.join(str(number) for number in sorted(news))}: {event.reason}"
+    noun = "worker" if len(news) == 1 else "workers"
+    return f"{noun} {', '.join(str(number) for number in sorted(news))}: {event.reason}"
 
 
 def _stopped(job: Job, phase: Stopping, *, last: str) -> Reaction:
-    """All workers are gone after our request: what they said with their exit does not count, but
-    the engine's words about the last of them (it had to be killed) belong into the story."""
+    """All workers are gone after a stop request: their exit codes do not count. The engine's
+    explanation for the last of them (for example, killed) goes into the history."""
     if job.epochs_done >= job.epochs:
         return Reaction(job, Trigger.FINISHED)
     match phase.purpose:
@@ -165,3 +188,86 @@ def _stopped(job: Job, phase: Stopping, *, last: str) -> Reaction:
         case Purpose.RESIZE | Purpose.PREEMPT | Purpose.RETRY | Purpose.LOST:
             trigger = Trigger.STOPPED
     return Reaction(job, trigger, _joined(phase.reason, last), phase.purpose)
+
+
+def dead_workers(job: Job, news: Mapping[int, int], *, now: float) -> frozenset[int]:
+    """The ended workers that died or never joined. Empty if a member failed by itself, because that
+    fails the whole job."""
+    phase = job.phase
+    if not isinstance(phase, Running) or not job.spec.mode.resizes_in_place:
+        return frozenset()
+    has_killed_peer = any(is_killed(code) for code in news.values())
+    has_killed_peer |= now - job.died_at_s <= SAME_CAUSE_WINDOW_S
+    falls_with_peers = has_killed_peer and job.spec.mode is Mode.TORCHRUN
+    bad = {number: code for number, code in news.items() if code != 0}
+    has_given_up = SAVED_EXIT_CODE if job.spec.mode is Mode.LIVE else None
+    is_own_failure = any(
+        number in phase.numbers
+        and not (is_killed(code) or code == has_given_up or falls_with_peers)
+        for number, code in bad.items()
+    )
+    return frozenset() if is_own_failure else frozenset(bad)
+
+
+def continue_without(
+    job: Job, dead: frozenset[int], *, news: Mapping[int, int], now: float
+) -> Reaction:
+    """Continue without the dead workers. The reaction has no trigger if the job cannot continue."""
+    phase = job.phase
+    assert isinstance(phase, Running)
+    exits = {number: code for number, code in phase.exits.items() if number not in dead}
+    next_numbers = phase.joining_numbers or phase.numbers
+    staying = set(next_numbers).intersection(phase.numbers)
+    missed = dead & staying
+    rest = [number for number in job.numbers if number not in dead]
+    is_done = bool(staying) or job.epochs_done >= job.epochs
+    if is_done and rest and not missed and all(number in exits for number in rest):
+        return Reaction(job, Trigger.FINISHED, early_end(job))
+    left = [number for number in next_numbers if number not in dead]
+    survivors = (staying or set(phase.numbers)) - dead
+    is_ending = bool(missed) and not exits.keys().isdisjoint(survivors)
+    counting = [news[number] for number in dead.intersection(next_numbers)]
+    job = _count_deaths(job, counting, now=now)
+    has_too_many_deaths = job.deaths >= DEATHS_MAX
+    if has_too_many_deaths or is_ending or not survivors or len(left) < job.spec.min_workers:
+        return Reaction(job, None)
+    if any(number not in phase.numbers and not is_killed(news[number]) for number in dead):
+        # The cause would also keep the next new worker from joining.
+        job = capped(job, len(left), why=f"{_worker_names(dead)} could not join", now=now)
+    job = replace(job, phase=replace(phase, exits=exits))
+    return Reaction(job, Trigger.OUTLIVED, f"continues without {_worker_names(dead)}", gone=dead)
+
+
+def never_joined(job: Job, workers: frozenset[int], *, now: float) -> Reaction:
+    """New workers exited with 0 before they joined the training group: they failed to join."""
+    phase = job.phase
+    if not isinstance(phase, Running):
+        return Reaction(job, None)
+    missing = workers.intersection(phase.joining_numbers).difference(phase.numbers)
+    missing = frozenset(number for number in missing if phase.exits.get(number) == 0)
+    if not missing:
+        return Reaction(job, None)
+    reaction = continue_without(job, missing, news=dict.fromkeys(missing, 0), now=now)
+    return replace(reaction, reason=f"{reaction.reason}; exited before it joined the others")
+
+
+def _count_deaths(job: Job, codes: Sequence[int], *, now: float) -> Job:
+    """The job with its count of worker deaths. Lost workers do not count. In a job that reports no
+    progress, a period without deaths counts as progress."""
+    if now - job.died_at_s <= SAME_CAUSE_WINDOW_S:
+        return job
+    is_lost = all(code == LOST_EXIT_CODE for code in codes)
+    reports_nothing = job.reported_in < job.attempt
+    was_stable = reports_nothing and now - job.died_at_s >= EARLY_LOSS_S
+    n_before = 0 if was_stable else job.deaths
+    return replace(job, died_at_s=now, deaths=n_before + (not is_lost))
+
+
+def _worker_names(dead: frozenset[int]) -> str:
+    noun = "worker" if len(dead) == 1 else "workers"
+    return f"{noun} {', '.join(map(str, sorted(dead)))}"
+
+
+def is_killed(code: int) -> bool:
+    """Whether the worker was killed by a signal or lost, rather than failing by itself."""
+    return code == LOST_EXIT_CODE or code >= FIRST_SIGNAL_CODE

@@ -1,18 +1,23 @@
-"""Effects that the kernel wants. Each is idempotent and carries a fence, so that an engine can tell
-a repeated order from a new one: the job and its attempt, and the generation where members change.
-A stop, a kill and a question are about workers by number, and need no generation: a number is
-given once in an attempt."""
+"""Commands that the kernel sends to engines and training programs.
+
+Every command is idempotent and carries a fence, so that an engine can tell a repeated command from
+a new one. The fence is the job and its attempt, plus the generation where the command changes the
+membership. Commands that stop, kill or query workers name them by number and need no generation,
+because a worker number is used once in an attempt.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.core.model import Allocation, JobId
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import JobId
 
 
 @dataclass(frozen=True, slots=True)
 class StartWorkers:
-    """Start one worker in each slot: worker 0 in the first, worker 1 in the second, ..."""
+    """Start one worker in each slot: worker 0 in the first slot, worker 1 in the second, and so
+    on."""
 
     job_id: JobId
     attempt: int
@@ -22,8 +27,8 @@ class StartWorkers:
 
 @dataclass(frozen=True, slots=True)
 class StopWorkers:
-    """Ask these workers, which are all of the attempt, to stop, and end them after the grace
-    period. An engine that knows nothing of one never starts it and reports it as gone."""
+    """Stop all workers of the attempt: signal them, and kill them after the grace period. An engine
+    that does not know a worker never starts it and reports it as gone."""
 
     job_id: JobId
     attempt: int
@@ -33,8 +38,9 @@ class StopWorkers:
 
 @dataclass(frozen=True, slots=True)
 class AskToStop:
-    """Ask a program that hears us to save its state and stop by itself. It goes to the program,
-    past the engine. At `insists_at_s` the workers that are left are stopped, heard or not."""
+    """Ask a training program that listens to save its state and stop by itself. This command goes
+    to the program, not to the engine. At `insists_at_s` the kernel stops the remaining workers with
+    `StopWorkers`."""
 
     job_id: JobId
     attempt: int
@@ -45,8 +51,8 @@ class AskToStop:
 
 @dataclass(frozen=True, slots=True)
 class KillWorkers:
-    """End these workers at once, with all that they started, and leave the others of the attempt
-    alone. An engine that knows nothing of one never starts it and reports it as gone."""
+    """Kill these workers at once, with all their processes. The other workers of the attempt keep
+    running. An engine that does not know a worker never starts it and reports it as gone."""
 
     job_id: JobId
     attempt: int
@@ -55,10 +61,10 @@ class KillWorkers:
 
 @dataclass(frozen=True, slots=True)
 class ChangeMembership:
-    """Go on with worker `workers[i]` in slot i, without a stop: the next generation. Whoever is
-    new is started, and whoever is not listed leaves. An engine in which the attempt is over says
-    again how its workers ended, and of the new ones, which it never starts, that they exited
-    with 0, so that they change nothing about the end."""
+    """Continue as the next generation, without a stop: worker `workers[i]` runs in slot i. The
+    engine starts new workers; workers that are not listed leave. If the attempt is already over in
+    the engine, the engine reports again how its workers ended, and reports exit code 0 for the new
+    workers, which it never starts; so they do not change the job's outcome."""
 
     job_id: JobId
     attempt: int
@@ -69,9 +75,10 @@ class ChangeMembership:
 
 @dataclass(frozen=True, slots=True)
 class ReportWorkers:
-    """Say once more what became of these workers: which have started, which are gone and how.
-    They are lost if the engine knows nothing of the attempt; one that it never had of an attempt
-    that is over exited with 0. Asked after a crash, which took reports with it."""
+    """Report again which of these workers have started and how the others ended. The kernel sends
+    this command after a crash, because reports may have been lost. If the engine does not know the
+    attempt, it reports the workers as lost. If the attempt is over and the engine never had one of
+    the workers, it reports exit code 0 for that worker."""
 
     job_id: JobId
     attempt: int

@@ -1,7 +1,7 @@
-"""Facts that happened, as the kernel is told them. A fact about workers carries its fence.
+"""Events: facts that the kernel is told. An event about workers carries a fence (job and attempt).
 
-Workers are known by numbers that are given once in an attempt. Facts may come late, twice or in
-another order than they happened.
+Workers have numbers that are used once in an attempt. Events may arrive late, twice, or out of
+order.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rota.core.model import JobId, JobSpec, Node, NodeId
+from rota.core.model.job import JobId, JobSpec
+from rota.core.model.node import Node, NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """Where there is more to tell than that somebody wanted it, a `reason` does; as with the
-    three below."""
+    """A job was accepted. `reason` adds details for the job's history, here and in the three events
+    below."""
 
     job_id: JobId
     spec: JobSpec
@@ -46,7 +47,7 @@ class JobReleased:
 
 @dataclass(frozen=True, slots=True)
 class JobResized:
-    """Somebody wants the job to have just so many workers; None leaves that to the policy again."""
+    """A user set the number of workers; None returns the choice to the policy."""
 
     job_id: JobId
     workers: int | None
@@ -55,7 +56,7 @@ class JobResized:
 
 @dataclass(frozen=True, slots=True)
 class JobPrioritised:
-    """Somebody wants the job to come sooner or later than it would have."""
+    """A user changed the job's priority."""
 
     job_id: JobId
     priority: int
@@ -71,11 +72,12 @@ class WorkersStarted:
 
 @dataclass(frozen=True, slots=True)
 class WorkersExited:
-    """Worker number -> exit code; a worker ended by signal s has the code 128 + s.
+    """Workers exited: worker number -> exit code. The code of a worker that signal s ended is 128 +
+    s.
 
-    What the code does not say comes in words: `reason` is the engine's (no such program, killed
-    after its grace period), `finding` names a failure that the log shows. A failure that
-    `is_retriable` is nobody's mistake and may well not come again.
+    `reason` is the engine's explanation (no such program, killed after its grace period). `finding`
+    names a known failure that the log shows. `is_retriable` means that the failure has an external
+    cause and a retry may succeed.
     """
 
     job_id: JobId
@@ -88,9 +90,9 @@ class WorkersExited:
 
 @dataclass(frozen=True, slots=True)
 class WorkersLost:
-    """Workers that are gone without an exit of their own: their node died, or nobody knows them.
-    The engine may have a `reason` to give. Those that were `is_refused` cannot be on their node,
-    and may well be on another."""
+    """Workers are gone without an exit code: their node died, or the engine does not know them.
+    `reason` is the engine's explanation. `is_refused` means that the node cannot run the workers,
+    but another node may."""
 
     job_id: JobId
     attempt: int
@@ -101,7 +103,7 @@ class WorkersLost:
 
 @dataclass(frozen=True, slots=True)
 class WorkersHindered:
-    """Workers that were ordered and cannot start yet; they may still."""
+    """Workers that were ordered cannot start yet; they may still start later."""
 
     job_id: JobId
     attempt: int
@@ -111,8 +113,8 @@ class WorkersHindered:
 
 @dataclass(frozen=True, slots=True)
 class WorkersSilent:
-    """Workers that hold up the others of their job, and that nobody hears of any more: they
-    froze, or do not leave although the others went on without them."""
+    """Workers block the other workers of their job and no longer report: they hang, or they do not
+    leave although the others continued without them."""
 
     job_id: JobId
     attempt: int
@@ -122,7 +124,7 @@ class WorkersSilent:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSlow:
-    """The others wait for this worker in each step: another is to come in its place."""
+    """The other workers wait for this worker in each step. The kernel replaces it."""
 
     job_id: JobId
     attempt: int
@@ -132,7 +134,7 @@ class WorkerSlow:
 
 @dataclass(frozen=True, slots=True)
 class NewcomersMissing:
-    """Workers that ended as if all was well, and were never among those who train together."""
+    """New workers exited with code 0 but never joined the training group."""
 
     job_id: JobId
     attempt: int
@@ -141,7 +143,7 @@ class NewcomersMissing:
 
 @dataclass(frozen=True, slots=True)
 class JobRemarked:
-    """Something that the owner is to find in the story, and that changes nothing."""
+    """A note for the job's history that changes nothing else."""
 
     job_id: JobId
     attempt: int
@@ -150,8 +152,8 @@ class JobRemarked:
 
 @dataclass(frozen=True, slots=True)
 class WorkersFound:
-    """Workers that an engine came upon without being asked: after a restart of the daemon, or on
-    a node that is back. They may be ours, or nobody's any more."""
+    """An engine found running workers without a query: after a restart of the daemon, or on a node
+    that is back. They may belong to a current attempt or to none."""
 
     job_id: JobId
     attempt: int
@@ -160,8 +162,9 @@ class WorkersFound:
 
 @dataclass(frozen=True, slots=True)
 class MembershipChanged:
-    """This generation stands: its members finished their first collective, and the workers that
-    it leaves out are gone. `pause_s` is how long the program stood still for it, if measured."""
+    """This generation is established: its members finished their first collective operation, and
+    the workers that it leaves out are gone. `pause_s` is how long the program paused for the
+    change, if measured."""
 
     job_id: JobId
     attempt: int
@@ -171,13 +174,14 @@ class MembershipChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProgressReported:
-    """Epochs done so far; with `epoch_s`, how long the newest took; memory seen on a card.
+    """A training program reports its progress: the epochs done so far, the duration of the newest
+    epoch (`epoch_s`), and the GPU memory in use.
 
-    `saved` is how many of them a checkpoint holds; a program that does not say keeps the whole
-    ones. One that `hears` stops by itself when it is asked to, for the rest of its attempt.
-    `epochs_total` is how many it will do, which it knows better than the user; `start_s` is how
-    long it took from its start to its first step, with what it loaded; `save_s` and `load_s` what
-    its newest save and load took.
+    `saved` is the number of epochs that a checkpoint holds; without it, all whole epochs count as
+    saved. `hears` means that the program stops by itself when asked, for the rest of its attempt.
+    `epochs_total` is the number of epochs that the program will do; it overrides the user's number.
+    `start_s` is the time from the start to the first step, including loading; `save_s` and `load_s`
+    are the durations of the newest save and load.
     """
 
     job_id: JobId
@@ -195,28 +199,28 @@ class ProgressReported:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """A node is there: new, back, or changed."""
+    """A node is new, back, or changed."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained:
-    """No new work for this node; what runs there moves off."""
+    """A node accepts no new workers; its workers move to other nodes."""
 
     node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
-    """A node is gone for good and so are its workers."""
+    """A node is permanently gone, with all its workers."""
 
     node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The moment that the kernel asked to be woken at has come."""
+    """The time that the kernel asked to be woken at has come."""
 
 
 JobEvent = (

@@ -1,6 +1,9 @@
-"""The nouns of the scheduler as frozen values: nodes, jobs, allocations.
+"""Jobs: what a user requests (`JobSpec`), and everything that the scheduler knows about a job
+(`Job`).
 
-Everybody reads these; only the kernel makes new ones out of old ones.
+The data that belongs to a state lives on the state's own phase class (`Held`, `Queued`, `Starting`,
+`Running`, `Stopping`, `Ended`). Stores write these classes by field name, so the field names must
+not change.
 """
 
 from __future__ import annotations
@@ -8,51 +11,57 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NewType
 
-from rota.core.cards import Gpu, Whole
-from rota.core.speed import PRIOR, SpeedModel
-from rota.core.states import Purpose, State
-from rota.core.taints import USUAL, Taints
-from rota.core.wishes import Estimate, Mode, Share
+from rota.core.estimation.speed_model import PRIOR, SpeedModel
+from rota.core.lifecycle.states import JobState, Purpose
+from rota.core.model.allocation import Allocation
+from rota.core.model.node import DEFAULT_TOLERATIONS, Labels, NodeId
 
-JobId = NewType("JobId", str)
-NodeId = NewType("NodeId", str)
 
-Labels = frozenset[tuple[str, str]]
-GIB = 1024**3
+class Mode(StrEnum):
+    """How a job handles a change of its workers: not at all, by a restart, by a new torchrun
+    rendezvous, or live in the running processes."""
+
+    FIXED = "fixed"
+    RESTART = "restart"
+    TORCHRUN = "torchrun"
+    LIVE = "live"
+
+    @property
+    def resizes_in_place(self) -> bool:
+        return self in (Mode.TORCHRUN, Mode.LIVE)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A machine: its GPUs, and what else its workers use up. An administrator may drain it: what
-    runs there moves off. The cluster that it belongs to may cordon it: what runs there goes on.
-    Nothing new goes to either."""
+class GpuShare:
+    """A part of one GPU's memory, given as a fraction of the GPU or in bytes."""
 
-    id: NodeId
-    gpus: tuple[Gpu, ...] = ()
-    cpus: float = math.inf
-    memory_bytes: float = math.inf
-    max_workers: float = math.inf
-    labels: Labels = frozenset()
-    is_draining: bool = False
-    is_cordoned: bool = False
-    note: str = ""
-    """What is the matter with it, if something is."""
-    whole: Whole | None = None
-    """Where that is more than there is now: a job that needs it waits."""
-    taints: Taints = ()
-    """Only who tolerates all of them is let in."""
+    fraction: float = 0.0
+    memory_bytes: int = 0
 
-    @property
-    def is_closed(self) -> bool:
-        """To newcomers."""
-        return self.is_draining or self.is_cordoned
+    def bytes_on(self, card_bytes: int) -> int:
+        """The size of the share on a GPU of this size, rounded down so that ten tenths fit."""
+        return self.memory_bytes or max(1, int(self.fraction * card_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The user's estimate of a job's duration: seconds on `workers` workers, and optionally the
+    speed-ups (`speedups[n]` on n workers, `speedups[0]` = 0)."""
+
+    seconds: float
+    workers: int = 1
+    speedups: tuple[float, ...] = ()
+
+
+JobId = NewType("JobId", str)
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What a user wants run, as far as scheduling cares. Amounts are for one worker."""
+    """What a user requests, as far as the scheduler needs it. Amounts are per worker."""
 
     name: str
     user: str = ""
@@ -63,10 +72,10 @@ class JobSpec:
     max_workers: int = 1
     requested_workers: int = 1
     gpus: int = 1
-    share: Share | None = None
+    share: GpuShare | None = None
     gpu_types: tuple[str, ...] = ()
     node_labels: Labels = frozenset()
-    tolerations: frozenset[str] = USUAL
+    tolerations: frozenset[str] = DEFAULT_TOLERATIONS
     cpus: float = 0.0
     memory_bytes: int = 0
     epochs: float = 1.0
@@ -85,54 +94,44 @@ class JobSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """Where one worker runs: a node and the indices of its GPUs there. A share takes
-    `share_bytes` of its only GPU, which are `fraction` of the card."""
-
-    node: NodeId
-    gpus: tuple[int, ...] = ()
-    share_bytes: int = 0
-    fraction: float = 1.0
-
-
-Allocation = tuple[Slot, ...]
-"""The slots of a job's workers, in the order of their ranks."""
-
-
-@dataclass(frozen=True, slots=True)
 class Held:
+    """The job waits until a user releases it."""
+
     since_s: float
-    state = State.HELD
+    state = JobState.HELD
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Waits. `not_before_s` is the end of a back-off, and `reason` why there is one; a job that
-    `is_resizing` has stopped only to start again at another size, so that its run goes on."""
+    """The job waits. `not_before_s` is the end of a back-off, and `reason` is its cause.
+    `is_resizing` means that the job stopped only to start again at another size, so that its
+    current run continues."""
 
     since_s: float
     not_before_s: float = 0.0
     is_resizing: bool = False
     reason: str = ""
-    state = State.QUEUED
+    state = JobState.QUEUED
 
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """Workers 0, 1, 2, ... are on their way into their slots; `hindrance` keeps some from it."""
+    """Workers 0, 1, 2, ... are starting in their slots; `hindrance` tells why some cannot start
+    yet."""
 
     since_s: float
     allocation: Allocation
     started: frozenset[int] = frozenset()
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
     hindrance: str = ""
-    state = State.STARTING
+    state = JobState.STARTING
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """All workers are up, number `numbers[i]` (given once in an attempt) in slot i. While the
-    membership changes, `joining` comes next. A worker that died and was outlived is in neither."""
+    """All workers are running; worker `numbers[i]` is in slot i. While the membership changes,
+    `joining` and `joining_numbers` describe the next generation. A worker that died is in neither,
+    if the job continues without it."""
 
     since_s: float
     allocation: Allocation
@@ -140,12 +139,13 @@ class Running:
     joining: Allocation = ()
     joining_numbers: tuple[int, ...] = ()
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
-    state = State.RUNNING
+    state = JobState.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """Until `insists_at_s` the program is only asked to stop; None once it was told to."""
+    """The job stops. Until `insists_at_s` the program is only asked to stop; None means that its
+    workers are being stopped."""
 
     since_s: float
     allocation: Allocation
@@ -154,26 +154,29 @@ class Stopping:
     reason: str = ""
     exits: Mapping[int, int] = field(default_factory=dict[int, int])
     insists_at_s: float | None = None
-    state = State.STOPPING
+    state = JobState.STOPPING
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
+    """The job is over."""
+
     at_s: float
-    state: State
+    state: JobState
     reason: str = ""
 
 
 Phase = Held | Queued | Starting | Running | Stopping | Ended
-HoldsGpus = Starting | Running | Stopping
+ActivePhase = Starting | Running | Stopping
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceTime:
     """How long a job has run and waited, up to `as_of_s`.
 
-    The `last_` fields belong to the newest run (from a start out of the queue to the halt back
-    into it; a resize does not end a run) and to the newest wait; Tiresias lives on them.
+    The `last_` fields describe the newest run and the newest wait. A run lasts from a start out of
+    the queue to the stop that returns the job to the queue; a resize does not end a run. Tiresias
+    needs these fields.
     """
 
     as_of_s: float
@@ -186,8 +189,9 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Cap:
-    """A job does not grow beyond so many workers until then: it did not pay, or did not work."""
+class SizeCap:
+    """The job may not grow beyond `workers` until `until_s`, because growth was slower or
+    failed."""
 
     workers: int
     until_s: float
@@ -195,8 +199,8 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Nodes that would not have a job, which is sent to none of them until then."""
+class NodeRefusal:
+    """Nodes that rejected the job. The scheduler does not use them for the job until `until_s`."""
 
     nodes: tuple[NodeId, ...]
     until_s: float
@@ -205,61 +209,62 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job and everything that the scheduler knows of it."""
+    """A job and everything that the scheduler knows about it."""
 
     id: JobId
     spec: JobSpec
     submitted_s: float
     phase: Phase
-    service: Service
+    service: ServiceTime
     attempt: int = 0
     generation: int = 0
-    workers_numbered: int = 0  # how many workers this attempt has had
+    workers_numbered: int = 0  # how many workers this attempt has had so far
     failures: int = 0
     idle_attempts: int = 0
     losses: int = 0
-    """How often in a row its workers were lost; a run that came to something ends the row."""
+    """How often in a row the workers were lost; a run that made progress resets the count."""
     first_started_s: float = math.inf
     queue: int = 0
     speed: SpeedModel = PRIOR
     epochs_done: float = 0.0
     epochs_done_at_start: float = 0.0
-    reported_in: int = 0  # the attempt of the newest report
-    epochs_saved: float = 0.0  # what a checkpoint holds: where the next attempt begins
-    saved_at_s: float = 0.0  # when that was told, or work began anew
-    epochs_total: float | None = None  # what the program says it will do; infinite: it counts only
-    hears: bool = False  # whether the program of this attempt stops when it is asked to
-    lost_s: float = 0.0  # how long the work took that was done in vain, over all attempts
+    reported_in: int = 0  # the attempt of the newest progress report
+    epochs_saved: float = 0.0  # in a checkpoint; the next attempt starts here
+    saved_at_s: float = 0.0  # time of the newest save, or of the start
+    epochs_total: float | None = None  # from the program; infinite: unknown
+    hears: bool = False  # the program of this attempt stops by itself when asked
+    lost_s: float = 0.0  # time spent on lost work, in all attempts
     progress_at_s: float = 0.0
-    start_s: float | None = None  # how long the newest start took, up to the first step if told
+    start_s: float | None = None  # duration of the newest start
     stop_s: float = 0.0
-    save_s: float | None = None  # how long the newest save and load took, where the program tells
+    save_s: float | None = None  # durations of the newest save and load, if reported
     load_s: float | None = None
     memory_bytes_seen: int = 0
-    resize_s: float | None = None  # how long it stood still for the newest change in place
-    deaths: int = 0  # how often in a row workers died and were outlived, without progress
-    died_at_s: float = -math.inf  # when the newest of these began
-    pinned_workers: int | None = None  # the size that its owner wants, whatever the policy says
-    cap: Cap | None = None
-    refusal: Refusal | None = None
+    resize_s: float | None = None  # pause of the newest resize in place
+    deaths: int = 0  # worker deaths in a row without progress
+    died_at_s: float = -math.inf  # time of the newest counted worker death
+    pinned_workers: int | None = None  # the size set by the owner; overrides the policy
+    cap: SizeCap | None = None
+    refusal: NodeRefusal | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> JobState:
         return self.phase.state
 
     @property
     def allocation(self) -> Allocation:
-        """The slots that the job's workers hold; while it changes its members, the old ones."""
+        """The slots that the job's workers hold; during a membership change, those of the current
+        generation."""
         phase = self.phase
-        return phase.allocation if isinstance(phase, HoldsGpus) else ()
+        return phase.allocation if isinstance(phase, ActivePhase) else ()
 
     @property
     def is_active(self) -> bool:
-        return isinstance(self.phase, HoldsGpus)
+        return isinstance(self.phase, ActivePhase)
 
     @property
     def members(self) -> Allocation:
-        """Every slot that the job holds: while it changes its members, the next ones, too."""
+        """All slots that the job holds; during a membership change, those of both generations."""
         phase = self.phase
         if not isinstance(phase, Running) or not phase.joining:
             return self.allocation
@@ -268,7 +273,7 @@ class Job:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of the workers in `members`."""
+        """The numbers of the workers in `members`, in the same order."""
         match self.phase:
             case Running(numbers=held, joining_numbers=joining):
                 return held + tuple(n for n in joining if n not in held)
@@ -279,21 +284,6 @@ class Job:
 
     @property
     def epochs(self) -> float:
-        """How many epochs the job takes: what its program says, else what the user said. Infinite
-        where the program goes further than anybody said."""
+        """The number of epochs of the job: the program's number, else the user's. Infinite if the
+        program does not know its number of epochs."""
         return self.spec.epochs if self.epochs_total is None else self.epochs_total
-
-
-def n_gpus(allocation: Allocation) -> float:
-    """How many GPUs an allocation holds; shares count as their fraction of a card."""
-    return sum(len(slot.gpus) * slot.fraction for slot in allocation)
-
-
-def newcomers(before: Allocation, after: Allocation) -> Allocation:
-    """The slots of workers that are new or sit elsewhere in `after`. With the arguments swapped:
-    those who leave."""
-    return tuple(slot for i, slot in enumerate(after) if i >= len(before) or before[i] != slot)
-
-
-def n_nodes(allocation: Allocation) -> int:
-    return len({slot.node for slot in allocation})

@@ -1,7 +1,6 @@
-"""Short notations that people write by hand: amounts of memory, times, numbers of GPUs, indices.
+"""Parses the amounts that users write: GPUs, bytes, durations and array indices.
 
-Used by submits, by the description of a cluster and by our own trace format. Each parser raises
-`ValueError` with what is wrong; the caller adds where.
+Every parser raises `ValueError` with a message that names the bad text and the expected form.
 """
 
 from __future__ import annotations
@@ -9,9 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rota.core.model import GIB, Share
+from rota.core.model.job import GpuShare
 from rota.errors import shown
 
+GIB = 1024**3
 UNITS = {
     "B": 1,
     "KB": 10**3,
@@ -26,7 +26,6 @@ UNITS = {
 MAX_BYTES = 2**60
 MAX_GPUS = 100_000
 GPUS_EXAMPLES = "write 2, 1..4, 1..4@2, 0.5 or 6GiB"
-
 _BYTES = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]*)", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?(?:@([0-9]{1,9}))?", re.ASCII)
 _FRACTION = re.compile(r"[0-9]*\.[0-9]+", re.ASCII)
@@ -39,16 +38,16 @@ MAX_ARRAY = 10_000
 
 @dataclass(frozen=True, slots=True)
 class GpuCount:
-    """GPUs of a whole job, or a share of one."""
+    """The GPUs of a whole job as a range and a requested number, or a share of one GPU."""
 
     least: int
     most: int
     requested: int
-    share: Share | None = None
+    share: GpuShare | None = None
 
 
 def parse_bytes(text: str) -> int:
-    """`6GiB`, `512MB` or plain bytes."""
+    """Parse `6GiB`, `512MB` or a plain number of bytes."""
     found = _BYTES.fullmatch(text.strip())
     unit = (found.group(2) or "B") if found else ""
     if found is None or unit not in UNITS:
@@ -60,19 +59,17 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_gpus(text: str) -> GpuCount:
-    """`2`, `1..4`, `1..4@2` (GPUs), `0.5` or `6GiB` (a share of one GPU), `0` (none)."""
+    """Parse `2`, `1..4`, `1..4@2` (GPUs), `0.5` or `6GiB` (a share of one GPU), or `0` (none)."""
     found = _RANGE.fullmatch(text)
     if found is not None:
         return _range(found)
     if _FRACTION.fullmatch(text):
         fraction = float(text)
         if not 0 < fraction < 1:
-            raise ValueError(
-                f"'{shown(text)}' is not a share of one GPU, which lies between 0 and 1"
-            )
-        return GpuCount(1, 1, 1, Share(fraction=fraction))
+            raise ValueError(f"'{shown(text)}' is not a GPU share: a share is between 0 and 1")
+        return GpuCount(1, 1, 1, GpuShare(fraction=fraction))
     if text and text[0].isdigit() and text[-1] == "B":
-        return GpuCount(1, 1, 1, Share(memory_bytes=parse_bytes(text)))
+        return GpuCount(1, 1, 1, GpuShare(memory_bytes=parse_bytes(text)))
     raise ValueError(f"'{shown(text)}' is not a number of GPUs")
 
 
@@ -85,14 +82,14 @@ def _range(found: re.Match[str]) -> GpuCount:
     if not low <= wanted <= high:
         raise ValueError(f"the requested {wanted} is not within {low}..{high}")
     if low == 0 < high:
-        raise ValueError("a range starts at 1")
+        raise ValueError("a range of GPUs must start at 1 or more")
     if high > MAX_GPUS:
-        raise ValueError(f"{high} is above {MAX_GPUS}, the most a job may ask for")
+        raise ValueError(f"{high} is above {MAX_GPUS}, the most GPUs that a job may request")
     return GpuCount(low, high, wanted)
 
 
 def parse_seconds(text: str) -> float:
-    """`90`, `90s`, `15m`, `2h` or `1.5d`."""
+    """Parse `90`, `90s`, `15m`, `2h` or `1.5d`."""
     found = _SECONDS.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"'{shown(text)}' is not a time like 90s, 15m, 2h or 1d")
@@ -103,7 +100,8 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_array(text: str) -> tuple[int, ...]:
-    """`10` (0 to 9), `3-7`, `1,5,9` or `0-3,8`: the indices, each once, in their order."""
+    """Parse `10` (0 to 9), `3-7`, `1,5,9` or `0-3,8` into indices, each once, in the given
+    order."""
     if text.isascii() and text.isdigit():
         text = f"0-{int(text[:9]) - 1}" if int(text[:9]) else ""
     indices: dict[int, None] = {}
@@ -114,6 +112,6 @@ def parse_array(text: str) -> tuple[int, ...]:
         if high < low:
             raise ValueError(f"'{shown(part)}' is not a list of indices like 10, 0-9 or 1,5,9")
         if len(indices) + high - low >= MAX_ARRAY:
-            raise ValueError(f"it has more than {MAX_ARRAY} indices")
+            raise ValueError(f"the array has more than {MAX_ARRAY} indices")
         indices.update(dict.fromkeys(range(low, high + 1)))
     return tuple(indices)

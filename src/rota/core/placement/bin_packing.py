@@ -1,32 +1,35 @@
-"""How the workers of one job are spread over nodes: fewest nodes, then the tightest fit."""
+"""Chooses the nodes for the workers of one job: the fewest nodes, then the tightest fit."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from rota.core.capacity import Capacity
-from rota.core.demand import Demand
-from rota.core.model import NodeId
-from rota.core.room import Room
+from rota.core.model.node import NodeId
+from rota.core.placement.cluster_capacity import ClusterCapacity
+from rota.core.placement.node_capacity import NodeCapacity
+from rota.core.placement.worker_demand import Demand
 
 Chunks = list[tuple[NodeId, int]]
-"""How many workers go to which node, the largest chunk first."""
+"""How many workers go to which node, the largest number first."""
 
 
-def spread(
-    capacity: Capacity,
+def choose_nodes(
+    capacity: ClusterCapacity,
     demand: Demand,
     *,
     workers: int,
     crowded: Collection[NodeId] = (),
     avoid: Collection[NodeId] = (),
 ) -> Chunks | None:
-    """Where so many workers fit, or None. One node if one holds them all, and then the tightest.
-    Else the fewest nodes; `crowded` ones (which hold another job of several nodes) only if it
-    would take more nodes, or not work, without them. No worker goes to a node to `avoid`."""
-    room = _tightest(capacity, demand, workers=workers, avoid=avoid)
-    if room is not None:
-        return [(room.node.id, workers)]
+    """Nodes for `workers` workers, or None if they do not fit.
+
+    If one node fits all workers, the tightest such node is chosen; else the fewest nodes. `crowded`
+    nodes, which hold another job that spans nodes, are used only if the job would otherwise need
+    more nodes or not fit. Nodes in `avoid` are never used.
+    """
+    tightest = _tightest(capacity, demand, workers=workers, avoid=avoid)
+    if tightest is not None:
+        return [(tightest.node.id, workers)]
     roomy = _roomiest_first(capacity, demand, avoid=avoid)
     chunks = _fewest(roomy, workers)
     if chunks is None or not any(node_id in crowded for node_id, _ in chunks):
@@ -35,16 +38,15 @@ def spread(
     return alone if alone and len(alone) <= len(chunks) else chunks
 
 
-def n_fitting(capacity: Capacity, demand: Demand) -> int:
+def n_fitting(capacity: ClusterCapacity, demand: Demand) -> int:
     """How many workers fit on all nodes together."""
     return sum(room.fits(demand) for room in capacity.by_size(demand))
 
 
 def _tightest(
-    capacity: Capacity, demand: Demand, *, workers: int, avoid: Collection[NodeId]
-) -> Room | None:
-    """The room with the least to spare among those that hold all the workers; for shares, the
-    one with the fullest card."""
+    capacity: ClusterCapacity, demand: Demand, *, workers: int, avoid: Collection[NodeId]
+) -> NodeCapacity | None:
+    """The tightest node that fits all workers; for shares, the node with the fullest GPU."""
     rooms = capacity.by_card(demand) if demand.share else capacity.by_fit(demand, workers)
     for room in rooms:
         if room.fits(demand) >= workers and room.node.id not in avoid:
@@ -53,9 +55,9 @@ def _tightest(
 
 
 def _roomiest_first(
-    capacity: Capacity, demand: Demand, *, avoid: Collection[NodeId]
+    capacity: ClusterCapacity, demand: Demand, *, avoid: Collection[NodeId]
 ) -> list[tuple[int, NodeId]]:
-    """How many workers fit on which node, the most first, then in the nodes' order."""
+    """How many workers fit on each node, the most first, then in node order."""
     rooms = [
         (-fits, room.position, room.node.id)
         for room in capacity.by_size(demand)
@@ -65,7 +67,8 @@ def _roomiest_first(
 
 
 def _fewest(roomiest_first: Iterable[tuple[int, NodeId]], workers: int) -> Chunks | None:
-    """Whole nodes from the roomiest on; what is left over goes where it fits most tightly."""
+    """Fill nodes completely, the roomiest first; the rest goes to the node with the tightest
+    fit."""
     chunks: Chunks = []
     rooms = iter(roomiest_first)
     for fits, node_id in rooms:

@@ -1,9 +1,9 @@
-"""What is free on every node, by the plan.
+"""The free capacity of all nodes, according to the plan.
 
-A `Capacity` is scratch paper: placement copies one, takes and gives slots on it, and throws it
-away; the kernel keeps one for what the last plan leaves free (`Intent.free`). What is really held
-is in the ledger. Rooms are found by their number of free whole GPUs, so that best fit does not look
-at every node.
+A `ClusterCapacity` is a working copy: placement copies one, takes and gives slots, and discards it.
+The kernel keeps one for the capacity that the last plan leaves free (`DesiredState.free`). The
+ledger counts what is really held. Nodes are indexed by their number of free whole GPUs, so that a
+best-fit search does not visit every node.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from rota.core.demand import Demand
-from rota.core.model import Allocation, Node, NodeId, Slot
-from rota.core.room import OverbookedError, Room
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.node import Node, NodeId
+from rota.core.placement.node_capacity import NodeCapacity, OverbookedError
+from rota.core.placement.worker_demand import Demand
 
 
-class Capacity:
-    """Rooms of all nodes. Nodes that are closed keep their room but are offered to nobody.
+class ClusterCapacity:
+    """The free capacity of every node. Closed nodes are included but never offered.
 
-    `gpus` and `card_bytes` say, by GPU type, how many are offered in all and how large the smallest
-    card is.
+    `gpus` is the number of offered GPUs of each type, and `card_bytes` the memory of the smallest
+    GPU of each type.
     """
 
     __slots__ = (
         "_cards",
         "_levels",
+        "_node_capacities",
         "_owned",
         "_positions",
-        "_rooms",
         "card_bytes",
         "gpus",
         "leaving",
@@ -36,23 +37,25 @@ class Capacity:
     )
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        self._rooms = [Room(node, position) for position, node in enumerate(nodes)]
-        self._positions = {room.node.id: room.position for room in self._rooms}
+        self._node_capacities = [
+            NodeCapacity(node, position) for position, node in enumerate(nodes)
+        ]
+        self._positions = {room.node.id: room.position for room in self._node_capacities}
         self._owned = set(self._positions.values())
-        """Rooms that no copy shares; the others are copied before they are written on."""
+        """Positions of nodes that no copy shares; shared ones are copied before a change."""
         self._levels: dict[str, list[list[int]]] = {}
-        """By GPU type, then by number of free GPUs: the positions of rooms, ascending."""
+        """By GPU type, then by number of free GPUs: the positions of nodes, ascending."""
         self._cards: dict[str, list[tuple[int, int, int]]] = {}
-        """By GPU type: cards in shared use as (bytes left, position of room, index), ascending."""
+        """By GPU type: GPUs in shared use as (bytes left, node position, index), ascending."""
         self.gpus: dict[str, int] = {}
         self.card_bytes: dict[str, int] = {}
         self.memory_bytes: dict[str, int] = {}
         self.leaving: Mapping[NodeId, Collection[int]] = {}
-        """GPUs that are free by the plan, and still held by somebody who is on the way out."""
-        for room in self._rooms:
+        """GPUs that are free in the plan but still held by workers that are leaving."""
+        for room in self._node_capacities:
             self._enter(room)
 
-    def _enter(self, room: Room) -> None:
+    def _enter(self, room: NodeCapacity) -> None:
         for gpu_type, indices in room.free.items():
             sizes = [room.gpus[index].memory_bytes for index in indices]
             smallest = min(sizes)
@@ -62,10 +65,10 @@ class Capacity:
                 self.gpus[gpu_type] = self.gpus.get(gpu_type, 0) + len(indices)
                 self.memory_bytes[gpu_type] = self.memory_bytes.get(gpu_type, 0) + sum(sizes)
 
-    def copy(self) -> Capacity:
-        """A copy that shares every room until one of the two writes on it."""
-        twin = Capacity.__new__(Capacity)
-        twin._rooms = self._rooms.copy()
+    def copy(self) -> ClusterCapacity:
+        """A copy that shares all node capacities until either side changes one."""
+        twin = ClusterCapacity.__new__(ClusterCapacity)
+        twin._node_capacities = self._node_capacities.copy()
         twin._positions = self._positions
         twin._levels = {
             gpu_type: [positions.copy() for positions in levels]
@@ -77,33 +80,34 @@ class Capacity:
         self._owned, twin._owned = set[int](), set[int]()
         return twin
 
-    def __getitem__(self, node_id: NodeId) -> Room:
-        """A node's room, to be read only."""
-        return self._rooms[self._positions[node_id]]
+    def __getitem__(self, node_id: NodeId) -> NodeCapacity:
+        """The capacity of one node. Read only."""
+        return self._node_capacities[self._positions[node_id]]
 
     def has_node(self, node_id: NodeId) -> bool:
         return node_id in self._positions
 
-    def _writable(self, position: int) -> Room:
+    def _writable(self, position: int) -> NodeCapacity:
         if position not in self._owned:
-            self._rooms[position] = self._rooms[position].copy()
+            self._node_capacities[position] = self._node_capacities[position].copy()
             self._owned.add(position)
-        return self._rooms[position]
+        return self._node_capacities[position]
 
     def n_free(self, gpu_type: str) -> int:
-        """Whole GPUs of the type that are free on nodes that take work."""
+        """The number of free whole GPUs of the type on open nodes."""
         levels = self._levels.get(gpu_type, [])
         return sum(n_free * len(positions) for n_free, positions in enumerate(levels))
 
     def free_gpus(self, gpu_type: str) -> float:
-        """The same with what is left of shared cards, as parts of a card."""
+        """The number of free GPUs, including the free parts of shared GPUs."""
         left = sum(left for left, _, _ in self._cards.get(gpu_type, ()))
         return self.n_free(gpu_type) + (left / self.card_bytes[gpu_type] if left else 0.0)
 
     def take(self, slot: Slot, demand: Demand) -> None:
+        """Take one slot. Raises `OverbookedError` if it is not free."""
         position = self._positions.get(slot.node)
         if position is None:
-            raise OverbookedError(f"{slot} is on a node that is gone")
+            raise OverbookedError(f"{slot} is on an unknown node")
         room = self._writable(position)
         before = room.n_free(demand.gpu_type)
         if slot.share_bytes:
@@ -120,7 +124,7 @@ class Capacity:
             self.take(slot, demand)
 
     def try_take_all(self, allocation: Allocation, demand: Demand) -> bool:
-        """Take all slots or none."""
+        """Take all slots or none. Returns whether they were taken."""
         for n_taken, slot in enumerate(allocation):
             if not self._is_free(slot, demand):
                 self.give(allocation[:n_taken], demand)
@@ -129,7 +133,7 @@ class Capacity:
         return True
 
     def give(self, allocation: Allocation, demand: Demand) -> None:
-        """Give slots back; those of nodes that are gone went with them."""
+        """Give slots back. Slots on nodes that are gone are ignored."""
         for slot in allocation:
             position = self._positions.get(slot.node)
             if position is not None:
@@ -142,12 +146,12 @@ class Capacity:
                     self._file_card(room, slot.gpus[0])
                 self._refile(room, demand.gpu_type, before=before)
 
-    def by_fit(self, demand: Demand, workers: int = 1) -> Iterator[Room]:
-        """Rooms that may hold so many workers, the tightest first, then in the nodes' order; last
-        those where they would have to wait for somebody to leave."""
-        late: list[Room] = []
+    def by_fit(self, demand: Demand, workers: int = 1) -> Iterator[NodeCapacity]:
+        """Nodes that may fit `workers` workers, the tightest first, then in node order. Nodes where
+        the workers would wait for leaving workers come last."""
+        late: list[NodeCapacity] = []
         for level in self._candidate_levels(demand, workers):
-            for room in self._open_rooms(level):
+            for room in self._schedulable_nodes(level):
                 if self.leaving and self._has_to_wait(room, demand, workers=workers):
                     late.append(room)
                 else:
@@ -155,28 +159,28 @@ class Capacity:
         yield from late
 
     def choose(self, node_id: NodeId, demand: Demand) -> Slot:
-        """The slot that the next worker gets on a node that has one."""
+        """The slot for the next worker on a node that has one."""
         return self[node_id].choose(demand, self.leaving.get(node_id, ()))
 
-    def by_size(self, demand: Demand) -> Iterator[Room]:
-        """The same rooms, the emptiest first."""
+    def by_size(self, demand: Demand) -> Iterator[NodeCapacity]:
+        """The same nodes, the emptiest first."""
         for level in reversed(self._candidate_levels(demand, 1)):
-            yield from self._open_rooms(level)
+            yield from self._schedulable_nodes(level)
 
-    def by_card(self, demand: Demand) -> Iterator[Room]:
-        """For shares: rooms with a card in shared use that fits a worker, the fullest card first;
-        then rooms with a free card, the tightest first."""
+    def by_card(self, demand: Demand) -> Iterator[NodeCapacity]:
+        """For shares: nodes with a shared GPU that fits a worker, the fullest GPU first; then nodes
+        with a free GPU, the tightest first."""
         cards = self._cards.get(demand.gpu_type, [])
         least = demand.share_bytes(self.card_bytes.get(demand.gpu_type, 0))
         for i in range(bisect_left(cards, (least,)), len(cards)):
             left, position, index = cards[i]
-            room = self._rooms[position]
+            room = self._node_capacities[position]
             if left >= demand.share_bytes(room.gpus[index].memory_bytes):
                 yield room
         for level in self._levels.get(demand.gpu_type, [])[1:]:
-            yield from self._open_rooms(level)
+            yield from self._schedulable_nodes(level)
 
-    def _has_to_wait(self, room: Room, demand: Demand, *, workers: int) -> bool:
+    def _has_to_wait(self, room: NodeCapacity, demand: Demand, *, workers: int) -> bool:
         leaving = self.leaving.get(room.node.id)
         if not leaving or not demand.gpus:
             return False
@@ -186,11 +190,11 @@ class Capacity:
 
     def _candidate_levels(self, demand: Demand, workers: int) -> list[list[int]]:
         if not demand.gpu_type:
-            return [list(range(len(self._rooms)))]
+            return [list(range(len(self._node_capacities)))]
         return self._levels.get(demand.gpu_type, [])[demand.gpus * workers :]
 
-    def _open_rooms(self, positions: list[int]) -> Iterator[Room]:
-        rooms = self._rooms
+    def _schedulable_nodes(self, positions: list[int]) -> Iterator[NodeCapacity]:
+        rooms = self._node_capacities
         return (rooms[p] for p in tuple(positions) if not rooms[p].node.is_closed)
 
     def _is_free(self, slot: Slot, demand: Demand) -> bool:
@@ -203,7 +207,7 @@ class Capacity:
         is_of_type = all(room.type_of(index) == demand.gpu_type for index in slot.gpus)
         return is_of_type and room.has_free(slot) and room.fits(bare) > 0
 
-    def _refile(self, room: Room, gpu_type: str, *, before: int) -> None:
+    def _refile(self, room: NodeCapacity, gpu_type: str, *, before: int) -> None:
         after = room.n_free(gpu_type)
         if after == before or room.node.is_closed:
             return
@@ -211,12 +215,12 @@ class Capacity:
         del positions[bisect_left(positions, room.position)]
         insort(self._level(gpu_type, after), room.position)
 
-    def _file_card(self, room: Room, index: int) -> None:
+    def _file_card(self, room: NodeCapacity, index: int) -> None:
         if index in room.cards and not room.node.is_closed:
             cards = self._cards.setdefault(room.gpus[index].type, [])
             insort(cards, (room.cards[index], room.position, index))
 
-    def _unfile_card(self, room: Room, index: int) -> None:
+    def _unfile_card(self, room: NodeCapacity, index: int) -> None:
         if index in room.cards and not room.node.is_closed:
             cards = self._cards[room.gpus[index].type]
             del cards[bisect_left(cards, (room.cards[index], room.position, index))]

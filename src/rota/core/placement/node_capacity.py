@@ -1,25 +1,26 @@
-"""The free part of one node: whole GPUs by type, cards that are shared, CPUs, memory, workers."""
+"""The free capacity of one node: whole GPUs by type, shared GPUs, CPUs, memory and workers."""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Collection, Iterator
 
-from rota.core.demand import Demand
-from rota.core.model import Gpu, Node, Slot
-from rota.core.policy import TOLERANCE
-from rota.core.taints import tolerates
+from rota.core.model.allocation import Slot
+from rota.core.model.node import Gpu, Node, tolerates
+from rota.core.placement.worker_demand import Demand
+from rota.core.scheduling.policy_api import TOLERANCE
 
-PLENTY = 1_000_000
-"""A count that stands for "no limit", so that arithmetic stays with whole numbers."""
+NO_LIMIT = 1_000_000
+"""Stands for an unlimited count, so that all counts are whole numbers."""
 
 
 class OverbookedError(Exception):
-    """Somebody tried to take what is not there: a bug of ours, caught before it does harm."""
+    """Code tried to take what is not free: a bug in rota, caught before it does harm."""
 
 
-class Room:
-    """Mutable scratch: `take` and `give` slots; exclusive and shared use of a card never mix."""
+class NodeCapacity:
+    """A mutable working copy: `take` and `give` slots. Exclusive and shared use of a GPU never
+    mix."""
 
     __slots__ = ("cards", "cpus", "free", "gpus", "memory_bytes", "node", "position", "workers")
 
@@ -32,12 +33,12 @@ class Room:
         self.gpus: dict[int, Gpu] = {gpu.index: gpu for gpu in node.gpus}
         self.free: dict[str, list[int]] = {}
         self.cards: dict[int, int] = {}
-        """Shared cards by index, with the bytes that are left on each."""
+        """Shared GPUs by index, with the bytes that are left on each."""
         for index, gpu in sorted(self.gpus.items()):
             self.free.setdefault(gpu.type, []).append(index)
 
-    def copy(self) -> Room:
-        twin = Room.__new__(Room)
+    def copy(self) -> NodeCapacity:
+        twin = NodeCapacity.__new__(NodeCapacity)
         twin.node, twin.position, twin.gpus = self.node, self.position, self.gpus
         twin.cpus, twin.memory_bytes, twin.workers = self.cpus, self.memory_bytes, self.workers
         twin.free = {kind: indices.copy() for kind, indices in self.free.items()}
@@ -46,27 +47,26 @@ class Room:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Rooms of one shape are interchangeable for workers that share no card: whatever fits
-        one of them fits the others. CPUs are rounded, because adding and taking away leaves
-        traces in their last digits."""
+        """Nodes of equal shape are interchangeable for workers without GPU shares. CPUs are
+        rounded, because repeated addition and subtraction changes their last digits."""
         free = tuple(sorted((kind, len(indices)) for kind, indices in self.free.items()))
         kind = self.node.labels, self.node.taints
         return free, round(self.cpus, 6), self.memory_bytes, self.workers, kind
 
     def n_free(self, gpu_type: str) -> int:
-        """Whole GPUs of the type that nobody holds any part of."""
+        """The number of GPUs of the type that no worker uses."""
         return len(self.free.get(gpu_type, ()))
 
     def fits(self, demand: Demand) -> int:
-        """How many workers with this demand fit here now."""
+        """How many workers with this demand fit now."""
         node = self.node
         if not demand.labels <= node.labels:
             return 0
         if node.taints and not tolerates(demand.tolerations, node.taints):
             return 0
-        if node.id in demand.shunned:
+        if node.id in demand.excluded_nodes:
             return 0
-        count: float = min(self.workers, PLENTY)
+        count: float = min(self.workers, NO_LIMIT)
         if demand.cpus:
             count = min(count, (self.cpus + TOLERANCE) // demand.cpus)
         if demand.memory_bytes:
@@ -78,9 +78,9 @@ class Room:
         return int(count)
 
     def choose(self, demand: Demand, leaving: Collection[int] = ()) -> Slot:
-        """The slot that the next worker gets: the lowest free GPUs, or a share of the fullest
-        card that still has room. Those that somebody is `leaving` come last: there one would have
-        to wait. The caller has asked `fits`."""
+        """The slot for the next worker: the lowest free GPUs, or a share of the fullest GPU that
+        fits it. GPUs in `leaving` come last, because the worker would have to wait for them. The
+        caller must have checked `fits`."""
         if demand.share:
             index = self._card_for(demand)
             card_bytes = self.gpus[index].memory_bytes
@@ -130,10 +130,11 @@ class Room:
         self.memory_bytes -= sign * demand.memory_bytes
         self.workers -= sign
         if self.cpus < -TOLERANCE or self.memory_bytes < 0 or self.workers < 0:
-            raise OverbookedError(f"CPUs, memory or workers of {self.node.id} are used up")
+            raise OverbookedError(f"CPUs, memory or workers of {self.node.id} are overbooked")
 
     def bytes_left(self, index: int) -> int | None:
-        """What sharers may still take of a card; None if it is held whole or not there."""
+        """The free memory of a GPU for shares; None if one worker holds the GPU whole or the node
+        has no such GPU."""
         if index in self.cards:
             return self.cards[index]
         return self.gpus[index].memory_bytes if self._is_whole(index) else None
@@ -154,7 +155,7 @@ class Room:
             yield left // need_bytes
 
     def _card_for(self, demand: Demand) -> int:
-        """The card with the least room that still fits a worker; a free one if no other does."""
+        """The fullest shared GPU that fits a worker; else a free GPU."""
         fitting = (
             (left == card_bytes, left, index)
             for left, card_bytes, index in self._open_cards(demand.gpu_type)
@@ -163,7 +164,7 @@ class Room:
         return min(fitting)[2]
 
     def _open_cards(self, gpu_type: str) -> Iterator[tuple[int, int, int]]:
-        """(bytes left, bytes in all, index) of the cards of a type that nobody holds whole."""
+        """(bytes left, total bytes, index) of the GPUs of a type that no worker holds whole."""
         for index, left in self.cards.items():
             if self.gpus[index].type == gpu_type:
                 yield left, self.gpus[index].memory_bytes, index

@@ -1,8 +1,8 @@
-"""Which of several equal nodes a packed set of workers goes to, so that the fewest move.
+"""Chooses among equal nodes so that the fewest workers move.
 
-Packing says "these workers together on a node of this kind"; nodes that are in the same state
-apart from what was packed on them are interchangeable, and the assignment problem finds the
-exchange under which most workers keep their slots.
+Packing decides which workers share a node of a certain kind. Nodes that are in the same state,
+apart from what was just packed on them, are interchangeable. The assignment problem
+(`linear_sum_assignment`) finds the exchange under which most workers keep their slots.
 """
 
 from __future__ import annotations
@@ -14,70 +14,84 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from rota.core.capacity import Capacity
-from rota.core.model import Allocation, JobId, NodeId
-from rota.core.packing import Chunks
-from rota.core.seating import Party, can_keep, seat_all
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import JobId
+from rota.core.model.node import NodeId
+from rota.core.placement.bin_packing import Chunks
+from rota.core.placement.cluster_capacity import ClusterCapacity
+from rota.core.placement.slot_assignment import SlotRequest, assign_slots_to_all, can_keep
 
 Overlap = Mapping[tuple[NodeId, NodeId], int]
-"""(packed on, was on) -> what it is worth if the second stands for the first."""
+"""(packed node, earlier node) -> the value of using the earlier node instead of the packed one."""
 
 WORTH_OF_A_WORKER = 1_000_000
-"""Against 1 for a worker 0: fewest moves first, and among equals it is worker 0 that stays."""
+"""Each kept worker counts this much, and worker 0 counts 1 more: first the fewest moves, then
+worker 0 stays."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seating:
-    """A party, and the seats that packing found for it."""
+class SlotAssignment:
+    """A slot request and the slots that packing found for it."""
 
-    party: Party
+    slot_request: SlotRequest
     chunks: Chunks
     allocation: Allocation
     may_rebind: bool
-    """Whether equal nodes would do as well: not for a job that stays where it is or that some
-    nodes would not have, and not for sharers, who may not fit another node's cards."""
+    """Whether equal nodes may be used instead. False for a job that stays on its nodes, for a job
+    that some nodes rejected, and for shares, which may not fit another node's GPUs."""
 
 
-def bind(
-    capacity: Capacity, seatings: Sequence[Seating], *, crowded: Collection[NodeId] = ()
+def match_nodes(
+    capacity: ClusterCapacity,
+    assignments: Sequence[SlotAssignment],
+    *,
+    crowded: Collection[NodeId] = (),
 ) -> dict[JobId, Allocation]:
-    """The seatings' allocations, with nodes exchanged where that saves moves. `crowded` nodes
-    hold a job of several nodes that is not among the seatings."""
-    bound = {seating.party.job_id: seating.allocation for seating in seatings}
-    loose = [seating for seating in seatings if seating.may_rebind]
-    if not any(seating.party.before for seating in loose):
+    """The allocations, with nodes exchanged where that saves moves. `crowded` nodes hold a job that
+    spans nodes and is not among the assignments."""
+    bound = {assignment.slot_request.job_id: assignment.allocation for assignment in assignments}
+    loose = [assignment for assignment in assignments if assignment.may_rebind]
+    if not any(assignment.slot_request.before for assignment in loose):
         return bound
-    for seating in loose:
-        capacity.give(seating.allocation, seating.party.demand)
+    for assignment in loose:
+        capacity.give(assignment.allocation, assignment.slot_request.demand)
     exchange = _exchange(capacity, _overlap(capacity, loose), crowded=crowded)
-    parties = [
-        (seating.party, [(exchange.get(node, node), count) for node, count in seating.chunks])
-        for seating in loose
+    slot_requests = [
+        (
+            assignment.slot_request,
+            [(exchange.get(node, node), count) for node, count in assignment.chunks],
+        )
+        for assignment in loose
     ]
-    for (party, _), allocation in zip(parties, seat_all(capacity, parties), strict=True):
-        bound[party.job_id] = allocation
+    for (slot_request, _), allocation in zip(
+        slot_requests, assign_slots_to_all(capacity, slot_requests), strict=True
+    ):
+        bound[slot_request.job_id] = allocation
     return bound
 
 
-def _overlap(capacity: Capacity, loose: Sequence[Seating]) -> Overlap:
+def _overlap(capacity: ClusterCapacity, loose: Sequence[SlotAssignment]) -> Overlap:
     overlap: dict[tuple[NodeId, NodeId], int] = defaultdict(int)
-    for seating in loose:
-        party, chunks = seating.party, seating.chunks
+    for assignment in loose:
+        slot_request, chunks = assignment.slot_request, assignment.chunks
         kept = [
-            can_keep(capacity, slot, demand=party.demand) and not capacity[slot.node].node.is_closed
-            for slot in party.before[: sum(count for _, count in chunks)]
+            can_keep(capacity, slot, demand=slot_request.demand)
+            and not capacity[slot.node].node.is_closed
+            for slot in slot_request.before[: sum(count for _, count in chunks)]
         ]
-        stayers = Counter(s.node for s, keeps in zip(party.before, kept, strict=False) if keeps)
+        stayers = Counter(
+            s.node for s, keeps in zip(slot_request.before, kept, strict=False) if keeps
+        )
         for packed_on, now in chunks:
             for was_on, before in stayers.items():
                 overlap[packed_on, was_on] += min(before, now) * WORTH_OF_A_WORKER
             if kept and kept[0]:
-                overlap[packed_on, party.before[0].node] += 1
+                overlap[packed_on, slot_request.before[0].node] += 1
     return overlap
 
 
 def _exchange(
-    capacity: Capacity, overlap: Overlap, *, crowded: Collection[NodeId]
+    capacity: ClusterCapacity, overlap: Overlap, *, crowded: Collection[NodeId]
 ) -> dict[NodeId, NodeId]:
     """For each node that packing used, the equal node to use instead."""
     alike: dict[object, list[NodeId]] = defaultdict(list)
@@ -94,7 +108,7 @@ def _exchange(
         if len(group) == 1:
             exchange[group[0]] = group[0]
             continue
-        # By its long name, SciPy loads this part when it is first used: on one box, never.
+        # The full name makes SciPy load this module on first use; a single node never needs it.
         rows, columns = scipy.optimize.linear_sum_assignment(scores[kind], maximize=True)
         exchange.update({group[row]: group[to] for row, to in zip(rows, columns, strict=True)})
     return exchange

@@ -1,10 +1,10 @@
-"""Rules for the targets of policies that declare `shares_leftovers`; those of others are final.
+"""Rules that change the targets of policies that declare `shares_leftovers`. The targets of other
+policies are final.
 
-Inside a pool, elastic jobs shrink towards their minimum before a newcomer has to wait. A job that
-has waited for too long all the same is promised the GPUs that are expected to become free first;
-until then only jobs that end in time, or that leave it enough, may pass it. When all pools are
-sized, what nobody used is dealt out one worker at a time, turn after turn until nobody can grow:
-after a single turn GPUs would idle although somebody could use them.
+Within a pool, elastic jobs shrink towards their minimum before a new job has to wait. A job that
+has waited too long reserves the GPUs that are expected to become free first; until then, only jobs
+that end in time, or that leave enough GPUs, may start before it. After all pools are sized, unused
+GPUs are distributed one worker at a time, in turns, until no job can grow.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rota.core.divide import Pool
-from rota.core.model import Job, JobId
-from rota.core.policy import TOLERANCE, Budget, Targets
-from rota.core.progress import remaining_s, service_at
-from rota.core.view import View
+from rota.core.estimation.remaining_time import remaining_s
+from rota.core.estimation.service_time import service_at
+from rota.core.model.job import Job, JobId
+from rota.core.scheduling.policy_api import TOLERANCE, Budget, Targets
+from rota.core.scheduling.quota import Pool
+from rota.core.scheduling.view import View
 
 
 @dataclass(slots=True)
 class Reservation:
-    """What a job that starves was promised: enough GPUs at `start_s`, beside which `spare` ones
-    will be free."""
+    """The reservation of a starving job: enough GPUs at `start_s`, with `spare` GPUs left over."""
 
     job_id: JobId
     start_s: float
     spare: float
 
     def lets_pass(self, end_s: float, gpus: float) -> bool:
-        """Whether this many GPUs may be used until then; what is spare is spent by asking. Where
-        no end is known, nothing ends in time."""
+        """Whether another job may use this many GPUs until `end_s`. A positive answer consumes
+        spare GPUs. If the start is unknown, no job ends in time."""
         if math.isfinite(self.start_s) and end_s <= self.start_s:
             return True
         if gpus > self.spare + TOLERANCE:
@@ -43,7 +43,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """A job with the size that it got."""
+    """A job with its size."""
 
     gpu_type: str
     job: Job
@@ -52,14 +52,15 @@ class _Runner:
 
 @dataclass(slots=True)
 class Leftovers:
-    """The rules, during one sizing of all pools. Pools come in the order of their priority."""
+    """Applies the rules during one sizing of all pools. Pools come in the order of their
+    priority."""
 
     view: View
     reservations: dict[str, Reservation] = field(default_factory=dict[str, Reservation])
     _sized: list[_Runner] = field(default_factory=list[_Runner])
 
     def settle(self, pool: Pool, targets: Targets, *, budget: Budget) -> None:
-        """Change a pool's targets and its budget as the rules say."""
+        """Change the targets and the budget of one pool."""
         _shrink_for_newcomers(pool.jobs, targets, budget=budget)
         reservation = self.reservations.get(pool.gpu_type)
         if reservation is not None:
@@ -69,7 +70,7 @@ class Leftovers:
         self._sized += self._runners(pool, targets)
 
     def offer(self, targets: Targets, budgets: Mapping[str, Budget]) -> None:
-        """One worker after another to all who can grow, in turn, until nobody can."""
+        """Give one more worker at a time to all jobs that can grow, in turns, until none can."""
         growing = self._sized
         while growing:
             growing = [each for each in growing if self._grows(each, targets, budgets=budgets)]
@@ -89,8 +90,8 @@ class Leftovers:
         return True
 
     def _reserve(self, pool: Pool, targets: Targets, *, budget: Budget) -> None:
-        """For the first in line that starves; those behind it that have not started yet may be
-        held back, and if that is enough it starts at once."""
+        """Reserve for the first starving job. New jobs behind it may be held back; if that frees
+        enough GPUs, the starving job starts at once."""
         places = (
             i for i, job in enumerate(pool.jobs) if self._starves(job, targets, budget=budget)
         )
@@ -153,7 +154,8 @@ class Leftovers:
 
 
 def _shrink_for_newcomers(jobs: Iterable[Job], targets: Targets, *, budget: Budget) -> None:
-    """A newcomer's minimum is worth more than anybody's extra: who has most gives first."""
+    """Shrink jobs above their minimum, the largest surplus first, until the minimum of each new job
+    fits."""
     jobs = tuple(jobs)
     extras = [
         (-(targets[job.id] - job.spec.min_workers) * budget.cost(job), -place, job)

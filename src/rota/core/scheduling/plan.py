@@ -1,5 +1,5 @@
-"""Plans as values: what every job should hold, how that differs from now, and what is wrong
-with it if anything is."""
+"""Plans as values: what every job should hold, how that differs from the last plan, and which rules
+a plan breaks."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rota.core.cordons import keeps
-from rota.core.demand import demand_of
-from rota.core.model import Allocation, Job, JobId, Node, NodeId
-from rota.core.reasons import Reason
-from rota.core.refusals import is_barred
-from rota.core.room import OverbookedError
-from rota.core.taints import tolerates
-from rota.core.view import View
+from rota.core.explain.reasons import Reason
+from rota.core.lifecycle.node_refusals import uses_refused_node
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import Job, JobId
+from rota.core.model.node import Node, NodeId, tolerates
+from rota.core.placement.cordons import may_keep_slot
+from rota.core.placement.node_capacity import OverbookedError
+from rota.core.placement.worker_demand import demand_of
+from rota.core.scheduling.view import View
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who should hold what. A job that is not in `allocations` should hold nothing."""
+    """What every job should hold. A job that is not in `allocations` should hold nothing."""
 
     allocations: Mapping[JobId, Allocation]
     gpu_types: Mapping[JobId, str]
     queues: Mapping[JobId, int] = field(default_factory=dict[JobId, int])
     """Feedback queues that changed."""
     waits: Mapping[JobId, Reason] = field(default_factory=dict[JobId, Reason])
-    """Why a job does not get what its turn would give it, where that needs a word."""
+    """Why a job does not get what its position in the queue would give it."""
     wake_at_s: float = math.inf
-    """When this plan may look different although nothing happened."""
+    """When the next round may decide differently although no event happened."""
     violations: tuple[str, ...] = ()
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     START = "start"
     STOP = "stop"
     GROW = "grow"
@@ -42,31 +43,33 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One job's step from what it was planned to hold to what it should hold now."""
+class AllocationChange:
+    """The change of one job from its planned slots to its new slots."""
 
     job_id: JobId
     before: Allocation
     after: Allocation
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ChangeKind:
         if not self.before:
-            return Kind.START
+            return ChangeKind.START
         if not self.after:
-            return Kind.STOP
+            return ChangeKind.STOP
         if len(self.after) == len(self.before):
-            return Kind.MOVE
-        return Kind.GROW if len(self.after) > len(self.before) else Kind.SHRINK
+            return ChangeKind.MOVE
+        return ChangeKind.GROW if len(self.after) > len(self.before) else ChangeKind.SHRINK
 
 
 def diff(
     before: Mapping[JobId, Allocation], after: Mapping[JobId, Allocation]
-) -> tuple[Change, ...]:
-    """The changes that lead from one set of allocations to another, in a stable order."""
-    gone = [Change(job_id, held, ()) for job_id, held in before.items() if job_id not in after]
+) -> tuple[AllocationChange, ...]:
+    """The changes from one set of allocations to another, in a stable order."""
+    gone = [
+        AllocationChange(job_id, held, ()) for job_id, held in before.items() if job_id not in after
+    ]
     changed = [
-        Change(job_id, held, wanted)
+        AllocationChange(job_id, held, wanted)
         for job_id, wanted in after.items()
         if (held := before.get(job_id, ())) is not wanted and held != wanted
     ]
@@ -74,7 +77,7 @@ def diff(
 
 
 def apply_changes(
-    before: Mapping[JobId, Allocation], changes: Iterable[Change]
+    before: Mapping[JobId, Allocation], changes: Iterable[AllocationChange]
 ) -> dict[JobId, Allocation]:
     after = dict(before)
     for change in changes:
@@ -86,9 +89,9 @@ def apply_changes(
 
 
 def check(plan: Plan, view: View) -> tuple[str, ...]:
-    """Everything that is wrong with the changes a plan makes; an empty tuple is a good plan.
+    """All rules that the changes of a plan break; empty for a valid plan.
 
-    What the plan leaves as it was has been checked before, and is what `view.free` leaves out.
+    Unchanged allocations were checked in an earlier round, and `view.free` already excludes them.
     """
     jobs = {job.id: job for job in view.jobs}
     changes = diff(view.planned, plan.allocations)
@@ -101,13 +104,13 @@ def check(plan: Plan, view: View) -> tuple[str, ...]:
     for change in changes:
         job = jobs.get(change.job_id)
         if job is None:
-            wrong.append(f"{change.job_id} is planned but does not wait or run")
+            wrong.append(f"{change.job_id} is planned but is neither queued nor running")
         elif change.after:
             wrong += _wrong_size(job, change.after)
             wrong += _wrong_place(job, change.after, nodes=view.nodes)
-            # Where it was sent before it was refused, whoever takes the plan over drops it.
-            if is_barred(job, [slot for slot in change.after if slot not in change.before]):
-                wrong.append(f"{job.id} is planned on a node that would not have it")
+            # The commit drops slots that were planned before the node rejected the job.
+            if uses_refused_node(job, [slot for slot in change.after if slot not in change.before]):
+                wrong.append(f"{job.id} is planned on a node that rejected it")
             try:
                 capacity.take_all(change.after, demand_of(job, plan.gpu_types[job.id]))
             except OverbookedError as error:
@@ -128,13 +131,13 @@ def _wrong_place(job: Job, allocation: Allocation, *, nodes: Mapping[NodeId, Nod
     kinds: set[str] = set()
     for slot in allocation:
         node = nodes.get(slot.node)
-        if node is None or not keeps(job, slot, nodes=nodes):
-            wrong.append(f"{job.id} is planned on {slot.node}, which takes no work")
+        if node is None or not may_keep_slot(job, slot, nodes=nodes):
+            wrong.append(f"{job.id} is planned on {slot.node}, which accepts no workers")
             continue
         if not job.spec.node_labels <= node.labels:
-            wrong.append(f"{job.id} is planned on {slot.node}, which lacks a wanted label")
+            wrong.append(f"{job.id} is planned on {slot.node}, which lacks a required label")
         if not tolerates(job.spec.tolerations, node.taints):
-            wrong.append(f"{job.id} is planned on {slot.node}, which is kept for others")
+            wrong.append(f"{job.id} is planned on {slot.node}, whose taints it does not tolerate")
         kinds |= {gpu.type for gpu in node.gpus if gpu.index in slot.gpus}
     if len(kinds) > 1 or (job.spec.gpu_types and not kinds <= set(job.spec.gpu_types)):
         wrong.append(f"{job.id} is planned on GPUs of type {', '.join(sorted(kinds))}")

@@ -1,8 +1,8 @@
-"""What a policy is: it sizes the jobs of one pool, spending from a budget.
+"""The interface of a policy: it sizes the jobs of one pool and spends from a budget.
 
-A policy is a frozen dataclass whose fields are its parameters. It sees jobs in the order of their
+A policy is a frozen dataclass; its fields are its parameters. It receives jobs in the order of
 submission (time, then id), all of one GPU type and one priority, running and waiting ones alike.
-Sizes are numbers of workers. A job that is not in the answer waits.
+Sizes are numbers of workers. A job that is not in the result waits.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import ClassVar, Protocol, runtime_checkable
 
-from rota.core.model import Job, JobId
-from rota.errors import PATH, shown
+from rota.core.model.job import Job, JobId
+from rota.errors import MAX_SHOWN_PATH_CHARS, shown
 
 Targets = dict[JobId, int]
 
 TOLERANCE = 1e-9
-"""Shares are fractions of a card: ten tenths must still make one."""
+"""Shares are fractions of a GPU: ten tenths must still make one GPU."""
 
 
 class BadTargetsError(Exception):
-    """A policy gave an answer that breaks the rules, or none."""
+    """A policy failed, or returned targets that break the rules."""
 
 
 class Budget:
@@ -39,7 +39,7 @@ class Budget:
         self._limits = limits or {}
 
     def cost(self, job: Job) -> float:
-        """GPUs that one worker of the job takes."""
+        """The GPUs that one worker of the job takes; a fraction for a GPU share."""
         spec = job.spec
         if spec.share is None:
             return spec.gpus
@@ -48,15 +48,17 @@ class Budget:
         return spec.share.fraction
 
     def limit(self, job: Job) -> int:
-        """The most workers the job may have; below its minimum means that it cannot run now."""
+        """The most workers that the job may have. Below its minimum, the job cannot run now."""
         most = job.spec.max_workers
         return min(most, self._limits.get(job.id, most)) if self._limits else most
 
     def affords(self, job: Job, workers: int) -> bool:
+        """Whether the budget has enough GPUs for so many more workers of the job."""
         return workers * self.cost(job) <= self.free + TOLERANCE
 
     def grant(self, job: Job, workers: int) -> bool:
-        """Spend on so many more workers of the job, if that much is left."""
+        """Spend on `workers` more workers of the job. Returns False, and spends nothing, if too
+        little is left."""
         cost = workers * self.cost(job)
         if cost > self.free + TOLERANCE:
             return False
@@ -64,6 +66,7 @@ class Budget:
         return True
 
     def refund(self, job: Job, workers: int) -> None:
+        """Return what was spent on `workers` workers of the job."""
         self.free += workers * self.cost(job)
 
     @property
@@ -74,70 +77,74 @@ class Budget:
 class Policy(Protocol):
     """Sizes jobs. See `docs/how-to/add-a-policy.md`.
 
-    What it answers is final, unless it declares `shares_leftovers` (see `SharesLeftovers`).
+    The result is final, unless the policy declares `shares_leftovers` (see `SharesLeftovers`).
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
-        """Workers for each job that should run now: from its minimum up to its limit."""
+        """The number of workers of each job that should run now, from its minimum up to its
+        limit."""
         ...
 
 
 def ask(policy: Policy, jobs: Sequence[Job], *, budget: Budget, now: float) -> Targets:
-    """The policy's answer, if it keeps to the rules: whole numbers of workers, from the minimum
-    to the limit of jobs that it was asked about, paid for by the budget."""
+    """Call the policy and check its targets: whole numbers of workers, from the minimum to the
+    limit of each job, for jobs of this call only, within the budget."""
     free_before = budget.free
-    with blaming_it():
+    with policy_failures_as_bad_targets():
         targets = policy.size(jobs, budget, now=now)
     if not isinstance(targets, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise BadTargetsError(f"it answered {shown(repr(targets))}")
+        raise BadTargetsError(f"the policy returned {shown(repr(targets))}, not a dict of sizes")
     known = {job.id: job for job in jobs}
     spent = 0.0
     for job_id, workers in targets.items():
         job = known.get(job_id)
         if job is None:
-            raise BadTargetsError(f"it sized {shown(repr(job_id))}, which it was not asked about")
+            raise BadTargetsError(f"the policy sized an unknown job: {shown(repr(job_id))}")
         _check_size(job, workers, budget=budget)
         spent += workers * budget.cost(job)
     if spent > free_before + TOLERANCE * (1 + len(targets)):
-        raise BadTargetsError(f"it spent {spent:g} GPUs of {free_before:g}")
+        raise BadTargetsError(f"the policy spent {spent:g} GPUs of {free_before:g}")
     return targets
 
 
 @contextmanager
-def blaming_it() -> Generator[None]:
-    """For calls of a policy, which may be anybody's code: it may fail in any way."""
+def policy_failures_as_bad_targets() -> Generator[None]:
+    """Turn any failure of a policy into `BadTargetsError`. A policy may be foreign code and fail in
+    any way."""
     try:
         yield
     except (Exception, SystemExit) as error:
-        why = f"{type(error).__name__}: {shown(str(error), PATH)}"
-        raise BadTargetsError(f"it raised {why}".removesuffix(": ")) from error
+        why = f"{type(error).__name__}: {shown(str(error), MAX_SHOWN_PATH_CHARS)}"
+        raise BadTargetsError(f"the policy raised {why}".removesuffix(": ")) from error
 
 
 def _check_size(job: Job, workers: object, *, budget: Budget) -> None:
     least, most = job.spec.min_workers, budget.limit(job)
     if type(workers) is not int or not (workers == 0 or least <= workers <= most):
         given = shown(repr(workers))
-        raise BadTargetsError(f"it gave {shown(job.id)} {given} workers, not 0 or {least}..{most}")
+        raise BadTargetsError(
+            f"the policy gave {shown(job.id)} {given} workers, not 0 or {least}..{most}"
+        )
 
 
 @runtime_checkable
 class SharesLeftovers(Protocol):
-    """A policy that leaves growth, room for newcomers and turns for the starving to the rules of
-    `leftovers`, by a class attribute that is True."""
+    """A policy that leaves growth, space for new jobs and starvation to the rules in `leftovers`.
+    It sets this class attribute to True."""
 
     shares_leftovers: ClassVar[bool]
 
 
 @runtime_checkable
 class Requeues(Protocol):
-    """A policy that moves jobs between feedback queues as they use and wait for GPUs."""
+    """A policy that moves jobs between feedback queues as they use GPUs and wait."""
 
     def queue_at(self, job: Job, now: float) -> int:
-        """The queue that the job belongs to now, given the one it was in."""
+        """The queue that the job belongs to now; `job.queue` is its last queue."""
         ...
 
     def requeues_at(self, job: Job, now: float) -> float:
-        """When the job will change its queue if nothing else happens; infinite for never."""
+        """When the job changes its queue if nothing else happens; infinite for never."""
         ...
 
 

@@ -1,8 +1,8 @@
 """The second step of a round: the policy turns budgets into targets, pool by pool.
 
-What is known of a job beyond the policy comes in here, for every policy alike: a size that its
-owner pinned looks to the policy like the only one that the job can have, and a growth that did not
-pay like a limit.
+Sizes that do not depend on the policy are applied here, equally for every policy: a size that the
+owner pinned looks to the policy like the only possible size, and a cap after an unprofitable growth
+looks like a limit.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rota.core.divide import Division, Pool
-from rota.core.growth import cap_of
-from rota.core.leftovers import Leftovers
-from rota.core.model import Job, JobId
-from rota.core.policy import Budget, Policy, SharesLeftovers, Targets, ask
-from rota.core.view import View
+from rota.core.lifecycle.size_caps import cap_of
+from rota.core.model.job import Job, JobId
+from rota.core.scheduling.leftovers import Leftovers
+from rota.core.scheduling.policy_api import Budget, Policy, SharesLeftovers, Targets, ask
+from rota.core.scheduling.quota import Division, Pool
+from rota.core.scheduling.view import View
 
 
 def size(division: Division, policy: Policy, *, view: View, limits: Mapping[JobId, int]) -> Targets:
-    """Workers for every job that should run. `limits` caps jobs at what was found to fit."""
+    """The number of workers of every job that should run. `limits` caps jobs at what fits."""
     targets: Targets = {}
     limits = _with_caps(view, limits)
     budgets = {
@@ -53,8 +53,8 @@ def _with_caps(view: View, limits: Mapping[JobId, int]) -> Mapping[JobId, int]:
 def _ask_about(
     pool: Pool, policy: Policy, *, view: View, budget: Budget, limits: Mapping[JobId, int]
 ) -> tuple[Pool, Targets]:
-    """The policy's answer, and the jobs as it was asked about them. A job that runs is not stopped
-    because its owner wants more than there is: it then grows as far as it can."""
+    """The policy's targets, and the jobs as the policy saw them. A running job is not stopped
+    because its pinned size does not fit: it then grows as far as possible."""
     if all(job.pinned_workers is None for job in pool.jobs):
         return pool, ask(policy, pool.jobs, budget=budget, now=view.now)
     free = budget.free
@@ -76,7 +76,7 @@ def _ask_about(
 
 
 def _pinned(job: Job, limits: Mapping[JobId, int]) -> Job:
-    """As far as it fits: what does not is no reason to wait."""
+    """The job with its pinned size as its only size, reduced to what fits."""
     if job.pinned_workers is None:
         return job
     workers = min(job.pinned_workers, limits.get(job.id, job.pinned_workers))
@@ -85,6 +85,7 @@ def _pinned(job: Job, limits: Mapping[JobId, int]) -> Job:
 
 
 def _no_more_than_pinned(job: Job) -> Job:
+    """The job with its pinned size as its maximum."""
     assert job.pinned_workers is not None
     return _sized(job, least=job.spec.min_workers, most=job.pinned_workers)
 
@@ -96,6 +97,6 @@ def _sized(job: Job, *, least: int, most: int) -> Job:
 
 
 def _without_gpus(jobs: tuple[Job, ...], limits: Mapping[JobId, int]) -> Targets:
-    """Jobs without GPUs run at the size they asked for; CPUs and memory are placement's."""
+    """Jobs without GPUs run at their requested size; placement checks CPUs and memory."""
     sizes = ((job, min(job.spec.requested_workers, limits.get(job.id, 10**9))) for job in jobs)
     return {job.id: workers for job, workers in sizes if workers >= job.spec.min_workers}

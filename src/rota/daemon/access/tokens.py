@@ -1,7 +1,7 @@
-"""Tokens: secrets that stand for a person, a reader, or one attempt of a job.
+"""Tokens: secrets that authenticate a user, a read-only user, or one attempt of a job.
 
-A person's token rests as its hash. A job's is not kept at all: it is a keyed hash of the job and
-its attempt, and opens nothing once that attempt is over.
+The store keeps only the hash of a user's token. The token of a job is not stored: it is a keyed
+hash of the job id and the attempt, and it is valid only while that attempt is active.
 """
 
 from __future__ import annotations
@@ -16,75 +16,75 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rota.core.model import JobId
-from rota.daemon.fields import RefusedError
-from rota.daemon.people import (
+from rota.core.model.job import JobId
+from rota.daemon.access.authorization import (
+    AccessScope,
     Caller,
-    ForbiddenError,
-    Reach,
-    require_admin,
+    may_manage_tokens,
     require_person,
+    require_token_creator,
     require_write,
 )
-from rota.daemon.shell import Shell
-from rota.daemon.words import NotFoundError
+from rota.daemon.errors import ForbiddenError, NotFoundError, RefusedError
+from rota.daemon.runtime.controller import Controller
 from rota.errors import UserError, shown
-from rota.store.base import Store
-from rota.store.records import Scope, Token
-from rota.wire.box import TokenView
+from rota.store.interface import Store
+from rota.store.records import Token, TokenScope
+from rota.wire.daemon import TokenView
 
 KEY_NAME = "job-tokens.key"
 PREFIX = "rota_"
 JOB_PREFIX = "rotajob_"
-LONGEST_DAYS = 3650
-MOST_TOKENS = 100
-"""Of one user, that are neither revoked nor expired."""
+MAX_DAYS = 3650
+MAX_TOKENS = 100
+"""Valid tokens of one user."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,79}", re.ASCII)
 
 
 class Tokens:
     def __init__(
-        self, shell: Shell, store: Store, *, key: bytes, clock: Callable[[], float]
+        self, controller: Controller, store: Store, *, key: bytes, clock: Callable[[], float]
     ) -> None:
-        self._shell = shell
+        self._controller = controller
         self._key = key
         self._clock = clock
         self._by_hash = {token.sha256: token for token in store.rows(Token)}
 
     def caller(self, secret: str) -> Caller | None:
-        """Whom a secret stands for, if anybody."""
+        """The caller whom a token authenticates; None: the token is not valid."""
         if secret.startswith(JOB_PREFIX):
             return self._job(secret)
         token = self._by_hash.get(_hash(secret))
         if token is None or not self._is_live(token):
             return None
-        if token.scope is Scope.USER and not _may_run_jobs(token.user):
+        if token.scope is TokenScope.USER and not _may_run_jobs(token.user):
             return None
-        reach = Reach.FULL if token.scope is Scope.USER else Reach.READ_ONLY
-        return Caller(token.user, _uid_of(token.user), reach=reach)
+        scope = AccessScope.FULL if token.scope is TokenScope.USER else AccessScope.READ_ONLY
+        return Caller(token.user, _uid_of(token.user), scope=scope)
 
     def for_attempt(self, job_id: JobId, attempt: int) -> str:
         return f"{JOB_PREFIX}{job_id}_{attempt}_{self._sign(job_id, attempt)}"
 
     async def create(
-        self, caller: Caller, *, user: str, scope: Scope, days: float | None
+        self, caller: Caller, *, user: str, scope: TokenScope, days: float | None
     ) -> TokenView:
-        require_write(caller)
         user = user or caller.user
+        require_token_creator(caller, user)
         if user != caller.user:
-            require_admin(caller, "make tokens for others")
             _require_name(user)
-        if scope is Scope.JOB:
-            raise UserError("a job gets its own token when it starts", "use 'user' or 'read_only'")
-        if days is not None and not 0 < days <= LONGEST_DAYS:
-            raise RefusedError("days", f"{days:g} is out of bounds", f"use 0 to {LONGEST_DAYS}")
-        if scope is Scope.USER and not _may_run_jobs(user):
+        if scope is TokenScope.JOB:
+            raise UserError(
+                "a job gets its token when it starts", "use scope 'user' or 'read_only'"
+            )
+        if days is not None and not 0 < days <= MAX_DAYS:
+            raise RefusedError("days", f"{days:g} is out of bounds", f"use 0 to {MAX_DAYS}")
+        if scope is TokenScope.USER and not _may_run_jobs(user):
             raise ForbiddenError(
-                f"no token may run jobs as {user}", "name an account that exists and is not root"
+                f"no token may run jobs as {user}", "name an existing account other than root"
             )
         mine = [each for each in self._by_hash.values() if each.user == user]
-        if sum(map(self._is_live, mine)) >= MOST_TOKENS:
-            raise UserError(f"{user} has {MOST_TOKENS} tokens already", "revoke some of them")
+        if sum(map(self._is_live, mine)) >= MAX_TOKENS:
+            raise UserError(f"{user} has {MAX_TOKENS} valid tokens", "revoke some of them")
         secret = PREFIX + secrets.token_urlsafe(32)
         now = self._clock()
         token = Token(
@@ -95,25 +95,25 @@ class Tokens:
             created_s=now,
             expires_s=None if days is None else now + days * 86400,
         )
-        await self._shell.durable(self._shell.put(token))
+        await self._controller.durable(self._controller.put(token))
         self._by_hash[token.sha256] = token
         return _view(token, secret)
 
     def list(self, caller: Caller) -> list[TokenView]:
         require_person(caller)
-        mine = [t for t in self._by_hash.values() if caller.is_admin or t.user == caller.user]
-        return [_view(token) for token in sorted(mine, key=lambda token: token.created_s)]
+        found = [each for each in self._by_hash.values() if may_manage_tokens(caller, each.user)]
+        return [_view(token) for token in sorted(found, key=lambda token: token.created_s)]
 
     async def revoke(self, caller: Caller, token_id: str) -> TokenView:
         require_write(caller)
         for token in self._by_hash.values():
-            if token.id == token_id and (caller.is_admin or token.user == caller.user):
+            if token.id == token_id and may_manage_tokens(caller, token.user):
                 break
         else:
-            what = f"no token {token_id[:40]!r} of yours"
-            raise NotFoundError(what, "'rota token list' shows them")
+            what = f"you have no token {token_id[:40]!r}"
+            raise NotFoundError(what, "'rota token list' shows your tokens")
         gone = replace(token, revoked_s=self._clock())
-        await self._shell.durable(self._shell.put(gone))
+        await self._controller.durable(self._controller.put(gone))
         self._by_hash[gone.sha256] = gone
         return _view(gone)
 
@@ -124,19 +124,19 @@ class Tokens:
     def _job(self, secret: str) -> Caller | None:
         job_id, _, rest = secret.removeprefix(JOB_PREFIX).partition("_")
         attempt, _, signature = rest.partition("_")
-        job = self._shell.kernel.job(JobId(job_id))
+        job = self._controller.kernel.job(JobId(job_id))
         if job is None or not job.is_active or attempt != str(job.attempt):
             return None
         if not hmac.compare_digest(signature.encode(), self._sign(job.id, job.attempt).encode()):
             return None
-        return Caller(job.spec.user, reach=Reach.JOB, job_id=job.id)
+        return Caller(job.spec.user, scope=AccessScope.JOB, job_id=job.id)
 
     def _sign(self, job_id: JobId, attempt: int) -> str:
         return hmac.new(self._key, f"{job_id}/{attempt}".encode(), hashlib.sha256).hexdigest()
 
 
 def load_key(folder: Path) -> bytes:
-    """The key of this state folder, made when it is first asked for."""
+    """The key of this state folder. The first call creates the key."""
     path = folder / KEY_NAME
     if not path.exists():
         partial = path.with_suffix(".partial")
@@ -154,7 +154,7 @@ def _hash(secret: str) -> str:
 
 
 def _uid_of(user: str) -> int | None:
-    """Under an ordinary user's daemon, tokens name people and everything runs as that user."""
+    """None unless the daemon runs as root: all jobs of another daemon run as its own user."""
     if os.geteuid() != 0:
         return None
     try:
@@ -164,14 +164,16 @@ def _uid_of(user: str) -> int | None:
 
 
 def _may_run_jobs(user: str) -> bool:
-    """Asked whenever a token is used, not only when it is made: accounts change."""
+    """Checked at every use of a token, not only at its creation: accounts change."""
     return os.geteuid() != 0 or _uid_of(user) not in (None, 0)
 
 
 def _require_name(user: str) -> None:
-    """It may become part of a path."""
+    """The name may become part of a path."""
     if not _NAME.fullmatch(user):
-        raise RefusedError("user", f"{shown(user)!r} is no user's name", "use letters and digits")
+        raise RefusedError(
+            "user", f"{shown(user)!r} is not a valid user name", "use letters and digits"
+        )
 
 
 def _view(token: Token, secret: str = "") -> TokenView:

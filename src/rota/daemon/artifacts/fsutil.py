@@ -1,4 +1,4 @@
-"""Writing that survives a power cut, and errors of the disk in words."""
+"""File system helpers: flush to disk, sizes on disk, removal of folders, and readable errors."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from rota.errors import UnavailableError
 BLOCK_BYTES = 4096
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
+_NOT_WRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @contextmanager
-def faults(folder: Path) -> Generator[None]:
-    """Whatever goes wrong with the disk inside the block comes out as an `UnavailableError`."""
+def translate_os_errors(folder: Path) -> Generator[None]:
+    """Turn every OSError inside the block into an `UnavailableError` that names the folder."""
     try:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            words, hint = "no space left to write in", "make room on its disk, then try again"
-        elif error.errno in _CLOSED:
-            words, hint = "it cannot be written", "check its owner, its mode and how it is mounted"
+            what, hint = "no space left on the disk", "free space on this disk, then retry"
+        elif error.errno in _NOT_WRITABLE:
+            what, hint = "cannot write to this folder", "check its owner, mode and mount options"
         else:
-            words, hint = (error.strerror or str(error)).lower(), "look at its disk, then try again"
-        raise UnavailableError(f"{folder}: {words}", hint) from error
+            what, hint = (error.strerror or str(error)).lower(), "check this disk, then retry"
+        raise UnavailableError(f"{folder}: {what}", hint) from error
 
 
 def sync(path: Path) -> None:
-    """Of a folder: which names it holds. Of a file: what is in it."""
+    """Flush a file or a folder (its entries) to disk."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -42,7 +42,7 @@ def sync(path: Path) -> None:
 
 
 def occupied_bytes(n_bytes: int) -> int:
-    """What a file takes at least, so that many small ones count for something."""
+    """The disk space of a file, rounded up to blocks, so that small files count too."""
     return max(1, -(-n_bytes // BLOCK_BYTES)) * BLOCK_BYTES
 
 
@@ -51,8 +51,8 @@ def make_folder(path: Path, mode: int) -> None:
     path.chmod(mode)
 
 
-def empty(folder: Path) -> None:
-    """Remove all that is in a folder, as far as it can be removed. Links are not followed."""
+def remove_contents(folder: Path) -> None:
+    """Remove everything in a folder, as far as possible. Symbolic links are not followed."""
     for each in folder.iterdir():
         if each.is_dir() and not each.is_symlink():
             _remove_folder(each)
@@ -61,7 +61,7 @@ def empty(folder: Path) -> None:
 
 
 def _remove_folder(folder: Path) -> None:
-    # Root needs no rights, and must not give any to what a link was put in place of.
+    # Root needs no permissions, and must not change the mode of a file behind a swapped-in link.
     if os.geteuid() != 0:
         folder.chmod(0o700)
         for parent, names, _ in os.walk(folder):

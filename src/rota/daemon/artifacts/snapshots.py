@@ -1,10 +1,10 @@
-"""The folders that users ship with their jobs, as the daemon keeps them.
+"""The snapshots (folders shipped with jobs) of all users. The entry point of this package.
 
-Called by the API, and by whoever starts jobs and forgets them. All of it blocks on the disk and
-may be called by many threads. One process alone may use a root.
+Called by the API, the launcher and the clean-up of ended jobs. All methods block on the disk and
+are thread-safe. Only one process may use a root folder.
 
-Knowing a hash is not owning a file: every user has a shelf of their own, and one is never asked
-for what another holds, not even whether it is there.
+Every user has a separate store. A hash gives no access to another user's file, and the daemon does
+not reveal whether another user has it.
 """
 
 from __future__ import annotations
@@ -17,124 +17,132 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from rota.daemon.disk import faults, make_folder
-from rota.daemon.incoming import Incoming
-from rota.daemon.shelf import Shelf, clean
-from rota.daemon.unpacking import Owner
+from rota.daemon.artifacts.extract import FileOwner
+from rota.daemon.artifacts.fsutil import make_folder, translate_os_errors
+from rota.daemon.artifacts.upload import BlobUpload
+from rota.daemon.artifacts.user_store import UserSnapshotStore, remove_leftovers
 from rota.errors import UnavailableError, UserError
 from rota.store.records import Submission
-from rota.wire.manifest import GIB, SHA256, Manifest
+from rota.wire.manifest import GIB, SHA256, SnapshotManifest
 
 QUOTA_BYTES = 20 * GIB
-"""For one user: contents once, and each snapshot once more for its tree."""
+"""The limit for one user: all blobs, plus the unpacked tree of each snapshot."""
 UNUSED_S = 3600.0
-"""How long something stays that no job uses: a job's submit follows its snapshot."""
+"""How long an unused snapshot is kept: the submit of its job follows the upload."""
 
 BY_NAME = "name-"
-Shipper = int | str
-"""The uid of somebody; of one who has no account here, their name."""
+SnapshotOwner = int | str
+"""The uid of a user; the name of a user who has no account on this machine."""
 
 
-def shipper(user: str, uid: int) -> Shipper:
+def snapshot_owner(user: str, uid: int) -> SnapshotOwner:
     return uid if uid >= 0 else user
 
 
-def shipper_of(submission: Submission) -> Shipper:
-    return shipper(submission.user, submission.uid)
+def snapshot_owner_of(submission: Submission) -> SnapshotOwner:
+    return snapshot_owner(submission.user, submission.uid)
 
 
 class Snapshots:
-    """`owner` is always the user who asks, or the job's submitter."""
+    """`owner` is always the calling user, or the submitter of the job."""
 
     def __init__(self, root: Path, *, quota_bytes: int = QUOTA_BYTES) -> None:
         self._root = root
         self._quota_bytes = quota_bytes
         self._lock = threading.Lock()
-        with faults(root):
+        with translate_os_errors(root):
             make_folder(root, 0o711)
-        self._shelves: dict[str, Shelf] = {}
+        self._user_stores: dict[str, UserSnapshotStore] = {}
         for name in self._names():
-            clean(root / name)
+            remove_leftovers(root / name)
 
-    def missing(self, manifest: Manifest, *, owner: Shipper) -> list[str]:
-        """The hashes of the contents that are to be sent before `finish`."""
-        return self._shelf(owner).missing(manifest)
+    def missing(self, manifest: SnapshotManifest, *, owner: SnapshotOwner) -> list[str]:
+        """The hashes of the blobs that must be uploaded before `finish`."""
+        return self._user_store(owner).missing(manifest)
 
-    def receive(self, sha256: str, chunks: Iterable[bytes], *, owner: Shipper) -> None:
-        """Keep a content. One of another hash, or too large, leaves nothing."""
-        with self.incoming(sha256, owner=owner) as content:
+    def receive(self, sha256: str, chunks: Iterable[bytes], *, owner: SnapshotOwner) -> None:
+        """Store a blob. If its hash differs or it is too large, nothing is stored."""
+        with self.upload(sha256, owner=owner) as content:
             for chunk in chunks:
                 content.write(chunk)
             content.keep()
 
-    def incoming(self, sha256: str, *, owner: Shipper) -> Incoming:
-        """The same for whoever is given the chunks one after the other."""
-        return Incoming(self._shelf(owner), _checked(sha256))
+    def upload(self, sha256: str, *, owner: SnapshotOwner) -> BlobUpload:
+        """Start the upload of a blob that arrives in chunks."""
+        return BlobUpload(self._user_store(owner), _checked(sha256))
 
-    def finish(self, manifest: Manifest, *, owner: Shipper) -> str:
-        """Make a snapshot of contents that are all there; its id. On disk when this returns."""
-        return self._shelf(owner).finish(manifest)
+    def finish(self, manifest: SnapshotManifest, *, owner: SnapshotOwner) -> str:
+        """Create a snapshot whose blobs are all uploaded; returns its id when it is on disk."""
+        return self._user_store(owner).finish(manifest)
 
-    def has(self, snapshot_id: str, *, owner: Shipper) -> bool:
-        """Whether a job of this user may name it."""
-        return self._shelf(owner).has(_checked(snapshot_id))
+    def has(self, snapshot_id: str, *, owner: SnapshotOwner) -> bool:
+        """Whether this user has the snapshot."""
+        return self._user_store(owner).has(_checked(snapshot_id))
 
-    def manifest(self, snapshot_id: str, *, owner: Shipper) -> Manifest:
-        """What a snapshot of this user holds."""
-        return self._shelf(owner).manifest(_checked(snapshot_id))
+    def manifest(self, snapshot_id: str, *, owner: SnapshotOwner) -> SnapshotManifest:
+        """The manifest of a snapshot of this user."""
+        return self._user_store(owner).manifest(_checked(snapshot_id))
 
-    def open(self, sha256: str, *, owner: Shipper) -> BinaryIO:
-        """A content that this user sent."""
-        return self._shelf(owner).open(_checked(sha256))
+    def open(self, sha256: str, *, owner: SnapshotOwner) -> BinaryIO:
+        """Open a blob of this user."""
+        return self._user_store(owner).open(_checked(sha256))
 
     def unpack(self, snapshot_id: str, *, owner: int, gid: int) -> Path:
-        """The folder of a snapshot, unpacked by the first who asks; the owner's, if we are root."""
-        given = Owner(owner, gid) if os.geteuid() == 0 else None
-        return self._shelf(owner).unpack(_checked(snapshot_id), given)
+        """The folder of a snapshot, unpacked at the first call. If the daemon is root, the files
+        belong to the owner."""
+        given = FileOwner(owner, gid) if os.geteuid() == 0 else None
+        return self._user_store(owner).unpack(_checked(snapshot_id), given)
 
-    def used_bytes(self, *, owner: Shipper) -> int:
-        return self._shelf(owner).used_bytes
+    def used_bytes(self, *, owner: SnapshotOwner) -> int:
+        return self._user_store(owner).used_bytes
 
-    def prune(self, keep: Collection[tuple[Shipper, str]], *, unused_s: float = UNUSED_S) -> int:
-        """Remove what none of these snapshots, of (owner, id), needs; the bytes that it took."""
+    def prune(
+        self, keep: Collection[tuple[SnapshotOwner, str]], *, unused_s: float = UNUSED_S
+    ) -> int:
+        """Remove snapshots and blobs that none of `keep` (owner, snapshot id) needs and that are
+        unused for `unused_s`; returns the freed bytes."""
         before_s = time.time() - unused_s
-        freed_bytes, trouble = 0, None
+        freed_bytes, failure = 0, None
         for name in self._names():
             kept = {snapshot_id for owner, snapshot_id in keep if _name_for(owner) == name}
             try:
                 freed_bytes += self._named(name).prune(kept, before_s=before_s)
             except UnavailableError as error:
-                trouble = trouble or error
-        if trouble is not None:
-            raise trouble
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return freed_bytes
 
     def _names(self) -> list[str]:
-        with faults(self._root):
+        with translate_os_errors(self._root):
             found = [each.name for each in self._root.iterdir()]
         return [each for each in found if each.isdecimal() or each.startswith(BY_NAME)]
 
-    def _shelf(self, owner: Shipper) -> Shelf:
+    def _user_store(self, owner: SnapshotOwner) -> UserSnapshotStore:
         return self._named(_name_for(owner))
 
-    def _named(self, name: str) -> Shelf:
+    def _named(self, name: str) -> UserSnapshotStore:
         with self._lock:
-            if name not in self._shelves:
-                self._shelves[name] = Shelf(self._root / name, quota_bytes=self._quota_bytes)
-            return self._shelves[name]
+            if name not in self._user_stores:
+                self._user_stores[name] = UserSnapshotStore(
+                    self._root / name, quota_bytes=self._quota_bytes
+                )
+            return self._user_stores[name]
 
 
-def _name_for(owner: Shipper) -> str:
-    """Of a shelf's folder. A name is anybody's choice, and may be no name for a file."""
+def _name_for(owner: SnapshotOwner) -> str:
+    """The folder name of a user's store. A user name is hashed: it may not be a valid file name."""
     if isinstance(owner, str):
         return BY_NAME + hashlib.sha256(owner.encode()).hexdigest()[:32]
     if owner < 0:
-        raise UserError(f"{owner} is no user")
+        raise UserError(f"{owner} is not a valid uid")
     return str(owner)
 
 
 def _checked(sha256: str) -> str:
-    """It becomes the name of a file."""
+    """Validate a hash, because it becomes a file name."""
     if not SHA256.fullmatch(sha256):
-        raise UserError(f"{sha256[:80]!r} is no hash", "write it as 64 of the characters 0-9 a-f")
+        raise UserError(
+            f"{sha256[:80]!r} is not a SHA-256 hash", "use 64 hexadecimal digits in lower case"
+        )
     return sha256

@@ -1,4 +1,4 @@
-"""A shipped folder as one stream, for workers that do not see the disk of this machine."""
+"""Streams a snapshot as a tar archive, for workers on machines without access to this disk."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from tarfile import BLOCKSIZE, DIRTYPE, NUL, PAX_FORMAT, REGTYPE, SYMTYPE, TarIn
 from typing import BinaryIO
 
 from rota.errors import UnavailableError
-from rota.wire.manifest import Entry, File, Link, Manifest
+from rota.wire.manifest import ManifestEntry, ManifestFile, ManifestLink, SnapshotManifest
 
 PIECE_BYTES = 256 * 1024
 MODES = {DIRTYPE: 0o777, SYMTYPE: 0o777, REGTYPE: 0o444}
 PROGRAM_MODE = 0o555
-"""Whoever unpacks it has a place of their own for it, and may not be who runs there."""
+"""Readable for all users: the worker may run as another user than the one that unpacks. The target
+folder itself is private to the worker."""
 
 Contents = Callable[[str], BinaryIO]
-"""What has this hash."""
+"""Opens the blob with a hash."""
 
 
-def archive(manifest: Manifest, contents: Contents, *, now_s: float) -> Iterator[bytes]:
-    """As tar. Breaks off without its end if a content is not what it was: what was read of it is
-    worth nothing then."""
+def archive(manifest: SnapshotManifest, contents: Contents, *, now_s: float) -> Iterator[bytes]:
+    """Yield the tar archive. If a blob is corrupt, it raises before the end of the archive, so that
+    the receiver notices an incomplete archive."""
     for path in sorted(manifest.folders):
         yield _head(path, DIRTYPE, now_s=now_s)
     for each in manifest.entries:
@@ -29,25 +30,25 @@ def archive(manifest: Manifest, contents: Contents, *, now_s: float) -> Iterator
     yield NUL * (2 * BLOCKSIZE)
 
 
-def _member(entry: Entry, contents: Contents, *, now_s: float) -> Iterator[bytes]:
+def _member(entry: ManifestEntry, contents: Contents, *, now_s: float) -> Iterator[bytes]:
     match entry:
-        case Link():
+        case ManifestLink():
             yield _head(entry.path, SYMTYPE, now_s=now_s, linkname=entry.target)
-        case File():
+        case ManifestFile():
             mode = {"mode": PROGRAM_MODE} if entry.is_executable else {}
             yield _head(entry.path, REGTYPE, now_s=now_s, size=entry.size_bytes, **mode)
             yield from _content(entry, contents(entry.sha256))
             yield NUL * (-entry.size_bytes % BLOCKSIZE)
 
 
-def _content(file: File, source: BinaryIO) -> Iterator[bytes]:
+def _content(file: ManifestFile, source: BinaryIO) -> Iterator[bytes]:
     hasher = hashlib.sha256()
     with source:
         while piece := source.read(PIECE_BYTES):
             hasher.update(piece)
             yield piece
     if hasher.hexdigest() != file.sha256:
-        raise UnavailableError(f"the content of {file.path!r} is damaged", "ship the folder again")
+        raise UnavailableError(f"shipped file {file.path!r} is corrupt", "ship the folder again")
 
 
 def _head(path: str, kind: bytes, *, now_s: float, **more: int | str) -> bytes:

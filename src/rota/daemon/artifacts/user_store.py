@@ -1,11 +1,11 @@
-"""What one user has shipped, on disk. Nothing of it is shared with another user's.
+"""The snapshots of one user on disk. Users share nothing.
 
-    blobs/ab/abcd...   contents, by their hash
-    manifests/ID       a line with what the snapshot takes at most, then its manifest
-    trees/ID           an unpacked snapshot; its owner's, all else is the daemon's
-    drafts/, trash/    what is not there yet, and no longer; emptied at every start
+    blobs/ab/abcd...   file contents, named by their hash
+    manifests/ID       a line with the reserved bytes of the snapshot, then its manifest
+    trees/ID           an unpacked snapshot; belongs to the user, everything else to the daemon
+    drafts/, trash/    incomplete and deleted entries; emptied at every start
 
-Whatever is in the first three is whole: it gets there by a rename.
+Entries of the first three folders are complete: they are renamed into place.
 """
 
 from __future__ import annotations
@@ -20,29 +20,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from rota.daemon.disk import empty, faults, make_folder, occupied_bytes, sync
-from rota.daemon.unpacking import DamagedError, Owner, unpack
+from rota.daemon.artifacts.extract import DamagedBlobError, FileOwner, unpack
+from rota.daemon.artifacts.fsutil import (
+    make_folder,
+    occupied_bytes,
+    remove_contents,
+    sync,
+    translate_os_errors,
+)
 from rota.errors import InputError, UnavailableError, UserError
-from rota.wire.manifest import Manifest
+from rota.wire.manifest import SnapshotManifest
 
 SHIP_AGAIN = "ship the folder again"
-
-
-MARK_S = 300.0
-"""A mark of use is not renewed sooner: thousands of them at every submit would cost seconds."""
+TOUCH_INTERVAL_S = 300.0
+"""The time of last use is not updated more often: thousands of updates at every submit would take
+seconds."""
 DRAFTS, TRASH = "drafts", "trash"
 
 
-def clean(folder: Path) -> None:
-    """Remove what a crash left behind, before the first use of a shelf."""
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a crash left behind, before the first use of a user's store."""
     for each in (folder / DRAFTS, folder / TRASH):
-        with faults(each), suppress(FileNotFoundError):
-            empty(each)
+        with translate_os_errors(each), suppress(FileNotFoundError):
+            remove_contents(each)
 
 
-class Shelf:
-    """Safe to be used by many threads. Two locks, always taken in this order: `_unpacking` for the
-    trees, which may take long, and `_lock` for all else."""
+class UserSnapshotStore:
+    """Thread-safe. There are two locks, always acquired in this order: `_unpacking` for trees
+    (may be held for long), then `_lock` for everything else."""
 
     def __init__(self, folder: Path, *, quota_bytes: int) -> None:
         self.folder = folder
@@ -54,8 +59,8 @@ class Shelf:
         self._quota_bytes = quota_bytes
         self._unpacking = threading.Lock()
         self._lock = threading.Lock()
-        with faults(folder):
-            # The owner passes through to the trees, and can list nothing on the way.
+        with translate_os_errors(folder):
+            # The user may pass through to the trees, but cannot list these folders.
             for path in (folder, self._trees):
                 make_folder(path, 0o711)
             for path in (self._blobs, self._manifests, self._drafts, self._trash):
@@ -66,14 +71,14 @@ class Shelf:
     def used_bytes(self) -> int:
         return self._used_bytes
 
-    # -- contents -------------------------------------------------------------------------------
+    # -- blobs ----------------------------------------------------------------------------------
 
-    def missing(self, manifest: Manifest) -> list[str]:
-        with self._lock, faults(self.folder):
+    def missing(self, manifest: SnapshotManifest) -> list[str]:
+        with self._lock, translate_os_errors(self.folder):
             return self._missing(manifest)
 
-    def _missing(self, manifest: Manifest) -> list[str]:
-        """What is there is marked as used now, so that it is not pruned before the job comes."""
+    def _missing(self, manifest: SnapshotManifest) -> list[str]:
+        """Existing blobs are marked as used now, so that they are not pruned before the submit."""
         return [
             sha256
             for sha256, size_bytes in manifest.blobs.items()
@@ -81,16 +86,16 @@ class Shelf:
         ]
 
     def draft(self) -> Path:
-        """Where something may be written, and from where it is put in its place."""
+        """A new path for an incomplete entry, on the same disk as its final place."""
         return self._drafts / secrets.token_hex(16)
 
     def put_blob(self, sha256: str, draft: Path) -> None:
-        """Keep a checked content, whose space is reserved already."""
-        place = self._blob(sha256)
-        with self._lock, faults(self.folder):
-            make_folder(place.parent, 0o700)
-            replaced_bytes = _size(place)
-            draft.rename(place)
+        """Store a checked blob, whose space is already reserved."""
+        path = self._blob(sha256)
+        with self._lock, translate_os_errors(self.folder):
+            make_folder(path.parent, 0o700)
+            replaced_bytes = _size(path)
+            draft.rename(path)
             if replaced_bytes is not None:
                 self._used_bytes -= occupied_bytes(replaced_bytes)
 
@@ -99,13 +104,10 @@ class Shelf:
             self._reserve(n_bytes)
 
     def _reserve(self, n_bytes: int) -> None:
-        """Negative to give back."""
+        """Reserve space; a negative number releases it. Raises UserError beyond the quota."""
         if n_bytes > 0 and self._used_bytes + n_bytes > self._quota_bytes:
-            quota = f"{self._quota_bytes:,} bytes"
-            message = f"your shipped folders take more than the {quota} that a user may use"
-            hint = (
-                "ship less, by lines in .rotaignore; those whose jobs have ended go by themselves"
-            )
+            message = f"your shipped folders exceed your quota of {self._quota_bytes:,} bytes"
+            hint = "exclude files in .rotaignore; folders of ended jobs are deleted automatically"
             raise UserError(message, hint)
         self._used_bytes += n_bytes
 
@@ -115,33 +117,33 @@ class Shelf:
     # -- snapshots ------------------------------------------------------------------------------
 
     def has(self, snapshot_id: str) -> bool:
-        """Marks it as used now: a job that names it is about to come."""
-        with faults(self.folder):
+        """Whether the snapshot exists. Marks it as used now, because a submit will follow."""
+        with translate_os_errors(self.folder):
             return _touch(self._manifests / snapshot_id)
 
-    def manifest(self, snapshot_id: str) -> Manifest:
-        with self._lock, faults(self.folder):
+    def manifest(self, snapshot_id: str) -> SnapshotManifest:
+        with self._lock, translate_os_errors(self.folder):
             if not _touch(self._manifests / snapshot_id):
-                raise UserError(f"there is no snapshot {snapshot_id!r}", SHIP_AGAIN)
+                raise UserError(f"snapshot {snapshot_id!r} does not exist", SHIP_AGAIN)
             return self._load(snapshot_id)
 
     def open(self, sha256: str) -> BinaryIO:
-        """A content, to be read; it stays readable, even if it is pruned meanwhile."""
-        with faults(self.folder):
+        """Open a blob for reading. The open file stays readable even if the blob is pruned."""
+        with translate_os_errors(self.folder):
             try:
                 return self._blob(sha256).open("rb", buffering=0)
             except FileNotFoundError:
-                raise UserError(f"there is no content {sha256!r}", SHIP_AGAIN) from None
+                raise UserError(f"blob {sha256!r} does not exist", SHIP_AGAIN) from None
 
-    def finish(self, manifest: Manifest) -> str:
+    def finish(self, manifest: SnapshotManifest) -> str:
         text, snapshot_id = manifest.to_json(), manifest.snapshot_id
-        with self._lock, faults(self.folder):
-            if lacking := self._missing(manifest):
-                message = f"{len(lacking):,} of the folder's contents have not been sent"
+        with self._lock, translate_os_errors(self.folder):
+            if missing := self._missing(manifest):
+                message = f"{len(missing):,} of the folder's files were not uploaded"
                 raise UserError(message, SHIP_AGAIN)
-            place = self._manifests / snapshot_id
-            if _touch(place):
-                sync(place.parent)
+            path = self._manifests / snapshot_id
+            if _touch(path):
+                sync(path.parent)
                 return snapshot_id
             for folder in {self._blob(sha256).parent for sha256 in manifest.blobs}:
                 sync(folder)
@@ -149,29 +151,29 @@ class Shelf:
             n_bytes = _tree_bytes(manifest) + occupied_bytes(len(text))
             self._reserve(n_bytes)
             try:
-                self._write(place, f"{n_bytes}\n".encode() + text)
+                self._write(path, f"{n_bytes}\n".encode() + text)
             except OSError:
-                place.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
                 self._reserve(-n_bytes)
                 raise
         return snapshot_id
 
-    def _write(self, place: Path, content: bytes) -> None:
+    def _write(self, path: Path, content: bytes) -> None:
         draft = self.draft()
         try:
             draft.write_bytes(content)
             sync(draft)
-            draft.rename(place)
+            draft.rename(path)
         finally:
             draft.unlink(missing_ok=True)
-        sync(place.parent)
+        sync(path.parent)
 
-    def unpack(self, snapshot_id: str, owner: Owner | None) -> Path:
-        """The folder of a snapshot. Made by the first who asks; the others wait for it."""
+    def unpack(self, snapshot_id: str, owner: FileOwner | None) -> Path:
+        """The folder of a snapshot. The first caller unpacks it; concurrent callers wait."""
         tree = self._trees / snapshot_id
-        with self._unpacking, faults(self.folder):
+        with self._unpacking, translate_os_errors(self.folder):
             if not _touch(self._manifests / snapshot_id):
-                raise UserError(f"there is no snapshot {snapshot_id!r}", SHIP_AGAIN)
+                raise UserError(f"snapshot {snapshot_id!r} does not exist", SHIP_AGAIN)
             if tree.exists():
                 return tree
             draft = self.draft()
@@ -179,14 +181,14 @@ class Shelf:
                 draft.mkdir(mode=0o700)
                 unpack(self._load(snapshot_id), draft, source=self._blob, owner=owner)
                 self._put_tree(draft, tree)
-            except DamagedError as error:
+            except DamagedBlobError as error:
                 self._drop_blob(error.sha256)
-                message = f"a content of snapshot {snapshot_id!r} is damaged or gone"
+                message = f"a file of snapshot {snapshot_id!r} is corrupt or missing"
                 raise UnavailableError(message, SHIP_AGAIN) from error
             finally:
                 if draft.exists():
                     self._discard(draft)
-                    empty(self._trash)
+                    remove_contents(self._trash)
         return tree
 
     def _put_tree(self, draft: Path, tree: Path) -> None:
@@ -197,44 +199,46 @@ class Shelf:
                 raise
         sync(self._trees)
 
-    def _load(self, snapshot_id: str) -> Manifest:
+    def _load(self, snapshot_id: str) -> SnapshotManifest:
         _, _, text = (self._manifests / snapshot_id).read_bytes().partition(b"\n")
         try:
-            manifest = Manifest.of_json(text)
+            manifest = SnapshotManifest.of_json(text)
         except InputError as error:
-            raise self._damaged(snapshot_id) from error
+            raise self._corrupt(snapshot_id) from error
         if manifest.snapshot_id != snapshot_id:
-            raise self._damaged(snapshot_id)
+            raise self._corrupt(snapshot_id)
         return manifest
 
-    def _damaged(self, snapshot_id: str) -> UnavailableError:
-        return UnavailableError(f"{self._manifests / snapshot_id}: it is damaged", SHIP_AGAIN)
+    def _corrupt(self, snapshot_id: str) -> UnavailableError:
+        path = self._manifests / snapshot_id
+        return UnavailableError(f"{path}: the manifest is corrupt", SHIP_AGAIN)
 
-    # -- room -----------------------------------------------------------------------------------
+    # -- space ----------------------------------------------------------------------------------
 
     def prune(self, keep: Collection[str], *, before_s: float) -> int:
-        """Remove what no kept snapshot needs and nobody used since; the bytes that it took."""
-        with self._unpacking, faults(self.folder):
+        """Remove snapshots and blobs that no snapshot of `keep` needs and that were not used since
+        `before_s`; returns the freed bytes."""
+        with self._unpacking, translate_os_errors(self.folder):
             with self._lock:
                 before_bytes = self._used_bytes
-                for place in self._manifests.iterdir():
-                    if place.name not in keep and place.stat().st_mtime <= before_s:
-                        self._drop_snapshot(place)
+                for path in self._manifests.iterdir():
+                    if path.name not in keep and path.stat().st_mtime <= before_s:
+                        self._drop_snapshot(path)
                 self._prune_blobs(before_s)
                 freed_bytes = before_bytes - self._used_bytes
-            empty(self._trash)
+            remove_contents(self._trash)
         return freed_bytes
 
-    def _drop_snapshot(self, place: Path) -> None:
-        """The tree goes first: one without its manifest would never be found again."""
-        n_bytes = _reserved(place)
-        self._discard(self._trees / place.name)
-        place.unlink()
+    def _drop_snapshot(self, manifest: Path) -> None:
+        """Remove the tree first: a tree without a manifest would never be found again."""
+        n_bytes = _reserved(manifest)
+        self._discard(self._trees / manifest.name)
+        manifest.unlink()
         self._used_bytes -= n_bytes
 
     def _prune_blobs(self, before_s: float) -> None:
         needed = {
-            sha256 for place in self._manifests.iterdir() for sha256 in self._load(place.name).blobs
+            sha256 for path in self._manifests.iterdir() for sha256 in self._load(path.name).blobs
         }
         for blob, status in _files(self._blobs):
             if blob.name not in needed and status.st_mtime <= before_s:
@@ -249,36 +253,37 @@ class Shelf:
                 self._used_bytes -= occupied_bytes(n_bytes)
 
     def _discard(self, path: Path) -> None:
-        """Gone at once; its space follows."""
+        """Move to the trash immediately; the space is freed later."""
         with suppress(FileNotFoundError):
             path.rename(self._trash / secrets.token_hex(16))
 
     def _count_used(self) -> int:
-        """By what trees take when they are unpacked: what jobs add to them is not counted."""
+        """The used bytes: blobs, and the reserved size of each tree. Files that jobs add to a tree
+        are not counted."""
         blobs = sum(occupied_bytes(status.st_size) for _, status in _files(self._blobs))
-        return blobs + sum(_reserved(place) for place in self._manifests.iterdir())
+        return blobs + sum(_reserved(path) for path in self._manifests.iterdir())
 
 
-def _tree_bytes(manifest: Manifest) -> int:
+def _tree_bytes(manifest: SnapshotManifest) -> int:
     n_empty = 1 + len(manifest.folders) + len(manifest.entries) - len(manifest.files)
     sizes = [each.size_bytes for each in manifest.files]
     return sum(map(occupied_bytes, sizes)) + n_empty * occupied_bytes(0)
 
 
-def _reserved(place: Path) -> int:
-    with place.open("rb") as file:
+def _reserved(manifest: Path) -> int:
+    with manifest.open("rb") as file:
         line = file.readline(32)
     return int(line) if line.strip().isdigit() else 0
 
 
 def _touch(path: Path, *, size_bytes: int | None = None) -> bool:
-    """Mark a file as used now; false if it is not there, or not of this size."""
+    """Mark a file as used now; returns False if it does not exist or has another size."""
     try:
         status = path.stat()
         if size_bytes is not None and status.st_size != size_bytes:
             return False
         now_s = time.time()
-        if status.st_mtime < now_s - MARK_S:
+        if status.st_mtime < now_s - TOUCH_INTERVAL_S:
             os.utime(path, (now_s, now_s))
     except FileNotFoundError:
         return False

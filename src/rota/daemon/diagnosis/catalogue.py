@@ -1,41 +1,48 @@
-"""The failures that are known by their signs in a log: one table, the most specific first.
+"""The table of known failures: each row has a name, a message, a hint and patterns for the log.
 
-The names are those that the lab's earlier tools print. Where one failure makes others happen, the
-cause stands above what it causes: a damaged GPU above the errors that CUDA reports because of it,
-one worker's lack of memory above the broken connections of its peers. So the first row whose
-evidence is in the log names the failure. The order is:
+The first row whose pattern is in the log names the failure, so causes come before their effects:
+a defective GPU before the CUDA errors that it causes, a worker that is out of memory before the
+broken connections of its peers. The order is:
 
-1. messages that only one mistake can cause;
-2. the hardware, and what fails while workers meet for the first time;
+1. messages with exactly one possible cause;
+2. hardware, and failures while workers connect for the first time;
 3. memory, files, modules;
-4. what happens around a worker: data loaders, containers, MPI;
-5. what a worker sees when others have failed: NCCL, any error of CUDA, connections;
-6. what is only likely: a hang.
+4. the environment of a worker: data loaders, containers, MPI;
+5. effects of another worker's failure: NCCL, general CUDA errors, connections;
+6. guesses: a hang.
 
-`docs/reference/failures.md` is made of this table, and a test sees to it.
+The names are those of the lab's earlier tools, so that scripts which search for them still work.
+The table in `docs/reference/failures.md` is generated from this one (`python -m
+tests.tidy.failures`), and a test compares them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.daemon.evidence import AlwaysFull, Evidence, Says, SaysOften, SaysSoonAfter
+from rota.daemon.diagnosis.matchers import (
+    ContainsAny,
+    ContainsOften,
+    ContainsSoonAfter,
+    LogMatcher,
+    RepeatsValue,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A row: its name, what a person is told, what to do about it, and how it is known. One that
-    `is_retriable` is nobody's mistake, and tried again."""
+class KnownFailure:
+    """One row. `message` is shown in the job's reason, `hint` says what to do. A failure that
+    `is_retriable` is not caused by the program, and the job is retried."""
 
     name: str
-    words: str
+    message: str
     hint: str
-    evidence: tuple[Evidence, ...]
+    matchers: tuple[LogMatcher, ...]
     is_retriable: bool = False
 
 
-def _says(*words: str) -> tuple[Evidence, ...]:
-    return (Says(words),)
+def _contains(*texts: str) -> tuple[LogMatcher, ...]:
+    return (ContainsAny(texts),)
 
 
 _OUT_OF_GPU_MEMORY = (
@@ -48,31 +55,31 @@ _OUT_OF_GPU_MEMORY = (
     "OOM when allocating tensor",
 )
 
-FAILURES: tuple[Failure, ...] = (
-    # 1. Messages that only one mistake can cause.
-    Failure(
+FAILURES: tuple[KnownFailure, ...] = (
+    # 1. Messages with exactly one possible cause.
+    KnownFailure(
         "CodeNotAvail",
         "the archive with the code could not be opened",
         "check that the code was uploaded; `--ship DIR` sends it with the job",
-        _says("unzip:  cannot find or open"),
+        _contains("unzip:  cannot find or open"),
     ),
-    Failure(
+    KnownFailure(
         "mask compile",
         "a compiled extension of the code is missing or out of date",
-        "compile it again, with the Python and the torch that the job runs with",
-        _says("AttributeError: module 'maskrcnn_benchmark._C'", "cannot import name '_C' from"),
+        "compile it again with the Python and torch versions of the job",
+        _contains("AttributeError: module 'maskrcnn_benchmark._C'", "cannot import name '_C' from"),
     ),
-    Failure(
+    KnownFailure(
         "RegNaN",
         "the regression loss became NaN",
-        "a lower learning rate, or a look at the boxes in the data",
-        _says("regression_loss is NaN", "regression_loss is nan"),
+        "use a lower learning rate, or check the boxes in the data",
+        _contains("regression_loss is NaN", "regression_loss is nan"),
     ),
-    Failure(
+    KnownFailure(
         "NaN",
         "a number became NaN",
-        "a lower learning rate, gradient clipping, or bfloat16 in place of float16",
-        _says(
+        "use a lower learning rate, gradient clipping, or bfloat16 instead of float16",
+        _contains(
             "NaN encountered!",
             "Loss is nan, stopping training",
             "Loss became infinite or NaN",
@@ -80,67 +87,67 @@ FAILURES: tuple[Failure, ...] = (
             "cannot convert float NaN to integer",
         ),
     ),
-    Failure(
+    KnownFailure(
         "InputSmall",
         "an input is too small for the network",
-        "larger images, or fewer poolings and strides",
-        _says("Output size is too small"),
+        "use larger images, or fewer pooling layers and strides",
+        _contains("Output size is too small"),
     ),
-    Failure(
+    KnownFailure(
         "copy_if",
-        "a GPU kernel of the library Thrust failed",
+        "a GPU kernel of the Thrust library failed",
         "`CUDA_LAUNCH_BLOCKING=1` shows where; often an index is out of range",
-        _says("copy_if failed to synchronize"),
+        _contains("copy_if failed to synchronize"),
     ),
-    # 2. The hardware, and what fails while workers meet for the first time.
-    Failure(
+    # 2. Hardware, and failures while workers connect for the first time.
+    KnownFailure(
         "ECC",
         "the GPU's memory is damaged",
-        "if it comes again, an administrator should look at the node's GPUs",
-        _says("ECC error", "cudaErrorECCUncorrectable", "CUDA_ERROR_ECC_UNCORRECTABLE"),
+        "if it happens again, ask an administrator to check the GPUs of the node",
+        _contains("ECC error", "cudaErrorECCUncorrectable", "CUDA_ERROR_ECC_UNCORRECTABLE"),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "IBVModifyQP",
         "InfiniBand could not set up a connection",
-        "if it comes again: `NCCL_IB_GID_INDEX`, `NCCL_IB_HCA`, or `NCCL_IB_DISABLE=1`",
-        _says("Call to ibv_modify_qp failed"),
+        "if it happens again, set `NCCL_IB_GID_INDEX`, `NCCL_IB_HCA` or `NCCL_IB_DISABLE=1`",
+        _contains("Call to ibv_modify_qp failed"),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "IBError",
         "the InfiniBand card failed",
-        "an administrator should look at the node's network card",
-        _says(
+        "ask an administrator to check the network card of the node",
+        _contains(
             "Got async event : local catastrophic error",
             "Got async fatal event: local catastrophic error",
         ),
     ),
-    Failure(
+    KnownFailure(
         "init_access",
         "the GPU reported an illegal memory access while workers waited for each other",
-        "if it comes again: `CUDA_LAUNCH_BLOCKING=1` shows where",
-        (SaysSoonAfter("barrier(", ("an illegal memory access was encountered",)),),
+        "if it happens again, `CUDA_LAUNCH_BLOCKING=1` shows where",
+        (ContainsSoonAfter("barrier(", ("an illegal memory access was encountered",)),),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "init",
         "CUDA could not be initialised in a process",
-        "if it comes again: CUDA used before a fork? `spawn` is the start method for workers",
-        _says(
+        "if it happens again, check for CUDA use before a fork; use the start method `spawn`",
+        _contains(
             "cuda runtime error (3) : initialization error",
             "CUDA error: initialization error",
             "cudaErrorInitializationError",
         ),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "Init",
-        "the GPU or its driver failed while the workers met for the first time",
-        "if it comes again, an administrator should look at the node's driver",
+        "the GPU or its driver failed while the workers connected for the first time",
+        "if it happens again, ask an administrator to check the GPU driver of the node",
         (
-            Says(("CUDA driver initialization failed",)),
-            SaysSoonAfter(
+            ContainsAny(("CUDA driver initialization failed",)),
+            ContainsSoonAfter(
                 "default_pg.barrier(",
                 (
                     *("NCCL error in", "RuntimeError: Connection reset by peer"),
@@ -151,125 +158,128 @@ FAILURES: tuple[Failure, ...] = (
         ),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "illegal_access",
-        "the program accessed memory of the GPU that is not its own",
+        "the program accessed GPU memory outside of its own",
         "`CUDA_LAUNCH_BLOCKING=1` shows where; often an index is out of range",
-        _says("an illegal memory access was encountered"),
+        _contains("an illegal memory access was encountered"),
     ),
     # 3. Memory, files, modules.
-    Failure(
+    KnownFailure(
         "OOM",
         "the GPU ran out of memory",
-        "a smaller batch, or more memory: `--gpu-memory`, `--gpu-type`",
-        _says(*_OUT_OF_GPU_MEMORY),
+        "use a smaller batch, or request more memory: `--gpu-memory`, `--gpu-type`",
+        _contains(*_OUT_OF_GPU_MEMORY),
     ),
-    Failure(
+    KnownFailure(
         "NoSpace",
         "a disk is full",
-        "remove old files, or write elsewhere; `TMPDIR` says where temporary files go",
-        _says("[Errno 28] No space left on device", ": No space left on device"),
+        "delete old files, or write to another disk; `TMPDIR` sets the folder of temporary files",
+        _contains("[Errno 28] No space left on device", ": No space left on device"),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "TooMany",
         "too many files are open",
-        "close what is read, fewer data loaders, or `set_sharing_strategy('file_system')`",
-        _says("[Errno 24] Too many open files", "received 0 items of ancdata"),
+        "close files after reading, use fewer data loaders, or"
+        " `set_sharing_strategy('file_system')`",
+        _contains("[Errno 24] Too many open files", "received 0 items of ancdata"),
     ),
-    Failure(
+    KnownFailure(
         "BlobThrottle",
-        "the blob store refused more requests",
+        "the blob store throttled requests",
         "write less often and in larger pieces, or wait",
-        _says("BlockCountExceedsLimit", "ErrorCode:ServerBusy", "ErrorCode: ServerBusy"),
+        _contains("BlockCountExceedsLimit", "ErrorCode:ServerBusy", "ErrorCode: ServerBusy"),
     ),
-    Failure(
+    KnownFailure(
         "blobIO",
-        "reading or writing a file failed below the file system",
-        "if it comes again: is the blob store or the network disk still mounted?",
-        _says("[Errno 5] Input/output error"),
+        "the disk below the file system failed to read or write a file",
+        "if it happens again, check that the blob store or network disk is mounted",
+        _contains("[Errno 5] Input/output error"),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "ModuleErr",
         "a Python module is missing",
-        "install it in the job's environment, or name an image that has it: `--image`",
-        _says(
+        "install it in the job's environment, or use an image that has it: `--image`",
+        _contains(
             "ModuleNotFoundError: No module named",
             "ImportError: No module named",
             "python: No module named",
             "python3: No module named",
         ),
     ),
-    Failure(
+    KnownFailure(
         "FileNotFound",
         "a file does not exist",
-        "check the path; it counts from the working folder: `--workdir`, `--mount`",
-        _says("FileNotFoundError: [Errno 2]", ": can't open file '"),
+        "check the path; it is relative to the working folder: `--workdir`, `--mount`",
+        _contains("FileNotFoundError: [Errno 2]", ": can't open file '"),
     ),
-    # 4. What happens around a worker.
-    Failure(
+    # 4. The environment of a worker.
+    KnownFailure(
         "Loader",
-        "a data loader's process died",
-        "often memory: fewer loaders (`num_workers`), or more memory: `--memory`",
-        _says("RuntimeError: DataLoader worker"),
+        "a data loader process died",
+        "often out of memory: use fewer loaders (`num_workers`) or more memory (`--memory`)",
+        _contains("RuntimeError: DataLoader worker"),
     ),
-    Failure(
+    KnownFailure(
         "daemon",
-        "docker refused to do what was asked of it",
-        "its own message in the log says why; is the image's name right?",
-        _says("Error response from daemon"),
+        "docker refused the request",
+        "see docker's message in the log; check the name of the image",
+        _contains("Error response from daemon"),
     ),
-    Failure(
+    KnownFailure(
         "ORTE_comm",
         "MPI lost a node",
-        "if it comes again, an administrator should look at the network between the nodes",
-        _says(
+        "if it happens again, ask an administrator to check the network between the nodes",
+        _contains(
             "ORTE has lost communication with a remote daemon",
             "PRTE has lost communication with a remote daemon",
         ),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "before",
         "a process crashed under MPI, at an address that is not mapped",
-        "if it comes again: the stack below that line in the log says where",
-        _says("Signal code: Address not mapped"),
+        "if it happens again, see the stack trace below that line in the log",
+        _contains("Signal code: Address not mapped"),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "waiting",
-        "the other nodes did not come up",
-        "if it comes again, an administrator should look at the nodes",
-        (SaysOften("has not done sshd setup wait", 1000),),
+        "the other nodes did not start",
+        "if it happens again, ask an administrator to check the nodes",
+        (ContainsOften("has not done sshd setup wait", 1000),),
         is_retriable=True,
     ),
-    # 5. What a worker sees when others have failed.
-    Failure(
+    # 5. Effects of another worker's failure.
+    KnownFailure(
         "NCCLTimeout",
-        "NCCL waited in vain for another worker",
-        "if it comes again: does every worker make the same calls? A longer `timeout` may do",
-        _says("Watchdog caught collective operation timeout"),
+        "NCCL timed out while waiting for another worker",
+        "if it happens again, check that all workers make the same calls, or use a longer"
+        " `timeout`",
+        _contains("Watchdog caught collective operation timeout"),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "NCCLSocket",
         "the network between workers failed under NCCL",
-        "if it comes again: `NCCL_DEBUG=INFO` says more, `NCCL_SOCKET_IFNAME` chooses the network",
-        _says("ncclSystemError: System call"),
+        "if it happens again, `NCCL_DEBUG=INFO` shows details; `NCCL_SOCKET_IFNAME` selects the"
+        " network",
+        _contains("ncclSystemError: System call"),
         is_retriable=True,
     ),
-    Failure(
+    KnownFailure(
         "cuda",
         "the GPU reported an error",
         "`CUDA_LAUNCH_BLOCKING=1` shows where",
-        _says("CUDA error", "unhandled cuda error"),
+        _contains("CUDA error", "unhandled cuda error"),
     ),
-    Failure(
+    KnownFailure(
         "connect",
         "the connection to another worker failed",
-        "the logs of the other workers say more: `rota logs --worker N`",
-        _says(
+        "see the logs of the other workers: `rota logs --worker N`",
+        _contains(
             "connect() timed out",
             "RuntimeError: Connection reset by peer",
             "ConnectionResetError: ",
@@ -280,11 +290,11 @@ FAILURES: tuple[Failure, ...] = (
             "ncclRemoteError: ",
         ),
     ),
-    # 6. What is only likely.
-    Failure(
+    # 6. Guesses.
+    KnownFailure(
         "Hang",
-        "the workers seem to have hung, with all GPUs at 100 %",
-        "`py-spy dump` on a worker shows where; does every worker make the same calls?",
-        (AlwaysFull("'gpu_util': ", "100", 128),),
+        "the workers seem to hang, with all GPUs at 100 %",
+        "`py-spy dump` on a worker shows where; check that all workers make the same calls",
+        (RepeatsValue("'gpu_util': ", "100", 128),),
     ),
 )

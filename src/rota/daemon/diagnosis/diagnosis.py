@@ -1,8 +1,8 @@
-"""Why a worker failed, as far as its log shows: from the log's last part to a finding in words.
+"""Finds the cause of a worker's failure in the end of its log. Pure functions.
 
-Pure. The daemon calls `with_finding` on the fact that workers exited, before the kernel hears of
-it. A finding is a guess from words that the program wrote itself: it is told to its owner and may
-earn the job another try, and nothing else rests on it.
+The daemon calls `with_finding` on a `WorkersExited` event before the kernel gets the event. A
+finding is a guess from text that the program itself wrote. It is shown to the job's owner and may
+cause a retry; it must have no other effect.
 """
 
 from __future__ import annotations
@@ -11,84 +11,86 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rota.core.events import WorkersExited
-from rota.daemon.failures import FAILURES, Failure
-from rota.engines.words import OUT_OF_MEMORY
+from rota.core.model.events import WorkersExited
+from rota.daemon.diagnosis.catalogue import FAILURES, KnownFailure
+from rota.engines.exit_reasons import OUT_OF_MEMORY
 
 TAIL_BYTES = 256 * 1024
-"""How much of the end of a log is looked at. A caller need not read more."""
-WORDS_MAX = 120
+"""How much of the end of a log is searched. Callers need not read more."""
+MESSAGE_MAX = 120
 HEAD_MAX = 40
-"""Of a message that is too long and ends with what counts."""
+"""How much of the beginning of a long message is kept, if its end is more important."""
 NOT_FOUND_CODE = 127
 FIRST = -1
 """The rank of a finding that explains all others."""
 REFUSED_CODES = (125, 126, NOT_FOUND_CODE)
-"""Podman's and docker's own: they failed, or the program may not be run, or is not in the image."""
+"""Exit codes of podman and docker: the tool failed, the program is not executable, or the program
+is not in the image."""
 REFUSALS = ("Error: ", "docker: ")
 MAY_NOT_JOIN_CODE = 78
 MAY_NOT_JOIN = "rota: this worker may not join: "
-"""How a live worker says that it does not fit to the others."""
+"""The line that `rota_trainer` prints in a live worker that is incompatible with the others."""
 OTHER_STATE = "OtherStateError: "
-"""How our library refuses a checkpoint; the other workers then only lose one of them."""
+"""The error of `rota_trainer` for a checkpoint that does not fit. The other workers then fail only
+because they lose this one."""
 TRACEBACK = "Traceback (most recent call last):"
 ERROR = re.compile(r"[A-Za-z_][\w.]{0,99}(?:: |:?$)")
-"""How the last line of a traceback begins: a class, perhaps of a module, and its message."""
+"""The beginning of the last line of a traceback: a class, perhaps with its module, then a
+message."""
 BAD_SYNTAX = ("SyntaxError: ", "IndentationError: ", "TabError: ")
-"""Python says these about the program itself, without a traceback."""
+"""Errors that Python prints without a traceback."""
 RANK = re.compile(r"\[(?:rank|default)\d{1,6}\]: ?")
-"""What torch and torchrun put before each line of a worker."""
+"""The prefix of torch and torchrun for each line of a worker."""
 COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 NAME = re.compile(r"\(([\w ]{1,20})\)")
-"""A failure's name, as `Finding` puts it behind its words."""
-MEMORY_HINT = "more memory: `--memory`; or fewer data loaders, or less of the data at once"
+"""A failure's name, which `Finding` appends to its message."""
+MEMORY_HINT = "request more memory (`--memory`), use fewer data loaders, or load less data at once"
 AGENT = "ChildFailedError"
-"""Torchrun's own traceback below those of its workers says nothing that they do not."""
+"""The error of torchrun's own traceback, which follows those of its workers and adds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A failure with a name, or (without one) the program's own last words."""
+    """A known failure, or (without a name) the last error message of the program."""
 
-    words: str
+    message: str
     name: str = ""
     hint: str = ""
     is_retriable: bool = False
     rank: int = len(FAILURES)
-    """Its place in the table: of several findings, the lowest is the cause."""
+    """The index in the table. Of several findings, the lowest rank is the cause."""
 
     def __str__(self) -> str:
-        return f"{self.words} ({self.name})" if self.name else self.words
+        return f"{self.message} ({self.name})" if self.name else self.message
 
 
 def diagnose(tail: str, code: int) -> Finding | None:
-    """What the end of a worker's log says about its exit with this code."""
+    """The finding for a worker that exited with this code, from the end of its log."""
     if code == 0:
         return None
     tail = tail[-TAIL_BYTES:]
     if code == MAY_NOT_JOIN_CODE and MAY_NOT_JOIN in tail:
         why = tail.rpartition(MAY_NOT_JOIN)[2].splitlines()[:1]
-        return Finding(printable(f"it may not join: {''.join(why)}"), rank=FIRST)
+        return Finding(one_line(f"worker may not join: {''.join(why)}"), rank=FIRST)
     if OTHER_STATE in tail:
         why = tail.rpartition(OTHER_STATE)[2].splitlines()[:1]
-        return Finding(printable("".join(why)), rank=FIRST)
+        return Finding(one_line("".join(why)), rank=FIRST)
     refusal = _refusal(_lines(tail)) if code in REFUSED_CODES else ""
     for rank, failure in enumerate(FAILURES):
         if _shows(failure, tail):
-            # A container tool's own message says more than the failure's name.
-            said = f": {refusal}" if _shows(failure, refusal) else ""
-            words, hint = failure.words + said, failure.hint
-            return Finding(words, failure.name, hint, failure.is_retriable, rank)
-    words = _last_words(tail, code) or refusal
-    return Finding(words) if words else None
+            # The message of a container tool has more detail than the failure's message.
+            detail = f": {refusal}" if _shows(failure, refusal) else ""
+            message, hint = failure.message + detail, failure.hint
+            return Finding(message, failure.name, hint, failure.is_retriable, rank)
+    message = _last_message(tail, code) or refusal
+    return Finding(message) if message else None
 
 
 def with_finding(exited: WorkersExited, tails: Mapping[int, str]) -> WorkersExited:
-    """The fact, with what the logs say. `tails` may hold the logs of other workers of the attempt,
-    too: who failed first is not always who is heard of first."""
+    """The event, with a finding from the logs. `tails` may also hold the logs of other workers of
+    the attempt: the first reported exit is not always the first failure."""
     worst = max(exited.codes.values(), default=0)
-    # The engine knows better than any log that a memory limit was reached, and what broke because
-    # of that is no news.
+    # If the engine reports a memory limit, this is the cause, whatever the log contains.
     if worst == 0 or exited.reason.startswith(OUT_OF_MEMORY):
         return exited
     found = [diagnose(tails[number], exited.codes.get(number, worst)) for number in sorted(tails)]
@@ -100,26 +102,26 @@ def with_finding(exited: WorkersExited, tails: Mapping[int, str]) -> WorkersExit
 
 
 def hint_for(reason: str) -> str:
-    """What to do about a failure, of which only the reason in the job's story is left."""
+    """The hint for a failure, found by the stored reason of the job."""
     if OUT_OF_MEMORY in reason:
         return MEMORY_HINT
     names = NAME.findall(reason)
     return next((each.hint for each in FAILURES if each.name in names), "")
 
 
-def _shows(failure: Failure, text: str) -> bool:
-    return any(each.is_in(text) for each in failure.evidence)
+def _shows(failure: KnownFailure, text: str) -> bool:
+    return any(each.is_in(text) for each in failure.matchers)
 
 
-# -- the program's own last words ---------------------------------------------------------------
+# -- the last error message of the program ------------------------------------------------------
 
 
-def _last_words(tail: str, code: int) -> str:
+def _last_message(tail: str, code: int) -> str:
     lines = _lines(tail)
     if error := _last_error(lines):
-        return printable(error)
+        return one_line(error)
     if code == NOT_FOUND_CODE and lines and lines[-1].endswith("not found"):
-        return printable(lines[-1])
+        return one_line(lines[-1])
     return ""
 
 
@@ -128,17 +130,17 @@ def _lines(tail: str) -> list[str]:
 
 
 def _refusal(lines: list[str]) -> str:
-    """What a container tool said last about the container that it did not start. Its messages go
-    from the outside to the cause, so that the end of a long one is kept as well."""
-    said = next((line for line in reversed(lines) if line.startswith(REFUSALS)), "")
-    clean = "".join(each for each in said if each.isprintable()).strip()
-    if len(clean) <= WORDS_MAX:
+    """The last message of a container tool about a container that it did not start. The cause is at
+    the end of such a message, so the end of a long one is kept too."""
+    last = next((line for line in reversed(lines) if line.startswith(REFUSALS)), "")
+    clean = "".join(each for each in last if each.isprintable()).strip()
+    if len(clean) <= MESSAGE_MAX:
         return clean
-    return f"{clean[:HEAD_MAX]}...{clean[HEAD_MAX + 3 - WORDS_MAX :]}"
+    return f"{clean[:HEAD_MAX]}...{clean[HEAD_MAX + 3 - MESSAGE_MAX :]}"
 
 
 def _last_error(lines: list[str]) -> str:
-    """The error under the last traceback, or the last complaint about the program's text."""
+    """The error of the last traceback, or the last syntax error."""
     error, is_in_traceback = "", False
     for line in lines:
         if line.endswith(TRACEBACK):
@@ -152,7 +154,7 @@ def _last_error(lines: list[str]) -> str:
     return error
 
 
-def printable(words: str) -> str:
-    """On one line, fit for any terminal, and short."""
-    clean = "".join(each for each in words[: 4 * WORDS_MAX] if each.isprintable()).strip()
-    return clean if len(clean) <= WORDS_MAX else clean[: WORDS_MAX - 3] + "..."
+def one_line(text: str) -> str:
+    """The text on one line, printable, and cut to `MESSAGE_MAX` characters."""
+    clean = "".join(each for each in text[: 4 * MESSAGE_MAX] if each.isprintable()).strip()
+    return clean if len(clean) <= MESSAGE_MAX else clean[: MESSAGE_MAX - 3] + "..."

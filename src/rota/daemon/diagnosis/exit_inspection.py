@@ -1,26 +1,29 @@
-"""A failed exit, with what the log says about it."""
+"""Adds a finding from the workers' logs to an exit event, before the kernel gets the event."""
 
 from __future__ import annotations
 
-from rota.core.events import WorkersExited
-from rota.core.kernel import Kernel
-from rota.core.model import Stopping
-from rota.daemon.diagnosis import TAIL_BYTES, with_finding
-from rota.engines.base import Engine, LogQuery, WorkerId
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.events import WorkersExited
+from rota.core.model.job import Stopping
+from rota.daemon.diagnosis.diagnosis import TAIL_BYTES, with_finding
+from rota.engines.interface import Engine, LogQuery, WorkerId
 from rota.errors import RotaError
 from rota.store.records import Exit
 
 
-def needs_a_look(event: WorkersExited, kernel: Kernel) -> bool:
-    """Somebody failed, and not because it was told to stop."""
+def needs_inspection(event: WorkersExited, kernel: Kernel) -> bool:
+    """Whether a worker of the current attempt failed without a stop request."""
     job = kernel.job(event.job_id)
     if job is None or job.attempt != event.attempt or isinstance(job.phase, Stopping):
         return False
     return any(event.codes.values())
 
 
-async def examined(event: WorkersExited, kernel: Kernel, *, engine: Engine) -> WorkersExited:
-    """With the log's word on it. All workers' logs are read: the first to end may be a victim."""
+async def with_log_findings(
+    event: WorkersExited, kernel: Kernel, *, engine: Engine
+) -> WorkersExited:
+    """The event with a finding. The logs of all workers are read: the first worker to exit may be
+    the victim of another one's failure."""
     job = kernel.job(event.job_id)
     numbers = job.numbers if job is not None else tuple(event.codes)
     tails = {

@@ -1,7 +1,7 @@
-"""What counts as a sign of a failure in a log. The table of failures is made of these.
+"""The patterns of the failure table: each decides whether a log shows a failure.
 
-Every kind looks for fixed words and reads the text once, so that no log, however hostile, takes
-longer than its length. `str()` of each is what the reference says about it.
+All of them search for fixed text and read the log once, so that the time is linear in the length of
+the log, whatever it contains. `str()` of a matcher is its description in the reference.
 """
 
 from __future__ import annotations
@@ -12,65 +12,65 @@ from typing import Protocol
 NEAR_LINES = 100
 
 
-class Evidence(Protocol):
+class LogMatcher(Protocol):
     def is_in(self, text: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
-    """Any of these words stand in the log."""
+class ContainsAny:
+    """Matches if any of these texts is in the log."""
 
-    words: tuple[str, ...]
+    texts: tuple[str, ...]
 
     def is_in(self, text: str) -> bool:
-        return any(each in text for each in self.words)
+        return any(each in text for each in self.texts)
 
     def __str__(self) -> str:
-        return ", ".join(f"`{each}`" for each in self.words)
+        return ", ".join(f"`{each}`" for each in self.texts)
 
 
 @dataclass(frozen=True, slots=True)
-class SaysSoonAfter:
-    """Any of these words stand in the log, and `place` stands at most 100 lines above them."""
+class ContainsSoonAfter:
+    """Matches if any of these texts is in the log at most 100 lines below `anchor`."""
 
-    place: str
-    words: tuple[str, ...]
+    anchor: str
+    texts: tuple[str, ...]
 
     def is_in(self, text: str) -> bool:
-        if self.place not in text:
+        if self.anchor not in text:
             return False
         n_lines_since = NEAR_LINES + 1
         for line in text.splitlines():
             n_lines_since += 1
-            if n_lines_since <= NEAR_LINES and any(each in line for each in self.words):
+            if n_lines_since <= NEAR_LINES and any(each in line for each in self.texts):
                 return True
-            if self.place in line:
+            if self.anchor in line:
                 n_lines_since = 0
         return False
 
     def __str__(self) -> str:
-        words = ", ".join(f"`{each}`" for each in self.words)
-        return f"within {NEAR_LINES} lines after `{self.place}`: {words}"
+        texts = ", ".join(f"`{each}`" for each in self.texts)
+        return f"within {NEAR_LINES} lines after `{self.anchor}`: {texts}"
 
 
 @dataclass(frozen=True, slots=True)
-class SaysOften:
-    """More than `n_times`."""
+class ContainsOften:
+    """Matches if the text is in the log more than `n_times`."""
 
-    words: str
+    searched: str
     n_times: int
 
     def is_in(self, text: str) -> bool:
-        return text.count(self.words) > self.n_times
+        return text.count(self.searched) > self.n_times
 
     def __str__(self) -> str:
-        return f"more than {self.n_times} times: `{self.words}`"
+        return f"more than {self.n_times} times: `{self.searched}`"
 
 
 @dataclass(frozen=True, slots=True)
-class AlwaysFull:
-    """More than `n_samples` samples in a row, a line each, in which every `key` has the value
-    `full`."""
+class RepeatsValue:
+    """Matches more than `n_samples` consecutive lines with `key` in which every `key` has the value
+    `full`. Lines without `key` are ignored."""
 
     key: str
     full: str
@@ -87,7 +87,7 @@ class AlwaysFull:
         return False
 
     def _n_full(self, line: str) -> int:
-        """100 is full, and 1000 would be another number."""
+        """How often `key` has exactly the value `full`: 1000 does not count as 100."""
         rests = line.split(f"{self.key}{self.full}")[1:]
         return sum(not rest[:1].isdecimal() for rest in rests)
 

@@ -1,4 +1,7 @@
-"""Where one attempt of a job meets: its barrier, the store of its newest turn, and who waits."""
+"""The rendezvous session of one attempt: its barrier, the store of its newest round, its waiters.
+
+Adds to `barrier` what depends on time: held requests, and how long a change of members took.
+"""
 
 from __future__ import annotations
 
@@ -7,109 +10,115 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rota.daemon.keyvalues import KeyValues
-from rota.daemon.meeting import Meeting, Turn
+from rota.daemon.elastic.barrier import RendezvousBarrier, RendezvousRound
+from rota.daemon.elastic.kv_store import KeyValueStore
 from rota.errors import UserError
-from rota_trainer.meetings import LONGEST_WAIT_S
+from rota_trainer.torchrun.messages import LONGEST_WAIT_S
 
 MOST_WAITING = 4096
-"""Requests of one job that are held at a time."""
+"""How many requests of one job are held at a time."""
 
 T = TypeVar("T")
 
 
-class TooManyError(UserError):
+class TooManyWaitersError(UserError):
     code = "too_many"
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
-    """A change of members, as the agents went through it."""
+class RestartTiming:
+    """The duration of a change of members."""
 
     generation: int
     workers: int
     gather_s: float
-    """From the first call to the barrier until all were there; stopping processes is in it."""
+    """From the first call to the barrier until all members had arrived; includes the stop of
+    processes."""
     start_s: float
-    """From there until the processes of all agents ran; what they then do is not in it."""
+    """From then until the processes of all agents ran; excludes the start-up of the script."""
 
 
 @dataclass(slots=True)
-class Room:
-    meeting: Meeting
-    restart: Restart | None = None
-    """The newest that is complete."""
+class BarrierSession:
+    barrier: RendezvousBarrier
+    restart: RestartTiming | None = None
+    """The newest complete change."""
     called_s: float | None = None
     gather_s: float = 0.0
     starts: dict[int, float] = field(default_factory=dict[int, float])
     is_over: bool = False
-    _at: Turn | None = None
-    _store: KeyValues = field(default_factory=KeyValues)
+    _at: RendezvousRound | None = None
+    _store: KeyValueStore = field(default_factory=KeyValueStore)
     _n_waiting: int = 0
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    # -- time -----------------------------------------------------------------------------------
+    # -- timing ---------------------------------------------------------------------------------
 
-    def has_called(self, now: float) -> None:
+    def record_call(self, now: float) -> None:
         if self.called_s is None:
             self.called_s = now
 
-    def has_met(self, now: float) -> None:
+    def record_meeting(self, now: float) -> None:
         self.gather_s = 0.0 if self.called_s is None else now - self.called_s
         self.called_s = None
         self.starts.clear()
 
     def pause_s(self) -> float | None:
-        """What this change takes from the training, as far as it is known: the agents have come
-        together, and their processes will start as they did the last time."""
+        """The expected interruption of training by this change: the measured time to gather, plus
+        the start time of the last change. None if unknown."""
         if not self.gather_s:
             return None
         return self.gather_s + (self.restart.start_s if self.restart is not None else 0.0)
 
-    def has_started(self, worker: int, start_s: float) -> bool:
-        """Whether with this one all have."""
-        met = self.meeting.met
+    def record_start(self, worker: int, start_s: float) -> bool:
+        """Record the start time of a worker; returns whether all members have started now."""
+        met = self.barrier.result
         if met is None or worker not in met.members or len(self.starts) == len(met.members):
             return False
         self.starts[worker] = start_s
         if len(self.starts) < len(met.members):
             return False
         longest_s = max(self.starts.values())
-        self.restart = Restart(met.turn.generation, len(met.members), self.gather_s, longest_s)
+        self.restart = RestartTiming(
+            met.round.generation, len(met.members), self.gather_s, longest_s
+        )
         return True
 
     # -- the store ------------------------------------------------------------------------------
 
-    def store(self, at: Turn) -> KeyValues | None:
-        """Of a turn that is not behind; the first who asks for a newer one opens it."""
-        met, roll = self.meeting.met, self.meeting.roll
-        is_behind = (self._at is not None and at < self._at) or (met is not None and at < met.turn)
-        if is_behind or at.generation > roll.generation:
+    def store(self, at: RendezvousRound) -> KeyValueStore | None:
+        """The store of a round; None if the round is over. The first request of a newer round
+        creates its store."""
+        met, roster = self.barrier.result, self.barrier.roster
+        is_behind = (self._at is not None and at < self._at) or (met is not None and at < met.round)
+        if is_behind or at.generation > roster.generation:
             return None
         if at != self._at:
-            self._at, self._store = at, KeyValues()
+            self._at, self._store = at, KeyValueStore()
         return self._store
 
     # -- waiting --------------------------------------------------------------------------------
 
     def announce(self) -> None:
-        """Something changed: everybody who waits looks again."""
+        """Wake all held requests: something has changed."""
         self._news.set()
         self._news = asyncio.Event()
 
     async def hold(self, look: Callable[[], T | None], wait_s: float) -> T | None:
-        """What is found, as soon as it is; None when it is not in time."""
+        """Call `look` after each change until it returns a value; None after `wait_s`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + min(wait_s, LONGEST_WAIT_S)
         found = look()
         while found is None and not self.is_over and (left_s := until - loop.time()) > 0:
-            await self._hear(left_s)
+            await self._wait_for_change(left_s)
             found = look()
         return found
 
-    async def _hear(self, wait_s: float) -> None:
+    async def _wait_for_change(self, wait_s: float) -> None:
         if self._n_waiting >= MOST_WAITING:
-            raise TooManyError(f"this job waits for {MOST_WAITING} answers already", "ask less")
+            raise TooManyWaitersError(
+                f"this job has {MOST_WAITING} waiting requests already", "send fewer requests"
+            )
         self._n_waiting += 1
         try:
             await asyncio.wait_for(self._news.wait(), wait_s)

@@ -1,8 +1,7 @@
-"""What is to become of a live job's newest generation, from what its workers said.
+"""The rules for the newest generation of a live job, as pure functions of its workers' reports.
 
-Pure: whoever asks says what was heard, and when. A generation is ordered by the scheduler. It is
-given to the workers as a `Switch` once all its members are ready and fit to each other; it has come
-about once all of them say that they are in it.
+The scheduler orders a generation. The workers get it as a `Switch` when all its members are ready
+and compatible with each other. It has formed when all of them report that they are in it.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rota_trainer.messages import Member, Switch
+from rota_trainer.reporting.messages import Member, Switch
 
-NOBODY = -1
-"""The generation of a worker that was in none."""
+NO_GENERATION = -1
+"""The generation of a worker that has not been in any."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The newest generation that the scheduler ordered: its workers, by rank."""
+class DesiredGeneration:
+    """The newest generation that the scheduler ordered, with its workers by rank."""
 
     attempt: int
     generation: int
@@ -28,19 +27,19 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a worker said last. It is ready to join from the moment it has an address."""
+class MemberState:
+    """The last report of a worker. A worker with an address is ready to join."""
 
-    generation: int = NOBODY
+    generation: int = NO_GENERATION
     address: str = ""
     identity: str = ""
     step: int = 0
     pause_s: float | None = None
     heard_at_s: float = 0.0
-    moved_at_s: float = -math.inf
-    """When it last got on: it became ready, finished a step or entered a generation."""
+    advanced_at_s: float = -math.inf
+    """When it last made progress: became ready, finished a step or entered a generation."""
 
-    def got_on_since(self, before: Said) -> bool:
+    def has_advanced_since(self, before: MemberState) -> bool:
         return (self.step, self.generation, self.address) != (
             before.step,
             before.generation,
@@ -48,15 +47,15 @@ class Said:
         )
 
 
-Heard = Mapping[int, Said]
-"""Worker number -> what it said last."""
+MemberStates = Mapping[int, MemberState]
+"""Worker number -> its last report."""
 
 
-def refusals(wanted: Wanted, said: Heard) -> dict[int, str]:
-    """Who may not join, and why: whoever is not like those who train. Where nobody does yet, all
-    have to be there before it can be told who is the odd one out."""
-    ready = {n: said[n] for n in wanted.numbers if n in said and said[n].address}
-    trained = [each.identity for each in ready.values() if each.generation > NOBODY]
+def refusals(wanted: DesiredGeneration, states: MemberStates) -> dict[int, str]:
+    """Worker that may not join -> the reason. A new worker must have the identity of those that
+    train. If none trains yet, all must be ready first, and the most common identity decides."""
+    ready = {n: states[n] for n in wanted.numbers if n in states and states[n].address}
+    trained = [each.identity for each in ready.values() if each.generation > NO_GENERATION]
     if not trained and len(ready) < len(wanted.numbers):
         return {}
     counted = Counter(trained or [each.identity for each in ready.values()])
@@ -64,12 +63,12 @@ def refusals(wanted: Wanted, said: Heard) -> dict[int, str]:
     return {
         n: _difference(each.identity, usual)
         for n, each in ready.items()
-        if each.generation == NOBODY and each.identity != usual
+        if each.generation == NO_GENERATION and each.identity != usual
     }
 
 
 def _difference(own: str, usual: str) -> str:
-    """Of two lists in words, what is not the same in both."""
+    """The items that differ between two identities, which are comma-separated lists."""
     mine, theirs = own.split(", "), usual.split(", ")
     if len(mine) == len(theirs):
         mine, theirs = (
@@ -79,42 +78,47 @@ def _difference(own: str, usual: str) -> str:
     return f"it has {', '.join(mine)}; the others have {', '.join(theirs)}"
 
 
-def switch_to(wanted: Wanted, said: Heard, *, is_broken: bool) -> Switch | None:
-    """None until all members can come, and fit."""
-    is_complete = all(n in said and said[n].address for n in wanted.numbers)
-    if not wanted.numbers or not is_complete or refusals(wanted, said):
+def switch_to(wanted: DesiredGeneration, states: MemberStates, *, is_broken: bool) -> Switch | None:
+    """The order to switch; None until all members are ready and compatible."""
+    is_complete = all(n in states and states[n].address for n in wanted.numbers)
+    if not wanted.numbers or not is_complete or refusals(wanted, states):
         return None
-    members = [Member(n, said[n].address) for n in wanted.numbers]
+    members = [Member(n, states[n].address) for n in wanted.numbers]
     return Switch(wanted.generation, members, is_broken)
 
 
-def has_come_about(wanted: Wanted, said: Heard, *, finished: Iterable[int]) -> bool:
-    """Whether all members are in it, or were and have finished."""
+def has_formed(wanted: DesiredGeneration, states: MemberStates, *, finished: Iterable[int]) -> bool:
+    """Whether all members are in the generation; members that finished are not counted."""
     left = set(wanted.numbers).difference(finished)
-    return bool(left) and all(n in said and said[n].generation == wanted.generation for n in left)
+    return bool(left) and all(
+        n in states and states[n].generation == wanted.generation for n in left
+    )
 
 
-def pause_s(wanted: Wanted, said: Heard, *, before: Iterable[int]) -> float | None:
-    """How long those who trained `before` stood still for it, if they say."""
-    staying = set(wanted.numbers).intersection(before, said)
-    pauses = [said[n].pause_s for n in staying if said[n].generation == wanted.generation]
+def pause_s(
+    wanted: DesiredGeneration, states: MemberStates, *, before: Iterable[int]
+) -> float | None:
+    """The longest interruption of the members that trained `before`; None if not reported."""
+    staying = set(wanted.numbers).intersection(before, states)
+    pauses = [states[n].pause_s for n in staying if states[n].generation == wanted.generation]
     return max((each for each in pauses if each is not None), default=None)
 
 
-def newest(said: Heard) -> int:
-    """The newest generation that anybody was in."""
-    return max((each.generation for each in said.values()), default=NOBODY)
+def newest(states: MemberStates) -> int:
+    """The newest generation that any worker has been in."""
+    return max((each.generation for each in states.values()), default=NO_GENERATION)
 
 
-def silent(said: Heard, *, now: float, heartbeat_s: float) -> frozenset[int]:
-    """Workers that hold up the others: not heard of for longer than `heartbeat_s`, while those who
-    are make no step. If nobody is heard of, the way to them is broken, and nobody is to blame."""
-    quiet = frozenset(n for n, each in said.items() if now - each.heard_at_s > heartbeat_s)
-    has_trained = newest(said) > NOBODY
+def silent(states: MemberStates, *, now: float, heartbeat_s: float) -> frozenset[int]:
+    """Workers that block the others: without a report for longer than `heartbeat_s`, while the
+    others report but make no progress. If no worker reports, the connection is broken, and no
+    worker is blamed."""
+    quiet = frozenset(n for n, each in states.items() if now - each.heard_at_s > heartbeat_s)
+    has_trained = newest(states) > NO_GENERATION
     others = [
         each
-        for n, each in said.items()
-        if n not in quiet and (each.generation > NOBODY or not has_trained)
+        for n, each in states.items()
+        if n not in quiet and (each.generation > NO_GENERATION or not has_trained)
     ]
-    is_stuck = all(now - each.moved_at_s > heartbeat_s for each in others)
+    is_stuck = all(now - each.advanced_at_s > heartbeat_s for each in others)
     return quiet if others and is_stuck else frozenset()

@@ -1,4 +1,4 @@
-"""Keys and values that the agents of a job share in one turn, in memory and within bounds."""
+"""The key-value store that a job's torchrun agents share in one round. In memory, with limits."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import secrets
 from base64 import b64decode, b64encode
 from binascii import Error
 
-from rota.daemon.fields import RefusedError
+from rota.daemon.errors import RefusedError
 from rota.errors import UserError, shown
-from rota_trainer.meetings import (
+from rota_trainer.torchrun.messages import (
     ABSENT,
     DONE,
     LARGEST_ANSWER,
     LARGEST_VALUE,
     LONGEST_KEY,
     MOST_KEYS_AT_ONCE,
-    Exchange,
-    Found,
+    StoreRequest,
+    StoreResponse,
 )
 
 MOST_KEYS = 10_000
 MOST_BYTES = 16 * 1024**2
-"""Of one turn's keys and values together."""
+"""The limit for all keys and values of one round."""
 MOST_NUMBER = 2**63
 CHANGES = ("set", "add", "compare_set", "delete")
 DEEDS = (*CHANGES, "get", "wait", "check", "count")
@@ -29,93 +29,93 @@ N_KEYS = {"add": 1, "compare_set": 1, "delete": 1, "count": 0}
 N_VALUES = {"compare_set": 2}
 
 
-class FullError(UserError):
+class KeyValueLimitError(UserError):
     code = "too_large"
 
 
-class KeyValues:
+class KeyValueStore:
     def __init__(self) -> None:
         self.name = secrets.token_hex(8)
-        """Tells it from the store of the same turn before the daemon was started again."""
+        """A random name: after a restart of the daemon the store of the same round has another."""
         self._values: dict[str, bytes] = {}
         self._n_bytes = 0
-        self._newest: dict[int, tuple[int, Found]] = {}
-        """Worker -> its newest change, with the answer to it."""
+        self._newest: dict[int, tuple[int, StoreResponse]] = {}
+        """Worker -> the sequence number of its newest change, and the response."""
 
-    def do(self, asked: Exchange) -> Found:
-        """A change that comes again is answered as before, without making it twice."""
-        if asked.deed not in CHANGES:
-            return self._look(asked)
-        sequence, answer = self._newest.get(asked.worker, (0, None))
-        if answer is None or sequence != asked.sequence:
-            answer = self._change(asked)
-            self._newest[asked.worker] = (asked.sequence, answer)
+    def handle(self, request: StoreRequest) -> StoreResponse:
+        """Handle a request. A repeated change gets the same response and is not applied again."""
+        if request.deed not in CHANGES:
+            return self._read(request)
+        sequence, answer = self._newest.get(request.worker, (0, None))
+        if answer is None or sequence != request.sequence:
+            answer = self._change(request)
+            self._newest[request.worker] = (request.sequence, answer)
         return answer
 
-    def _look(self, asked: Exchange) -> Found:
-        match asked.deed:
+    def _read(self, request: StoreRequest) -> StoreResponse:
+        match request.deed:
             case "get":
-                return self._get(asked)
+                return self._get(request)
             case "wait":
-                return self._done(state=DONE if self._has(asked.keys) else ABSENT)
+                return self._done(state=DONE if self._has(request.keys) else ABSENT)
             case "check":
-                return self._done(number=int(self._has(asked.keys)))
+                return self._done(number=int(self._has(request.keys)))
             case _:
                 return self._done(number=len(self._values))
 
-    def _change(self, asked: Exchange) -> Found:
-        match asked.deed:
+    def _change(self, request: StoreRequest) -> StoreResponse:
+        match request.deed:
             case "set":
-                return self._set(asked)
+                return self._set(request)
             case "add":
-                return self._add(asked)
+                return self._add(request)
             case "compare_set":
-                return self._compare_set(asked)
+                return self._compare_set(request)
             case _:
-                return self._delete(asked)
+                return self._delete(request)
 
-    def _set(self, asked: Exchange) -> Found:
-        for key, value in zip(asked.keys, asked.values, strict=True):
+    def _set(self, request: StoreRequest) -> StoreResponse:
+        for key, value in zip(request.keys, request.values, strict=True):
             self._put(key, _decoded(value))
         return self._done()
 
-    def _get(self, asked: Exchange) -> Found:
-        if not self._has(asked.keys):
+    def _get(self, request: StoreRequest) -> StoreResponse:
+        if not self._has(request.keys):
             return self._done(state=ABSENT)
-        found = [self._values[key] for key in asked.keys]
+        found = [self._values[key] for key in request.keys]
         n_bytes = sum(map(len, found))
         if n_bytes > LARGEST_ANSWER:
-            raise FullError(
-                f"these values have {n_bytes} bytes, and an answer {LARGEST_ANSWER // 1024**2} MiB",
-                "ask for fewer keys at once",
+            raise KeyValueLimitError(
+                f"{n_bytes} bytes of values; a response holds {LARGEST_ANSWER // 1024**2} MiB",
+                "request fewer keys at once",
             )
         return self._done(values=[b64encode(value).decode() for value in found])
 
-    def _add(self, asked: Exchange) -> Found:
-        (key,) = asked.keys
+    def _add(self, request: StoreRequest) -> StoreResponse:
+        (key,) = request.keys
         text = self._values.get(key, b"0")
         try:
-            number = int(text[:20]) + asked.amount
+            number = int(text[:20]) + request.amount
         except ValueError:
-            raise RefusedError("keys", f"the value of '{shown(key)}' is no number") from None
+            raise RefusedError("keys", f"the value of '{shown(key)}' is not a number") from None
         if abs(number) >= MOST_NUMBER:
-            raise RefusedError("amount", f"'{shown(key)}' would be more than 64 bits hold")
+            raise RefusedError("amount", f"the sum of '{shown(key)}' would exceed 64 bits")
         self._put(key, str(number).encode())
         return self._done(number=number)
 
-    def _compare_set(self, asked: Exchange) -> Found:
-        """What is there afterwards; of a key that is not there and was expected to be, what was
-        expected, as torch's own stores answer."""
-        (key,) = asked.keys
-        expected, wanted = map(_decoded, asked.values)
+    def _compare_set(self, request: StoreRequest) -> StoreResponse:
+        """Returns the value after the operation. If the key does not exist but a value was
+        expected, returns the expected value, as torch's own stores do."""
+        (key,) = request.keys
+        expected, wanted = map(_decoded, request.values)
         found = self._values.get(key)
         if (found or b"") == expected and (found is not None or not expected):
             self._put(key, wanted)
             found = wanted
         return self._done(values=[b64encode(expected if found is None else found).decode()])
 
-    def _delete(self, asked: Exchange) -> Found:
-        (key,) = asked.keys
+    def _delete(self, request: StoreRequest) -> StoreResponse:
+        (key,) = request.keys
         found = self._values.pop(key, None)
         if found is not None:
             self._n_bytes -= len(key) + len(found)
@@ -129,37 +129,39 @@ class KeyValues:
         n_more = len(value) + (len(key) if before is None else -len(before))
         n_keys = len(self._values) + (before is None)
         if n_keys > MOST_KEYS or self._n_bytes + n_more > MOST_BYTES:
-            raise FullError(
-                f"the store of a turn holds {MOST_KEYS} keys and {MOST_BYTES // 1024**2} MiB",
-                "delete keys, or use a store of your own",
+            raise KeyValueLimitError(
+                f"the store is full: it holds {MOST_KEYS} keys and {MOST_BYTES // 1024**2} MiB",
+                "delete keys, or use another store",
             )
         self._values[key] = value
         self._n_bytes += n_more
 
     def _done(
         self, *, state: str = DONE, values: list[str] | None = None, number: int = 0
-    ) -> Found:
-        return Found(state, self.name, values or [], number)
+    ) -> StoreResponse:
+        return StoreResponse(state, self.name, values or [], number)
 
 
-def check(asked: Exchange) -> None:
-    """Raises for the first field that holds what it may not."""
-    if asked.deed not in DEEDS:
+def validate_request(request: StoreRequest) -> None:
+    """Raises RefusedError for the first invalid field."""
+    if request.deed not in DEEDS:
         raise RefusedError(
-            "deed", f"'{shown(asked.deed)}' is unknown", f"there are {', '.join(DEEDS)}"
+            "deed", f"unknown operation '{shown(request.deed)}'", f"use one of {', '.join(DEEDS)}"
         )
-    n_keys = N_KEYS.get(asked.deed)
-    if len(asked.keys) > MOST_KEYS_AT_ONCE or n_keys not in (None, len(asked.keys)):
+    n_keys = N_KEYS.get(request.deed)
+    if len(request.keys) > MOST_KEYS_AT_ONCE or n_keys not in (None, len(request.keys)):
         wanted = f"up to {MOST_KEYS_AT_ONCE}" if n_keys is None else str(n_keys)
-        raise RefusedError("keys", f"there are {len(asked.keys)}", f"'{asked.deed}' takes {wanted}")
-    n_values = N_VALUES.get(asked.deed, len(asked.keys) if asked.deed == "set" else 0)
-    if len(asked.values) != n_values:
-        raise RefusedError("values", f"there are {len(asked.values)} instead of {n_values}")
-    if any(not 0 < len(key) <= LONGEST_KEY for key in asked.keys):
-        raise RefusedError("keys", f"a key has 1 to {LONGEST_KEY} characters")
-    if abs(asked.amount) >= MOST_NUMBER:
-        raise RefusedError("amount", "it has more than 64 bits")
-    for value in asked.values:
+        raise RefusedError(
+            "keys", f"got {len(request.keys)} keys", f"'{request.deed}' takes {wanted}"
+        )
+    n_values = N_VALUES.get(request.deed, len(request.keys) if request.deed == "set" else 0)
+    if len(request.values) != n_values:
+        raise RefusedError("values", f"got {len(request.values)} values instead of {n_values}")
+    if any(not 0 < len(key) <= LONGEST_KEY for key in request.keys):
+        raise RefusedError("keys", f"a key must have 1 to {LONGEST_KEY} characters")
+    if abs(request.amount) >= MOST_NUMBER:
+        raise RefusedError("amount", "exceeds 64 bits")
+    for value in request.values:
         _decoded(value)
 
 
@@ -167,9 +169,9 @@ def _decoded(text: str) -> bytes:
     try:
         value = b64decode(text, validate=True)
     except (Error, ValueError):
-        raise RefusedError("values", "a value is no base64") from None
+        raise RefusedError("values", "a value is not valid base64") from None
     if len(value) > LARGEST_VALUE:
-        raise FullError(
+        raise KeyValueLimitError(
             f"a value of {len(value)} bytes is larger than {LARGEST_VALUE // 1024} KiB",
             "share large data in files or with collectives",
         )

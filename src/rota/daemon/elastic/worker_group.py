@@ -1,4 +1,8 @@
-"""The workers of one attempt of a live job: what they said, and what they are told."""
+"""The workers of one attempt of a live job: their last reports, and the orders for them.
+
+Applies `generation_rules` over time: when a generation is sent to the workers, when it has formed,
+and which workers must be killed because they block the others.
+"""
 
 from __future__ import annotations
 
@@ -6,137 +10,142 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from rota.core.model import Job, Running, Starting
-from rota.daemon import generations
-from rota.daemon.generations import NOBODY, Said, Wanted
-from rota.daemon.reports import Told
-from rota_trainer.messages import Switch
-from rota_trainer.reporting import BACKOFF_MAX_S
+from rota.core.model.job import Job, Running, Starting
+from rota.daemon.elastic import generation_rules
+from rota.daemon.elastic.generation_rules import NO_GENERATION, DesiredGeneration, MemberState
+from rota.daemon.training.report_parser import WorkerReport
+from rota_trainer.reporting.loop import BACKOFF_MAX_S
+from rota_trainer.reporting.messages import Switch
 
-MUTE_S = 120.0
-"""A program that has not spoken of generations by then never will."""
+NOT_ELASTIC_AFTER_S = 120.0
+"""A program that has not reported a generation by then does not use live training."""
 
 
 @dataclass(slots=True)
-class Crew:
-    wanted: Wanted
+class WorkerGroup:
+    wanted: DesiredGeneration
     since_s: float
-    """When this daemon learnt of it."""
-    said: dict[int, Said] = field(default_factory=dict[int, Said])
+    """When this daemon learned of the attempt."""
+    states: dict[int, MemberState] = field(default_factory=dict[int, MemberState])
     switch: Switch | None = None
-    """The generation that is wanted, once it can be given."""
+    """The order for the wanted generation; None until all members are ready."""
     refused: dict[int, str] = field(default_factory=dict[int, str])
     changed_at_s: float = -math.inf
-    """When somebody last said that it is in another generation."""
+    """When a worker last reported a new generation."""
     _members: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
-    """Of the generations that were given."""
+    """The members of the generations that were sent to the workers."""
     _interim: Switch | None = None
-    """Those who trained, without newcomers that are not ready, after a death among them."""
+    """After the failure of a worker: a generation of the surviving members, without new workers
+    that are not ready."""
     _spare: int | None = None
-    """The number of a generation that was wanted before this one, and never given to anybody."""
+    """The number of a generation that was wanted before this one and never sent to a worker."""
     _is_ordered_here: bool = False
-    """Whether the one that is wanted was ordered in the life of this daemon."""
-    _came_at_s: float | None = None
+    """Whether the wanted generation was ordered since this daemon started."""
+    _formed_at_s: float | None = None
     _ended_at_s: dict[int, float] = field(default_factory=dict[int, float])
-    """When it was seen first that a newcomer had ended with 0."""
+    """When the exit with code 0 of a new worker was first seen."""
     _is_remarked: bool = False
     _ended: dict[int, float] = field(default_factory=dict[int, float])
-    """When it was told that a worker is to be ended."""
+    """When it was last reported that a worker must be killed."""
 
-    # -- what is heard --------------------------------------------------------------------------
+    # -- commands and reports -------------------------------------------------------------------
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: DesiredGeneration) -> None:
         is_unused = self.switch is None and self._is_ordered_here
         self._spare = self.wanted.generation if is_unused else None
         self.wanted, self._is_ordered_here = wanted, True
-        self.switch = self._interim = self._came_at_s = None
+        self.switch = self._interim = self._formed_at_s = None
 
-    def hear(self, told: Told, *, now: float) -> None:
-        before = self.said.get(told.worker, Said())
-        if told.generation != before.generation:
+    def record_report(self, report: WorkerReport, *, now: float) -> None:
+        before = self.states.get(report.worker, MemberState())
+        if report.generation != before.generation:
             self.changed_at_s = now
-        said = Said(
-            generation=told.generation,
-            address=told.address,
-            identity=told.identity,
-            step=told.global_step,
-            pause_s=told.pause_s,
+        state = MemberState(
+            generation=report.generation,
+            address=report.address,
+            identity=report.identity,
+            step=report.global_step,
+            pause_s=report.pause_s,
             heard_at_s=now,
-            moved_at_s=before.moved_at_s,
+            advanced_at_s=before.advanced_at_s,
         )
-        self.said[told.worker] = (
-            replace(said, moved_at_s=now) if said.got_on_since(before) else said
+        self.states[report.worker] = (
+            replace(state, advanced_at_s=now) if state.has_advanced_since(before) else state
         )
 
-    def excuse(self, now: float) -> None:
-        """All were as good as heard of, and got on."""
-        for number, said in self.said.items():
-            self.said[number] = replace(said, heard_at_s=now, moved_at_s=now)
+    def reset_heartbeats(self, now: float) -> None:
+        """Treat all workers as if they had just reported progress."""
+        for number, state in self.states.items():
+            self.states[number] = replace(state, heard_at_s=now, advanced_at_s=now)
         self.since_s = now
 
     # -- the generation -------------------------------------------------------------------------
 
     def gather(self, job: Job) -> bool:
-        """Give the generation that is wanted, if it can be. Whether there is something new."""
-        refused = generations.refusals(self.wanted, self.said)
+        """Prepare the order for the wanted generation if its members are ready; returns whether
+        there are new orders."""
+        refused = generation_rules.refusals(self.wanted, self.states)
         is_new = bool(refused.keys() - self.refused.keys())
         self.refused |= refused
         if self.switch is None:
             is_broken = self._is_broken(job)
-            self.switch = generations.switch_to(self.wanted, self.said, is_broken=is_broken)
+            self.switch = generation_rules.switch_to(self.wanted, self.states, is_broken=is_broken)
             if self.switch is not None:
                 self._members[self.wanted.generation] = self.wanted.numbers
                 is_new = True
             elif is_broken and self._interim is None:
-                is_new |= self._go_on_without_newcomers(job)
+                is_new |= self._continue_without_newcomers(job)
         return is_new
 
-    def _go_on_without_newcomers(self, job: Job) -> bool:
-        """Whether those who trained can do so at once, in a generation whose number is free."""
+    def _continue_without_newcomers(self, job: Job) -> bool:
+        """Let the surviving members continue immediately, in a generation with the unused number;
+        returns whether they can."""
         here = set(job.numbers).difference(_exits(job))
-        trained = {n for n, said in self.said.items() if said.generation > NOBODY}
+        trained = {n for n, state in self.states.items() if state.generation > NO_GENERATION}
         left = tuple(n for n in job.numbers if n in here & trained)
         if self._spare is None or len(left) < job.spec.min_workers:
             return False
-        interim = Wanted(self.wanted.attempt, self._spare, left)
-        self._interim = generations.switch_to(interim, self.said, is_broken=True)
+        interim = DesiredGeneration(self.wanted.attempt, self._spare, left)
+        self._interim = generation_rules.switch_to(interim, self.states, is_broken=True)
         self._members[interim.generation] = left
         return self._interim is not None
 
     def orders(self, worker: int) -> tuple[Switch | None, str]:
-        said, switch = self.said.get(worker), self.switch
-        if said is None:
+        state, switch = self.states.get(worker), self.switch
+        if state is None:
             return None, ""
-        if switch is None and said.generation > NOBODY:
+        if switch is None and state.generation > NO_GENERATION:
             switch = self._interim
-        is_news = switch is not None and switch.generation > said.generation
+        is_news = switch is not None and switch.generation > state.generation
         return switch if is_news else None, self.refused.get(worker, "")
 
-    def has_come_about(self, job: Job) -> bool:
+    def has_formed(self, job: Job) -> bool:
         finished = [n for n, code in _exits(job).items() if code == 0]
-        return generations.has_come_about(self.wanted, self.said, finished=finished)
+        return generation_rules.has_formed(self.wanted, self.states, finished=finished)
 
     def pause_s(self, job: Job) -> float | None:
-        """Of those that are in no change at the moment, all are newcomers."""
+        """The interruption of training by the change. Without a change all workers are new, and
+        there is none."""
         phase = job.phase
         before = phase.numbers if isinstance(phase, Running) and phase.joining else ()
-        return generations.pause_s(self.wanted, self.said, before=before)
+        return generation_rules.pause_s(self.wanted, self.states, before=before)
 
     def _is_broken(self, job: Job) -> bool:
-        """Whether somebody is gone out of the generation that trains. One that was given before
-        this daemon was started may be: to break off its step costs little."""
-        standing = generations.newest(self.said)
-        if standing == NOBODY:
+        """Whether a member of the training generation is gone. A generation that an earlier daemon
+        process sent may be broken: its members are unknown, and aborting a step costs little."""
+        standing = generation_rules.newest(self.states)
+        if standing == NO_GENERATION:
             return False
         members = self._members.get(standing)
         here = set(job.numbers).difference(_exits(job))
         return members is None or not here.issuperset(members)
 
-    # -- those who are not there -----------------------------------------------------------------
+    # -- new workers that do not join -----------------------------------------------------------
 
     def missing(self, job: Job, *, now: float) -> frozenset[int]:
-        """Newcomers that ended with 0 and joined nobody: those who train said so after that end.
-        Had they joined it and finished, the others would have joined it with them."""
+        """New workers that exited with 0 without joining: the others reported an older generation
+        after that exit. If a new worker had joined and finished, the others would be in the new
+        generation too."""
         phase = job.phase
         if not isinstance(phase, Running):
             return frozenset()
@@ -144,65 +153,65 @@ class Crew:
         for number in ended:
             self._ended_at_s.setdefault(number, now)
         here = [n for n in phase.numbers if n not in phase.exits]
-        heard = [self.said.get(n) for n in here]
+        states = [self.states.get(n) for n in here]
         if not here:
             return frozenset()
         return frozenset(
             number
             for number in ended.intersection(phase.joining_numbers)
-            if not any(self._may_have_met(number, said) for said in heard)
+            if not any(self._may_have_joined(number, state) for state in states)
         )
 
-    def _may_have_met(self, newcomer: int, said: Said | None) -> bool:
-        """By what a worker said since that ended. Who never said anything meets nobody."""
-        if said is None:
+    def _may_have_joined(self, newcomer: int, state: MemberState | None) -> bool:
+        """Whether this state does not exclude that its worker and the new worker have joined."""
+        if state is None:
             return False
-        is_in = said.generation >= self.wanted.generation
-        return is_in or said.heard_at_s <= self._ended_at_s[newcomer]
+        is_in = state.generation >= self.wanted.generation
+        return is_in or state.heard_at_s <= self._ended_at_s[newcomer]
 
-    def is_mute(self, job: Job, *, now: float) -> bool:
-        """Whether it is time to say that nobody spoke of generations, which is once: not of a job
-        that was there before this daemon."""
+    def is_not_elastic(self, job: Job, *, now: float) -> bool:
+        """Whether to remark now that no worker has reported a generation. True once per attempt,
+        and never for a job that started before this daemon."""
         phase = job.phase
         if self._is_remarked or not isinstance(phase, Running):
             return False
-        due_s = phase.since_s + MUTE_S
-        self._is_remarked = not self.said and self.since_s <= due_s <= now
+        due_s = phase.since_s + NOT_ELASTIC_AFTER_S
+        self._is_remarked = not self.states and self.since_s <= due_s <= now
         return self._is_remarked
 
-    # -- those who hold up the others -----------------------------------------------------------
+    # -- workers that block the others ----------------------------------------------------------
 
     def faults(self, job: Job, *, now: float, heartbeat_s: float) -> dict[str, frozenset[int]]:
-        """In words -> the workers that are to be ended for it."""
+        """Reason -> the workers that must be killed for it."""
         here = [n for n in job.numbers if n not in _exits(job)]
-        stuck = generations.silent(self._present(job, here), now=now, heartbeat_s=heartbeat_s)
+        stuck = generation_rules.silent(self._present(job, here), now=now, heartbeat_s=heartbeat_s)
         found = {
-            f"said nothing for {heartbeat_s:g} s, and the others cannot go on": stuck,
-            "did not leave in time": self._overdue(job, here, now=now),
+            f"no report for {heartbeat_s:g} s while the other workers wait": stuck,
+            "did not exit in time after its removal": self._overdue(job, here, now=now),
         }
         new = {why: self._new(who, now=now, again_s=heartbeat_s) for why, who in found.items()}
         return {why: who for why, who in new.items() if who}
 
-    def _present(self, job: Job, here: Iterable[int]) -> dict[int, Said]:
-        """One who trained before this daemon was started and has not been heard of since has yet
-        to find out that there is somebody to report to."""
-        found = {n: self.said[n] for n in here if n in self.said}
-        if generations.newest(found) > NOBODY and isinstance(job.phase, Running):
-            unheard = Said(heard_at_s=self.since_s + BACKOFF_MAX_S)
+    def _present(self, job: Job, here: Iterable[int]) -> dict[int, MemberState]:
+        """The states of the workers that run. A worker that trained before this daemon started and
+        has not reported since may still be in its backoff, so it gets more time."""
+        found = {n: self.states[n] for n in here if n in self.states}
+        if generation_rules.newest(found) > NO_GENERATION and isinstance(job.phase, Running):
+            unheard = MemberState(heard_at_s=self.since_s + BACKOFF_MAX_S)
             found |= {n: unheard for n in job.phase.numbers if n in here and n not in found}
         return found
 
     def _overdue(self, job: Job, here: Iterable[int], *, now: float) -> frozenset[int]:
-        """Leavers that are still there although the others have long gone on."""
-        if not self.has_come_about(job):
+        """Removed workers that still run after the grace period, although the others continued."""
+        if not self.has_formed(job):
             return frozenset()
-        if self._came_at_s is None:
-            self._came_at_s = now
-        is_late = now - self._came_at_s > job.spec.grace_s
+        if self._formed_at_s is None:
+            self._formed_at_s = now
+        is_late = now - self._formed_at_s > job.spec.grace_s
         return frozenset(here).difference(self.wanted.numbers) if is_late else frozenset()
 
     def _new(self, workers: frozenset[int], *, now: float, again_s: float) -> frozenset[int]:
-        """Without those of whom it was told a moment ago."""
+        """The workers that were not reported within the last `again_s`."""
         found = frozenset(n for n in workers if now - self._ended.get(n, -again_s) >= again_s)
         self._ended |= dict.fromkeys(found, now)
         return found

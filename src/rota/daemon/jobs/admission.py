@@ -1,8 +1,12 @@
-"""From what a user asked for to what the scheduler and the engine need; or a refusal that names
-the field. Pure: whoever asks, the nodes and the defaults are arguments."""
+"""Turns a request into job specs, or raises an error that names the invalid field.
+
+Pure: the user, the nodes and the defaults are arguments.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from rota.core.misfit import Misfits
-from rota.core.model import Estimate, JobId, JobSpec, Mode, Share
-from rota.core.notation import (
+from rota.core.explain.feasibility import FeasibilityChecker
+from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode
+from rota.core.model.units import (
     GPUS_EXAMPLES,
     MAX_SECONDS,
     GpuCount,
@@ -21,17 +25,16 @@ from rota.core.notation import (
     parse_gpus,
     parse_seconds,
 )
-from rota.daemon import fields
-from rota.daemon.category import category_of
-from rota.daemon.fields import RefusedError
-from rota.engines.base import LogLimits
+from rota.daemon.errors import RefusedError
+from rota.daemon.jobs import validation
+from rota.engines.interface import LogLimits
 from rota.errors import shown
 from rota.wire.jobs import JobRequest
 
 T = TypeVar("T")
-_UNNAMEABLE = re.compile(r"[^A-Za-z0-9._-]")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 GRACE_S = 30.0
-MOST_RETRIES = 1000
+MAX_RETRIES = 1000
 HIGHEST_PRIORITY = 1000
 EPOCHS = (1e-9, 1e12)
 SECONDS = (1e-3, MAX_SECONDS)
@@ -42,8 +45,8 @@ HOURS = (1e-6, MAX_SECONDS / 3600)
 class Defaults:
     """What a site or a project adds to every job. `{user}` in a mount is the submitter.
 
-    Where all are contained, the engine has an image for jobs that name none. It is no part of the
-    request: such a job may be moved to where it needs none.
+    `are_contained`: the engine has an image for jobs without one. That image is not part of the
+    request, so that the job can move to a daemon that needs no image.
     """
 
     are_contained: bool = False
@@ -59,7 +62,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """One job. `request` is what runs, with the defaults filled in."""
+    """One job. `request` includes the defaults."""
 
     spec: JobSpec
     request: JobRequest
@@ -71,17 +74,16 @@ def admit(
     *,
     user: str,
     defaults: Defaults,
-    misfits: Misfits,
+    feasibility: FeasibilityChecker,
     after: tuple[JobId, ...] = (),
 ) -> list[Admitted]:
-    """The jobs that a request of good shape stands for: one, or one for each index of its
-    array."""
+    """The jobs of a request that passed `check_shape`: one job, or one per index of its array."""
     name = request.category or request.name
     request = with_defaults(request, user=user, defaults=defaults)
-    fields.check(request, is_contained=defaults.are_contained or bool(request.image))
+    validation.check(request, is_contained=defaults.are_contained or bool(request.image))
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     spec = replace(spec, category=category_of(request, spec, name=name))
-    found = misfits.of(spec)
+    found = feasibility.of(spec)
     if found is not None:
         is_implied = found.field == "gpus_per_worker" and not request.gpus_per_worker
         blamed = "gpus" if is_implied else found.field
@@ -106,15 +108,15 @@ def with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobR
     if defaults.env:
         added["env"] = {**defaults.env, **request.env}
     if defaults.mounts and (image or defaults.are_contained):
-        # An object that stands for a job has them already.
+        # The request of a TrainingJob may contain the default mounts already.
         ours = [each for each in defaults.mounts_of(user) if each not in request.mounts]
         added["mounts"] = [*ours, *request.mounts]
     return replace(request, **added) if added else request
 
 
 def without_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
-    """To be submitted again, here or elsewhere: without what belongs to this place and not to the
-    job. Its image does, whoever chose it."""
+    """The request for another submit, here or elsewhere: without the variables and mounts of this
+    site. The image stays, also a default image."""
     ours = defaults.mounts_of(user)
     return replace(
         request,
@@ -124,11 +126,11 @@ def without_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> J
 
 
 def _name_of(command: Sequence[str]) -> str:
-    """The script, else the program."""
+    """The name of the script, else of the program."""
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
     word = scripts[0] if scripts else command[0] if command else ""
     name = PurePosixPath(word).name if "/" in word else word
-    return _UNNAMEABLE.sub("-", name).lstrip("._-")[:40] or "job"
+    return _NOT_IN_NAMES.sub("-", name).lstrip("._-")[:40] or "job"
 
 
 def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: float) -> JobSpec:
@@ -157,7 +159,7 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: 
         if request.epochs is not None
         else 1.0,
         estimate=_estimate(request, workers=n_workers[2]),
-        retries=_bounded("retries", request.retries, low=0, high=MOST_RETRIES),
+        retries=_bounded("retries", request.retries, low=0, high=MAX_RETRIES),
         retry_on=frozenset(
             _bounded("retry_on", code, low=1, high=255) for code in request.retry_on
         ),
@@ -174,26 +176,30 @@ def _gpus(request: JobRequest) -> GpuCount:
     if count.share is not None or count.most == 0:
         raise RefusedError(
             "gpu_memory",
-            f"it says how much of each GPU is used, and --gpus {request.gpus} says something else",
-            "give one of the two",
+            f"it is the memory used on each GPU, and conflicts with --gpus {request.gpus}",
+            "use only one of the two",
         )
-    share = Share(memory_bytes=_parsed("gpu_memory", request.gpu_memory, parse=parse_bytes))
+    share = GpuShare(memory_bytes=_parsed("gpu_memory", request.gpu_memory, parse=parse_bytes))
     return replace(count, share=share)
 
 
 def _per_worker(request: JobRequest, count: GpuCount) -> int:
-    """All GPUs of a job of one size go to one process, unless it says otherwise."""
+    """By default, one worker has all GPUs of a job with a fixed size."""
     wanted = _bounded("gpus_per_worker", request.gpus_per_worker, low=0, high=1024)
     if count.share is not None or count.most == 0:
         if wanted > 1:
-            raise RefusedError("gpus_per_worker", "a share of a GPU is for one process", "leave it")
+            raise RefusedError(
+                "gpus_per_worker", "a share of a GPU is for one worker", "leave it out"
+            )
         return 1
     if not wanted:
         return count.most if count.least == count.most else 1
     for each in (count.least, count.most, count.requested):
         if each % wanted:
             raise RefusedError(
-                "gpus_per_worker", f"{each} GPUs cannot be shared out by {wanted}", "use a divisor"
+                "gpus_per_worker",
+                f"{each} is not a multiple of {wanted}",
+                "use a divisor of it",
             )
     return wanted
 
@@ -203,7 +209,7 @@ def _mode(text: str) -> Mode:
         return Mode(text)
     except ValueError:
         raise RefusedError(
-            "mode", f"there is no mode '{shown(text)}'", f"use {', '.join(Mode)}"
+            "mode", f"unknown mode '{shown(text)}'", f"use {', '.join(Mode)}"
         ) from None
 
 
@@ -233,7 +239,7 @@ def _bounded(name: str, value: int, *, low: int, high: int) -> int:
 
 
 def _within(name: str, value: float, *, bounds: tuple[float, float]) -> float:
-    """Beyond them, sums and quotients are no longer numbers."""
+    """Values outside of the bounds would overflow in sums and quotients."""
     low, high = bounds
     if not low <= value <= high:
         hint = f"use {low:g} to {high:g}, or leave it out if unknown"
@@ -243,5 +249,15 @@ def _within(name: str, value: float, *, bounds: tuple[float, float]) -> float:
 
 def _amount(name: str, value: float) -> float:
     if not 0 <= value < math.inf:
-        raise RefusedError(name, f"{value:g} is not an amount", "use 0 for no limit")
+        raise RefusedError(name, f"{value:g} is not a valid amount", "use 0 for no limit")
     return value
+
+
+def category_of(request: JobRequest, spec: JobSpec, *, name: str) -> str:
+    """The key under which speed measurements are shared: jobs of one user with the same `name`, or
+    else the same code and arguments, and with equal workers."""
+    share = spec.share
+    worker = [spec.gpus, share.fraction if share else 0.0, share.memory_bytes if share else 0]
+    code = [request.command, request.snapshot, request.image, request.workdir]
+    what = ["name", name] if name else ["code", *code]
+    return hashlib.sha256(json.dumps([spec.user, worker, what]).encode()).hexdigest()[:32]

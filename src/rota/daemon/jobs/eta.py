@@ -1,21 +1,21 @@
-"""How far a job is, and when it will be over."""
+"""Progress of a job, and its expected end."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from rota.core.forecast import Expected
-from rota.core.model import Job, Queued, Running, Starting
-from rota.core.progress import finish, remaining_s
+from rota.core.estimation.forecast import JobForecast
+from rota.core.estimation.remaining_time import finish, remaining_s
+from rota.core.model.job import Job, Queued, Running, Starting
 
-FAR_S = 20 * 365 * 86400.0
-"""An end that is further away is as good as none."""
+LONGEST_ETA_S = 20 * 365 * 86400.0
+"""An expected end further away is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """As in the view of a job; what cannot be told is None."""
+class JobEta:
+    """The fields of `JobView`; None: unknown."""
 
     progress: float | None = None
     remaining_s: float | None = None
@@ -23,16 +23,18 @@ class Outlook:
     finish_error: float | None = None
 
 
-def outlook(job: Job, now: float, *, expected: Expected | None) -> Outlook:
-    """`expected` is what a forecast says of a job that does not run yet."""
+def job_eta(job: Job, now: float, *, expected: JobForecast | None) -> JobEta:
+    """`expected` is the forecast of a queued job."""
     progress = progress_of(job)
-    left_s, error = _ahead(job, now, expected=expected)
-    if not left_s < FAR_S:
-        return Outlook(progress)
-    return Outlook(progress, round(left_s, 3), round(now + left_s, 3), round(error, 4))
+    left_s, error = _remaining_and_error(job, now, expected=expected)
+    if not left_s < LONGEST_ETA_S:
+        return JobEta(progress)
+    return JobEta(progress, round(left_s, 3), round(now + left_s, 3), round(error, 4))
 
 
-def _ahead(job: Job, now: float, *, expected: Expected | None) -> tuple[float, float]:
+def _remaining_and_error(
+    job: Job, now: float, *, expected: JobForecast | None
+) -> tuple[float, float]:
     """Seconds until the end, and their relative error."""
     match job.phase:
         case Running():
@@ -40,7 +42,7 @@ def _ahead(job: Job, now: float, *, expected: Expected | None) -> tuple[float, f
             if end is None:
                 return math.inf, 0.0
             if end.remaining_s <= 0:
-                # Overdue: it may take as long again as it is late.
+                # Overdue: expect the same delay once more.
                 return end.error_s, 1.0
             return end.remaining_s, end.error_s / end.remaining_s
         case Starting():
@@ -52,7 +54,7 @@ def _ahead(job: Job, now: float, *, expected: Expected | None) -> tuple[float, f
 
 
 def progress_of(job: Job) -> float | None:
-    """The part that is done, as it was reported; None where nobody knows how much there is."""
+    """The reported share of epochs done; None if the number of epochs is unknown."""
     if not has_reported(job) or not job.epochs_done <= job.epochs < math.inf:
         return None
     return round(job.epochs_done / job.epochs, 4)

@@ -1,4 +1,4 @@
-"""Reaching into running jobs: commands beside their workers, connections to their ports."""
+"""Commands next to the workers of running jobs, and connections to their ports."""
 
 from __future__ import annotations
 
@@ -9,113 +9,130 @@ from dataclasses import dataclass
 
 import structlog
 
-from rota.core.model import Job, Running
-from rota.daemon.desk import Desk, NotFoundError
-from rota.daemon.people import Caller
-from rota.daemon.words import standing
-from rota.engines.base import Engine, Session, Terminal, Visit, WorkerId
+from rota.core.model.job import Job, Running
+from rota.daemon.access.authorization import Caller
+from rota.daemon.errors import NotFoundError
+from rota.daemon.jobs.job_lookup import JobDirectory, describe_state
+from rota.engines.interface import Engine, ExecSpec, Terminal, WorkerId, WorkerSession
 from rota.errors import UnavailableError, UserError
-from rota.wire.sessions import Entry
+from rota.wire.exec import ExecRequest
 
 log = structlog.get_logger()
 
-MOST_COMMANDS = 32
-MOST_CONNECTIONS = 256
-"""Of one user at a time; a browser alone opens half a dozen for a page."""
-MOST_BYTES = 64 * 1024
-MOST_CELLS = 10_000
-LONGEST_TERMINAL = 64
+MAX_COMMANDS = 32
+MAX_CONNECTIONS = 256
+"""Limits of one user. A browser opens about six connections for one page."""
+MAX_COMMAND_BYTES = 64 * 1024
+MAX_CELLS = 10_000
+MAX_TERMINAL_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A worker that a caller may reach into."""
+class ExecTarget:
+    """A worker that the user may reach."""
 
     user: str
     worker: WorkerId
 
 
-class Visits:
-    def __init__(self, desk: Desk, engine: Engine) -> None:
-        self._desk = desk
+class ExecSessions:
+    def __init__(self, directory: JobDirectory, engine: Engine) -> None:
+        self._directory = directory
         self._engine = engine
         self._n_open: Counter[tuple[str, str]] = Counter()
 
-    def place(self, caller: Caller, word: str, *, worker: int | None) -> Place:
-        """The worker of this number, else the first; if the job runs and the caller may."""
-        job = self._desk.reach(caller, word)
-        numbers = _running(job)
+    def target(self, caller: Caller, word: str, *, worker: int | None) -> ExecTarget:
+        """The worker of this number, by default the first. The job must run, and the caller must
+        own the job."""
+        job = self._directory.find_owned(caller, word)
+        numbers = _running_workers(job)
         if worker is None:
             worker = numbers[0]
         if worker not in numbers:
             some = ", ".join(str(number) for number in numbers[:20])
             raise NotFoundError(f"job {job.id} has no worker {worker}", f"it has {some}")
-        return Place(caller.user, WorkerId(job.id, job.attempt, worker))
+        return ExecTarget(caller.user, WorkerId(job.id, job.attempt, worker))
 
     @asynccontextmanager
-    async def command(self, place: Place, entry: Entry) -> AsyncGenerator[Session]:
-        visit = _visit(entry)
+    async def command(
+        self, target: ExecTarget, request: ExecRequest
+    ) -> AsyncGenerator[WorkerSession]:
+        spec = _exec_spec(request)
 
-        async def begin() -> Session:
-            return await self._engine.visit(place.worker, visit)
+        async def begin() -> WorkerSession:
+            return await self._engine.exec_command(target.worker, spec)
 
-        async with self._counted(place, "command", most=MOST_COMMANDS, begin=begin) as session:
+        async with self._counted(target, "command", most=MAX_COMMANDS, begin=begin) as session:
             yield session
 
     @asynccontextmanager
-    async def connection(self, place: Place, port: int) -> AsyncGenerator[Session]:
-        async def begin() -> Session:
-            return await self._engine.connect(place.worker, port)
+    async def connection(self, target: ExecTarget, port: int) -> AsyncGenerator[WorkerSession]:
+        async def begin() -> WorkerSession:
+            return await self._engine.connect(target.worker, port)
 
         async with self._counted(
-            place, "connection", most=MOST_CONNECTIONS, begin=begin
+            target, "connection", most=MAX_CONNECTIONS, begin=begin
         ) as session:
             yield session
 
     @asynccontextmanager
     async def _counted(
-        self, place: Place, kind: str, *, most: int, begin: Callable[[], Awaitable[Session]]
-    ) -> AsyncGenerator[Session]:
-        key = (place.user, kind)
+        self,
+        target: ExecTarget,
+        kind: str,
+        *,
+        most: int,
+        begin: Callable[[], Awaitable[WorkerSession]],
+    ) -> AsyncGenerator[WorkerSession]:
+        key = (target.user, kind)
         if self._n_open[key] >= most:
-            what = f"{place.user} has {most} {kind}s open"
+            what = f"{target.user} has {most} {kind}s open"
             raise UnavailableError(what, "close some of them")
         self._n_open[key] += 1
-        about = {"job_id": place.worker.job_id, "worker": place.worker.worker, "user": place.user}
+        fields = {
+            "job_id": target.worker.job_id,
+            "worker": target.worker.worker,
+            "user": target.user,
+        }
         try:
             session = await begin()
-            log.info(f"{kind}.opened", **about)
+            log.info(f"{kind}.opened", **fields)
             try:
                 yield session
             finally:
                 session.close()
-                log.info(f"{kind}.closed", **about)
+                log.info(f"{kind}.closed", **fields)
         finally:
             self._n_open[key] -= 1
             if not self._n_open[key]:
                 del self._n_open[key]
 
 
-def _running(job: Job) -> tuple[int, ...]:
+def _running_workers(job: Job) -> tuple[int, ...]:
     if not isinstance(job.phase, Running):
-        raise UserError(f"job {job.id} does not run: {standing(job)}", "'rota show' says why")
+        raise UserError(
+            f"job {job.id} does not run: {describe_state(job)}", "'rota show' shows the reason"
+        )
     return tuple(number for number in job.phase.numbers if number not in job.phase.exits)
 
 
-def _visit(entry: Entry) -> Visit:
-    words = entry.command
-    if sum(len(word.encode(errors="replace")) for word in words) > MOST_BYTES:
-        raise UserError(f"the command has more than {MOST_BYTES} bytes", "put it into a script")
+def _exec_spec(request: ExecRequest) -> ExecSpec:
+    words = request.command
+    if sum(len(word.encode(errors="replace")) for word in words) > MAX_COMMAND_BYTES:
+        raise UserError(
+            f"the command has more than {MAX_COMMAND_BYTES} bytes", "put it into a script"
+        )
     if any("\0" in word for word in words) or words[:1] == [""]:
-        raise UserError("the command has an empty first word, or a zero byte in one")
-    if not entry.columns:
-        return Visit(tuple(words))
-    kind = entry.terminal
+        raise UserError("the command has an empty first word, or a zero byte in one of its words")
+    if not request.columns:
+        return ExecSpec(tuple(words))
+    kind = request.terminal
     is_plain = kind.isascii() and kind.replace("-", "").replace("_", "").replace(".", "").isalnum()
-    if not is_plain or len(kind) > LONGEST_TERMINAL:
+    if not is_plain or len(kind) > MAX_TERMINAL_NAME:
         kind = "dumb"
-    return Visit(tuple(words), Terminal(*bounded(entry.rows, entry.columns), kind))
+    return ExecSpec(tuple(words), Terminal(*bounded(request.rows, request.columns), kind))
 
 
 def bounded(rows: int, columns: int) -> tuple[int, int]:
-    return min(max(rows, 1), MOST_CELLS), min(max(columns, 1), MOST_CELLS)
+    """A terminal size within the limits."""
+    return min(max(rows, 1), MAX_CELLS), min(max(columns, 1), MAX_CELLS)

@@ -1,8 +1,8 @@
-"""When those who wait will be done: the kernel run ahead, now and then, beside the daemon's work.
+"""Forecasts when queued jobs will end: runs a copy of the kernel ahead of time, in a thread.
 
-A forecast is made when somebody asks and the last one is older than the newest round. It looks at
-so many jobs, rounds taken together, and no further: whoever stands behind that has no end that
-could be told. It runs in a thread of its own, and rests ten times as long as it took.
+A forecast starts when a caller wants one and the last one is older than the newest scheduling
+round. A forecast simulates a limited number of jobs times rounds; jobs behind that limit have no
+expected end. After a forecast, the forecaster rests ten times as long as the forecast took.
 """
 
 from __future__ import annotations
@@ -10,71 +10,81 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from rota.core.forecast import Expected, Horizon, Situation, forecast
-from rota.core.model import JobId, Queued
-from rota.daemon.shell import Shell
-from rota.engines.foreseen import foreseen
+from rota.core.estimation.forecast import (
+    EngineFactory,
+    Horizon,
+    JobForecast,
+    Situation,
+    forecast,
+)
+from rota.core.model.job import JobId, Queued
+from rota.daemon.runtime.controller import Controller
 
-MOST_LOOKS = 40_000
-"""At jobs, in all rounds of a forecast."""
-FEWEST_ROUNDS = 20
-"""A forecast of fewer rounds would tell of next to nobody."""
+MAX_JOB_ROUNDS = 40_000
+"""Jobs times rounds of one forecast."""
+MIN_ROUNDS = 20
+"""A forecast of fewer rounds would reach the end of almost no job."""
 REST_FACTOR = 10.0
 OLD_S = 30.0
-PATIENCE_S = 0.05
-"""How long somebody who asks waits for a forecast that is under way."""
+MAX_WAIT_S = 0.05
+"""How long a caller waits for a forecast that is running."""
 
 
-class Foresight:
-    """`expected` is what the newest forecast says."""
+class Forecaster:
+    """`expected` is the result of the newest forecast."""
 
-    def __init__(self, shell: Shell, clock: Callable[[], float]) -> None:
-        self._shell = shell
+    def __init__(
+        self, controller: Controller, clock: Callable[[], float], *, engine_of: EngineFactory
+    ) -> None:
+        self._controller = controller
         self._clock = clock
-        self.expected: Mapping[JobId, Expected] = {}
+        self._engine_of = engine_of
+        self.expected: Mapping[JobId, JobForecast] = {}
         self._round = -1
         self._made_s = 0.0
         self._rests_until_s = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    async def look(self) -> None:
-        """Bring the forecast up to date if that is cheap; not later than after a moment."""
+    async def refresh(self) -> None:
+        """Start a forecast if one is due, and wait a moment for its end."""
         if self._task is None and self._is_due():
-            self._task = self._shell.tasks.spawn(self._forecast(), what="a forecast")
+            self._task = self._controller.tasks.spawn(self._forecast(), what="a forecast")
         if self._task is not None:
-            await asyncio.wait({self._task}, timeout=PATIENCE_S)
+            await asyncio.wait({self._task}, timeout=MAX_WAIT_S)
 
     def _is_due(self) -> bool:
-        shell, now = self._shell, asyncio.get_running_loop().time()
-        if shell.trouble or now < self._rests_until_s or self.is_crowded:
+        controller, now = self._controller, asyncio.get_running_loop().time()
+        if controller.trouble or now < self._rests_until_s or self.is_crowded:
             return False
-        is_old = shell.rounds.count != self._round or now - self._made_s > OLD_S
-        return is_old and any(isinstance(job.phase, Queued) for job in shell.kernel.jobs.values())
+        is_old = controller.scheduling_loop.count != self._round or now - self._made_s > OLD_S
+        return is_old and any(
+            isinstance(job.phase, Queued) for job in controller.kernel.jobs.values()
+        )
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there are too many jobs to look ahead."""
+        """Whether there are too many jobs for a forecast."""
         return not self._n_rounds()
 
     def _n_rounds(self) -> int:
-        """How many rounds a forecast may have; 0 if it is not worth beginning."""
-        n_rounds = MOST_LOOKS // max(1, len(self._shell.kernel.jobs))
-        return n_rounds if n_rounds >= FEWEST_ROUNDS else 0
+        """How many rounds a forecast may have; 0: too few to start one."""
+        n_rounds = MAX_JOB_ROUNDS // max(1, len(self._controller.kernel.jobs))
+        return n_rounds if n_rounds >= MIN_ROUNDS else 0
 
     async def _forecast(self) -> None:
         began_s = asyncio.get_running_loop().time()
-        self._round = self._shell.rounds.count
+        self._round = self._controller.scheduling_loop.count
         try:
             self.expected = await asyncio.to_thread(
                 forecast,
                 self._situation(),
-                self._shell.policy,
-                engine_of=foreseen,
+                self._controller.policy,
+                engine_of=self._engine_of,
                 now=self._clock(),
-                horizon=Horizon(most_rounds=self._n_rounds()),
+                horizon=Horizon(max_rounds=self._n_rounds()),
             )
         except Exception:
-            # It is no reason to fail for anything else, and what was foreseen is old.
+            # The last forecast is out of date.
             self.expected = {}
             raise
         finally:
@@ -83,7 +93,7 @@ class Foresight:
             self._rests_until_s = self._made_s + REST_FACTOR * (self._made_s - began_s)
 
     def _situation(self) -> Situation:
-        kernel = self._shell.kernel
+        kernel = self._controller.kernel
         jobs = tuple(kernel.jobs.values())
         ends = kernel.outcomes
         needed = {each: ends[each] for job in jobs for each in job.spec.after if each in ends}

@@ -1,4 +1,4 @@
-"""Submits that are sent again: a key that a user has used before names what it made then."""
+"""Idempotency keys: a repeated submit with the same key returns the jobs of the first submit."""
 
 from __future__ import annotations
 
@@ -7,48 +7,50 @@ import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from rota.core.model import JobId
-from rota.daemon.programs import unpack
+from rota.core.model.job import JobId
+from rota.daemon.launch.programs import unpack
 from rota.errors import UserError
-from rota.store.base import Store
+from rota.store.interface import Store
+from rota.wire.codec import dump, dump_brief
 from rota.wire.jobs import JobRequest
-from rota.wire.json import dump, dump_brief
 
 
 class KeyReusedError(UserError):
-    """The same key with another request: one of the two would be lost without a word."""
+    """The user has used this key for another request."""
 
     code = "key_reused"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What came with a key. `mark` is kept with what it made, to tell it from anything else."""
+class IdempotentRequest:
+    """A request with a key. The first job of a submit stores the `fingerprint`."""
 
-    mark: str
+    fingerprint: str
     requests: Sequence[JobRequest] = ()
 
-    def is_what(self, mark: str) -> bool:
-        """Whether this is what was asked for when that mark was made."""
-        return mark in ("", self.mark) or mark == _older_mark(self.requests)
+    def matches(self, fingerprint: str) -> bool:
+        """Whether the stored fingerprint belongs to the same request."""
+        return fingerprint in ("", self.fingerprint) or fingerprint == _legacy_fingerprint(
+            self.requests
+        )
 
 
-def submitted(requests: Sequence[JobRequest]) -> Asked:
-    """The same whether a default was spelled out or left out."""
+def for_submit(requests: Sequence[JobRequest]) -> IdempotentRequest:
+    """A field with its default value and a missing field are equal."""
     try:
         text = dump_brief(list(requests))
     except ValueError:
-        text = ""  # A number that is none: it will be refused, and there is nothing to know again.
-    return Asked(f"brief:{_hash(text)}", requests)
+        text = ""  # A NaN or infinity: the submit fails, so no fingerprint is needed.
+    return IdempotentRequest(f"brief:{_hash(text)}", requests)
 
 
-def resubmitted(word: str) -> Asked:
-    """By the word alone: it may well mean another job once the first resubmit is through."""
-    return Asked(f"again:{_hash(word)}")
+def for_resubmit(word: str) -> IdempotentRequest:
+    """Only the word counts: after the first resubmit, a name may mean another job."""
+    return IdempotentRequest(f"again:{_hash(word)}")
 
 
-def _older_mark(requests: Sequence[JobRequest]) -> str:
-    """Before there were names in front of them, marks were of all fields."""
+def _legacy_fingerprint(requests: Sequence[JobRequest]) -> str:
+    """The fingerprint of older versions: without a prefix, over all fields."""
     return _hash(dump(list(requests)))
 
 
@@ -57,31 +59,31 @@ def _hash(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _UnderWay:
-    """A submit that is not yet on the disk."""
+class _PendingSubmit:
+    """A submit that is not yet in the store."""
 
-    mark: str
+    fingerprint: str
     made: asyncio.Future[list[JobId]]
 
 
-class Keys:
+class IdempotencyKeys:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._under_way: dict[tuple[str, str], _UnderWay] = {}
+        self._pending: dict[tuple[str, str], _PendingSubmit] = {}
 
     async def once(
         self,
         user: str,
         key: str,
         *,
-        asked: Asked,
+        asked: IdempotentRequest,
         submit: Callable[[], Awaitable[list[JobId]]],
     ) -> list[JobId]:
-        """What `submit` makes, or made when this user came with this key for the first time."""
+        """Call `submit`, unless this user has used the key before: then return the first result."""
         name = (user, key)
-        if name in self._under_way:
-            earlier = self._under_way[name]
-            _require_same(key, asked, before=earlier.mark)
+        if name in self._pending:
+            earlier = self._pending[name]
+            _require_same(key, asked, before=earlier.fingerprint)
             return await asyncio.shield(earlier.made)
         first = self._store.job_with_key(user, key)
         if first is not None:
@@ -90,7 +92,7 @@ class Keys:
             _require_same(key, asked, before=before)
             return self._made_with(user, key, first=first)
         made = asyncio.get_running_loop().create_future()
-        self._under_way[name] = _UnderWay(asked.mark, made)
+        self._pending[name] = _PendingSubmit(asked.fingerprint, made)
         try:
             ids = await submit()
         except BaseException as error:
@@ -101,7 +103,7 @@ class Keys:
             made.set_result(ids)
             return ids
         finally:
-            del self._under_way[name]
+            del self._pending[name]
 
     def _made_with(self, user: str, key: str, *, first: JobId) -> list[JobId]:
         found = [first]
@@ -111,12 +113,12 @@ class Keys:
 
 
 def key_of(key: str, number: int) -> str:
-    """Of the jobs of one submit, each has its own. No header can hold a line feed, so that nobody
-    else's key is ever the same."""
+    """Each job of a submit has its own key. The separator is a line feed, which no header can
+    contain, so that no key of a user equals the key of a job."""
     return f"{key}\n{number}" if number else key
 
 
-def _require_same(key: str, asked: Asked, *, before: str) -> None:
-    if not asked.is_what(before):
+def _require_same(key: str, asked: IdempotentRequest, *, before: str) -> None:
+    if not asked.matches(before):
         what = f"the key {key[:40]!r} was used for another submit"
-        raise KeyReusedError(what, "use a new key for each submit, the same only to try it again")
+        raise KeyReusedError(what, "use a new key for each submit, the same key for a retry only")

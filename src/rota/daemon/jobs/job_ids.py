@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 LENGTH = 8
 EPOCH_S = 1_735_689_600
-"""2025-01-01; eight characters of five bits are milliseconds for 34 years."""
+"""2025-01-01. Eight characters of five bits hold milliseconds for 34 years."""
 
 
-class Ids:
-    """Never the same twice, and never smaller than one given before."""
+class JobIdGenerator:
+    """Each id is larger than all ids before."""
 
     def __init__(self, clock: Callable[[], float], *, newest: JobId | None = None) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The output of a job across its workers and attempts."""
+"""Reads the output of a job, across its workers and attempts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import heapq
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from rota.core.model import Ended, JobId, Starting
-from rota.daemon.desk import Desk
-from rota.daemon.words import NotFoundError
-from rota.engines.base import Engine, LogQuery, WorkerId
+from rota.core.model.job import Ended, JobId, Starting
+from rota.daemon.access.authorization import Caller
+from rota.daemon.errors import NotFoundError
+from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.engines.interface import Engine, LogQuery, WorkerId
 from rota.errors import UserError
 from rota.wire.jobs import LogRange
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class JobLogChunk:
     at_s: float
     attempt: int
     worker: int
@@ -25,30 +26,46 @@ class Piece:
 
     @property
     def mark(self) -> str:
-        """Where it ends, for who goes on reading: see `LogRange.after`."""
+        """Position after this chunk, for a reader that continues later: see `LogRange.after`."""
         return f"{self.attempt}:{self.worker}:{self.place}" if self.place else ""
 
 
-class JobLogs:
-    """The output of one job. Without an attempt in `wanted`, the newest; with `follow`, also those
-    to come."""
+class LogReader:
+    def __init__(self, directory: JobDirectory, engine: Engine) -> None:
+        self._directory = directory
+        self._engine = engine
 
-    def __init__(self, desk: Desk, engine: Engine, job_id: JobId, *, wanted: LogRange) -> None:
-        self._desk = desk
+    def open(self, caller: Caller, word: str, *, wanted: LogRange) -> JobLogs:
+        """The output of a job that the caller may read. Raises if the job has no such attempt or
+        worker."""
+        job = self._directory.find_readable(caller, word)
+        logs = JobLogs(self._directory, self._engine, job.id, wanted=wanted)
+        logs.check()
+        return logs
+
+
+class JobLogs:
+    """The output of one job. Without an attempt in `wanted`: the newest attempt. With `follow`:
+    also output and attempts that are still to come."""
+
+    def __init__(
+        self, directory: JobDirectory, engine: Engine, job_id: JobId, *, wanted: LogRange
+    ) -> None:
+        self._directory = directory
         self._engine = engine
         self._job_id = job_id
         self._wanted = wanted
-        self._read = _places(wanted.after)
-        """Attempt -> worker -> how far it has been read already."""
+        self._read = _positions(wanted.after)
+        """Attempt -> worker -> position up to which the caller has read."""
 
     def check(self) -> None:
-        """Raises for an attempt or a worker that there is not, before anything is read."""
-        job = self._desk.shell.kernel.job(self._job_id) or self._desk.store.job(self._job_id)
+        """Raises if the job has no such attempt or worker. Reads no output."""
+        job = self._directory.get(self._job_id)
         attempt = self._wanted.attempt or (job.attempt if job else 0)
-        if attempt and not self._is_about_to_be(attempt):
-            self._found(attempt)
+        if attempt and not self._is_starting(attempt):
+            self._requested_workers(attempt)
 
-    async def pieces(self) -> AsyncIterator[Piece]:
+    async def pieces(self) -> AsyncIterator[JobLogChunk]:
         begun = max(self._read, default=None)
         attempt = begun or self._wanted.attempt or await self._first_attempt()
         while attempt is not None:
@@ -57,27 +74,27 @@ class JobLogs:
             attempt = await self._attempt_after(attempt)
 
     async def _first_attempt(self) -> int | None:
-        """The newest; with `follow`, a job that waits is waited for."""
+        """The newest attempt. With `follow`: wait for the first attempt of a queued job."""
         while True:
-            job = self._desk.shell.kernel.job(self._job_id) or self._desk.store.job(self._job_id)
+            job = self._directory.get(self._job_id)
             if job is None or job.attempt or isinstance(job.phase, Ended):
                 return (job.attempt or None) if job else None
             if not self._wanted.follow:
                 return None
-            await self._desk.shell.changed()
+            await self._directory.changed()
 
     async def _attempt_after(self, attempt: int) -> int | None:
         if not self._wanted.follow or self._wanted.attempt is not None:
             return None
         while True:
-            job = self._desk.shell.kernel.job(self._job_id)
+            job = self._directory.live(self._job_id)
             if job is None:
                 return None
             if job.attempt > attempt:
                 return attempt + 1
-            await self._desk.shell.changed()
+            await self._directory.changed()
 
-    async def _attempt(self, attempt: int) -> AsyncIterator[Piece]:
+    async def _attempt(self, attempt: int) -> AsyncIterator[JobLogChunk]:
         streams = [
             _stream(
                 self._engine,
@@ -90,8 +107,8 @@ class JobLogs:
             yield piece
 
     def _query(self, attempt: int, worker: int) -> LogQuery:
-        """What was to be left out was left out when the reading began. A worker without a mark had
-        not printed anything then."""
+        """A reader that continues repeats no `tail` and no `since_s`: these applied when the reader
+        started. A worker without a position had printed nothing by then."""
         wanted = self._wanted
         if self._read:
             place = self._read.get(attempt, {}).get(worker, "")
@@ -99,19 +116,19 @@ class JobLogs:
         return LogQuery(tail=wanted.tail, since_s=wanted.since_s, follow=wanted.follow)
 
     async def _workers(self, attempt: int) -> list[int]:
-        """Whoever was in this attempt. Who follows waits until they have begun."""
-        while self._wanted.follow and self._is_about_to_be(attempt):
-            await self._desk.shell.changed()
+        """The workers of this attempt. With `follow`: wait until the workers have started."""
+        while self._wanted.follow and self._is_starting(attempt):
+            await self._directory.changed()
         try:
-            return self._found(attempt)
+            return self._requested_workers(attempt)
         except NotFoundError:
-            # Others were in this one; an answer that has begun is no place to complain.
+            # The attempt has other workers. The response has started: it is too late for an error.
             return []
 
-    def _found(self, attempt: int) -> list[int]:
-        found = self._known(attempt)
+    def _requested_workers(self, attempt: int) -> list[int]:
+        found = self._recorded_workers(attempt)
         if found is None:
-            raise NotFoundError(f"job {self._job_id} has had no attempt {attempt}")
+            raise NotFoundError(f"job {self._job_id} has no attempt {attempt}")
         worker = self._wanted.worker
         if worker is None:
             return found
@@ -119,20 +136,20 @@ class JobLogs:
             raise NotFoundError(f"attempt {attempt} of job {self._job_id} has no worker {worker}")
         return [worker]
 
-    def _known(self, attempt: int) -> list[int] | None:
-        for each in self._desk.store.attempts(self._job_id):
+    def _recorded_workers(self, attempt: int) -> list[int] | None:
+        for each in self._directory.attempts(self._job_id):
             if each.number == attempt:
                 return [worker.number for worker in each.workers]
         return None
 
-    def _is_about_to_be(self, attempt: int) -> bool:
-        job = self._desk.shell.kernel.job(self._job_id)
+    def _is_starting(self, attempt: int) -> bool:
+        job = self._directory.live(self._job_id)
         if job is None or job.attempt != attempt:
             return False
-        return isinstance(job.phase, Starting) or self._known(attempt) is None
+        return isinstance(job.phase, Starting) or self._recorded_workers(attempt) is None
 
 
-def _places(marks: list[str]) -> dict[int, dict[int, str]]:
+def _positions(marks: list[str]) -> dict[int, dict[int, str]]:
     found: dict[int, dict[int, str]] = {}
     for mark in marks:
         attempt, worker, place = mark.split(":", 2)
@@ -140,18 +157,20 @@ def _places(marks: list[str]) -> dict[int, dict[int, str]]:
     return found
 
 
-async def _stream(engine: Engine, worker: WorkerId, *, query: LogQuery) -> AsyncIterator[Piece]:
+async def _stream(
+    engine: Engine, worker: WorkerId, *, query: LogQuery
+) -> AsyncIterator[JobLogChunk]:
     try:
         chunks = engine.logs(worker, query)
     except UserError:
-        return  # it never came so far as to print anything
+        return  # the worker never started, so it has no log
     async for chunk in chunks:
-        yield Piece(chunk.at_s, worker.attempt, worker.worker, chunk.output, chunk.place)
+        yield JobLogChunk(chunk.at_s, worker.attempt, worker.worker, chunk.output, chunk.place)
 
 
-async def _by_time(streams: list[AsyncIterator[Piece]]) -> AsyncIterator[Piece]:
-    """All workers' output in the order in which it was written."""
-    heads: list[tuple[float, int, Piece]] = []
+async def _by_time(streams: list[AsyncIterator[JobLogChunk]]) -> AsyncIterator[JobLogChunk]:
+    """The output of all workers in the order of its timestamps."""
+    heads: list[tuple[float, int, JobLogChunk]] = []
     for number, stream in enumerate(streams):
         if (piece := await anext(stream, None)) is not None:
             heapq.heappush(heads, (piece.at_s, number, piece))
@@ -162,19 +181,19 @@ async def _by_time(streams: list[AsyncIterator[Piece]]) -> AsyncIterator[Piece]:
             heapq.heappush(heads, (following.at_s, number, following))
 
 
-async def _as_it_comes(streams: list[AsyncIterator[Piece]]) -> AsyncIterator[Piece]:
+async def _as_it_comes(streams: list[AsyncIterator[JobLogChunk]]) -> AsyncIterator[JobLogChunk]:
     if len(streams) == 1:
         async for piece in streams[0]:
             yield piece
         return
-    queue: asyncio.Queue[Piece | Exception | None] = asyncio.Queue(maxsize=64)
+    queue: asyncio.Queue[JobLogChunk | Exception | None] = asyncio.Queue(maxsize=64)
 
-    async def pump(stream: AsyncIterator[Piece]) -> None:
+    async def pump(stream: AsyncIterator[JobLogChunk]) -> None:
         try:
             async for piece in stream:
                 await queue.put(piece)
             await queue.put(None)
-        except Exception as error:  # noqa: BLE001 - it is raised again, where it is waited for
+        except Exception as error:  # noqa: BLE001 - the reader of the queue raises it again
             await queue.put(error)
 
     pumps = [asyncio.ensure_future(pump(stream)) for stream in streams]

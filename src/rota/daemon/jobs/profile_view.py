@@ -1,41 +1,53 @@
-"""What is learnt of a job while it trains, as its owner is told: newest figures, and a hint."""
+"""Measurements of a job for its owner: speeds, workers, metrics, and a hint."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rota.core.model import Ended, Job, JobId, Queued, n_nodes
-from rota.core.progress import loss
-from rota.core.speed import Size
-from rota.daemon.outlook import has_reported, progress_of
-from rota.daemon.profiles import size_figures, sizes_seen, step_figures
-from rota.daemon.trainees import Trainee
-from rota.daemon.training import Training
-from rota.store.base import Store
-from rota.store.records import Sample
+from rota.core.estimation.service_time import lost_work
+from rota.core.estimation.speed_model import ESTIMATE_ERROR, PRIOR_ERROR, MeasuredSize, SpeedModel
+from rota.core.model.allocation import n_nodes
+from rota.core.model.job import Ended, Job, JobId, Queued
+from rota.daemon.jobs.eta import has_reported, progress_of
+from rota.daemon.training.report_service import ReportService
+from rota.daemon.training.worker_progress import WorkerProgress
+from rota.store.interface import Store
+from rota.store.records import Attempt, SampleRecord
 from rota.wire.jobs import JobDetails
-from rota.wire.training import Handling, JobProfile, WorkerFigure
+from rota.wire.training import (
+    CATEGORY,
+    ESTIMATE,
+    FITTED,
+    HERE,
+    MEASURED,
+    PRIOR,
+    Handling,
+    JobProfile,
+    SizeFigure,
+    StepFigure,
+    WorkerFigure,
+)
 
 UNSAVED_S = 600.0
-"""Work that is worth a word to whoever would lose it."""
+"""Unsaved work above which the owner gets a hint."""
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """What the workers of a job told last. `slow` are those that hold the others up, and how many
-    times as long as the others' their steps take."""
+class LiveWorkers:
+    """The last reports of the workers of a job. `slow` maps each straggler to the ratio of its step
+    time to that of the others."""
 
-    workers: Sequence[Trainee] = ()
+    workers: Sequence[WorkerProgress] = ()
     slow: Mapping[int, float] = field(default_factory=dict[int, float])
 
 
-def live_of(training: Training, job_id: JobId) -> Live:
-    return Live(training.workers(job_id), training.slow_workers(job_id))
+def live_workers_of(training: ReportService, job_id: JobId) -> LiveWorkers:
+    return LiveWorkers(training.workers(job_id), training.slow_workers(job_id))
 
 
-def profile_of(job: Job, store: Store, *, live: Live) -> JobProfile:
+def profile_of(job: Job, store: Store, *, live: LiveWorkers) -> JobProfile:
     samples = store.samples(job.id)
     own = sizes_seen(samples, store.attempts(job.id)) | _size_now(job)
     lead = live.workers[0] if live.workers else None
@@ -49,7 +61,7 @@ def profile_of(job: Job, store: Store, *, live: Live) -> JobProfile:
         epochs_done=job.epochs_done,
         sizes=size_figures(job, own),
         steps=step_figures(samples),
-        workers=worker_figures(job, live) or _last_seen(samples),
+        workers=worker_figures(job, live) or _last_worker_figures(samples),
         handling=Handling(
             start_s=job.start_s if lead is None or lead.start_s is None else lead.start_s,
             save_s=job.save_s if lead is None or lead.save_s is None else lead.save_s,
@@ -61,15 +73,15 @@ def profile_of(job: Job, store: Store, *, live: Live) -> JobProfile:
     )
 
 
-def _size_now(job: Job) -> frozenset[Size]:
-    """What it has been measured at by now, while its samples are still to be written."""
+def _size_now(job: Job) -> frozenset[MeasuredSize]:
+    """The current size, if the job was measured at it: its samples may not be written yet."""
     held = job.allocation
     if not held or job.epochs_done <= job.epochs_done_at_start:
         return frozenset()
-    return frozenset({Size(len(held), crosses=n_nodes(held) > 1)})
+    return frozenset({MeasuredSize(len(held), crosses=n_nodes(held) > 1)})
 
 
-def worker_figures(job: Job, live: Live) -> list[WorkerFigure]:
+def worker_figures(job: Job, live: LiveWorkers) -> list[WorkerFigure]:
     nodes = {number: slot.node for number, slot in zip(job.numbers, job.members, strict=True)}
     return [
         WorkerFigure(
@@ -78,15 +90,15 @@ def worker_figures(job: Job, live: Live) -> list[WorkerFigure]:
             step_s=each.step_s,
             samples_per_s=each.samples_per_s,
             memory_bytes=each.memory_bytes,
-            gpu_memory_bytes=each.on_cards_bytes,
+            gpu_memory_bytes=each.gpu_bytes_held,
             slowness=live.slow.get(each.worker),
         )
         for each in live.workers
     ]
 
 
-def _last_seen(samples: Sequence[Sample]) -> list[WorkerFigure]:
-    """The worker that spoke for the job, where none does any more."""
+def _last_worker_figures(samples: Sequence[SampleRecord]) -> list[WorkerFigure]:
+    """The worker of the last sample, for a job without live workers."""
     return [
         WorkerFigure(
             worker=each.worker,
@@ -99,20 +111,22 @@ def _last_seen(samples: Sequence[Sample]) -> list[WorkerFigure]:
     ]
 
 
-def metrics_of(live: Live) -> dict[str, float]:
-    """The newest of each name; where workers differ, the first has the word."""
+def metrics_of(live: LiveWorkers) -> dict[str, float]:
+    """The newest value of each metric; if workers differ, the first worker's."""
     found: dict[str, float] = {}
     for worker in reversed(live.workers):
         found |= {name: value for name, value in worker.metrics.items() if math.isfinite(value)}
     return found
 
 
-def _last_metrics(samples: Sequence[Sample]) -> dict[str, float]:
-    told = (dict(each.metrics) for each in reversed(samples) if each.metrics)
-    return next(told, dict[str, float]())
+def _last_metrics(samples: Sequence[SampleRecord]) -> dict[str, float]:
+    found = (dict(each.metrics) for each in reversed(samples) if each.metrics)
+    return next(found, dict[str, float]())
 
 
-def with_lessons(details: JobDetails, job: Job, *, live: Live, is_crowded: bool) -> JobDetails:
+def with_live_details(
+    details: JobDetails, job: Job, *, live: LiveWorkers, is_crowded: bool
+) -> JobDetails:
     """`is_crowded`: there are too many jobs for a forecast."""
     has_end = details.job.finish_s is not None
     return replace(
@@ -125,26 +139,132 @@ def with_lessons(details: JobDetails, job: Job, *, live: Live, is_crowded: bool)
     )
 
 
-def hint(job: Job, live: Live, *, has_end: bool, is_crowded: bool) -> str:
-    """What the owner could do or should know, the most useful first. `has_end`: a finish time can
-    be told; `is_crowded`: there are too many jobs for a forecast."""
+def hint(job: Job, live: LiveWorkers, *, has_end: bool, is_crowded: bool) -> str:
+    """The most useful hint for the owner. `has_end`: the expected end is known; `is_crowded`: there
+    are too many jobs for a forecast."""
     if isinstance(job.phase, Ended):
         return ""
     if live.slow:
         who = "worker" if len(live.slow) == 1 else "workers"
         which = ", ".join(map(str, sorted(live.slow)))
-        return f"{who} {which} kept the others waiting: look at the GPUs, the node and the data"
-    unsaved = loss(job)
+        return f"{who} {which} slowed down the others: check the GPUs, the node and the data"
+    unsaved = lost_work(job)
     if unsaved is not None and unsaved.seconds > UNSAVED_S:
-        return "a stop now would lose more than ten minutes of work: save more often"
+        return "a stop now would lose more than ten minutes of work: save checkpoints more often"
     if math.isinf(job.speed.one_s):
         if live.workers or has_reported(job):
-            return "its end can be told after its first epoch"
-        return "nobody knows how long it takes: submit with --hours, or report epochs from it"
+            return "the expected end is known after the first epoch"
+        return "the run time is unknown: submit with --hours, or report epochs from the program"
     if math.isinf(job.epochs):
-        return "its end cannot be told: it counts epochs, and does not say how many there will be"
+        return "the expected end is unknown: the program reports epochs, but not their total number"
     if isinstance(job.phase, Queued) and not has_end:
         if is_crowded:
-            return "its end is not foreseen while so many jobs wait"
-        return "its end cannot be foreseen: nobody knows how long the jobs before it take"
+            return "no expected end: there are too many queued jobs for a forecast"
+        return "no expected end: the run time of the jobs before it is unknown"
     return ""
+
+
+def sizes_seen(
+    samples: Iterable[SampleRecord], attempts: Iterable[Attempt]
+) -> frozenset[MeasuredSize]:
+    """The sizes at which the job itself was measured."""
+    across = {each.number: _crosses(each) for each in attempts}
+    return frozenset(
+        MeasuredSize(sample.workers, across.get(sample.attempt, False)) for sample in samples
+    )
+
+
+def _crosses(attempt: Attempt) -> bool:
+    return len({worker.slot.node for worker in attempt.workers}) > 1
+
+
+def size_figures(job: Job, own: frozenset[MeasuredSize]) -> list[SizeFigure]:
+    """Measured and fitted speeds, from 1 worker to the largest measured or allowed size. `own` are
+    the sizes at which the job itself was measured."""
+    speed = job.speed
+    by_size = sorted(speed.measured, key=lambda size: (size.workers, size.crosses))
+    measured = [_measured(speed, size, origin=_origin_of(job, size, own=own)) for size in by_size]
+    most = max([job.spec.max_workers, *(size.workers for size in by_size)])
+    fitted = [_fitted(job, workers, own=own) for workers in range(1, most + 1)]
+    return sorted([*measured, *fitted], key=lambda each: (each.workers, each.kind == FITTED))
+
+
+def _origin_of(job: Job, size: MeasuredSize, *, own: frozenset[MeasuredSize]) -> str:
+    return HERE if size in own or not job.spec.category else CATEGORY
+
+
+def _measured(speed: SpeedModel, size: MeasuredSize, *, origin: str) -> SizeFigure:
+    sample = speed.measured[size]
+    is_one = size.workers == 1
+    return SizeFigure(
+        workers=size.workers,
+        kind=MEASURED,
+        origin=origin,
+        crosses_nodes=size.crosses,
+        count=sample.count,
+        epoch_s=_finite(sample.mean_s),
+        epoch_error=_rounded(sample.error),
+        speedup=1.0 if is_one else _finite(speed.one_s / sample.mean_s),
+        speedup_error=0.0 if is_one else _rounded(math.hypot(sample.error, _one_error(speed))),
+    )
+
+
+def _fitted(job: Job, workers: int, *, own: frozenset[MeasuredSize]) -> SizeFigure:
+    speed = job.speed
+    known = {size.workers for size in speed.measured}
+    origin = _fit_origin(job, workers, own=own)
+    assumed = {ESTIMATE: ESTIMATE_ERROR, PRIOR: PRIOR_ERROR}.get(origin, 0.0)
+    if not known or workers in known:
+        epoch_error = speed.error
+    else:
+        epoch_error = math.hypot(speed.error, assumed)
+    return SizeFigure(
+        workers=workers,
+        kind=FITTED,
+        origin=origin,
+        epoch_s=_finite(speed.epoch_s(workers)),
+        epoch_error=_rounded(epoch_error),
+        speedup=_finite(speed.speedup(workers)) or None,
+        speedup_error=0.0 if workers == 1 else _rounded(max(epoch_error, _one_error(speed))),
+    )
+
+
+def _fit_origin(job: Job, workers: int, *, own: frozenset[MeasuredSize]) -> str:
+    """A measurement at one size does not change the assumed scaling to other sizes."""
+    known = {size.workers for size in job.speed.measured}
+    if workers in known or len(known) > 1:
+        is_own = any(_origin_of(job, size, own=own) == HERE for size in job.speed.measured)
+        return HERE if is_own else CATEGORY
+    return PRIOR if job.spec.estimate is None else ESTIMATE
+
+
+def _one_error(speed: SpeedModel) -> float:
+    """The error of the time on one worker, to which every speed-up refers."""
+    alone = speed.measured.get(MeasuredSize(1, crosses=False))
+    return speed.error if alone is None else alone.error
+
+
+def step_figures(samples: Sequence[SampleRecord]) -> list[StepFigure]:
+    return [
+        StepFigure(
+            at_s=round(each.at_s, 3),
+            attempt=each.attempt,
+            worker=each.worker,
+            workers=each.workers,
+            epochs_done=each.epochs_done,
+            step_s=each.step_s,
+            samples_per_s=each.samples_per_s,
+            memory_bytes=each.memory_bytes,
+            gpu_memory_bytes=each.gpu_memory_bytes,
+            metrics=dict(each.metrics),
+        )
+        for each in samples
+    ]
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _rounded(error: float) -> float:
+    return round(error, 4) if math.isfinite(error) else 0.0

@@ -1,4 +1,5 @@
-"""From what is asked for to jobs on the disk: admitted, given their ids, all of them or none."""
+"""Turns requests into jobs: checks each request, gives the jobs their ids, and writes all of them
+or none."""
 
 from __future__ import annotations
 
@@ -6,152 +7,222 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rota.core.events import JobSubmitted
-from rota.core.misfit import Misfits, at_best
-from rota.core.model import Ended, JobId
-from rota.core.states import State
-from rota.core.taints import USUAL
-from rota.daemon.admission import Admitted, admit
-from rota.daemon.fields import RefusedError, check_shape
-from rota.daemon.ids import Ids
-from rota.daemon.keys import Asked, Keys, key_of
-from rota.daemon.launches import Site
-from rota.daemon.people import Caller
-from rota.daemon.programs import pack_all
-from rota.daemon.shell import Shell
-from rota.daemon.snapshots import shipper
-from rota.daemon.words import find_job
+from rota.core.explain.feasibility import FeasibilityChecker, with_full_capacity
+from rota.core.lifecycle.reducer import new_job
+from rota.core.lifecycle.states import JobState
+from rota.core.model.events import JobSubmitted
+from rota.core.model.job import Ended, JobId
+from rota.core.model.node import DEFAULT_TOLERATIONS
+from rota.daemon.access.authorization import (
+    Caller,
+    require_person,
+    require_submitter,
+    require_write,
+)
+from rota.daemon.artifacts.snapshots import snapshot_owner
+from rota.daemon.errors import RefusedError
+from rota.daemon.jobs import idempotency
+from rota.daemon.jobs.admission import Admitted, admit, without_defaults
+from rota.daemon.jobs.idempotency import IdempotencyKeys, IdempotentRequest, key_of
+from rota.daemon.jobs.job_ids import JobIdGenerator
+from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.validation import check_shape
+from rota.daemon.jobs.views import job_view
+from rota.daemon.launch.launcher import SiteConfig
+from rota.daemon.launch.programs import pack_all
+from rota.daemon.runtime.controller import Controller
 from rota.errors import UserError, printable
-from rota.store.base import Store
+from rota.store.interface import Store
 from rota.store.records import Submission
-from rota.wire.jobs import JobRequest
+from rota.wire.jobs import JobRequest, JobView
 
 MOST_IN_A_BATCH = 10_000
 MOST_LIVE_JOBS = 200_000
-FAILED = frozenset({State.FAILED, State.CANCELLED})
+FAILED = frozenset({JobState.FAILED, JobState.CANCELLED})
 
 Requests = Callable[[], Sequence[JobRequest]]
-Claim = Callable[[JobId], None]
+JobIdCallback = Callable[[JobId], None]
 
 
-def _unclaimed(_: JobId) -> None:
-    """Most jobs are known by nothing but their id."""
+def _ignore_job_id(_: JobId) -> None:
+    """The default callback: does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """How jobs came: under which key, what else came with it, and where they were before. `claim`
-    is told each id before anything is written; `pod` is one that is there already, and it tolerates
-    what these words say."""
+class SubmitOptions:
+    """What a submit carries besides the requests."""
 
     key: str = ""
-    mark: str = ""
+    """The idempotency key."""
+    fingerprint: str = ""
+    """The hash of the request that used the key."""
     origin: str = ""
-    claim: Claim = _unclaimed
+    """The daemon that the jobs moved from."""
+    on_job_id: JobIdCallback = _ignore_job_id
+    """Called with each id before the jobs are written."""
     pod: str = ""
-    tolerations: frozenset[str] = USUAL
+    """NAME/UID of an existing pod that the job stands for."""
+    tolerations: frozenset[str] = DEFAULT_TOLERATIONS
 
 
-class Intake:
-    """What callers may ask for is the desk's business."""
-
-    def __init__(self, shell: Shell, store: Store, *, site: Site) -> None:
-        self._shell = shell
+class SubmissionService:
+    def __init__(
+        self, controller: Controller, store: Store, *, directory: JobDirectory, site: SiteConfig
+    ) -> None:
+        self._controller = controller
         self._store = store
+        self._directory = directory
         self._snapshots = site.snapshots
-        self._premises = site.premises
+        self._launch_environment = site.launch_environment
         self._defaults = site.defaults
         self._clock = site.clock
-        self._keys = Keys(store)
-        self._misfits = Misfits([])
+        self._keys = IdempotencyKeys(store)
+        self._feasibility = FeasibilityChecker([])
+
+    # -- requests of callers --------------------------------------------------------------------
+
+    async def submit(
+        self, caller: Caller, requests: Sequence[JobRequest], *, key: str = "", origin: str = ""
+    ) -> list[JobId]:
+        """Submit all of the jobs or none. A key that this caller used before returns the jobs of
+        the first submit. `origin` is the daemon that the jobs moved from."""
+        require_write(caller)
+        return await self._once(
+            caller,
+            idempotency.for_submit(requests),
+            requests=lambda: requests,
+            key=key,
+            origin=origin,
+        )
+
+    async def resubmit(self, caller: Caller, word: str, *, key: str = "") -> list[JobId]:
+        """Submit a copy of a job, as a new job of the caller. With a key: once."""
+        require_write(caller)
+        return await self._once(
+            caller,
+            idempotency.for_resubmit(word),
+            requests=lambda: [self.resubmit_request(caller, word)],
+            key=key,
+        )
+
+    def resubmit_request(self, caller: Caller, word: str) -> JobRequest:
+        """The request that makes a copy of a job, here or on another daemon."""
+        job = self._directory.find(caller, word)
+        require_submitter(caller, job)
+        saved = self._directory.program(job.id)
+        array = "" if saved.array_index is None else f"{saved.array_index}-{saved.array_index}"
+        request = replace(saved.request, after=[], hold=False, array=array)
+        defaults = self._defaults(job.spec.project)
+        return without_defaults(request, user=caller.user, defaults=defaults)
+
+    def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
+        """The jobs that a submit would queue."""
+        require_person(caller)
+        now = self._clock()
+        return [
+            job_view(new_job(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
+            for each in self.admit(caller, requests)
+        ]
+
+    async def submit_from_object(
+        self, caller: Caller, request: JobRequest, *, options: SubmitOptions
+    ) -> JobId:
+        """Submit the job of an object of the cluster: a TrainingJob or a pod."""
+        self._controller.require_available()
+        [job_id] = await self._submit(caller, [request], options=options)
+        return job_id
+
+    # -- steps ----------------------------------------------------------------------------------
 
     @cached_property
-    def _ids(self) -> Ids:
-        """Not before the first submit: until then the store may still learn of other jobs."""
+    def _ids(self) -> JobIdGenerator:
+        """Made at the first submit: until then the store may still load jobs."""
         newest = self._store.jobs(limit=1).jobs
-        return Ids(self._clock, newest=newest[0].id if newest else None)
+        return JobIdGenerator(self._clock, newest=newest[0].id if newest else None)
 
-    async def once(
-        self, caller: Caller, asked: Asked, *, requests: Requests, key: str, origin: str = ""
+    async def _once(
+        self,
+        caller: Caller,
+        asked: IdempotentRequest,
+        *,
+        requests: Requests,
+        key: str,
+        origin: str = "",
     ) -> list[JobId]:
-        """With a key that this caller has used before: what that made."""
-        self._shell.require_sound()
+        """Submit, unless this caller used the key before: then return the jobs of that submit."""
+        self._controller.require_available()
         if not key:
-            return await self._submit(caller, requests(), arrival=Arrival(origin=origin))
+            return await self._submit(caller, requests(), options=SubmitOptions(origin=origin))
         return await self._keys.once(
             caller.user,
             key,
             asked=asked,
             submit=lambda: self._submit(
-                caller, requests(), arrival=Arrival(key, asked.mark, origin)
+                caller, requests(), options=SubmitOptions(key, asked.fingerprint, origin)
             ),
         )
 
-    async def take_in(self, caller: Caller, request: JobRequest, *, arrival: Arrival) -> JobId:
-        """A job that somebody made an object of."""
-        self._shell.require_sound()
-        [job_id] = await self._submit(caller, [request], arrival=arrival)
-        return job_id
-
     async def _submit(
-        self, caller: Caller, requests: Sequence[JobRequest], *, arrival: Arrival
+        self, caller: Caller, requests: Sequence[JobRequest], *, options: SubmitOptions
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
-        if len(self._shell.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
-            raise UserError(f"{MOST_LIVE_JOBS} jobs are waiting or running", "try again later")
+        if len(self._controller.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
+            raise UserError(
+                f"the daemon has {MOST_LIVE_JOBS} jobs that are not over", "try again later"
+            )
         events: list[JobSubmitted] = []
         submissions: list[Submission] = []
-        account = self._premises.uid(caller)
-        programs = pack_all(admitted, arrival.mark, pod=arrival.pod)
+        account = self._launch_environment.uid(caller)
+        programs = pack_all(admitted, options.fingerprint, pod=options.pod)
         for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
             job_id = self._ids.next()
-            arrival.claim(job_id)
-            reason = f"moved here from {printable(arrival.origin)}" if arrival.origin else ""
+            options.on_job_id(job_id)
+            reason = f"moved here from {printable(options.origin)}" if options.origin else ""
             is_held = each.request.hold
             spec = each.spec
-            if arrival.tolerations != USUAL:
-                spec = replace(spec, tolerations=arrival.tolerations)
+            if options.tolerations != DEFAULT_TOLERATIONS:
+                spec = replace(spec, tolerations=options.tolerations)
             events.append(JobSubmitted(job_id, spec, is_held=is_held, reason=reason))
-            own_key = key_of(arrival.key, number) if arrival.key else None
+            own_key = key_of(options.key, number) if options.key else None
             submissions.append(Submission(job_id, caller.user, account, saved, own_key))
-        written = self._shell.tell_all(events, submissions, actor=caller.user)
-        await self._shell.durable(written)
+        written = self._controller.tell_all(events, submissions, actor=caller.user)
+        await self._controller.durable(written)
         return [event.job_id for event in events]
 
     def admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
-        misfits = self._fresh_misfits()
+        feasibility = self._fresh_feasibility()
         admitted: list[Admitted] = []
         known: JobRequest | None = None
         found: list[Admitted] = []
         for request in requests:
-            # The same again is the same again, and many a batch is one job a thousand times.
+            # Many batches repeat one request: check it once.
             if request != known:
-                found = self._admit_one(caller, request, misfits=misfits)
+                found = self._admit_one(caller, request, feasibility=feasibility)
                 known = request
             admitted += found
             if len(admitted) > MOST_IN_A_BATCH:
-                raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs at once")
+                raise RefusedError("array", f"more than {MOST_IN_A_BATCH} jobs in one request")
         if not admitted:
-            raise RefusedError("jobs", "there are none", "send at least one")
+            raise RefusedError("jobs", "the list is empty", "send at least one job")
         return admitted
 
-    def _fresh_misfits(self) -> Misfits:
-        """What was found out holds as long as the nodes are what they were."""
-        nodes = [at_best(node) for node in self._shell.kernel.nodes.values()]
-        if nodes != self._misfits.nodes:
-            self._misfits = Misfits(nodes)
-        return self._misfits
+    def _fresh_feasibility(self) -> FeasibilityChecker:
+        """The checker of the current nodes. Its results hold until a node changes."""
+        nodes = [with_full_capacity(node) for node in self._controller.kernel.nodes.values()]
+        if nodes != self._feasibility.nodes:
+            self._feasibility = FeasibilityChecker(nodes)
+        return self._feasibility
 
     def _admit_one(
-        self, caller: Caller, request: JobRequest, *, misfits: Misfits
+        self, caller: Caller, request: JobRequest, *, feasibility: FeasibilityChecker
     ) -> list[Admitted]:
         check_shape(request)
-        self._premises.check(request)
+        self._launch_environment.check(request)
         admitted = admit(
             request,
             user=caller.user,
             defaults=self._defaults(request.project),
-            misfits=misfits,
+            feasibility=feasibility,
             after=self._after(caller, request.after),
         )
         self._require_snapshot(caller, request.snapshot)
@@ -160,14 +231,16 @@ class Intake:
     def _require_snapshot(self, caller: Caller, snapshot_id: str) -> None:
         if not snapshot_id:
             return
-        owner = shipper(caller.user, self._premises.uid(caller))
+        owner = snapshot_owner(caller.user, self._launch_environment.uid(caller))
         if not self._snapshots.has(snapshot_id, owner=owner):
-            raise RefusedError("snapshot", "you have shipped no such folder", "ship it with --ship")
+            raise RefusedError(
+                "snapshot", "you have no such snapshot", "ship the folder with --ship"
+            )
 
     def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:
         found: list[JobId] = []
         for word in words:
-            job = find_job(word, caller, kernel=self._shell.kernel, store=self._store)
+            job = self._directory.find(caller, word)
             if isinstance(job.phase, Ended) and job.state in FAILED:
                 raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
             found.append(job.id)

@@ -1,4 +1,4 @@
-"""What may stand in the fields of a request: sizes, names, paths. Everything else is refused."""
+"""Checks the fields of a request: sizes, names, paths, mounts, ports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from itertools import compress
 from operator import attrgetter
 from typing import Any, cast
 
-from rota.errors import UserError, shown
+from rota.daemon.errors import RefusedError
+from rota.errors import shown
 from rota.wire.jobs import JobRequest
 
 LABELS = ("gpu_types", "node_labels")
@@ -19,15 +20,14 @@ COLLECTIONS = tuple(
     each.name for each in fields_of(JobRequest) if str(each.type).startswith(("list", "dict"))
 )
 SHORT_LISTS = ("gpu_types", "node_labels", "retry_on", "ports", "after")
-MOST_WORDS = 4096
-MOST_BYTES = 128 * 1024
-LONGEST_PATH = 4096
-MOST_MOUNTS = 64
-LONGEST_LABEL = 128
-LONGEST_TEXT = 64 * 1024
-MOST_IN_A_LIST = 1000
-"""Of anything else that is listed."""
-
+MAX_WORDS = 4096
+MAX_BYTES = 128 * 1024
+MAX_PATH = 4096
+MAX_MOUNTS = 64
+MAX_LABEL = 128
+MAX_TEXT = 64 * 1024
+MAX_LIST = 1000
+"""Limit of all other lists."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -37,26 +37,16 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?", re.ASCII)
 _CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(/[^/:]+)*", re.ASCII)
 _PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})", re.ASCII)
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_OURS = re.compile(
+_RESERVED_VARIABLE = re.compile(
     r"ROTA_(?!PATIENCE$).*|(LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT)|EPOCHS_DONE"
     r"|(CUDA|NVIDIA)_VISIBLE_DEVICES"
 )
-HIGHEST_PORT = 65535
-
-
-class RefusedError(UserError):
-    """A request that is not taken, with the field that is to blame."""
-
-    code = "refused"
-
-    def __init__(self, field: str, message: str, hint: str = "") -> None:
-        super().__init__(f"{field}: {message}", hint)
-        self.field = field
+MAX_PORT = 65535
 
 
 def check(request: JobRequest, *, is_contained: bool) -> None:
-    """Raises for the first field that holds what it may not. Contained is what runs in an image,
-    its own or that of the place."""
+    """Raises for the first invalid field. `is_contained`: the job runs in an image, its own or the
+    image of the site."""
     _check_command(request.command)
     _match(
         "name", request.name, pattern=_NAME, hint="letters, digits, '.', '_' and '-', at most 63"
@@ -73,7 +63,10 @@ def check(request: JobRequest, *, is_contained: bool) -> None:
         raise RefusedError("umask", f"{request.umask} is out of bounds", "use 0 to 511 (0o777)")
     if request.snapshot:
         _match(
-            "snapshot", request.snapshot, pattern=_SNAPSHOT, hint="what shipping a folder answered"
+            "snapshot",
+            request.snapshot,
+            pattern=_SNAPSHOT,
+            hint="the id of a shipped folder",
         )
     _check_mounts(request, is_contained=is_contained)
     for ports in request.ports:
@@ -82,17 +75,17 @@ def check(request: JobRequest, *, is_contained: bool) -> None:
 
 def _check_lists(request: JobRequest) -> None:
     for name, value in _filled(request, SHORT_LISTS):
-        if len(value) > MOST_IN_A_LIST:
-            raise RefusedError(name, f"it lists more than {MOST_IN_A_LIST}", "leave some out")
-        if name in LABELS and not all(0 < len(each) <= LONGEST_LABEL for each in _texts(value)):
-            raise RefusedError(name, f"each has 1 to {LONGEST_LABEL} characters", "shorten it")
+        if len(value) > MAX_LIST:
+            raise RefusedError(name, f"it has more than {MAX_LIST} entries", "remove some")
+        if name in LABELS and not all(0 < len(each) <= MAX_LABEL for each in _texts(value)):
+            raise RefusedError(name, f"each entry needs 1 to {MAX_LABEL} characters", "shorten it")
 
 
 def parse_ports(text: str) -> tuple[int, int]:
     """`HOST:JOB`."""
     found = _PORTS.fullmatch(text)
     numbers = (int(found[1]), int(found[2])) if found else (0, 0)
-    if not all(0 < each <= HIGHEST_PORT for each in numbers):
+    if not all(0 < each <= MAX_PORT for each in numbers):
         raise RefusedError("ports", f"'{shown(text, 40)}' is not a pair of ports", "write 8080:80")
     return numbers
 
@@ -102,13 +95,13 @@ def parse_mount(text: str) -> tuple[str, str, bool]:
     cluster the source may be `pvc:CLAIM`, `pvc:CLAIM/FOLDER` or `nfs:SERVER:/PATH`."""
     source, target, how = _mount_parts(text)
     if how not in ("", "ro", "rw"):
-        raise RefusedError("mounts", f"'{how[:20]}' is no way to mount", "use ro or rw")
+        raise RefusedError("mounts", f"unknown mount option '{how[:20]}'", "use ro or rw")
     check_path("mounts", target)
     return source, target, how == "rw"
 
 
 def claim_of(source: str) -> str:
-    """The claim that a source of a mount is on; empty if it is on none."""
+    """The PersistentVolumeClaim of a mount source; empty for other sources."""
     kind, _, rest = source.partition(":")
     return rest.partition("/")[0] if kind == "pvc" else ""
 
@@ -125,38 +118,38 @@ def _mount_parts(text: str) -> tuple[str, str, str]:
         path, _, rest = rest.partition(":")
         check_path("mounts", path)
         name = f"{name}:{path}"
-    elif not _CLAIM.fullmatch(name) or _leads_elsewhere(name):
-        what = f"'{shown(name)}' is no claim"
+    elif not _CLAIM.fullmatch(name) or _leaves_folder(name):
+        what = f"'{shown(name)}' is not a valid claim"
         raise RefusedError("mounts", what, "use pvc:NAME:/TARGET or pvc:NAME/FOLDER:/TARGET")
     target, _, how = rest.partition(":")
     return f"{kind}:{name}", target, how
 
 
 def check_path(name: str, text: str) -> None:
-    if not text.startswith("/") or _leads_elsewhere(text):
-        what = f"'{text[:60]}' is not a full path"
-        raise RefusedError(name, what, "begin with / and leave out ..")
+    if not text.startswith("/") or _leaves_folder(text):
+        what = f"'{text[:60]}' is not an absolute path"
+        raise RefusedError(name, what, "start with / and do not use ..")
 
 
-def _leads_elsewhere(path: str) -> bool:
-    return ".." in path.split("/") or len(path) > LONGEST_PATH
+def _leaves_folder(path: str) -> bool:
+    return ".." in path.split("/") or len(path) > MAX_PATH
 
 
 def _check_workdir(request: JobRequest) -> None:
     if not request.snapshot:
         check_path("workdir", request.workdir)
         return
-    if request.workdir.startswith("/") or _leads_elsewhere(request.workdir):
+    if request.workdir.startswith("/") or _leaves_folder(request.workdir):
         what = f"'{shown(request.workdir)}' is not inside the shipped folder"
-        raise RefusedError("workdir", what, "write it as seen from its top, without ..")
+        raise RefusedError("workdir", what, "write a path relative to that folder, without ..")
 
 
 def check_shape(request: JobRequest) -> None:
-    """Whether it is text at all, and not too much, before anything looks at what it says."""
+    """Check sizes and encoding, before any other check reads the values."""
     _check_lists(request)
     for name, text in _filled(request, TEXTS):
-        if len(text) > LONGEST_TEXT:
-            raise RefusedError(name, f"it has more than {LONGEST_TEXT} characters", "cut it")
+        if len(text) > MAX_TEXT:
+            raise RefusedError(name, f"it has more than {MAX_TEXT} characters", "shorten it")
         _require_text(name, text)
     for name, value in _filled(request, COLLECTIONS):
         for text in _texts(value):
@@ -164,8 +157,8 @@ def check_shape(request: JobRequest) -> None:
 
 
 def _filled(request: JobRequest, names: tuple[str, ...]) -> Iterable[tuple[str, Any]]:
-    """Those of the fields that hold something. Most are empty in most requests, and a submit of
-    thousands has no time to look at each by itself."""
+    """The fields that are not empty. Most fields are empty in most requests, and a submit of
+    thousands of jobs must be fast."""
     values = _getter(names)(request)
     return compress(zip(names, values, strict=True), values)
 
@@ -176,11 +169,11 @@ def _getter(names: tuple[str, ...]) -> Callable[[JobRequest], tuple[Any, ...]]:
 
 
 def _require_text(name: str, text: str) -> None:
-    # What is printable and ASCII, as nearly everything is, needs no closer look.
+    # Nearly all texts are printable ASCII: skip the other checks.
     if text.isascii() and text.isprintable():
         return
     if "\0" in text:
-        raise RefusedError(name, "it holds a NUL character", "leave it out")
+        raise RefusedError(name, "it contains a NUL character", "remove it")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -199,31 +192,31 @@ def _texts(value: Any) -> Iterable[str]:
 
 def _check_command(command: list[str]) -> None:
     if not command or not command[0]:
-        raise RefusedError("command", "there is nothing to run", "put it after --")
-    if len(command) > MOST_WORDS or sum(map(len, command)) > MOST_BYTES:
+        raise RefusedError("command", "it is empty", "write the command after --")
+    if len(command) > MAX_WORDS or sum(map(len, command)) > MAX_BYTES:
         raise RefusedError("command", "it is too long", "put it into a script")
 
 
 def _check_env(env: dict[str, str]) -> None:
     for name in env:
         _match("env", name, pattern=_VARIABLE, hint="a name of letters, digits and '_'")
-        if _OURS.fullmatch(name):
+        if _RESERVED_VARIABLE.fullmatch(name):
             raise RefusedError("env", f"{name} is set by rota", "choose another name")
-    if sum(len(name) + len(value) for name, value in env.items()) > MOST_BYTES:
+    if sum(len(name) + len(value) for name, value in env.items()) > MAX_BYTES:
         raise RefusedError("env", "it is larger than 128 KiB", "put it into a file")
 
 
 def _check_mounts(request: JobRequest, *, is_contained: bool) -> None:
     if request.mounts and not is_contained:
-        raise RefusedError("mounts", "only a job with an image has mounts", "give --image")
-    if len(request.mounts) > MOST_MOUNTS:
-        raise RefusedError("mounts", f"there are more than {MOST_MOUNTS}", "mount a parent")
+        raise RefusedError("mounts", "only a job with an image can have mounts", "use --image")
+    if len(request.mounts) > MAX_MOUNTS:
+        raise RefusedError("mounts", f"there are more than {MAX_MOUNTS}", "mount a parent folder")
     targets: set[str] = set()
     for mount in request.mounts:
         target = parse_mount(mount)[1].rstrip("/")
         if target in targets:
             what = f"two folders are mounted at {shown(target or '/')}"
-            raise RefusedError("mounts", what, "give each a place; some are the site's own")
+            raise RefusedError("mounts", what, "use another target; the site also adds mounts")
         targets.add(target)
 
 

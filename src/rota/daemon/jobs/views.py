@@ -1,42 +1,42 @@
-"""Jobs and nodes as they are answered: values of the kernel and the store in, messages out."""
+"""Converts jobs, attempts, nodes and history entries into the messages of the API."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from rota.core.effects import Transition
-from rota.core.explain import Answers
-from rota.core.forecast import Expected
-from rota.core.growth import why_size
-from rota.core.kernel import Kernel
-from rota.core.model import Ended, Job, JobId, Node, Running, Starting, Stopping, n_gpus
-from rota.core.taints import USUAL, tolerates
-from rota.daemon.outlook import outlook
-from rota.engines.base import WorkerId
-from rota.engines.local.gpus import Reading
-from rota.store.records import Attempt, Entry
-from rota.wire.box import GpuView, NodeView
+from rota.core.estimation.forecast import JobForecast
+from rota.core.explain.explain import WaitExplainer
+from rota.core.kernel.kernel import Kernel
+from rota.core.lifecycle.size_caps import size_reason
+from rota.core.model.allocation import n_gpus
+from rota.core.model.effects import Transition
+from rota.core.model.job import Ended, Job, JobId, Running, Starting, Stopping
+from rota.core.model.node import DEFAULT_TOLERATIONS, Node, tolerates
+from rota.daemon.jobs.eta import job_eta
+from rota.engines.interface import GpuReading, WorkerGpus, WorkerId
+from rota.store.records import Attempt, AuditEntry
+from rota.wire.daemon import GpuView, NodeView
 from rota.wire.jobs import AttemptView, JobView, StoryEntry, WorkerView
 
 _FAILURE = re.compile(r"(exit code \d+|cannot start): .*", re.DOTALL)
 
 
 def job_view(
-    job: Job, *, now: float, reason: str = "", expected: Expected | None = None
+    job: Job, *, now: float, reason: str = "", expected: JobForecast | None = None
 ) -> JobView:
-    """`expected` is what a forecast says of a job that waits."""
+    """`expected` is the forecast of a queued job."""
     phase, spec = job.phase, job.spec
-    ahead = outlook(job, now, expected=expected)
+    ahead = job_eta(job, now, expected=expected)
     return JobView(
         id=job.id,
         name=spec.name,
         user=spec.user,
         project=spec.project,
         state=job.state.value,
-        reason=reason or own_reason(job, now),
+        reason=reason or phase_reason(job, now),
         priority=spec.priority,
         gpus=gpus_text(job),
         gpus_held=n_gpus(job.members),
@@ -55,8 +55,8 @@ def job_view(
     )
 
 
-def own_reason(job: Job, now: float) -> str:
-    """Why it ended or ends, or does not start; of one that runs, why it has the size it has."""
+def phase_reason(job: Job, now: float) -> str:
+    """Why the job ended, stops or does not start; for a running job: why it has its size."""
     if isinstance(job.phase, Ended | Stopping):
         return job.phase.reason
     if isinstance(job.phase, Starting):
@@ -64,17 +64,17 @@ def own_reason(job: Job, now: float) -> str:
     if not isinstance(job.phase, Running):
         return ""
     held = job.phase.joining or job.phase.allocation
-    return str(why_size(job, len(held), now=now) or "")
+    return str(size_reason(job, len(held), now=now) or "")
 
 
 def _running_s(job: Job, now: float) -> float:
-    """The service is brought up to date at each transition; a running job has run on since."""
+    """The service time is updated at each transition; add the time since then."""
     since = now - job.service.as_of_s if isinstance(job.phase, Running | Starting) else 0.0
     return round(job.service.running_s + max(0.0, since), 3)
 
 
 def gpus_text(job: Job) -> str:
-    """What was asked for, as it could be asked for again."""
+    """The GPUs of the request, in the form of --gpus."""
     spec = job.spec
     if spec.share is not None:
         share = spec.share
@@ -84,21 +84,20 @@ def gpus_text(job: Job) -> str:
     return str(least) if least == most else f"{least}..{most}"
 
 
-def why(job: Job, newest: Answers | None) -> str:
-    """Why a job that is not over does not run."""
-    reason = newest.why_it_waits(job) if newest is not None else None
+def why(job: Job, newest: WaitExplainer | None) -> str:
+    """Why the last scheduling round did not start the job; empty for a running or ended job."""
+    reason = newest.wait_reason(job) if newest is not None else None
     return "" if reason is None else str(reason)
 
 
-def by_now(view: JobView, kernel: Kernel) -> JobView:
-    """Of a job that is over, its end is told when it is on the disk. Until then it holds nothing:
-    what it held may be another's already."""
+def without_released_gpus(view: JobView, kernel: Kernel) -> JobView:
+    """A job that the kernel has forgotten holds no GPUs, even if its end is not in the store yet:
+    another job may hold its GPUs already."""
     is_known = kernel.job(JobId(view.id)) is not None
     return view if is_known else replace(view, gpus_held=0, nodes=[])
 
 
-def attempt_view(attempt: Attempt, *, cards: Callable[[WorkerId], Sequence[str]]) -> AttemptView:
-    """`cards` tells which GPUs a worker was given, where that is known."""
+def attempt_view(attempt: Attempt, *, worker_gpus: WorkerGpus) -> AttemptView:
     workers = [
         WorkerView(
             worker=each.number,
@@ -108,7 +107,9 @@ def attempt_view(attempt: Attempt, *, cards: Callable[[WorkerId], Sequence[str]]
             started_s=each.ordered_s or attempt.started_s,
             exit_code=each.exit_code,
             ended_s=each.exited_s,
-            cards=list(cards(WorkerId(attempt.job_id, attempt.number, each.number))),
+            cards=list(
+                worker_gpus.gpus_of_worker(WorkerId(attempt.job_id, attempt.number, each.number))
+            ),
         )
         for each in attempt.workers
     ]
@@ -118,7 +119,7 @@ def attempt_view(attempt: Attempt, *, cards: Callable[[WorkerId], Sequence[str]]
     )
 
 
-def story_entry(entry: Entry) -> StoryEntry:
+def story_entry(entry: AuditEntry) -> StoryEntry:
     step: Transition = entry.transition
     return StoryEntry(
         number=entry.number,
@@ -133,12 +134,12 @@ def story_entry(entry: Entry) -> StoryEntry:
     )
 
 
-def for_others(reason: str) -> str:
-    """Why a job failed, without what its log or what it was to run with had to say about it."""
+def redact_reason(reason: str) -> str:
+    """The reason of a failure, without the text of the job's log or command."""
     return _FAILURE.sub(r"\1", reason)
 
 
-def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading]) -> NodeView:
+def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, GpuReading]) -> NodeView:
     here = [(job, slot) for job in jobs for slot in job.members if slot.node == node.id]
     on_gpu: dict[int, list[JobId]] = {}
     for job, slot in here:
@@ -156,7 +157,7 @@ def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, Reading
     return NodeView(
         id=node.id,
         is_draining=node.is_draining,
-        is_cordoned=node.is_cordoned or not tolerates(USUAL, node.taints),
+        is_cordoned=node.is_cordoned or not tolerates(DEFAULT_TOLERATIONS, node.taints),
         cpus=node.cpus,
         memory_bytes=node.memory_bytes,
         cpus_used=sum(job.spec.cpus for job, _ in here),

@@ -1,50 +1,70 @@
-"""What a job's workers run, when they start: the program with its account, code and environment."""
+"""Builds the program of a job that starts: command, account, code, mounts and environment."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from rota.core.model import Job, JobId
-from rota.daemon.admission import Defaults
-from rota.daemon.premises import Premises
-from rota.daemon.programs import program, unpack
-from rota.daemon.shell import Shell
-from rota.daemon.snapshots import Shipper, Snapshots, shipper_of
-from rota.engines.base import Program
+from rota.core.model.job import Job, JobId
+from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots, snapshot_owner_of
+from rota.daemon.jobs.admission import Defaults
+from rota.daemon.launch.environment import LaunchEnvironment
+from rota.daemon.launch.programs import program, unpack
+from rota.daemon.runtime.controller import Controller
+from rota.engines.interface import Program
 from rota.errors import UserError
-from rota.store.base import Store
+from rota.store.interface import Store
+
+
+class AttemptTokens(Protocol):
+    def for_attempt(self, job_id: JobId, attempt: int) -> str:
+        """The token with which the workers of an attempt call the daemon."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """What is particular to this place."""
+class WorkerCredentials:
+    """How workers reach the daemon: its URL, and the tokens of their attempts."""
+
+    url: str
+    tokens: AttemptTokens
+
+    def env(self, job: Job) -> dict[str, str]:
+        """Environment variables; none if workers cannot reach the daemon."""
+        if not self.url:
+            return {}
+        return {"ROTA_URL": self.url, "ROTA_TOKEN": self.tokens.for_attempt(job.id, job.attempt)}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteConfig:
+    """What differs between daemons: clock, defaults, credentials, shipped code, environment."""
 
     clock: Callable[[], float]
     defaults: Callable[[str], Defaults]
-    """What is added to the jobs of a project."""
-    env: Callable[[Job], dict[str, str]]
-    """What every worker of a job finds in its environment."""
+    """Project -> what the daemon adds to its jobs."""
+    credentials: WorkerCredentials
     snapshots: Snapshots
-    premises: Premises
+    launch_environment: LaunchEnvironment
 
 
-class Launches:
-    def __init__(self, shell: Shell, store: Store, *, site: Site) -> None:
-        self._shell = shell
+class Launcher:
+    def __init__(self, controller: Controller, store: Store, *, site: SiteConfig) -> None:
+        self._controller = controller
         self._store = store
         self._site = site
 
     async def program(self, job_id: JobId) -> Program:
-        """For the engine, when the job starts."""
-        job = self._shell.kernel.job(job_id)
+        """The program that the engine starts for this job."""
+        job = self._controller.kernel.job(job_id)
         submission = self._store.submission(job_id)
         if job is None or submission is None:
-            raise UserError(f"nobody knows what job {job_id} runs")
+            raise UserError(f"the request of job {job_id} is not in the store")
         saved = unpack(submission.program)
-        found = await self._site.premises.fit_out(submission, saved.request)
-        env = self._site.env(job) | self._told(job) | dict(found.env)
+        found = await self._site.launch_environment.prepare(submission, saved.request)
+        env = self._site.credentials.env(job) | self._resume_env(job) | dict(found.env)
         if saved.request.epochs is not None:
             env["ROTA_EPOCHS"] = f"{saved.request.epochs:.15g}"
         if found.workdir is not None:
@@ -63,8 +83,8 @@ class Launches:
             owner_uid=uid,
         )
 
-    def _told(self, job: Job) -> dict[str, str]:
-        """What a program needs to go on where the attempt before was stopped."""
+    def _resume_env(self, job: Job) -> dict[str, str]:
+        """Variables with which a program continues where the last attempt stopped."""
         return {
             "EPOCHS_DONE": str(int(job.epochs_saved)),
             "ROTA_RESTARTS": str(job.attempt - 1),
@@ -72,25 +92,25 @@ class Launches:
         }
 
     async def prune_snapshots(self) -> frozenset[JobId]:
-        """Shipped code stays as long as a job that is not over needs it. Returns those jobs."""
-        live = frozenset(self._shell.kernel.jobs)
+        """Delete shipped code that no live job needs. Returns the jobs that are not over."""
+        live = frozenset(self._controller.kernel.jobs)
         await asyncio.to_thread(self._prune, live)
         return live
 
     def _prune(self, job_ids: Collection[JobId]) -> None:
-        needed: set[tuple[Shipper, str]] = set()
+        needed: set[tuple[SnapshotOwner, str]] = set()
         for job_id in job_ids:
             submission = self._store.submission(job_id)
             if submission is not None and (snapshot := unpack(submission.program).request.snapshot):
-                needed.add((shipper_of(submission), snapshot))
+                needed.add((snapshot_owner_of(submission), snapshot))
         self._site.snapshots.prune(needed)
 
     async def remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
-        """Of jobs whose logs are gone."""
+        """Delete the checkpoints of jobs whose logs were deleted."""
         await asyncio.to_thread(self._remove_checkpoints, job_ids)
 
     def _remove_checkpoints(self, job_ids: Collection[JobId]) -> None:
         for job_id in job_ids:
             submission = self._store.submission(job_id)
             if submission is not None:
-                self._site.premises.remove_checkpoints(job_id, submission.user)
+                self._site.launch_environment.remove_checkpoints(job_id, submission.user)

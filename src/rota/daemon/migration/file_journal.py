@@ -1,8 +1,7 @@
-"""Moves that are planned or under way, on disk: one file each, for our eyes only.
+"""The move journal on one machine: one file per planned or running move, readable only by us.
 
-Apart from the store, because each holds a token of somebody's: a file is gone when it is removed,
-and no backup of the store takes it along. On a cluster another daemon goes on with them, so that
-they are kept elsewhere.
+The journal is separate from the store because each move holds a user's token: a deleted file is
+gone, and backups of the store do not contain it. On a cluster see `secret_journal`.
 """
 
 from __future__ import annotations
@@ -10,53 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
-from rota.config.files import replace_file
-from rota.core.model import JobId
-from rota.daemon.disk import make_folder, sync
-from rota.wire.json import dump, load
+from rota.config.atomic_file import replace_file
+from rota.core.model.job import JobId
+from rota.daemon.artifacts.fsutil import make_folder, sync
+from rota.daemon.migration.requests import Move
+from rota.wire.codec import dump, load
 
 log = structlog.get_logger()
 
-WAITS, GOES, SENT = "waits", "goes", "sent"
-"""Not yet due; held here, to be handed over; handed over, and on hold there."""
 
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Another daemon: what the job's owner calls it, where it is, what opens it."""
-
-    to: str
-    url: str
-    token: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    job_id: JobId
-    user: str
-    target: Target
-    due_s: float
-    step: str = WAITS
-    sent_as: str = ""
-    """The id that it has there."""
-
-
-class MoveKeeper(Protocol):
-    async def load(self) -> list[Move]: ...
-
-    async def save(self, *moves: Move) -> None: ...
-
-    async def forget(self, job_id: JobId) -> None: ...
-
-
-class MoveFiles:
-    """Satisfies `MoveKeeper`."""
+class FileMoveJournal:
+    """Implements `rota.daemon.migration.requests.MoveJournal`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,18 +42,18 @@ class MoveFiles:
             try:
                 yield load(Move, json.loads(path.read_text(encoding="utf-8")))
             except (ValueError, TypeError, AttributeError):
-                # Its words are not repeated: they may be a token.
-                log.error("a planned move cannot be read, and is left alone", file=str(path))
+                # The content is not logged: it may be a token.
+                log.error("move journal entry unreadable, ignored", file=str(path))
 
     def _save(self, moves: Iterable[Move]) -> None:
         make_folder(self._folder, 0o700)
         for move in moves:
-            replace_file(self._place(move.job_id), dump(move))
+            replace_file(self._path(move.job_id), dump(move))
         sync(self._folder)
 
     def _forget(self, job_id: JobId) -> None:
-        self._place(job_id).unlink(missing_ok=True)
+        self._path(job_id).unlink(missing_ok=True)
         sync(self._folder)
 
-    def _place(self, job_id: JobId) -> Path:
+    def _path(self, job_id: JobId) -> Path:
         return self._folder / f"{job_id}.json"

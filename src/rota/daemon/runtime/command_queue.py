@@ -1,4 +1,4 @@
-"""Commands on their way out, each after what it rests upon; and when time alone is a fact."""
+"""Commands that wait for a write, and the timer for the kernel's next deadline."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Container, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from rota.core.commands import ChangeMembership, Command, StartWorkers
-from rota.core.model import JobId
-from rota.errors import NotKeptError, UnfencedError
+from rota.core.model.commands import ChangeMembership, Command, StartWorkers
+from rota.core.model.job import JobId
+from rota.errors import FenceRejectedError, WriteRejectedError
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """Commands, and what has to be written before they may leave, with the jobs that are new."""
+class PendingCommands:
+    """Commands, the write that they wait for, and the jobs that this write submits."""
 
     epoch: int
     written: Future[None]
@@ -23,40 +23,40 @@ class Due:
     submitted: tuple[JobId, ...] = ()
 
     async def wait(self) -> Mapping[JobId, str]:
-        """Until it is written. Returns the jobs that nobody keeps, and why; raises what kept all
-        of it from being written."""
+        """Wait for the write. Returns the jobs that the store rejected, with the reasons. Raises
+        if nothing was written."""
         try:
             if not self.written.done():
                 await asyncio.wrap_future(self.written)
             self.written.result()
-        except NotKeptError as error:
+        except WriteRejectedError as error:
             return dict.fromkeys(self.submitted, str(error))
-        except UnfencedError as error:
+        except FenceRejectedError as error:
             return {JobId(each): why for each, why in error.jobs.items()}
         return {}
 
-    def orders(self, unkept: Container[JobId]) -> list[Command]:
-        """Without starts that rest upon what was not written."""
+    def sendable(self, rejected: Container[JobId]) -> list[Command]:
+        """All commands, except starts of rejected jobs."""
         starts = StartWorkers | ChangeMembership
         return [
             each
             for each in self.commands
-            if not (isinstance(each, starts) and each.job_id in unkept)
+            if not (isinstance(each, starts) and each.job_id in rejected)
         ]
 
 
-class Alarm:
-    """Rings once, at the moment that was set last."""
+class WakeupTimer:
+    """Calls `on_timer` once, at the time that was set last."""
 
-    def __init__(self, clock: Callable[[], float], ring: Callable[[], None]) -> None:
-        self._clock, self._ring = clock, ring
+    def __init__(self, clock: Callable[[], float], on_timer: Callable[[], None]) -> None:
+        self._clock, self._on_timer = clock, on_timer
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, due_s: float) -> None:
         self.cancel()
         if math.isfinite(due_s):
             delay_s = max(0.0, due_s - self._clock())
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
     def cancel(self) -> None:
         if self._timer is not None:

@@ -1,9 +1,9 @@
-"""The one owner of a kernel: facts go in, rows are written, and only then do commands go out.
+"""Owns the kernel: applies events, writes the effects, and sends commands after their write.
 
-Memory may be ahead of the disk only while a write is under way. When one fails, the kernel is
-thrown away and made anew from the store, exactly as after a crash, as soon as that can be written
-again. Until then nothing is accepted and no command leaves; whatever runs goes on. The same goes
-for an engine whose own disk fails under a command: it is given again until it arrives.
+Memory may be ahead of the disk only during a write. If a write fails, the controller discards the
+kernel and rebuilds it from the store, as after a crash, as soon as the store accepts writes again.
+Until then the controller accepts no events and sends no commands; running jobs continue. The same
+holds if the disk of an engine fails during a command: the controller repeats the command.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import structlog
 
-from rota.core.commands import AskToStop, ChangeMembership, Command, StartWorkers
-from rota.core.effects import Effects
-from rota.core.events import (
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.commands import AskToStop, ChangeMembership, Command, StartWorkers
+from rota.core.model.effects import Effects
+from rota.core.model.events import (
     Event,
     JobCancelled,
     NodeLost,
@@ -27,107 +29,110 @@ from rota.core.events import (
     WorkersExited,
     WorkersLost,
 )
-from rota.core.kernel import Kernel
-from rota.core.model import JobId, Node, NodeId
-from rota.core.plan import Plan
-from rota.core.policy import Policy
-from rota.core.view import Rules, View
-from rota.daemon import nodes, recovery
-from rota.daemon.accounts import Accounts
-from rota.daemon.findings import examined, exits_of, needs_a_look
-from rota.daemon.health import Health
-from rota.daemon.outbox import Alarm, Due
-from rota.daemon.rounds import Rounds
-from rota.engines.base import Engine, Program
-from rota.errors import RotaError, StoreError, UnfencedError
-from rota.store.base import Batch, Store
-from rota.store.records import Row, Sample, Submission
-from rota.tasks import Bugs, Tasks
+from rota.core.model.job import JobId
+from rota.core.model.node import Node, NodeId
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.policy_api import Policy
+from rota.core.scheduling.view import Rules, View
+from rota.daemon.diagnosis.exit_inspection import exits_of, needs_inspection, with_log_findings
+from rota.daemon.runtime import node_watcher, recovery
+from rota.daemon.runtime.command_queue import PendingCommands, WakeupTimer
+from rota.daemon.runtime.health import DaemonHealth
+from rota.daemon.runtime.scheduling_loop import SchedulingLoop
+from rota.daemon.runtime.usage import UsageAccounting
+from rota.engines.interface import Engine, Program
+from rota.errors import FenceRejectedError, RotaError, StoreError
+from rota.store.interface import Batch, Store
+from rota.store.records import Row, SampleRecord, Submission
+from rota.tasks import ErrorIsolation, Tasks
 
 log = structlog.get_logger()
 
-CANNOT_RUN = 126
+CANNOT_START_CODE = 126
 
-NOTHING = Batch()
-DONE: Future[None] = Future()
-DONE.set_result(None)
+EMPTY_BATCH = Batch()
+ALREADY_WRITTEN: Future[None] = Future()
+ALREADY_WRITTEN.set_result(None)
 
-Programs = Callable[[JobId], Awaitable[Program]]
-Listener = Callable[[Command], None]
+ProgramSource = Callable[[JobId], Awaitable[Program]]
+
+
+class CommandListener(Protocol):
+    """Passes commands on to the programs of a job."""
+
+    def on_command(self, command: Command) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a shell is made of."""
-
+class ControllerDependencies:
     store: Store
     engine: Engine
     clock: Callable[[], float]
     rules: Rules
 
 
-class Shell:
-    def __init__(self, parts: Parts, policy: Policy) -> None:
+class Controller:
+    def __init__(self, parts: ControllerDependencies, policy: Policy) -> None:
         self._parts = parts
         self.policy = policy
         self.kernel = Kernel(parts.rules)
-        self.accounts = Accounts()
-        self._health = Health(parts.store, begin_anew=self._recover)
+        self.usage = UsageAccounting()
+        self._health = DaemonHealth(parts.store, recover=self._recover)
         self.broken = self._health.broken
-        self._outbox: asyncio.Queue[Due] = asyncio.Queue()
+        self._command_queue: asyncio.Queue[PendingCommands] = asyncio.Queue()
         self._epoch = 0
-        """Grows when the kernel is made anew: what an older one wanted does not count."""
-        self._programs: Programs = _nothing_to_run
-        self._listener: Listener = _nobody_listens
-        self._rounds = Rounds(self, interval_s=parts.rules.round_interval_s)
-        self.tasks = Tasks(self._health.break_down)
-        """What goes on until the shell closes."""
-        self._bugs = Bugs("an exit is told without a look at the log")
-        self._alarm = Alarm(parts.clock, partial(self.tasks.rely_on_soon, self._wake))
+        """Grows with each new kernel. Commands of an older kernel are dropped."""
+        self._programs: ProgramSource = _no_program
+        self._listeners: Sequence[CommandListener] = ()
+        self._scheduling_loop = SchedulingLoop(self, interval_s=parts.rules.round_interval_s)
+        self.tasks = Tasks(self._health.fail_permanently)
+        """Background tasks, which run until the controller closes."""
+        self._isolation = ErrorIsolation("exit recorded without log inspection")
+        self._wakeup_timer = WakeupTimer(parts.clock, partial(self.tasks.call_critical, self._wake))
         self._changed = asyncio.Event()
-        self._sightings: dict[NodeId, Node] = {}
+        self._pending_nodes: dict[NodeId, Node] = {}
         self._loop = asyncio.get_running_loop()
 
-    # -- life -----------------------------------------------------------------------------------
+    # -- start and stop ---------------------------------------------------------------------------
 
-    async def start(self, programs: Programs, *, listener: Listener) -> None:
-        """`programs` says what to run for a job, when it starts; `listener` hears each order that
-        leaves, and passes on to programs what is for them."""
+    async def start(self, programs: ProgramSource, *, listeners: Sequence[CommandListener]) -> None:
+        """`programs` returns the program of a job that starts. The `listeners` get each command
+        before the engine does. Both need the controller, so they are arguments of the start."""
         self._programs = programs
-        self._listener = listener
+        self._listeners = listeners
         await self._parts.engine.start(self._report)
         await self._recover()
-        self.tasks.rely_on(self._deliver())
-        self.tasks.rely_on(self._rounds.run())
-        self.tasks.rely_on(nodes.watch(self._parts.engine, self._look))
+        self.tasks.spawn_critical(self._deliver())
+        self.tasks.spawn_critical(self._scheduling_loop.run())
+        self.tasks.spawn_critical(node_watcher.watch(self._parts.engine, self._apply_seen_nodes))
 
     async def close(self) -> None:
-        """Stop deciding; what runs goes on under its keepers."""
+        """Stop scheduling. Running jobs continue under their supervisors."""
         await self._health.close()
         await self.tasks.close()
-        self._alarm.cancel()
+        self._wakeup_timer.cancel()
         await self._parts.engine.close()
 
     async def _recover(self) -> None:
-        """Go on from what is written, and from what the engine finds."""
+        """Rebuild the kernel from the store and from the inventory of the engine."""
         parts = self._parts
-        written = await asyncio.to_thread(recovery.read, parts.store)
+        written = await asyncio.to_thread(recovery.read_state, parts.store)
         seen = await asyncio.to_thread(parts.engine.inventory)
-        self._health.begin()
+        self._health.mark_healthy()
         self.kernel = Kernel(parts.rules)
-        self.accounts = Accounts(written.usage, written.saved.jobs)
+        self.usage = UsageAccounting(written.usage, written.saved.jobs)
         self._epoch += 1
         self._record(written.restore(self.kernel, now=parts.clock()))
         for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
             self.tell(NodeLost(node_id))
-        self._look(seen)
+        self._apply_seen_nodes(seen)
         await parts.engine.adopt()
 
-    # -- facts ----------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def tell(self, event: Event, *, actor: str = "") -> Future[None]:
-        """Record a fact. The future is done when it is on the disk."""
-        self.require_sound()
+        """Apply an event. The future is done when the effects are on the disk."""
+        self.require_available()
         now = self._parts.clock()
         exits = exits_of(event, now) if isinstance(event, WorkersExited) else ()
         return self._record(self.kernel.apply(event, now), Batch(exits=exits, actor=actor))
@@ -135,120 +140,126 @@ class Shell:
     def tell_all(
         self, events: Iterable[Event], submissions: Sequence[Submission], *, actor: str
     ) -> Future[None]:
-        """Facts that are on the disk together or not at all."""
-        self.require_sound()
+        """Apply events whose effects are written together or not at all."""
+        self.require_available()
         effects = self.kernel.apply_all(events, self._parts.clock())
         return self._record(effects, Batch(submissions=tuple(submissions), actor=actor))
 
-    def put(self, *rows: Row, samples: tuple[Sample, ...] = ()) -> Future[None]:
-        """Rows that are none of the kernel's business."""
-        self.require_sound()
+    def put(self, *rows: Row, samples: tuple[SampleRecord, ...] = ()) -> Future[None]:
+        """Write rows that do not concern the kernel."""
+        self.require_available()
         return self._write(Batch(rows=rows, samples=samples), [])
 
     async def durable(self, written: Future[None]) -> None:
-        """Wait for the disk; a failure is the caller's to tell."""
-        self.require_sound()
+        """Wait until the write is on the disk. Raises if the write fails."""
+        self.require_available()
         try:
             await asyncio.wrap_future(written)
         except StoreError as error:
             self._health.fail(error)
             raise
-        except UnfencedError as error:
-            # Whoever asked finds it on those jobs, which end by it.
-            log.warning("jobs are not kept", error=str(error))
+        except FenceRejectedError as error:
+            # The caller sees the error on the jobs themselves: these jobs are cancelled.
+            log.warning("jobs rejected by the store", error=str(error))
 
     @property
     def trouble(self) -> str:
-        """What keeps it from writing or acting, if something does."""
+        """Why the controller cannot write or act; empty if it can."""
         return self._health.trouble
 
-    def require_sound(self) -> None:
+    def require_available(self) -> None:
         self._health.require()
 
     async def changed(self) -> None:
-        """Returns at the next change that is on the disk."""
+        """Wait for the next write."""
         await self._changed.wait()
 
     def _report(self, event: Event) -> None:
-        """What the engine tells. After a failed write it is asked again, so nothing is missed."""
+        """Take an event of the engine. During trouble events are dropped: the recovery asks the
+        engine for its whole state."""
         if self.trouble:
             return
         if isinstance(event, NodeSeen):
-            if not self._sightings:
-                self._loop.call_later(nodes.GATHER_S, self.tasks.rely_on_soon, self._look)
-            self._sightings[event.node.id] = event.node
+            if not self._pending_nodes:
+                self._loop.call_later(
+                    node_watcher.GATHER_S, self.tasks.call_critical, self._apply_seen_nodes
+                )
+            self._pending_nodes[event.node.id] = event.node
             return
         if isinstance(event, NodeLost):
-            self._sightings.pop(event.node_id, None)
+            self._pending_nodes.pop(event.node_id, None)
         elif isinstance(event, WorkersLost):
-            self._look()  # A node that was closed by then is not planned for once more.
-        if isinstance(event, WorkersExited) and needs_a_look(event, self.kernel):
-            self.tasks.rely_on(self._examine(event))
+            self._apply_seen_nodes()  # No plan may use a node that was closed before.
+        if isinstance(event, WorkersExited) and needs_inspection(event, self.kernel):
+            self.tasks.spawn_critical(self._inspect_exit(event))
         else:
             self.tell(event)
 
-    async def _examine(self, event: WorkersExited) -> None:
+    async def _inspect_exit(self, event: WorkersExited) -> None:
         found = event
-        with self._bugs.of(job=event.job_id):
-            found = await examined(event, self.kernel, engine=self._parts.engine)
+        with self._isolation.of(job=event.job_id):
+            found = await with_log_findings(event, self.kernel, engine=self._parts.engine)
         if not self.trouble:
             self.tell(found)
 
-    def _look(self, seen: Iterable[Node] = ()) -> None:
-        seen, self._sightings = [*self._sightings.values(), *seen], {}
+    def _apply_seen_nodes(self, seen: Iterable[Node] = ()) -> None:
+        seen, self._pending_nodes = [*self._pending_nodes.values(), *seen], {}
         if seen and not self.trouble:
-            now_seen = [nodes.still_drained(each, self.kernel.nodes) for each in seen]
+            now_seen = [node_watcher.with_known_drain(each, self.kernel.nodes) for each in seen]
             self.tell_all(map(NodeSeen, now_seen), (), actor="")
 
     # -- effects --------------------------------------------------------------------------------
 
-    def _record(self, effects: Effects, more: Batch = NOTHING) -> Future[None]:
-        """Write what follows, with what belongs to it; then let the commands go."""
-        self._alarm.set(self.kernel.next_timer_s())
-        self._rounds.look()
+    def _record(self, effects: Effects, more: Batch = EMPTY_BATCH) -> Future[None]:
+        """Write effects together with `more`, then queue their commands."""
+        self._wakeup_timer.set(self.kernel.next_timer_s())
+        self._scheduling_loop.wake()
         if not (effects.jobs or effects.nodes or effects.transitions or more.exits):
             if effects.commands:
-                self._outbox.put_nowait(Due(self._epoch, DONE, effects.commands))
-            return DONE
-        usage = self.accounts.count(effects.jobs.values(), now=effects.now)
+                self._command_queue.put_nowait(
+                    PendingCommands(self._epoch, ALREADY_WRITTEN, effects.commands)
+                )
+            return ALREADY_WRITTEN
+        usage = self.usage.count(effects.jobs.values(), now=effects.now)
         return self._write(replace(more, effects=effects, rows=usage), effects.commands)
 
     def _write(self, batch: Batch, commands: list[Command]) -> Future[None]:
         written = self._parts.store.write(batch)
         submitted = tuple(each.job_id for each in batch.submissions)
-        self._outbox.put_nowait(Due(self._epoch, written, commands, submitted))
+        self._command_queue.put_nowait(PendingCommands(self._epoch, written, commands, submitted))
         return written
 
     async def _deliver(self) -> None:
-        """Commands leave in the order in which they were wanted, after what they rest upon."""
+        """Send commands in order, each after the write that it depends on."""
         while True:
-            due = await self._outbox.get()
+            due = await self._command_queue.get()
             try:
-                unkept = await due.wait()
+                rejected = await due.wait()
             except StoreError as error:
                 if due.epoch == self._epoch:
                     self._health.fail(error)
                 continue
-            if unkept and due.epoch == self._epoch and not self.trouble:
-                self._withdraw(unkept)
+            if rejected and due.epoch == self._epoch and not self.trouble:
+                self._cancel_rejected(rejected)
             self._announce()
-            for command in due.orders(unkept):
+            for command in due.sendable(rejected):
                 if due.epoch == self._epoch and not self.trouble:
                     await self._send(command, due.epoch)
 
-    def _withdraw(self, unkept: Mapping[JobId, str]) -> None:
-        """Jobs that nobody keeps. One that was to start meanwhile does not: what it runs, or its
-        fence, was never written."""
-        gone = (JobCancelled(each, reason=why) for each, why in unkept.items())
+    def _cancel_rejected(self, rejected: Mapping[JobId, str]) -> None:
+        """Cancel jobs that the store rejected. Their programs or fences were never written, so
+        they must not start."""
+        gone = (JobCancelled(each, reason=why) for each, why in rejected.items())
         self.tell_all(gone, (), actor="")
 
     async def _send(self, command: Command, epoch: int) -> None:
-        self._listener(command)
+        for listener in self._listeners:
+            listener.on_command(command)
         if isinstance(command, AskToStop):
             return
         starts = isinstance(command, StartWorkers | ChangeMembership)
         if starts and self.kernel.job(command.job_id) is None:
-            # Given again after a restart, when the engine had already told how it ended.
+            # Repeated after a restart: the engine has already reported the end of the job.
             return
         try:
             program = await self._programs(command.job_id) if starts else None
@@ -259,41 +270,37 @@ class Shell:
         except RotaError as error:
             log.error("command failed", command=str(command), error=str(error))
             if isinstance(command, StartWorkers) and not self.trouble:
-                codes = dict.fromkeys(range(len(command.allocation)), CANNOT_RUN)
+                codes = dict.fromkeys(range(len(command.allocation)), CANNOT_START_CODE)
                 self.tell(WorkersExited(command.job_id, command.attempt, codes, reason=str(error)))
 
     def _announce(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    # -- rounds and time ------------------------------------------------------------------------
+    # -- scheduling and timers --------------------------------------------------------------------
 
     def view(self) -> View:
         return self.kernel.view(self._parts.clock())
 
     def commit(self, plan: Plan) -> None:
         for violation in plan.violations:
-            log.error("plan refused", violation=violation)
+            log.error("plan rejected", violation=violation)
         self._record(self.kernel.commit(plan, self._parts.clock()))
 
     def use_policy(self, policy: Policy) -> None:
-        """From the next round on, which is at once."""
+        """Use a policy from the next round on, and start that round now."""
         self.policy = policy
         self.kernel.want_round()
-        self._rounds.look()
+        self._scheduling_loop.wake()
 
     @property
-    def rounds(self) -> Rounds:
-        return self._rounds
+    def scheduling_loop(self) -> SchedulingLoop:
+        return self._scheduling_loop
 
     def _wake(self) -> None:
         if not self.trouble:
             self.tell(TimerFired())
 
 
-async def _nothing_to_run(job_id: JobId) -> Program:
-    raise RotaError(f"no program to start for job {job_id}")
-
-
-def _nobody_listens(_: Command) -> None:
-    """Before the start there is no program that hears."""
+async def _no_program(job_id: JobId) -> Program:
+    raise RotaError(f"cannot start job {job_id}: the controller has not started")

@@ -1,4 +1,4 @@
-"""Whether the daemon can be relied upon: what is wrong with its disks, and how it comes back."""
+"""Health of the daemon: detects failed disks, and retries until they work again."""
 
 from __future__ import annotations
 
@@ -8,74 +8,79 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from rota.errors import RotaError, UnavailableError
-from rota.store.base import Store
+from rota.store.interface import Store
 
 log = structlog.get_logger()
 
 RETRY_S = 1.0
-"""How often a disk that failed is tried again."""
+"""Pause between two attempts to recover from a failed disk."""
 
 
-class Health:
-    """`trouble` is why nothing is accepted and no command leaves; empty if all is well."""
+class DaemonHealth:
+    """`trouble` is why the daemon accepts no events and sends no commands; empty if healthy."""
 
-    def __init__(self, store: Store, *, begin_anew: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, store: Store, *, recover: Callable[[], Awaitable[None]]) -> None:
         self.trouble = ""
         self.broken = asyncio.Event()
-        """Set when it does not come back by itself."""
+        """Set when only a restart helps."""
         self._store = store
-        self._begin_anew = begin_anew
-        self._mending: asyncio.Task[None] | None = None
+        self._recover = recover
+        self._recovery_task: asyncio.Task[None] | None = None
 
     def require(self) -> None:
         if self.trouble:
-            raise UnavailableError(self.trouble, "running jobs go on; try again when it is mended")
+            raise UnavailableError(
+                self.trouble, "running jobs continue; try again when the problem is solved"
+            )
 
     def fail(self, error: UnavailableError | OSError) -> None:
-        """Nothing in memory counts any more. What is on the disk does, as soon as it can be
-        written again."""
+        """Discard the state in memory, and recover from the disk as soon as it is writable."""
         if self.trouble:
             return
-        self.trouble = _words(error)
+        self.trouble = _error_text(error)
         log.error("disk failed", error=self.trouble)
-        if self._mending is None:
-            self._mending = asyncio.get_running_loop().create_task(self._mend())
+        if self._recovery_task is None:
+            self._recovery_task = asyncio.get_running_loop().create_task(
+                self._retry_until_recovered()
+            )
 
-    def begin(self) -> None:
-        """All that is in memory counts, from now on."""
+    def mark_healthy(self) -> None:
+        """The state in memory is valid again."""
         if not self.broken.is_set():
             self.trouble = ""
 
-    def break_down(self, error: BaseException) -> None:
-        """A bug: it does not pass by itself."""
-        self.trouble = f"a bug in rota ({type(error).__name__}); start it again, and report it"
+    def fail_permanently(self, error: BaseException) -> None:
+        """Report a bug, which no retry solves."""
+        self.trouble = (
+            f"a bug in rota ({type(error).__name__}); restart the daemon, and report the bug"
+        )
         self.broken.set()
 
     async def close(self) -> None:
-        if self._mending is not None:
-            self._mending.cancel()
-            await asyncio.gather(self._mending, return_exceptions=True)
+        if self._recovery_task is not None:
+            self._recovery_task.cancel()
+            await asyncio.gather(self._recovery_task, return_exceptions=True)
 
-    async def _mend(self) -> None:
-        """Until the store takes a write again, and nothing fails when all begins anew."""
+    async def _retry_until_recovered(self) -> None:
+        """Retry until the store accepts a write and the recovery succeeds."""
         while self.trouble and not self.broken.is_set():
             await asyncio.sleep(RETRY_S)
             try:
                 await asyncio.wrap_future(self._store.resume())
-                await self._begin_anew()
+                await self._recover()
             except (RotaError, OSError) as error:
-                self.trouble = _words(error)
+                self.trouble = _error_text(error)
             except Exception as error:
-                log.exception("it cannot begin anew")
-                self.break_down(error)
-        self._mending = None
+                log.exception("recovery failed")
+                self.fail_permanently(error)
+        self._recovery_task = None
         if not self.trouble:
-            log.info("disk is back")
+            log.info("disk recovered")
 
 
-def _words(error: RotaError | OSError) -> str:
+def _error_text(error: RotaError | OSError) -> str:
     if isinstance(error, RotaError):
         return str(error)
     reason = (error.strerror or str(error)).lower()
     what = f"{error.filename}: {reason}" if error.filename else reason
-    return f"{what}; rota goes on by itself when that is mended"
+    return f"{what}; rota retries and continues when the problem is solved"

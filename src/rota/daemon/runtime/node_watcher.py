@@ -1,4 +1,4 @@
-"""Looks at the machine again and again, for as long as the daemon lives."""
+"""Reads the inventory of the engine at a fixed interval."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from typing import Protocol
 
 import structlog
 
-from rota.core.model import Node, NodeId
+from rota.core.model.node import Node, NodeId
 from rota.errors import RotaError
 
 log = structlog.get_logger()
 
 LOOK_S = 10.0
-"""How often the machine is asked whether its GPUs are still what they were."""
+"""Pause between two reads of the inventory."""
 
 GATHER_S = 0.3
-"""Nodes that change come together, and each concerns every plan: they are told together."""
+"""Node changes often come in groups, and each change affects every plan: collect the changes
+of this time and apply them together."""
 
 
-class Looks(Protocol):
-    """An engine, as far as it is needed here."""
+class InventorySource(Protocol):
+    """The part of an engine that the watcher uses."""
 
     def inventory(self) -> tuple[Node, ...]: ...
 
 
-async def watch(engine: Looks, see: Callable[[tuple[Node, ...]], None]) -> None:
-    """A GPU that fails is given to nobody; one that is mended is used again. A look that fails
-    says nothing about the machine: what was seen last holds until the next."""
+async def watch(engine: InventorySource, see: Callable[[tuple[Node, ...]], None]) -> None:
+    """Report the inventory again and again, so that no job gets a failed GPU and a repaired GPU is
+    used again. If a read fails, the last inventory stays valid."""
     trouble = ""
     while True:
         await asyncio.sleep(LOOK_S)
@@ -37,14 +38,14 @@ async def watch(engine: Looks, see: Callable[[tuple[Node, ...]], None]) -> None:
             seen = await asyncio.to_thread(engine.inventory)
         except (OSError, RotaError) as error:
             if str(error) != trouble:
-                log.warning("the machine could not be looked at; tried again", error=str(error))
+                log.warning("inventory not readable, retrying", error=str(error))
             trouble = str(error)
         else:
             trouble = ""
             see(seen)
 
 
-def still_drained(node: Node, nodes: Mapping[NodeId, Node]) -> Node:
-    """What an administrator drained stays so, over a restart and whatever the engine sees."""
+def with_known_drain(node: Node, nodes: Mapping[NodeId, Node]) -> Node:
+    """Keep the drain mark of an administrator: the engine does not know it."""
     known = nodes.get(node.id)
     return node if known is None else replace(node, is_draining=known.is_draining)

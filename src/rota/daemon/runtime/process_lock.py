@@ -1,4 +1,4 @@
-"""One daemon for each state folder."""
+"""A lock that allows one daemon per state folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LOCK_NAME = "daemon.lock"
 
 
 @contextmanager
-def only_one(folder: Path) -> Generator[None]:
-    """Held as long as the process lives, however it ends."""
+def hold_process_lock(folder: Path) -> Generator[None]:
+    """The operating system releases the lock when the process ends, also after a crash."""
     descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -24,7 +24,7 @@ def only_one(folder: Path) -> Generator[None]:
             pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip() or "unknown"
             raise UnavailableError(
                 f"a daemon (process {pid}) already uses {folder}",
-                "'rota status' shows it, 'rota down' ends it, ROTA_HOME chooses another folder",
+                "'rota status' shows it, 'rota down' stops it, ROTA_HOME selects another folder",
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)

@@ -1,22 +1,22 @@
-"""What a kernel goes on from after a crash: all that was written down."""
+"""Reads the state from which a kernel continues after a restart or a crash."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.core.effects import Effects
-from rota.core.kernel import Kernel
-from rota.core.speed import SpeedModel
-from rota.store.base import Store
-from rota.store.records import Profile, Saved, Usage
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.effects import Effects
+from rota.store.interface import Store
+from rota.store.records import ProfileRecord, SavedState, UsageRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    saved: Saved
+class RecoveredState:
+    saved: SavedState
     speeds: dict[str, SpeedModel]
-    """What categories measured; the one that learnt last comes last."""
-    usage: tuple[Usage, ...] = ()
+    """Speed models by category, the newest last."""
+    usage: tuple[UsageRecord, ...] = ()
 
     def restore(self, kernel: Kernel, *, now: float) -> Effects:
         saved = self.saved
@@ -25,7 +25,7 @@ class Written:
         )
 
 
-def read(store: Store) -> Written:
-    profiles = sorted(store.rows(Profile), key=lambda each: each.updated_s)
+def read_state(store: Store) -> RecoveredState:
+    profiles = sorted(store.rows(ProfileRecord), key=lambda each: each.updated_s)
     speeds = {each.category: each.speed for each in profiles}
-    return Written(store.load(), speeds, tuple(store.rows(Usage)))
+    return RecoveredState(store.load(), speeds, tuple(store.rows(UsageRecord)))

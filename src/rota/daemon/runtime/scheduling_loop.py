@@ -1,24 +1,24 @@
-"""When to decide: as soon as something changed, but never so often that deciding is all we do."""
+"""Runs scheduling rounds: soon after a change, with pauses so that rounds do not use all CPU."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol
 
-from rota.core.explain import Answers
-from rota.core.kernel import Kernel
-from rota.core.plan import Plan
-from rota.core.policy import Policy
-from rota.core.round import decide
-from rota.core.view import View
+from rota.core.explain.explain import WaitExplainer
+from rota.core.kernel.kernel import Kernel
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.policy_api import Policy
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import View
 
 PAUSE_S = 0.005
 PAUSE_FACTOR = 3.0
-"""A round is followed by a pause of so many times its own length."""
+"""A pause after a round is this many times as long as the round."""
 
 
-class Decides(Protocol):
-    """The shell, as rounds see it."""
+class SchedulingContext(Protocol):
+    """The part of the controller that a round uses."""
 
     policy: Policy
     kernel: Kernel
@@ -31,25 +31,25 @@ class Decides(Protocol):
     def commit(self, plan: Plan) -> None: ...
 
 
-class Rounds:
-    """`newest` is what the last round has to say, for those who ask why."""
+class SchedulingLoop:
+    """`newest` explains the decisions of the last round."""
 
-    def __init__(self, shell: Decides, *, interval_s: float) -> None:
-        self._shell = shell
+    def __init__(self, controller: SchedulingContext, *, interval_s: float) -> None:
+        self._controller = controller
         self._interval_s = interval_s
         self._wanted = asyncio.Event()
-        self.newest: Answers | None = None
+        self.newest: WaitExplainer | None = None
         self.count = 0
         self.last_s = 0.0
         self._is_paused = False
 
     def pause(self) -> None:
-        """Decide nothing any more."""
+        """Run no more rounds."""
         self._is_paused = True
 
-    def look(self) -> None:
-        """Something may have changed."""
-        if self._shell.kernel.wants_round:
+    def wake(self) -> None:
+        """Run a round if the kernel wants one."""
+        if self._controller.kernel.wants_round:
             self._wanted.set()
 
     async def run(self) -> None:
@@ -64,16 +64,16 @@ class Rounds:
             await asyncio.sleep(max(PAUSE_S, PAUSE_FACTOR * self.last_s, self._interval_s))
 
     def _may_decide(self) -> bool:
-        shell = self._shell
-        return not self._is_paused and not shell.trouble and shell.kernel.wants_round
+        controller = self._controller
+        return not self._is_paused and not controller.trouble and controller.kernel.wants_round
 
     async def _round(self) -> None:
-        shell = self._shell
-        kernel, view = shell.kernel, shell.view()
-        plan = await asyncio.to_thread(decide, view, shell.policy)
-        if shell.kernel is not kernel or shell.trouble or self._is_paused:
-            # The store failed meanwhile, and with it what this plan was made from.
+        controller = self._controller
+        kernel, view = controller.kernel, controller.view()
+        plan = await asyncio.to_thread(decide, view, controller.policy)
+        if controller.kernel is not kernel or controller.trouble or self._is_paused:
+            # The plan belongs to a kernel that was discarded, or rounds were paused.
             return
-        self.newest = Answers(view, plan)
+        self.newest = WaitExplainer(view, plan)
         self.count += 1
-        shell.commit(plan)
+        controller.commit(plan)

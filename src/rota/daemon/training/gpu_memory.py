@@ -1,42 +1,41 @@
-"""What workers hold of the memory of GPUs, as the driver tells: programs need not report it."""
+"""Polls the GPU memory of each worker from the driver, so that programs need not report it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import structlog
 
-from rota.core.model import JobId
-from rota.engines.base import WorkerId
+from rota.core.model.job import JobId
+from rota.engines.interface import GpuMemoryReader, WorkerId
 from rota.errors import RotaError
-from rota.tasks import Bugs
+from rota.tasks import ErrorIsolation
 
 log = structlog.get_logger()
 
 LOOK_S = 5.0
 
 
-class Cards:
-    def __init__(self, look: Callable[[], Mapping[WorkerId, int]]) -> None:
-        """`look` asks the driver, which may take its time."""
-        self._look = look
+class GpuMemoryMonitor:
+    def __init__(self, reader: GpuMemoryReader) -> None:
+        self._reader = reader
         self._held: Mapping[WorkerId, int] = {}
-        self._bugs = Bugs("the memory of the GPUs could not be looked at")
+        self._isolation = ErrorIsolation("gpu memory poll failed")
 
     def held_bytes(self, job_id: JobId, attempt: int, *, worker: int) -> int:
-        """As of the last look; 0 if nobody knows."""
+        """The GPU memory of a worker at the last poll; 0 if unknown."""
         return self._held.get(WorkerId(job_id, attempt, worker), 0)
 
-    async def look(self) -> None:
-        with self._bugs.of():
+    async def poll(self) -> None:
+        with self._isolation.of():
             try:
-                self._held = await asyncio.to_thread(self._look)
+                self._held = await asyncio.to_thread(self._reader.gpu_memory_by_worker)
             except (OSError, RotaError) as error:
-                log.warning("the memory of the GPUs could not be looked at", error=str(error))
+                log.warning("gpu memory poll failed", error=str(error))
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Poll until cancelled."""
         while True:
-            await self.look()
+            await self.poll()
             await asyncio.sleep(LOOK_S)

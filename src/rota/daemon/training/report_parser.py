@@ -1,7 +1,7 @@
-"""What a worker reports, looked through: sense is taken, nonsense is left out and named.
+"""Parses the report of a worker: valid fields are used, invalid fields are ignored and described.
 
-A report comes from a training script, which may do anything. Nothing in it is a reason to refuse
-the rest, except that nobody can tell which worker it is from.
+A report comes from a training script, which may send anything. An invalid field must not reject the
+rest of the report; only a report without a valid worker and sequence number is refused.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from rota.daemon.fields import RefusedError
-from rota.daemon.generations import NOBODY
+from rota.daemon.elastic.generation_rules import NO_GENERATION
+from rota.daemon.errors import RefusedError
 from rota.errors import shown
-from rota_trainer.messages import (
+from rota_trainer.reporting.messages import (
     LONGEST_ADDRESS,
     LONGEST_NAME,
     MOST_METRICS,
@@ -30,15 +30,15 @@ LONGEST_S = 366 * 86400.0
 LONGEST_IDENTITY = 500
 LAST_PORT = 65535
 SKEW_S = 86400.0
-"""How far the clock of a worker may be off, or its report late."""
+"""How far the clock of a worker may differ, or its report be late."""
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What made sense of a report; what was not told is None or empty. `faults` are sentences
-    about the rest, by the kind of nonsense."""
+class WorkerReport:
+    """The valid fields of a report; missing ones are None or empty. `faults` describes the invalid
+    ones: kind of the fault -> sentence for the job's log."""
 
     worker: int
     sequence: int
@@ -59,7 +59,7 @@ class Told:
     save_s: float | None
     dropped: int
     faults: dict[str, str]
-    generation: int = NOBODY
+    generation: int = NO_GENERATION
     address: str = ""
     identity: str = ""
     global_step: int = 0
@@ -67,20 +67,13 @@ class Told:
     own_s: float | None = None
 
 
-def told(raw: object, *, now: float) -> Told:
-    """Raises only where there is no telling who reports."""
+def parse_report(raw: object, *, now: float) -> WorkerReport:
+    """Raises RefusedError only if the worker or the sequence number is unknown."""
     if not isinstance(raw, dict):
-        raise RefusedError("body", "it is not an object", "see /openapi.json for its fields")
-    reading = _Reading(cast("dict[str, Any]", raw), now)
-    done, saved = reading.number("epochs_done"), reading.number("epochs_saved")
-    total = reading.number("epochs_total") or None
-    if done is not None and total is not None and done > total:
-        reading.fault("epochs_done", f"{done:g} epochs done of {total:g} make no sense")
-        done = None
-    if done is not None and saved is not None and saved > done:
-        reading.fault("epochs_saved", f"{saved:g} epochs saved of {done:g} done make no sense")
-        saved = None
-    return Told(
+        raise RefusedError("body", "not a JSON object", "see /openapi.json for its fields")
+    reading = _ReportReader(cast("dict[str, Any]", raw), now)
+    done, total, saved = _epoch_counts(reading)
+    return WorkerReport(
         worker=reading.required("worker"),
         sequence=reading.required("sequence"),
         wait_s=reading.number("wait_s", most=LONGEST_S) or 0.0,
@@ -109,20 +102,37 @@ def told(raw: object, *, now: float) -> Told:
     )
 
 
+def _epoch_counts(reading: _ReportReader) -> tuple[float | None, float | None, float | None]:
+    """The epochs done, in total and saved. A count that contradicts another one is ignored."""
+    done, saved = reading.number("epochs_done"), reading.number("epochs_saved")
+    total = reading.number("epochs_total") or None
+    if done is not None and total is not None and done > total:
+        reading.fault(
+            "epochs_done", f"epochs_done {done:g} is more than epochs_total {total:g}; ignored"
+        )
+        done = None
+    if done is not None and saved is not None and saved > done:
+        reading.fault(
+            "epochs_saved", f"epochs_saved {saved:g} is more than epochs_done {done:g}; ignored"
+        )
+        saved = None
+    return done, total, saved
+
+
 @dataclass(slots=True)
-class _Reading:
+class _ReportReader:
     raw: dict[str, Any]
     now: float
     faults: dict[str, str] = field(default_factory=dict[str, str])
 
     def fault(self, kind: str, sentence: str) -> None:
-        """The first of a kind is enough."""
+        """Record a fault; only the first one of a kind is kept."""
         self.faults.setdefault(kind, sentence)
 
     def required(self, name: str) -> int:
         found = self.raw.get(name)
         if type(found) is not int or not 0 <= found <= MOST_NUMBER:
-            what = "it is missing" if found is None else f"{_given(found)} is no number from 0 on"
+            what = "missing" if found is None else f"{_given(found)} is not a non-negative integer"
             raise RefusedError(name, what, "see /openapi.json for the fields of a report")
         return found
 
@@ -130,7 +140,7 @@ class _Reading:
         found = self.raw.get(name)
         if found is None or _is_number(found, most):
             return found
-        self.fault(name, f"{name} was {_given(found)}, which makes no sense, and was left out")
+        self.fault(name, f"{name} {_given(found)} is not a valid number; ignored")
         return None
 
     def whole(self, name: str, *, most: int = MOST_NUMBER) -> int | None:
@@ -141,12 +151,16 @@ class _Reading:
         found = self.raw.get(name, True)
         if isinstance(found, bool):
             return found
-        self.fault(name, f"{name} was {_given(found)} instead of true or false")
+        self.fault(name, f"{name} {_given(found)} is not true or false; false is used")
         return False
 
     def generation(self) -> int:
-        """One who was in none says -1."""
-        return NOBODY if self.raw.get("generation") == NOBODY else self.whole("generation") or 0
+        """The reported generation; -1 means none."""
+        return (
+            NO_GENERATION
+            if self.raw.get("generation") == NO_GENERATION
+            else self.whole("generation") or 0
+        )
 
     def address(self) -> str:
         found = self.text("address", most=LONGEST_ADDRESS)
@@ -154,63 +168,61 @@ class _Reading:
         if host and port.isdecimal() and 0 < int(port) <= LAST_PORT:
             return found
         if found:
-            self.fault("address", f"'{shown(found)}' is no HOST:PORT where others could meet")
+            self.fault("address", f"address '{shown(found)}' is not HOST:PORT; ignored")
         return ""
 
     def text(self, name: str, *, most: int) -> str:
         found = self.raw.get(name, "")
         if isinstance(found, str) and len(found) <= most and (found.isprintable() or not found):
             return found
-        self.fault(name, f"{name} was {_given(found)}, which makes no sense")
+        self.fault(name, f"{name} {_given(found)} is not a valid text; ignored")
         return ""
 
     def records(self, name: str, read: Callable[[Any, float], R | None]) -> list[R]:
-        """Of too many the newest, which come last."""
+        """The valid records of a list; of too many, the newest ones, which are last."""
         found = self.raw.get(name)
         if found is None:
             return []
         if not isinstance(found, list):
-            self.fault(name, f"{name} was {_given(found)} instead of a list")
+            self.fault(name, f"{name} {_given(found)} is not a list; ignored")
             return []
         listed = cast("list[Any]", found)
         if len(listed) > MOST_RECORDS:
-            many = f"{len(listed)} records in '{name}' of one report are too many"
-            self.fault(f"{name}_count", f"{many}; the newest {MOST_RECORDS} count")
+            many = f"{len(listed)} records in '{name}' exceed the limit of a report"
+            self.fault(f"{name}_count", f"{many}; the newest {MOST_RECORDS} are used")
         kept: list[R] = []
         for each in listed[-MOST_RECORDS:]:
             record = read(each, self.now)
             if record is None:
-                self.fault(
-                    name, f"a record in '{name}' made no sense and was left out: {_brief(each)}"
-                )
+                self.fault(name, f"invalid record in '{name}' ignored: {_brief(each)}")
             else:
                 kept.append(record)
         return kept
 
     def metrics(self) -> dict[str, float]:
-        """Of too many the first."""
+        """The valid metrics; of too many, the first ones."""
         found = self.raw.get("metrics")
         if found is None:
             return {}
         if not isinstance(found, dict):
-            self.fault("metrics", f"metrics were {_given(found)} instead of names and numbers")
+            self.fault("metrics", f"metrics {_given(found)} is not an object; ignored")
             return {}
         named = cast("dict[str, Any]", found)
         kept: dict[str, float] = {}
         for name, value in named.items():
             if len(kept) == MOST_METRICS:
-                many = f"{len(named)} metrics in one report are too many"
-                self.fault("metrics_count", f"{many}; the first {MOST_METRICS} count")
+                many = f"{len(named)} metrics exceed the limit of a report"
+                self.fault("metrics_count", f"{many}; the first {MOST_METRICS} are used")
                 break
             if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
                 self.fault(
                     "metrics_name",
-                    f"a metric was left out because of its name, '{shown(name)}': names have up to"
-                    f" {LONGEST_NAME} printable characters",
+                    f"metric '{shown(name)}' ignored: a name has up to {LONGEST_NAME} printable"
+                    " characters",
                 )
             elif not _is_finite(value):
-                what = f"metric '{name}' was {_given(value)} and was left out"
-                self.fault("metrics_value", f"{what}; other such values are left out silently")
+                what = f"metric '{name}' {_given(value)} is not a finite number; ignored"
+                self.fault("metrics_value", f"{what}, and so are later ones without a message")
             else:
                 kept[name] = float(value)
         return kept
@@ -257,12 +269,12 @@ def _is_time(value: Any, now: float) -> bool:
 
 
 def _is_number(value: Any, most: float) -> bool:
-    """A comparison is false for what is not a number (NaN), and true for no infinity."""
+    """Whether a value is a number from 0 to `most`; the comparison excludes NaN and infinity."""
     return (type(value) is float or type(value) is int) and 0 <= value <= most
 
 
 def _is_finite(value: Any) -> bool:
-    """An integer may be too large to be a float at all."""
+    """Whether a value is a finite number; an integer may be too large for a float."""
     if type(value) is float:
         return math.isfinite(value)
     return type(value) is int and abs(value) <= MOST_BYTES
@@ -270,18 +282,18 @@ def _is_finite(value: Any) -> bool:
 
 def _given(value: object) -> str:
     if isinstance(value, Mapping):
-        return "an object"
+        return "(an object)"
     if isinstance(value, list):
-        return "a list"
+        return "(a list)"
     return f"'{shown(value)}'" if isinstance(value, str) else shown(_digits(value))
 
 
 def _digits(value: object) -> str:
-    """Python refuses to write an integer of thousands of digits."""
+    """The value as text. Python cannot convert integers of thousands of digits."""
     try:
         return str(value).lower()
     except ValueError:
-        return "a number of thousands of digits"
+        return "(a number with thousands of digits)"
 
 
 def _brief(value: object) -> str:

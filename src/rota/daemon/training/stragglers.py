@@ -1,4 +1,4 @@
-"""Workers that are slower than the others of their job, for long enough to be no accident."""
+"""Finds stragglers: workers that are persistently slower than the others of their job."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 REPORTS = 5
-"""So many in a row have to be slow. A worker reports once a second, or once in a step."""
+"""How many consecutive reports must be slow. A worker reports once a second or once a step."""
 FACTOR = 1.5
-"""How many times as long as the others' a step takes of a worker that is named."""
+"""A straggler's steps take more than this times the usual time."""
 
 
 def usual_s(paces: Mapping[int, Sequence[float]]) -> float:
-    """What a step takes the workers of a job: the median without the slowest one, so that one of
-    two can be slow. 0 if too little is known."""
+    """The usual step time of a job: the median of its workers without the slowest one, so that one
+    of two workers can be a straggler. 0 if there are too few reports."""
     known = sorted(median(times) for times in paces.values() if len(times) >= REPORTS)
     return median(known[:-1]) if len(known) > 1 else 0.0
 
 
 def slowness(paces: Mapping[int, Sequence[float]]) -> dict[int, float]:
-    """Step times of each worker, the newest last -> how many times as long as usual a step takes
-    of those that are persistently slow. Workers that wait for each other in every step (as
-    data-parallel ones do) all show the pace of the slowest, and nobody is named, unless they tell
-    how long they worked by themselves, as live ones do."""
+    """Worker -> how many times longer than usual its steps take, for stragglers only.
+
+    `paces` are the step times of each worker, newest last. Data-parallel workers wait for each
+    other in every step and all show the time of the slowest one. So stragglers are found only if
+    workers report their step time without this wait, as live workers do."""
     usual = usual_s(paces)
     return {
         worker: median(times) / usual

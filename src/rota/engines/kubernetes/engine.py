@@ -1,4 +1,4 @@
-"""The Kubernetes engine: orders become pods, and what becomes of pods becomes facts."""
+"""The Kubernetes engine: turns commands into pods; `reconciler` turns pod changes into events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import assert_never
 
-from rota.core.commands import (
+from rota.core.model.commands import (
     AskToStop,
     ChangeMembership,
     Command,
@@ -17,54 +17,68 @@ from rota.core.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model import JobId, Node, NodeId
-from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
-from rota.engines.kubernetes.api import Cluster, Object
-from rota.engines.kubernetes.bodies import Body, Stage
-from rota.engines.kubernetes.crew import NEVER_JOINED, UNKNOWN
-from rota.engines.kubernetes.endings import Ending, unborn
-from rota.engines.kubernetes.manifests import Seat, pod_of, seats
-from rota.engines.kubernetes.scene import Scene
+from rota.core.model.job import JobId
+from rota.core.model.node import Node, NodeId
+from rota.engines.interface import (
+    EventSink,
+    ExecSpec,
+    LogChunk,
+    LogQuery,
+    Program,
+    WorkerId,
+    WorkerSession,
+)
+from rota.engines.kubernetes.pods.manifest import PodPlacement, placements, pod_of
+from rota.engines.kubernetes.pods.state import PodStage, PodState
+from rota.engines.kubernetes.pods.termination import PodTermination, termination_before_start
+from rota.engines.kubernetes.pods.tracker import NEVER_JOINED, UNKNOWN
+from rota.engines.kubernetes.reconciler import ClusterReconciler
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.logfiles import reading
+from rota.engines.logfiles import reader
 from rota.errors import RotaError, UserError
+from rota.kube.client import KubeClient
+from rota.kube.resources import Object
 
 
 class KubernetesEngine:
-    """`root` is the engine's own folder, for the output of workers. That no second engine works on
-    the same namespace at the same time is the caller's business (the lease)."""
+    """`root` is the engine's own folder, for worker output. Only one engine may use a namespace
+    at a time; the caller ensures that with the leader lease."""
 
-    def __init__(self, cluster: Cluster, settings: KubernetesSettings, *, root: Path) -> None:
-        self.cluster = cluster
+    def __init__(self, client: KubeClient, settings: KubernetesSettings, *, root: Path) -> None:
+        self.cluster = client
         self._settings, self._root = settings, root
-        self._scene = Scene(cluster, settings, root=root)
+        self._reconciler = ClusterReconciler(client, settings, root=root)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def watch(self) -> None:
-        """Be in the picture before it is our turn to `start`; nothing is told or done yet."""
-        await self._scene.watch()
+        """Start the watches of a standby daemon, before `start`. Emits no events and changes
+        nothing."""
+        await self._reconciler.watch()
 
-    async def start(self, facts: Facts) -> None:
+    async def start(self, emit: EventSink) -> None:
+        """Start to emit events and to apply commands."""
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._root.mkdir, mode=0o700, parents=True, exist_ok=True)
-        await self._scene.open(facts)
+        await self._reconciler.open(emit)
 
     async def broken(self) -> None:
-        """Raises when we no longer see what happens, and never will again."""
-        fault = await self._scene.tasks.broken()
-        what = f"a bug in rota ({type(fault).__name__}): it no longer sees the cluster"
-        raise RotaError(what, "start it again, and report it") from fault
+        """Raise when a critical background task has failed, so that the engine no longer follows
+        the cluster."""
+        fault = await self._reconciler.tasks.wait_failed()
+        what = f"bug in rota ({type(fault).__name__}): the engine no longer follows the cluster"
+        raise RotaError(what, "restart the daemon and report the bug") from fault
 
     async def close(self) -> None:
-        """Pods go on."""
-        await self._scene.close()
+        """Stop following the cluster. Pods keep running."""
+        await self._reconciler.close()
 
     def render(self, command: Command, program: Program | None = None) -> dict[WorkerId, Object]:
-        """The pods that would be made. Other commands are deletes and questions."""
+        """The pods that a command would create. Other commands only delete or report."""
         if not isinstance(command, StartWorkers | ChangeMembership) or program is None:
             return {}
         return {
-            seat.worker: pod_of(seat, program, settings=self._settings) for seat in seats(command)
+            placement.worker: pod_of(placement, program, settings=self._settings)
+            for placement in placements(command)
         }
 
     async def apply(self, command: Command, program: Program | None = None) -> None:
@@ -80,163 +94,192 @@ class KubernetesEngine:
             case KillWorkers():
                 self._kill(command)
             case AskToStop():
-                pass  # It is for the program.
+                pass  # The program receives it through its own API.
             case _:
                 assert_never(command)
 
     async def adopt(self) -> tuple[WorkerId, ...]:
-        return self._scene.adopt()
+        """Emit events about all existing workers, and return those that have not ended."""
+        return self._reconciler.adopt()
 
-    def spare(self, job_ids: frozenset[JobId]) -> None:
-        """Nobody knows what became of these jobs: what runs of them is left alone, and counted."""
-        self._scene.spare(job_ids)
+    def ignore_jobs(self, job_ids: frozenset[JobId]) -> None:
+        """The state of these jobs is unknown: leave their pods alone, and count what they use."""
+        self._reconciler.ignore_jobs(job_ids)
 
     def inventory(self) -> tuple[Node, ...]:
-        """As the watches have it: nothing is asked for."""
-        return self._scene.stock.nodes()
+        """The nodes as the watches know them. Sends no request."""
+        return self._reconciler.node_tracker.nodes()
 
-    def cards(self, worker: WorkerId) -> tuple[str, ...]:
-        """Those that its node picked for it, or the one that it shares; once that is known."""
-        body = self._scene.crew.bodies.get(worker)
-        if body is None:
+    def gpus_of_worker(self, worker: WorkerId) -> tuple[str, ...]:
+        """The ids of the worker's GPUs, or the id of the GPU that it shares, once they are
+        known."""
+        pod_state = self._reconciler.pod_tracker.pods.get(worker)
+        if pod_state is None:
             return ()
-        return body.devices.get(self._settings.gpu_resource, (body.card,) if body.card else ())
+        return pod_state.devices.get(
+            self._settings.gpu_resource, (pod_state.shared_gpu,) if pod_state.shared_gpu else ()
+        )
 
     def give_up_node(self, node_id: NodeId) -> None:
-        """Should it come back, it is taken in again."""
+        """Treat a node as lost. It is used again if it comes back."""
         known = {node.id: node for node in self.inventory()}
         if node_id in known and not known[node_id].note:
-            hint = "drain it, or wait until the cluster calls it not ready"
-            raise UserError(f"node {node_id} answers: it is not lost", hint)
-        self._scene.stock.give_up(node_id)
-        self._scene.look_at_nodes()
+            hint = "drain it, or wait until the cluster reports it as not ready"
+            raise UserError(f"node {node_id} is not lost: it responds", hint)
+        self._reconciler.node_tracker.give_up(node_id)
+        self._reconciler.check_nodes()
 
-    # -- beside a worker ------------------------------------------------------------------------
+    # -- logs and sessions ----------------------------------------------------------------------
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]:
-        scene = self._scene
-        path, body = scene.followers.path(worker), scene.crew.bodies.get(worker)
-        if body is not None and body.stage is Stage.RUNNING:
-            scene.followers.follow(body, is_asked=True)
-        elif body is None and not path.parent.is_dir() and worker not in scene.crew.endings:
-            what = f"job {worker.job_id} had no worker {worker.worker}"
+        """Read a worker's log; starts to follow a running pod if that was not done yet."""
+        reconciler = self._reconciler
+        path, pod_state = (
+            reconciler.log_collector.path(worker),
+            reconciler.pod_tracker.pods.get(worker),
+        )
+        if pod_state is not None and pod_state.stage is PodStage.RUNNING:
+            reconciler.log_collector.follow(pod_state, is_requested=True)
+        elif (
+            pod_state is None
+            and not path.parent.is_dir()
+            and worker not in reconciler.pod_tracker.terminations
+        ):
+            what = f"job {worker.job_id} has no worker {worker.worker}"
             raise UserError(f"{what} in attempt {worker.attempt}")
-        return reading.read(path, query, has_ended=lambda: self._is_silent(worker))
+        return reader.read(path, query, has_ended=lambda: self._has_no_more_output(worker))
 
-    async def visit(self, worker: WorkerId, visit: Visit) -> Session:
-        from rota.engines.kubernetes import sessions  # noqa: PLC0415 - only for who visits
+    async def exec_command(self, worker: WorkerId, command: ExecSpec) -> WorkerSession:
+        from rota.engines.kubernetes.exec import sessions  # noqa: PLC0415 - loaded when needed
 
-        body = self._running(worker)
-        container = body.container
-        return await sessions.visit(self.cluster, body.name, visit=visit, container=container)
+        pod_state = self._running(worker)
+        container = pod_state.container
+        return await sessions.exec_command(
+            self.cluster, pod_state.name, command=command, container=container
+        )
 
-    async def connect(self, worker: WorkerId, port: int) -> Session:
-        from rota.engines.kubernetes import sessions  # noqa: PLC0415 - only for who connects
+    async def connect(self, worker: WorkerId, port: int) -> WorkerSession:
+        from rota.engines.kubernetes.exec import sessions  # noqa: PLC0415 - loaded when needed
 
         return await sessions.connect(self.cluster, self._running(worker).name, port=port)
 
     def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> list[JobId]:
-        """Delete what is left of jobs that were over by then, their logs included. Called from a
-        thread of its own."""
-        gone = [
+        """Delete the logs and the state of jobs that ended before `before_s`. Runs in a thread
+        of its own."""
+        forgotten = [
             JobId(folder.name)
             for folder in self._root.iterdir()
             if folder.name not in keep and _newest_s(folder) < before_s
         ]
-        for job_id in gone:
+        for job_id in forgotten:
             shutil.rmtree(self._root / job_id, ignore_errors=True)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._forget, job_id)
-        return gone
+        return forgotten
 
     def _forget(self, job_id: JobId) -> None:
-        self._scene.ends.let_go_of(self._scene.crew.attempts_of(job_id))
+        self._reconciler.deleter.clean_up_attempts(self._reconciler.pod_tracker.attempts_of(job_id))
 
-    def _running(self, worker: WorkerId) -> Body:
-        body = self._scene.crew.bodies.get(worker)
-        if body is None or body.stage is not Stage.RUNNING:
+    def _running(self, worker: WorkerId) -> PodState:
+        pod_state = self._reconciler.pod_tracker.pods.get(worker)
+        if pod_state is None or pod_state.stage is not PodStage.RUNNING:
             what = f"worker {worker.worker} of job {worker.job_id} is not running"
-            raise UserError(what, "'rota show JOB' tells how it is")
-        return body
+            raise UserError(what, "see its state with 'rota show JOB'")
+        return pod_state
 
-    def _is_silent(self, worker: WorkerId) -> bool:
-        scene = self._scene
-        is_over = worker in scene.crew.endings or worker not in scene.crew.bodies
-        return is_over and not scene.followers.is_following(worker)
+    def _has_no_more_output(self, worker: WorkerId) -> bool:
+        reconciler = self._reconciler
+        is_over = (
+            worker in reconciler.pod_tracker.terminations
+            or worker not in reconciler.pod_tracker.pods
+        )
+        return is_over and not reconciler.log_collector.is_following(worker)
 
-    # -- orders ---------------------------------------------------------------------------------
+    # -- commands -------------------------------------------------------------------------------
 
     def _start(self, command: StartWorkers | ChangeMembership, program: Program | None) -> None:
-        """Whoever runs or has ended already is reported, not started again."""
+        """Start workers without a pod; report workers that run or have ended."""
         if program is None:
             raise RotaError(f"no program to start for job {command.job_id}")
         if program.pod:
-            plain = self._scene.plain.bring_up(seats(command)[0], program.pod)
-            self._scene.tasks.spawn(plain, job=command.job_id)
-        crew, coming = self._scene.crew, list[tuple[Seat, Object]]()
-        for seat in seats(command):
-            worker, body = seat.worker, crew.bodies.get(seat.worker)
-            if body is None and worker not in crew.endings and crew.is_to_end(worker):
-                self._scene.end(worker, unborn(crew.wish(worker)))
-            else:
-                self._scene.resume(worker)
+            launch = self._reconciler.external_pods.launch(placements(command)[0], program.pod)
+            self._reconciler.tasks.spawn(launch, job=command.job_id)
+        pod_tracker, launching = self._reconciler.pod_tracker, list[tuple[PodPlacement, Object]]()
+        for placement in placements(command):
+            worker, pod_state = placement.worker, pod_tracker.pods.get(placement.worker)
             if (
-                worker not in crew.endings
-                and (body is None or body.stage is Stage.GATED)
+                pod_state is None
+                and worker not in pod_tracker.terminations
+                and pod_tracker.is_to_end(worker)
+            ):
+                self._reconciler.end(
+                    worker, termination_before_start(pod_tracker.stop_request(worker))
+                )
+            else:
+                self._reconciler.resume(worker)
+            if (
+                worker not in pod_tracker.terminations
+                and (pod_state is None or pod_state.stage is PodStage.GATED)
                 and not program.pod
             ):
-                coming.append((seat, pod_of(seat, program, settings=self._settings)))
-        self._scene.ends.let_go_of(crew.older((command.job_id, command.attempt)))
-        if coming:
-            master = seats(command)[0].worker
-            births = self._scene.births.bring_up(coming, master=master)
-            self._scene.tasks.spawn(births, job=command.job_id)
+                launching.append((placement, pod_of(placement, program, settings=self._settings)))
+        self._reconciler.deleter.clean_up_attempts(
+            pod_tracker.older((command.job_id, command.attempt))
+        )
+        if launching:
+            master = placements(command)[0].worker
+            launch = self._reconciler.launcher.launch(launching, master=master)
+            self._reconciler.tasks.spawn(launch, job=command.job_id)
 
     def _stop(self, command: StopWorkers) -> None:
-        crew, attempt = self._scene.crew, (command.job_id, command.attempt)
-        crew.stop(attempt, command.grace_s)
+        pod_tracker, attempt = self._reconciler.pod_tracker, (command.job_id, command.attempt)
+        pod_tracker.stop(attempt, command.grace_s)
         named = [WorkerId(command.job_id, command.attempt, each) for each in command.workers]
-        for worker in dict.fromkeys([*crew.members(attempt), *named]):
-            self._scene.end(worker, unborn(crew.wish(worker)))
+        for worker in dict.fromkeys([*pod_tracker.members(attempt), *named]):
+            self._reconciler.end(worker, termination_before_start(pod_tracker.stop_request(worker)))
 
     def _kill(self, command: KillWorkers) -> None:
-        crew = self._scene.crew
+        pod_tracker = self._reconciler.pod_tracker
         for number in command.workers:
             worker = WorkerId(command.job_id, command.attempt, number)
-            crew.doom(worker)
-            self._scene.end(worker, unborn(crew.wish(worker)))
+            pod_tracker.kill(worker)
+            self._reconciler.end(worker, termination_before_start(pod_tracker.stop_request(worker)))
 
     def _change(self, command: ChangeMembership, program: Program | None) -> None:
-        """Newcomers are started. Those who leave end by themselves, when the others go on
-        without them; that the new generation stands is theirs to report."""
+        """Start new workers. Leaving workers end by themselves when the others continue without
+        them; the workers report when the new generation runs."""
         attempt = command.job_id, command.attempt
-        if not self._scene.crew.is_over(attempt):
+        if not self._reconciler.pod_tracker.is_over(attempt):
             self._start(command, program)
             return
-        for worker in self._scene.crew.members(attempt):
-            self._scene.resume(worker)
-        self._end_unborn(command, NEVER_JOINED)
+        for worker in self._reconciler.pod_tracker.members(attempt):
+            self._reconciler.resume(worker)
+        self._end_before_start(command, NEVER_JOINED)
 
     def _report(self, command: ReportWorkers) -> None:
-        crew, attempt = self._scene.crew, (command.job_id, command.attempt)
-        known = crew.members(attempt)
+        pod_tracker, attempt = self._reconciler.pod_tracker, (command.job_id, command.attempt)
+        known = pod_tracker.members(attempt)
         if not known:
-            # Of an attempt that we never had, nothing is started later, either.
-            crew.stop(attempt, 0.0)
-            self._end_unborn(command, UNKNOWN)
+            # Never start workers of an unknown attempt later.
+            pod_tracker.stop(attempt, 0.0)
+            self._end_before_start(command, UNKNOWN)
             return
         for worker in known:
             if worker.worker in command.workers:
-                self._scene.resume(worker)
-        if crew.is_over(attempt):
-            self._end_unborn(command, NEVER_JOINED)
+                self._reconciler.resume(worker)
+        if pod_tracker.is_over(attempt):
+            self._end_before_start(command, NEVER_JOINED)
 
-    def _end_unborn(self, command: ChangeMembership | ReportWorkers, ending: Ending) -> None:
-        crew = self._scene.crew
+    def _end_before_start(
+        self, command: ChangeMembership | ReportWorkers, termination: PodTermination
+    ) -> None:
+        pod_tracker = self._reconciler.pod_tracker
         for number in command.workers:
             worker = WorkerId(command.job_id, command.attempt, number)
-            if worker not in crew.bodies and worker not in crew.endings:
-                self._scene.tell_end(worker, crew.end_unborn(worker, ending))
+            if worker not in pod_tracker.pods and worker not in pod_tracker.terminations:
+                self._reconciler.report_end(
+                    worker, pod_tracker.end_before_start(worker, termination)
+                )
 
 
 def _newest_s(folder: Path) -> float:

@@ -1,33 +1,33 @@
-"""What a lab may say about how its workers run on a cluster."""
+"""Settings of the Kubernetes engine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.engines.kubernetes.objects import Object
+from rota.kube.resources import Object
 
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
     namespace: str = ""
-    """Where our pods live; empty: the one that the kubeconfig or the service account says."""
+    """The namespace of our pods; empty: that of the kubeconfig or the service account."""
     gpu_resource: str = "nvidia.com/gpu"
-    """What a whole GPU is called: `amd.com/gpu`, or a MIG profile, are others."""
+    """The resource name of a whole GPU; also `amd.com/gpu` or a MIG profile."""
     image: str = "python:3.12-slim"
-    """For jobs that name none."""
+    """The image of jobs that name none."""
     placeholder_image: str = ""
-    """For the pods that hold shared cards: anything with a shell. Empty: `image`."""
+    """The image of pods that reserve shared GPUs; needs a shell. Empty: `image`."""
     pull_secrets: tuple[str, ...] = ()
     service_account: str = ""
     priority_class: str = ""
     tolerations: tuple[Object, ...] = ()
     host_paths: tuple[str, ...] = ()
-    """Folders of the nodes that jobs may mount, with all below them. None: no job may."""
+    """Folders of the nodes that jobs may mount, including all folders below. Empty: none."""
     bind_patience_s: float = 20.0
-    """How long the cluster's scheduler may take over a pod that it cannot place."""
+    """How long a pod may stay unschedulable before it is given up."""
     stuck_after_s: float = 120.0
-    """How long a pod may be unable to start: no such image, a volume that does not come."""
+    """How long a pod may fail to start (missing image, missing volume) before it is given up."""
     keep_finished_s: float = 300.0
-    """How long a pod that has ended is kept in the cluster after its end was told."""
+    """How long a finished pod stays in the cluster after its end was reported."""
     advertise: str = ""
-    """Where workers reach the daemon, as a URL."""
+    """The URL at which workers reach the daemon."""

@@ -1,6 +1,9 @@
-"""Workers as processes of this machine. `engine.py` is the way in.
+"""The local engine: workers are processes of this machine.
 
-Everything that a keeper runs (`nursery`, `keeper`, `sessions`, `child`, `tree`, `cgroups`, `procs`,
-`signals`, `output`, `logfile`, `files`, `order`) imports as little as it can: its memory is copied
-for every worker.
+In: commands of the kernel and the program of a job. Out: events about workers, the node with its
+GPUs, logs and exec sessions. Each worker runs under a supervisor process (package `supervisor`),
+which survives a restart of the daemon. The engine and the supervisors communicate through files
+in the worker's directory and through sockets.
+
+Read `engine.py` first, then `workers.py`. The supervisor executes this file, so it has no imports.
 """

@@ -1,7 +1,7 @@
-"""Which control groups this machine lets us make, found once when the daemon starts.
+"""Find the control groups that the daemon may create, once at its start.
 
-Version 1, version 2, or both side by side: whatever is mounted and writable below the daemon's
-own groups is used, each controller where it is.
+Supports version 1, version 2 and both side by side: each controller is used in the hierarchy where
+it is mounted and writable below the daemon's own group.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ CONTROLLERS = ("cpu", "memory", "pids")
 
 @dataclass(frozen=True, slots=True)
 class Hierarchies:
-    """Folders below which a worker's own are made: `kill` or `freezer`, to end it at once, and
-    those of the limits."""
+    """Base directories of the workers' control groups: `ending` (`kill` or `freezer`) to kill a
+    worker at once, `limits` for the resource limits."""
 
     ending: Mapping[str, str]
     limits: Mapping[str, str]
 
     def folders(self, name: str, *, wanted: frozenset[str]) -> dict[str, str]:
-        """The groups of one worker. Joining one costs half a millisecond, so that only those that
-        are wanted are made."""
+        """Return the control groups of one worker. To join a group takes half a millisecond, so a
+        worker gets only the groups that it needs."""
         chosen = dict(self.ending)
         chosen.update((key, base) for key, base in self.limits.items() if key in wanted)
         return {key: f"{base}/{name}" for key, base in chosen.items()}
@@ -36,7 +36,7 @@ NONE = Hierarchies(ending={}, limits={})
 
 @dataclass(frozen=True, slots=True)
 class _Mounted:
-    """A hierarchy, and the folder of our own group in it."""
+    """A mounted hierarchy, and the directory of the daemon's own group in it."""
 
     is_unified: bool
     controllers: frozenset[str]
@@ -44,16 +44,17 @@ class _Mounted:
 
 
 def name_for(root: Path) -> str:
-    """After the folder of a daemon, wherever it is mounted, so that two daemons do not meet."""
+    """Return a group name that is unique to this state directory, so that two daemons on one
+    machine use different groups."""
     found = root.stat()
     return f"rota-{found.st_dev}-{found.st_ino}"
 
 
 def find(name: str, *, proc: Path = Path("/proc/self")) -> Hierarchies:
-    """Make a group `name` in every hierarchy that lets us, for workers to have theirs below."""
+    """Create the group `name` in every writable hierarchy; the groups of workers go below it."""
     ending: dict[str, str] = {}
     limits: dict[str, str] = {}
-    # Version 2 first: where it can kill a group at once, nothing has to be frozen for that.
+    # Version 2 first: it can kill a whole group at once, and the freezer is not needed then.
     for mounted in sorted(_mounted(proc), key=lambda each: not each.is_unified):
         useful = set(CONTROLLERS) if "kill" in ending else {*CONTROLLERS, "freezer"}
         useful &= mounted.controllers
@@ -72,7 +73,7 @@ def find(name: str, *, proc: Path = Path("/proc/self")) -> Hierarchies:
 
 
 def remove(found: Hierarchies) -> None:
-    """Unless a worker is still in it."""
+    """Remove the base groups, except those that still hold a worker."""
     for base in {*found.ending.values(), *found.limits.values()}:
         with suppress(OSError):
             Path(base).rmdir()
@@ -95,7 +96,7 @@ def _mounted(proc: Path) -> Iterator[_Mounted]:
 
 
 def _own_paths(cgroup: str) -> Iterator[tuple[str, str]]:
-    """Controller -> the path of our group; "" stands for version 2."""
+    """Yield (controller, path of the daemon's group); the controller of version 2 is ""."""
     for line in cgroup.splitlines():
         _, controllers, path = line.split(":", maxsplit=2)
         for controller in controllers.split(","):
@@ -103,20 +104,21 @@ def _own_paths(cgroup: str) -> Iterator[tuple[str, str]]:
 
 
 def _delegate(mounted: _Mounted, base: Path) -> frozenset[str]:
-    """Version 2: hand the controllers down to `base`, as far as that is possible."""
+    """Version 2: delegate the controllers to `base`; return those that the kernel grants."""
     offered = set((mounted.own / "cgroup.controllers").read_text().split()) & set(CONTROLLERS)
     granted: set[str] = set()
     for controller in sorted(offered):
         with suppress(OSError):
-            _hand_down(mounted.own, controller)
+            _enable_below(mounted.own, controller)
             (base / "cgroup.subtree_control").write_text(f"+{controller}")
             granted.add(controller)
     return frozenset(granted)
 
 
-def _hand_down(own: Path, controller: str) -> None:
-    """A group that has processes of its own may not hand controllers down (the root may). If we
-    are alone in ours, as a service is, we step into a group beside those of the workers."""
+def _enable_below(own: Path, controller: str) -> None:
+    """Enable a controller for child groups. The kernel forbids this for a group that has processes
+    of its own, unless it is the root group. If the daemon is the only process there (a service),
+    it moves to a child group first."""
     switch = own / "cgroup.subtree_control"
     try:
         switch.write_text(f"+{controller}")

@@ -1,8 +1,8 @@
-"""A job that names an image runs in a container: the same worker, with more words in front.
+"""Build the command line that runs a worker in a container, for jobs that name an image.
 
-The container's tool is run with the submitter's rights like any other program. Podman's and
-Apptainer's containers are descendants of the keeper, and end as such. Docker's are not: its
-cleanup removes them by name, whatever became of its client.
+The container tool runs with the submitter's rights, like any other program. Containers of Podman
+and Apptainer are descendants of the supervisor and end with the process tree. Docker containers
+are not: a cleanup command removes them by name.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.engines.base import Program
-from rota.engines.local.procs import MARKER, SESSION_MARKER
+from rota.engines.interface import Program
+from rota.engines.local.supervisor.proc import MARKER, SESSION_MARKER
 from rota.errors import UserError
 
 TOOLS = ("podman", "docker", "apptainer", "singularity")
@@ -25,22 +25,21 @@ INTERACTIVE = "--interactive"
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A container tool of this machine, and what it has to be told here."""
+    """A container tool of this machine, with the options that it needs here."""
 
     name: str
     path: str
     options: tuple[str, ...] = ()
     owner: tuple[int, int] | None = None
-    """Whose rights a job without an account has: the daemon's own uid and gid. None: those that
-    the tool gives by itself."""
+    """uid and gid for a job without an account: those of the daemon. None: the tool's default."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapped:
+class ContainerCommand:
     argv: list[str]
     cleanup: list[str]
     inside: tuple[str, ...] = ()
-    """The words that put another command beside the program."""
+    """Prefix of a command line that runs another command in the same container."""
 
 
 def find() -> Tool | None:
@@ -52,18 +51,19 @@ def find() -> Tool | None:
 
 
 def _owner() -> tuple[int, int] | None:
-    """In a docker of the user's own (rootless), root is that user, and its number a stranger's."""
+    """None for rootless Docker: root in the container is the user there, and the user's own uid
+    would be a different account."""
     uid = os.getuid()
     is_rootless = uid != 0 and Path(f"/run/user/{uid}/docker.sock").exists()
     return None if is_rootless else (uid, os.getgid())
 
 
 def _options() -> tuple[str, ...]:
-    """Podman asks for higher limits than ours, which takes a right that a container or a small
-    virtual machine often lacks."""
+    """Set Podman's ulimits to those of the daemon. Its default is higher, and to raise a limit
+    needs a capability that containers and small virtual machines often lack."""
     n_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     n_processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    # It lowers its own number of processes to this before it sets the container's.
+    # Podman lowers its own process limit to this value before it sets the container's.
     pid_max = int(Path("/proc/sys/kernel/pid_max").read_text())
     n_processes = pid_max if n_processes == resource.RLIM_INFINITY else min(n_processes, pid_max)
     limits = {"nofile": n_files, "nproc": n_processes}
@@ -83,17 +83,17 @@ def _may_raise_limits() -> bool:
 
 def wrap(
     tool: Tool | None, program: Program, *, env: Mapping[str, str], gpus: list[str]
-) -> Wrapped:
-    """The words that run the program in its image. Of the environment only names are among them:
-    everybody on the machine can read a command line."""
+) -> ContainerCommand:
+    """Return the command that runs the program in its image. The command line holds only the names
+    of environment variables, because every user of the machine can read it."""
     if tool is None:
-        what = f"the job names the image {program.image!r}, and this machine cannot run images"
-        raise UserError(what, "install podman, docker or apptainer, or leave the image out")
+        what = f"no container tool on this machine to run image {program.image!r}"
+        raise UserError(what, "install podman, docker or apptainer, or submit without an image")
     if tool.name in ("apptainer", "singularity"):
         around = _apptainer(tool, program, gpus=gpus)
-        # It cannot enter what runs: the same image is opened once more, with the same folders.
-        return Wrapped([*around, *program.argv], [], tuple(around))
-    # With its nonce: another daemon on this machine may have a job of the same id.
+        # Apptainer has no exec into a running container: run the same image a second time.
+        return ContainerCommand([*around, *program.argv], [], tuple(around))
+    # The marker has a nonce: another daemon on this machine may have a job with the same id.
     name = f"rota-{env[MARKER].replace('/', '-')}"
     words = [tool.path, "run", "--rm", f"--name={name}", "--network=host", "--pid=host"]
     words += [*tool.options, *_limits(program), *_gpu_options(tool, gpus)]
@@ -101,12 +101,14 @@ def wrap(
     words += [f"--volume={_volume(mount)}" for mount in _mounts(program)]
     words += _podman_user(program) if tool.name == "podman" else _docker_user(tool, program)
     words += [*_workdir(program), program.image, *program.argv]
-    return Wrapped(words, [tool.path, "rm", "--force", name], _exec(tool, program, name=name))
+    return ContainerCommand(
+        words, [tool.path, "rm", "--force", name], _exec(tool, program, name=name)
+    )
 
 
 def _podman_user(program: Program) -> list[str]:
-    """The submitter, whomever the image names. Who runs podman without being root is root inside,
-    unless the numbers are kept; root itself is root."""
+    """Run as the submitter, whatever user the image names. Rootless Podman maps the user to root
+    in the container unless `keep-id` is given; for root, both are root."""
     account = program.account
     if not account.uid:
         return ["--user=0:0"]
@@ -115,7 +117,7 @@ def _podman_user(program: Program) -> list[str]:
 
 
 def _docker_user(tool: Tool, program: Program) -> list[str]:
-    """The machine's docker runs as root, and so would whatever it is asked to start."""
+    """Run as the submitter: the Docker daemon runs as root, and so would its containers."""
     account = program.account
     if account.uid is None:
         return [f"--user={tool.owner[0]}:{tool.owner[1]}"] if tool.owner else []
@@ -125,18 +127,19 @@ def _docker_user(tool: Tool, program: Program) -> list[str]:
 
 
 def _exec(tool: Tool, program: Program, *, name: str) -> tuple[str, ...]:
-    """The container's environment is there already; a session adds its own."""
+    """Prefix that runs a command in the container. Only the variables of the session are added;
+    the container has its own environment."""
     added = (f"--env={SESSION_MARKER}", "--env=TERM")
     return (tool.path, "exec", INTERACTIVE, *added, *_workdir(program), name)
 
 
 def _workdir(program: Program, flag: str = "--workdir") -> tuple[str, ...]:
-    """Where nothing is said, the image knows."""
+    """Without a working directory, the image's default applies."""
     return (f"{flag}={program.workdir}",) if program.workdir else ()
 
 
-def enter(inside: Sequence[str], argv: Sequence[str], *, is_terminal: bool) -> list[str]:
-    """The words that run a command inside of a worker's container, if it has one."""
+def exec_argv(inside: Sequence[str], argv: Sequence[str], *, is_terminal: bool) -> list[str]:
+    """Return the command line that runs `argv` in the worker's container, if it has one."""
     words: list[str] = []
     for word in inside:
         words.append(word)
@@ -146,7 +149,7 @@ def enter(inside: Sequence[str], argv: Sequence[str], *, is_terminal: bool) -> l
 
 
 def _limits(program: Program) -> list[str]:
-    """The container has control groups of its own, which take the place of the keeper's."""
+    """Limits of the container's own control groups, which replace those of the supervisor."""
     limits, words = program.limits, list[str]()
     if limits.cpus:
         words.append(f"--cpus={limits.cpus:g}")
@@ -175,13 +178,13 @@ def _mounts(program: Program) -> list[tuple[str, str, str]]:
 def _volume(mount: tuple[str, str, str]) -> str:
     source, target, mode = mount
     if ":" in source or ":" in target:
-        hint = "claims and file servers are mounted on a cluster only"
-        raise UserError(f"mount {source!r} at {target!r} has a colon in its name", hint)
+        hint = "volume claims and NFS servers work on a Kubernetes cluster only"
+        raise UserError(f"mount {source!r} at {target!r} contains a colon", hint)
     return f"{source}:{target}:{mode}"
 
 
 def _apptainer(tool: Tool, program: Program, *, gpus: list[str]) -> list[str]:
-    """It hands its own environment on; limits are those of the keeper's control groups."""
+    """Apptainer passes its own environment on. Limits come from the supervisor's control groups."""
     words = [tool.path, "exec", "--no-home", *_workdir(program, "--pwd")]
     words += ["--nv"] if gpus else []
     words += [f"--bind={_volume(mount)}" for mount in _mounts(program)]

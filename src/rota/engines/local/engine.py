@@ -1,4 +1,8 @@
-"""The local engine: orders become keepers, and what keepers leave behind becomes facts."""
+"""The local engine: runs each worker on this machine under a supervisor process.
+
+Commands become files and supervisors; exit records of supervisors become events. All state is in
+the engine's directory, so that a restarted daemon continues where the previous one stopped.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
-from rota.core.commands import (
+from rota.core.model.commands import (
     AskToStop,
     ChangeMembership,
     Command,
@@ -17,47 +21,61 @@ from rota.core.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model import JobId, Node, NodeId
-from rota.engines.base import Facts, LogChunk, LogQuery, Program, Session, Visit, WorkerId
-from rota.engines.local import containers, hierarchies, ports, procs, visits
-from rota.engines.local.folders import Folders
+from rota.core.model.job import JobId
+from rota.core.model.node import Node, NodeId
+from rota.engines.interface import (
+    EventSink,
+    ExecSpec,
+    LogChunk,
+    LogQuery,
+    Program,
+    WorkerId,
+    WorkerSession,
+)
+from rota.engines.local import cgroup_discovery, containers, exec_client, worker_spec
 from rota.engines.local.gpus import Gpus, node_of
-from rota.engines.local.order import Ending, Fence, Order
-from rota.engines.local.render import Draw, Site, render
+from rota.engines.local.supervisor import proc
+from rota.engines.local.supervisor.records import ExitRecord, WorkerKey, WorkerSpec
+from rota.engines.local.worker_dirs import WorkerDirs
+from rota.engines.local.worker_spec import AttemptParams, HostCapabilities, render
 from rota.engines.local.workers import Workers
-from rota.engines.logfiles import reading
+from rota.engines.logfiles import reader
 from rota.errors import RotaError, UserError
 
-NEVER_JOINED = Ending(0, "the attempt was over before it could join")
-UNKNOWN = Ending(-1, "nobody knows of it", is_lost=True)
+NEVER_JOINED = ExitRecord(0, "the attempt ended before this worker joined")
+UNKNOWN = ExitRecord(-1, "no record of this worker", is_lost=True)
 
 
 class LocalEngine:
-    """`root` is the engine's own folder. That no second engine works on it at the same time is the
-    caller's business."""
+    """`root` is the engine's directory. The caller must make sure that no second engine uses it at
+    the same time."""
 
     def __init__(self, root: Path, gpus: Gpus) -> None:
         self._root = root
         self._gpus = gpus
-        self._folders = Folders(root)
-        self._workers = Workers(self._folders)
-        self._site = Site()
+        self._dirs = WorkerDirs(root)
+        self._workers = Workers(self._dirs)
+        self._host = HostCapabilities()
 
-    async def start(self, facts: Facts) -> None:
-        self._folders.make()
-        self._site = Site(
+    async def start(self, emit: EventSink) -> None:
+        self._dirs.make()
+        self._host = HostCapabilities(
             has_mps=self._gpus.has_mps(),
             container_tool=containers.find(),
-            hierarchies=hierarchies.find(hierarchies.name_for(self._root)),
+            hierarchies=cgroup_discovery.find(cgroup_discovery.name_for(self._root)),
         )
         self.inventory()
-        self._workers.open(facts)
+        self._workers.open(emit)
 
-    def render(self, command: Command, program: Program | None = None) -> dict[Fence, Order]:
-        """The orders that keepers would be given. Other commands are signals and questions."""
+    def render(
+        self, command: Command, program: Program | None = None
+    ) -> dict[WorkerKey, WorkerSpec]:
+        """Return the worker specs for a command that starts workers; empty for other commands."""
         if not isinstance(command, StartWorkers | ChangeMembership) or program is None:
             return {}
-        return render(command, program, site=self._site, draw=Draw(port=0, nonce="nonce"))
+        return render(
+            command, program, host=self._host, params=AttemptParams(port=0, nonce="nonce")
+        )
 
     async def apply(self, command: Command, program: Program | None = None) -> None:
         match command:
@@ -71,135 +89,138 @@ class LocalEngine:
                 self._report(command)
             case KillWorkers():
                 for worker in command.workers:
-                    self._workers.kill(Fence(command.job_id, command.attempt, worker))
+                    self._workers.kill(WorkerKey(command.job_id, command.attempt, worker))
             case AskToStop():
-                pass  # It is for the program.
+                pass  # The program gets this request through its report connection.
             case _:
                 assert_never(command)
 
     async def adopt(self) -> tuple[WorkerId, ...]:
-        for fence in self._folders.live():
-            self._workers.resume(fence, is_found=True)
+        for key in self._dirs.live():
+            self._workers.resume(key, is_found=True)
         return tuple(
-            WorkerId(JobId(fence.job_id), fence.attempt, fence.worker)
-            for fence in self._workers.watched()
+            WorkerId(JobId(key.job_id), key.attempt, key.worker) for key in self._workers.watched()
         )
 
     def inventory(self) -> tuple[Node, ...]:
-        """Nothing is started on a GPU before it was seen here, with its name."""
+        """Return this node and update the names of its GPUs. A worker can use a GPU only after this
+        method has seen the GPU."""
         node = node_of(self._gpus)
-        self._site = replace(self._site, visible_names=self._gpus.visible_names())
+        self._host = replace(self._host, visible_names=self._gpus.visible_names())
         return (node,)
 
-    def held_on_cards(self) -> dict[WorkerId, int]:
-        """What the processes of each worker hold of the memory of all cards together. For any
-        thread."""
-        known = {fence.folder: fence for fence in list(self._workers.watched())}
+    def gpu_memory_by_worker(self) -> dict[WorkerId, int]:
+        """Return the GPU memory that the processes of each worker use, summed over all GPUs.
+        Thread-safe."""
+        known = {key.folder: key for key in list(self._workers.watched())}
         found: dict[WorkerId, int] = {}
-        for card in self._gpus.read():
-            for pid, n_bytes in card.held_bytes.items():
+        for gpu in self._gpus.read():
+            for pid, n_bytes in gpu.held_bytes.items():
                 if n_bytes and (worker := self._worker_of(pid, known)):
                     found[worker] = found.get(worker, 0) + n_bytes
         return found
 
-    def _worker_of(self, pid: int, known: Mapping[str, Fence]) -> WorkerId | None:
-        """Anybody can carry any words; only a worker carries those that were drawn for it."""
-        marker = procs.marker_of(pid)
-        fence = known.get(marker.rpartition("/")[0])
-        order = None if fence is None else self._folders.order(fence)
-        if fence is None or order is None or order.marker != marker:
+    def _worker_of(self, pid: int, known: Mapping[str, WorkerKey]) -> WorkerId | None:
+        """Return the worker of a process. The whole marker must match, nonce included: any user can
+        put a job id into an environment, but only the worker has its nonce."""
+        marker = proc.marker_of(pid)
+        key = known.get(marker.rpartition("/")[0])
+        spec = None if key is None else self._dirs.spec(key)
+        if key is None or spec is None or spec.marker != marker:
             return None
-        return WorkerId(JobId(fence.job_id), fence.attempt, fence.worker)
+        return WorkerId(JobId(key.job_id), key.attempt, key.worker)
 
     def give_up_node(self, node_id: NodeId) -> None:
-        raise UserError(f"node {node_id} is this very machine, and it answers")
+        raise UserError(f"node {node_id} is this machine and it is reachable")
 
     def logs(self, worker: WorkerId, query: LogQuery) -> AsyncIterator[LogChunk]:
-        fence = Fence(worker.job_id, worker.attempt, worker.worker)
-        folder = self._folders.worker(fence)
+        key = WorkerKey(worker.job_id, worker.attempt, worker.worker)
+        folder = self._dirs.worker(key)
         if not folder.is_dir():
-            what = f"job {worker.job_id} had no worker {worker.worker}"
-            raise UserError(f"{what} in attempt {worker.attempt}")
-        path = folder / fence.log_name
-        return reading.read(path, query, has_ended=lambda: self._folders.ending(fence) is not None)
+            which = f"worker {worker.worker} in attempt {worker.attempt}"
+            raise UserError(f"job {worker.job_id} has no {which}")
+        path = folder / key.log_name
+        return reader.read(path, query, has_ended=lambda: self._dirs.exit_record(key) is not None)
 
-    async def visit(self, worker: WorkerId, visit: Visit) -> Session:
-        fence = Fence(worker.job_id, worker.attempt, worker.worker)
-        order = self._folders.order(fence)
-        line = visits.knock(self._folders.worker(fence))
-        if order is None or line is None:
-            raise visits.not_there(worker)
-        return visits.begin(line, order, visit=visit)
+    async def exec_command(self, worker: WorkerId, command: ExecSpec) -> WorkerSession:
+        key = WorkerKey(worker.job_id, worker.attempt, worker.worker)
+        spec = self._dirs.spec(key)
+        connection = exec_client.connect_supervisor(self._dirs.worker(key))
+        if spec is None or connection is None:
+            raise exec_client.worker_unreachable(worker)
+        return exec_client.start_exec(connection, spec, command=command)
 
-    async def connect(self, worker: WorkerId, port: int) -> Session:
-        if not self._folders.has_started(Fence(worker.job_id, worker.attempt, worker.worker)):
-            raise visits.not_there(worker)
-        return await visits.connect(port)
+    async def connect(self, worker: WorkerId, port: int) -> WorkerSession:
+        if not self._dirs.has_started(WorkerKey(worker.job_id, worker.attempt, worker.worker)):
+            raise exec_client.worker_unreachable(worker)
+        return await exec_client.connect(port)
 
     def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> list[JobId]:
-        """Delete what is left of jobs that were over by then, their logs included."""
-        gone = [JobId(each) for each in self._folders.ended_before(before_s)]
+        """Delete the files, logs included, of jobs that ended before this time; return the jobs."""
+        gone = [JobId(each) for each in self._dirs.ended_before(before_s)]
         gone = [job_id for job_id in gone if job_id not in keep]
         for job_id in gone:
-            self._folders.forget(job_id)
+            self._dirs.forget(job_id)
         return gone
 
     async def close(self) -> None:
         await self._workers.close()
-        hierarchies.remove(self._site.hierarchies)
+        cgroup_discovery.remove(self._host.hierarchies)
 
     async def _start(
         self, command: StartWorkers | ChangeMembership, program: Program | None
     ) -> None:
-        """Whoever runs or has ended already is reported, not started again."""
+        """Start workers. A worker that runs or has ended is reported and not started again."""
         if program is None:
             raise RotaError(f"no program to start for job {command.job_id}")
-        fences = self._folders.fences(command.job_id, command.attempt)
-        drawn = [order for fence in fences if (order := self._folders.order(fence))]
-        port = ports.of(drawn[0]) if drawn else ports.free()
-        draw = Draw(port, nonce=os.urandom(8).hex())
-        for fence, order in render(command, program, site=self._site, draw=draw).items():
-            await self._workers.start(fence, order)
+        worker_keys = self._dirs.worker_keys(command.job_id, command.attempt)
+        drawn = [spec for key in worker_keys if (spec := self._dirs.spec(key))]
+        port = worker_spec.master_port_of(drawn[0]) if drawn else worker_spec.pick_free_port()
+        params = AttemptParams(port, nonce=os.urandom(8).hex())
+        for key, spec in render(command, program, host=self._host, params=params).items():
+            await self._workers.start(key, spec)
 
     def _stop(self, command: StopWorkers) -> None:
         job_id, attempt = command.job_id, command.attempt
-        self._folders.wish_stop(job_id, attempt, grace_s=command.grace_s)
-        known = self._folders.fences(job_id, attempt)
-        unborn = [Fence(job_id, attempt, worker) for worker in command.workers]
-        for fence in dict.fromkeys([*known, *unborn]):
-            self._workers.stop(fence)
+        self._dirs.request_stop(job_id, attempt, grace_s=command.grace_s)
+        known = self._dirs.worker_keys(job_id, attempt)
+        unstarted = [WorkerKey(job_id, attempt, worker) for worker in command.workers]
+        for key in dict.fromkeys([*known, *unstarted]):
+            self._workers.stop(key)
 
     async def _change(self, command: ChangeMembership, program: Program | None) -> None:
-        """Newcomers are started. Those who leave end by themselves, when the others go on
-        without them; that the new generation stands is theirs to report."""
-        known = self._folders.fences(command.job_id, command.attempt)
+        """Start the new members. Leaving workers exit by themselves once the others continue
+        without them. The workers report to the daemon that the new generation is complete."""
+        known = self._dirs.worker_keys(command.job_id, command.attempt)
         if self._is_over(known):
-            for fence in known:
-                self._workers.resume(fence)
-            self._end_unborn(command, NEVER_JOINED)
+            for key in known:
+                self._workers.resume(key)
+            self._finish_unstarted(command, NEVER_JOINED)
         else:
             await self._start(command, program)
 
     def _report(self, command: ReportWorkers) -> None:
-        known = self._folders.fences(command.job_id, command.attempt)
+        known = self._dirs.worker_keys(command.job_id, command.attempt)
         if not known:
-            # Of an attempt that we never had, nothing is started later, either.
-            self._folders.wish_stop(command.job_id, command.attempt, grace_s=0.0)
-            self._end_unborn(command, UNKNOWN)
-        for fence in known:
-            if fence.worker in command.workers:
-                self._workers.resume(fence)
+            # A stop file makes sure that this unknown attempt never starts later.
+            self._dirs.request_stop(command.job_id, command.attempt, grace_s=0.0)
+            self._finish_unstarted(command, UNKNOWN)
+        for key in known:
+            if key.worker in command.workers:
+                self._workers.resume(key)
         if self._is_over(known):
-            self._end_unborn(command, NEVER_JOINED)
+            self._finish_unstarted(command, NEVER_JOINED)
 
-    def _is_over(self, fences: list[Fence]) -> bool:
-        """Whether the attempt is to end or all its workers have: it takes nobody in any more. One
-        that lost some may go on with others."""
-        is_stopped = any(map(self._folders.is_stopped, fences))
-        return is_stopped or (bool(fences) and all(map(self._folders.ending, fences)))
+    def _is_over(self, worker_keys: list[WorkerKey]) -> bool:
+        """Whether the attempt is stopped or all its workers have ended: no worker can join then. An
+        attempt that lost only some workers may continue with new ones."""
+        is_stopped = any(map(self._dirs.is_stopped, worker_keys))
+        return is_stopped or (bool(worker_keys) and all(map(self._dirs.exit_record, worker_keys)))
 
-    def _end_unborn(self, command: ChangeMembership | ReportWorkers, ending: Ending) -> None:
+    def _finish_unstarted(
+        self, command: ChangeMembership | ReportWorkers, exit_record: ExitRecord
+    ) -> None:
         for worker in command.workers:
-            fence = Fence(command.job_id, command.attempt, worker)
-            if not self._folders.worker(fence).exists():
-                self._workers.end_unborn(fence, ending)
+            key = WorkerKey(command.job_id, command.attempt, worker)
+            if not self._dirs.worker(key).exists():
+                self._workers.finish_unstarted(key, exit_record)

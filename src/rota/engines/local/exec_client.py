@@ -1,5 +1,7 @@
-"""The daemon's side of what is run beside a worker (`sessions.py` is the keeper's), and of
-connections to its ports."""
+"""The daemon's side of exec sessions and of connections to ports of a worker.
+
+`supervisor/exec_sessions.py` is the other side: the supervisor starts the command.
+"""
 
 from __future__ import annotations
 
@@ -12,111 +14,112 @@ import struct
 import termios
 from pathlib import Path
 
-from rota.engines.base import Left, Session, Visit, WorkerId
-from rota.engines.local import containers, files
-from rota.engines.local.flow import Flow
-from rota.engines.local.order import Order
-from rota.engines.local.procs import SESSION_MARKER
+from rota.engines.interface import ExecSpec, SessionExit, WorkerId, WorkerSession
+from rota.engines.local import containers
+from rota.engines.local.fd_stream import FdStream
+from rota.engines.local.supervisor import state_files
+from rota.engines.local.supervisor.proc import SESSION_MARKER
+from rota.engines.local.supervisor.records import WorkerSpec
 from rota.errors import UnavailableError
 
 END_OF_INPUT = b"\x04"
-"""What ends the input of a program on a terminal: Ctrl-D."""
+"""Ctrl-D, which ends the input of a program on a terminal."""
 CONNECT_S = 10.0
 ENTER_SHELL = ("/bin/sh", "-c", 'exec "${SHELL:-/bin/sh}"')
 NO_SHELLS = ("nologin", "false", "true")
-KEEPER_DIED = Left(255, "its worker was lost")
+SUPERVISOR_DIED = SessionExit(255, "worker lost")
 
 
-def not_there(worker: WorkerId) -> UnavailableError:
-    what = f"worker {worker.worker} of job {worker.job_id} cannot be reached"
-    return UnavailableError(what, "it is just starting or ending, or older than this rota")
+def worker_unreachable(worker: WorkerId) -> UnavailableError:
+    what = f"worker {worker.worker} of job {worker.job_id} is unreachable"
+    return UnavailableError(what, "the worker is starting or ending, or an older rota started it")
 
 
-def knock(folder: Path) -> socket.socket | None:
-    """A line to the keeper of this folder, if it answers."""
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    line.setblocking(False)
-    place = -1
+def connect_supervisor(folder: Path) -> socket.socket | None:
+    """Connect to the supervisor of this directory; None if it does not answer."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.setblocking(False)
+    folder_fd = -1
     try:
-        # By a short name, as the keeper made it.
-        place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-        line.connect(f"/proc/self/fd/{place}/{files.DOOR}")
+        # Through /proc/self/fd, because a socket path is limited to 107 bytes.
+        folder_fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        connection.connect(f"/proc/self/fd/{folder_fd}/{state_files.EXEC_SOCKET}")
     except OSError:
-        line.close()
+        connection.close()
         return None
     finally:
-        if place >= 0:
-            os.close(place)
-    return line
+        if folder_fd >= 0:
+            os.close(folder_fd)
+    return connection
 
 
-def begin(line: socket.socket, order: Order, *, visit: Visit) -> Session:
-    """Ask the keeper at the other end to run a command."""
-    terminal = visit.terminal
+def start_exec(connection: socket.socket, spec: WorkerSpec, *, command: ExecSpec) -> WorkerSession:
+    """Ask the supervisor at the other end to run a command."""
+    terminal = command.terminal
     request = {
-        "argv": _words(order, visit),
+        "argv": _argv(spec, command),
         "env": {
             SESSION_MARKER: os.urandom(8).hex(),
             **({"TERM": terminal.kind} if terminal else {}),
         },
         "is_terminal": terminal is not None,
     }
-    streams = _Screen(order) if terminal else _Pipes()
+    streams = _Pty(spec) if terminal else _Pipes()
     try:
-        socket.send_fds(line, [json.dumps(request).encode()], list(streams.theirs))
+        socket.send_fds(connection, [json.dumps(request).encode()], list(streams.theirs))
     except OSError as error:
-        line.close()
+        connection.close()
         streams.close()
-        raise UnavailableError(f"the command cannot be run: {error.strerror}") from None
+        raise UnavailableError(f"cannot start the command: {error.strerror}") from None
     finally:
         for fd in set(streams.theirs):
             os.close(fd)
-    session = _Command(line, streams)
+    session = _Command(connection, streams)
     if terminal:
         session.resize(terminal.rows, terminal.columns)
     return session
 
 
-def _words(order: Order, visit: Visit) -> list[str]:
-    shell = order.env.get("SHELL", "")
+def _argv(spec: WorkerSpec, command: ExecSpec) -> list[str]:
+    shell = spec.env.get("SHELL", "")
     is_shell = bool(shell) and os.path.basename(shell) not in NO_SHELLS
     own = (shell if is_shell else "/bin/sh",)
-    argv = visit.argv or (ENTER_SHELL if order.inside else own)
-    return containers.enter(order.inside, argv, is_terminal=visit.terminal is not None)
+    argv = command.argv or (ENTER_SHELL if spec.inside else own)
+    return containers.exec_argv(spec.inside, argv, is_terminal=command.terminal is not None)
 
 
 class _Pipes:
-    """Input, output and errors apart."""
+    """One pipe each for stdin, stdout and stderr. `theirs` are the command's ends."""
 
     def __init__(self) -> None:
         their_input, our_input = os.pipe2(os.O_CLOEXEC)
         our_output, their_output = os.pipe2(os.O_CLOEXEC)
         our_errors, their_errors = os.pipe2(os.O_CLOEXEC)
         self.theirs = (their_input, their_output, their_errors)
-        self.input = Flow(our_input)
-        self.outputs = {1: Flow(our_output), 2: Flow(our_errors)}
+        self.input = FdStream(our_input)
+        self.outputs = {1: FdStream(our_output), 2: FdStream(our_errors)}
 
     async def finish(self) -> None:
         self.input.close()
 
     def resize(self, rows: int, columns: int) -> None:
-        """There is nothing to see."""
+        """Pipes have no size."""
 
     def close(self) -> None:
-        for flow in (self.input, *self.outputs.values()):
-            flow.close()
+        for stream in (self.input, *self.outputs.values()):
+            stream.close()
 
 
-class _Screen:
-    """One terminal for all three."""
+class _Pty:
+    """One pseudo-terminal for stdin, stdout and stderr."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, spec: WorkerSpec) -> None:
         ours, theirs = os.openpty()
-        if order.uid is not None:
-            # It is theirs to open again by its name.
-            os.fchown(theirs, order.uid, -1)
+        if spec.uid is not None:
+            # The command's user must be able to open the terminal by its name.
+            os.fchown(theirs, spec.uid, -1)
         self.theirs = (theirs, theirs, theirs)
-        self.input = Flow(ours)
+        self.input = FdStream(ours)
         self.outputs = {1: self.input}
 
     async def finish(self) -> None:
@@ -132,10 +135,10 @@ class _Screen:
 
 
 class _Command:
-    """A command that a keeper runs for us as long as we hold its line."""
+    """A command that the supervisor runs as long as this connection is open."""
 
-    def __init__(self, line: socket.socket, streams: _Pipes | _Screen) -> None:
-        self._line = Flow(line.detach())
+    def __init__(self, connection: socket.socket, streams: _Pipes | _Pty) -> None:
+        self._connection = FdStream(connection.detach())
         self._streams = streams
         self.outputs = tuple(streams.outputs)
 
@@ -151,20 +154,20 @@ class _Command:
     def resize(self, rows: int, columns: int) -> None:
         self._streams.resize(rows, columns)
 
-    async def left(self) -> Left:
-        word = await self._line.read()
-        if not word:
-            return KEEPER_DIED
-        code, _, reason = word.decode(errors="replace").partition(" ")
-        return Left(int(code), reason)
+    async def wait(self) -> SessionExit:
+        message = await self._connection.read()
+        if not message:
+            return SUPERVISOR_DIED
+        code, _, reason = message.decode(errors="replace").partition(" ")
+        return SessionExit(int(code), reason)
 
     def close(self) -> None:
-        self._line.close()
+        self._connection.close()
         self._streams.close()
 
 
-async def connect(port: int) -> Session:
-    """Workers share the network of this machine, in a container, too."""
+async def connect(port: int) -> WorkerSession:
+    """Connect to a port of this machine: workers share its network, also in a container."""
     ours = socket.socket()
     ours.setblocking(False)
     loop = asyncio.get_running_loop()
@@ -174,18 +177,18 @@ async def connect(port: int) -> Session:
     except (OSError, TimeoutError) as error:
         ours.close()
         why = os.strerror(error.errno).lower() if error.errno else "no answer"
-        raise UnavailableError(f"nothing to connect to on port {port}: {why}") from None
+        raise UnavailableError(f"cannot connect to port {port} of the worker: {why}") from None
     return _Connection(ours)
 
 
 class _Connection:
-    """Over when both sides have said all."""
+    """A TCP connection. It ends when both sides have closed their output."""
 
     outputs: tuple[int, ...] = (1,)
 
     def __init__(self, ours: socket.socket) -> None:
         self._socket = ours
-        self._input, self._output = Flow(os.dup(ours.fileno())), Flow(os.dup(ours.fileno()))
+        self._input, self._output = FdStream(os.dup(ours.fileno())), FdStream(os.dup(ours.fileno()))
         self._is_read, self._is_written = asyncio.Event(), asyncio.Event()
 
     async def read(self, output: int) -> bytes:
@@ -206,14 +209,14 @@ class _Connection:
             return
 
     def resize(self, rows: int, columns: int) -> None:
-        """There is nothing to see."""
+        """A connection has no size."""
 
-    async def left(self) -> Left:
+    async def wait(self) -> SessionExit:
         await self._is_read.wait()
         await self._is_written.wait()
-        return Left(0)
+        return SessionExit(0)
 
     def close(self) -> None:
-        for flow in (self._input, self._output):
-            flow.close()
+        for stream in (self._input, self._output):
+            stream.close()
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Bytes through a file of ours that may not be ready: a pipe, a terminal or a socket."""
+"""Asynchronous reads and writes on a file descriptor: a pipe, a terminal or a socket."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 READ_BYTES = 64 * 1024
 
 
-class Flow:
-    """Owns its file. One reader and one writer at a time."""
+class FdStream:
+    """Owns its file descriptor. At most one reader and one writer at a time."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -18,7 +18,7 @@ class Flow:
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def read(self) -> bytes:
-        """What is there, waiting for the first byte; empty at the end."""
+        """Wait for data and return it; empty at the end."""
         loop = asyncio.get_running_loop()
         while self.fd >= 0:
             try:
@@ -26,12 +26,12 @@ class Flow:
             except BlockingIOError:
                 await self._ready(loop.add_reader, loop.remove_reader)
             except OSError:
-                # So says a terminal that nobody has open any more, or a broken connection.
+                # A terminal that no process has open any more, or a broken connection.
                 return b""
         return b""
 
     async def write(self, chunk: bytes) -> None:
-        """All of it, or as much as the other side takes before it goes away."""
+        """Write the whole chunk, or as much as the other side takes before it closes."""
         loop = asyncio.get_running_loop()
         rest = memoryview(chunk)
         while rest and self.fd >= 0:

@@ -1,4 +1,4 @@
-"""The daemon's side of the nursery: it starts it, asks it for keepers, and hears from them."""
+"""The daemon's client of the fork server: starts the server and requests supervisors from it."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from rota.observe import put_aside
+from rota.log_setup import rotate_log
 
 SOURCE = Path(__file__).parents[3]
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv.pop())
-from rota.engines.local.nursery import main
+from rota.engines.local.supervisor.fork_server import main
 main()
 """
 MESSAGE_BYTES_MAX = 4096
 RESTART_S = 0.1
 
-Heard = Callable[[list[str]], None]
-"""A message's words: `forked FOLDER PID TICKS`, `failed FOLDER WHY`, `started FOLDER`."""
+OnMessage = Callable[[list[str]], None]
+"""Receives the words of a message: `forked FOLDER PID TICKS` or `failed FOLDER REASON` from the
+fork server, `started FOLDER` from a supervisor."""
 
 
-class Cradle:
-    """Restarts the nursery if it dies, and repeats to the new one what the old did not answer: a
-    keeper that is asked for twice sees that it is too many."""
+class ForkServerClient:
+    """Restarts the fork server if it dies, and repeats the unanswered requests to the new one. A
+    repeated request is safe: a second supervisor for the same worker finds the lock and exits."""
 
-    def __init__(self, root: Path, heard: Heard) -> None:
+    def __init__(self, root: Path, on_message: OnMessage) -> None:
         self._root = root
-        self._heard = heard
+        self._on_message = on_message
         self._asked: dict[str, None] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._socket: socket.socket | None = None
         self._sockets: set[socket.socket] = set()
-        """Also those of dead nurseries, as long as a keeper holds the other side."""
+        """Includes sockets of dead fork servers, as long as a supervisor holds the other end."""
         self._again: asyncio.TimerHandle | None = None
         self._unsent: deque[str] = deque()
 
@@ -47,7 +48,7 @@ class Cradle:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         log = self._root.parent / "nursery.log"
-        put_aside(log)
+        rotate_log(log)
         try:
             with theirs, log.open("ab") as complaints:
                 # Isolated and without site packages: it starts quickly and stays small.
@@ -70,13 +71,13 @@ class Cradle:
         self._pidfd = os.pidfd_open(self._process.pid)
         loop = asyncio.get_running_loop()
         self._sockets.add(ours)
-        loop.add_reader(ours, self._hear, ours)
-        loop.add_reader(self._pidfd, self._mourn)
+        loop.add_reader(ours, self._read_messages, ours)
+        loop.add_reader(self._pidfd, self._on_exit)
         self._unsent = deque(self._asked)
         self._send()
 
     def has_asked(self, folder: str) -> bool:
-        """Whether an answer is still to come."""
+        """Whether a request for this worker is unanswered."""
         return folder in self._asked
 
     def ask(self, folder: str) -> None:
@@ -85,19 +86,20 @@ class Cradle:
         self._send()
 
     def _send(self) -> None:
-        """As many as there is room for, the others when some are answered. Nothing waits for the
-        room itself: keepers hold the other side, too, so that it stays open and full when their
-        nursery dies."""
+        """Send as many requests as the socket accepts. The rest follows when answers arrive.
+
+        Do not wait until the socket is writable: supervisors hold the other end too, so that it
+        stays open and full after the fork server has died."""
         while self._socket is not None and self._unsent:
             try:
                 self._socket.send(self._unsent[0].encode())
             except OSError:
-                # Full, or the nursery has just died: then its successor is asked again.
+                # The socket is full, or the fork server died: the next one gets the request again.
                 return
             self._unsent.popleft()
 
     def close(self) -> None:
-        """The nursery ends by itself when nobody holds our side of its socket."""
+        """Close all sockets. The fork server then exits by itself."""
         if self._again is not None:
             self._again.cancel()
         for ours in list(self._sockets):
@@ -105,7 +107,7 @@ class Cradle:
         if self._process is not None:
             self._forget_process(self._process)
 
-    def _hear(self, ours: socket.socket) -> None:
+    def _read_messages(self, ours: socket.socket) -> None:
         while True:
             try:
                 message = ours.recv(MESSAGE_BYTES_MAX)
@@ -119,19 +121,19 @@ class Cradle:
             words = message.decode().split(" ", maxsplit=3)
             if words[0] != "started":
                 self._asked.pop(words[1], None)
-            self._heard(words)
+            self._on_message(words)
             self._send()
 
-    def _mourn(self) -> None:
-        """The nursery died. Its keepers go on, and so does their line to us; there will be a new
-        one, but not at once, in case that something kills them all."""
+    def _on_exit(self) -> None:
+        """Handle the death of the fork server: its supervisors and their sockets stay. A new fork
+        server starts after a delay, in case something kills every one of them."""
         assert self._process is not None
         self._forget_process(self._process)
         self._socket = None
         self._again = asyncio.get_running_loop().call_later(RESTART_S, self._start_again)
 
     def _start_again(self) -> None:
-        """Until it works: perhaps there is no process or no file to spare just now."""
+        """Retry until the start succeeds; the machine may be out of processes or files."""
         try:
             self.start()
         except OSError:

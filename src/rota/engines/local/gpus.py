@@ -1,19 +1,20 @@
-"""The GPUs of this machine: those that NVML knows, or virtual ones to try things with."""
+"""The GPUs of this machine: real ones from NVML, or virtual ones for trials and tests."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 
-from rota.core.model import GIB, Gpu, Node, NodeId
+from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.model.units import GIB
+from rota.engines.interface import GpuReading
 from rota.errors import UserError
 
 log = structlog.get_logger()
@@ -22,32 +23,17 @@ VIRTUAL = re.compile(r"(?P<n>\d+)x(?P<memory>\d+(\.\d+)?)GiB")
 VIRTUAL_MAX = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One GPU at one moment. With a `problem`, nothing is to be started on it."""
-
-    index: int
-    uuid: str = ""
-    name: str = ""
-    memory_bytes: int = 0
-    used_bytes: int = 0
-    utilisation: float = 0.0
-    held_bytes: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Process number -> what it holds of the card's memory; 0 where the driver does not say."""
-    problem: str = ""
-
-
 class Gpus(Protocol):
-    def read(self) -> tuple[Reading, ...]:
-        """All GPUs, the unusable included."""
+    def read(self) -> tuple[GpuReading, ...]:
+        """Return all GPUs, unusable ones included."""
         ...
 
     def visible_names(self) -> dict[int, str]:
-        """GPU index -> what CUDA_VISIBLE_DEVICES calls it, as of the last `read`."""
+        """GPU index -> name for CUDA_VISIBLE_DEVICES, as of the last `read`."""
         ...
 
     def has_mps(self) -> bool:
-        """Whether CUDA's multi-process service runs, which can hold a share to its memory."""
+        """Whether CUDA's multi-process service (MPS) runs, which can limit a share's memory."""
         ...
 
 
@@ -56,9 +42,9 @@ class VirtualGpus:
     n: int
     memory_bytes: int
 
-    def read(self) -> tuple[Reading, ...]:
+    def read(self) -> tuple[GpuReading, ...]:
         return tuple(
-            Reading(index, f"virtual-{index}", "virtual", self.memory_bytes)
+            GpuReading(index, f"virtual-{index}", "virtual", self.memory_bytes)
             for index in range(self.n)
         )
 
@@ -70,35 +56,35 @@ class VirtualGpus:
 
 
 def parse_virtual(text: str) -> VirtualGpus:
-    """`4x16GiB`: four GPUs of 16 GiB each."""
+    """Parse a text such as `4x16GiB`: four GPUs of 16 GiB each."""
     match = VIRTUAL.fullmatch(text)
     if match is None or not 0 <= int(match["n"]) <= VIRTUAL_MAX:
-        what = f"{text!r} does not name virtual GPUs"
-        raise UserError(what, f"write N x memory as in 4x16GiB, with at most {VIRTUAL_MAX} GPUs")
+        what = f"invalid virtual GPUs: {text!r}"
+        raise UserError(what, f"write NxMEMORY such as 4x16GiB, with at most {VIRTUAL_MAX} GPUs")
     return VirtualGpus(int(match["n"]), int(float(match["memory"]) * GIB))
 
 
 class NvmlGpus:
-    """Speaks to the driver through `pynvml`, which is imported only here: most machines that run
-    a command have no GPU."""
+    """GPUs that the NVIDIA driver reports. `nvml` is the module `pynvml`, which only `find`
+    imports: most machines that run a command have no GPU."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
-        self._known: tuple[Reading, ...] = ()
+        self._known: tuple[GpuReading, ...] = ()
         self._names: dict[int, str] = {}
 
-    def read(self) -> tuple[Reading, ...]:
-        """When the driver itself fails, the cards known before are told of, none of them usable."""
+    def read(self) -> tuple[GpuReading, ...]:
+        """Read all GPUs. If the driver fails, return the GPUs of the last read as unusable."""
         try:
-            n_cards = self._nvml.nvmlDeviceGetCount()
+            n_gpus = self._nvml.nvmlDeviceGetCount()
         except self._nvml.NVMLError as error:
-            problem = f"the driver does not answer: {str(error).lower()}"
+            problem = f"GPU driver does not respond: {str(error).lower()}"
             return tuple(
-                Reading(each.index, each.uuid, each.name, each.memory_bytes, problem=problem)
+                GpuReading(each.index, each.uuid, each.name, each.memory_bytes, problem=problem)
                 for each in self._known
             )
-        self._known = tuple(self._read(index) for index in range(n_cards))
-        # A card that cannot say its name just now keeps it.
+        self._known = tuple(self._read(index) for index in range(n_gpus))
+        # A GPU whose UUID cannot be read now keeps its last known name.
         self._names = self._names | {each.index: each.uuid for each in self._known if each.uuid}
         return self._known
 
@@ -109,13 +95,13 @@ class NvmlGpus:
         pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
         return (Path(pipes) / "control").exists()
 
-    def _read(self, index: int) -> Reading:
+    def _read(self, index: int) -> GpuReading:
         nvml = self._nvml
         try:
             card = nvml.nvmlDeviceGetHandleByIndex(index)
             memory = nvml.nvmlDeviceGetMemoryInfo(card)
             processes = nvml.nvmlDeviceGetComputeRunningProcesses(card)
-            return Reading(
+            return GpuReading(
                 index=index,
                 uuid=nvml.nvmlDeviceGetUUID(card),
                 name=nvml.nvmlDeviceGetName(card),
@@ -126,8 +112,8 @@ class NvmlGpus:
                 problem=self._ecc_problem(card),
             )
         except nvml.NVMLError as error:
-            # A card that fell off the bus answers every question with an error.
-            return Reading(index, problem=str(error).lower())
+            # A GPU that fell off the bus answers every query with an error.
+            return GpuReading(index, problem=str(error).lower())
 
     def _utilisation(self, card: object) -> float:
         try:
@@ -136,7 +122,7 @@ class NvmlGpus:
             return 0.0
 
     def _ecc_problem(self, card: object) -> str:
-        """Errors since the last reset of the card; older ones were repaired by it."""
+        """Count errors since the last reset of the GPU; a reset repairs older errors."""
         nvml = self._nvml
         try:
             n_errors = nvml.nvmlDeviceGetTotalEccErrors(
@@ -148,7 +134,7 @@ class NvmlGpus:
 
 
 def find() -> Gpus:
-    """The real ones; without a driver, none."""
+    """Return the real GPUs; none without a driver."""
     try:
         nvml = import_module("pynvml")
         nvml.nvmlInit()
@@ -163,16 +149,15 @@ def find() -> Gpus:
 
 
 def _warn_unless_absent(error: Any) -> None:
-    """No library or no driver is how a machine without GPUs looks; anything else is a failure."""
+    """Warn about a driver that fails. A missing library or driver is normal without GPUs."""
     nvml = import_module("pynvml")
     absent = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
     if error.value not in absent:
-        what = "the GPU driver is there but does not answer: rota goes on without GPUs"
-        log.warning(what, error=str(error).lower())
+        log.warning("gpu driver failed, continuing without GPUs", error=str(error).lower())
 
 
 def node_of(gpus: Gpus) -> Node:
-    """This machine, with the GPUs that work."""
+    """Return this machine as a node, with its usable GPUs."""
     usable = [each for each in gpus.read() if not each.problem]
     return Node(
         id=NodeId(socket.gethostname()),

@@ -1,4 +1,4 @@
-"""What is left of a worker whose keeper died: its processes are found and ended."""
+"""Kill the processes of a worker whose supervisor has died."""
 
 from __future__ import annotations
 
@@ -6,52 +6,55 @@ import subprocess
 import time
 from typing import Any
 
-from rota.engines.local import cgroups, procs, tree
-from rota.engines.local.order import Order
+from rota.engines.local.supervisor import cgroups, kill_tree, proc
+from rota.engines.local.supervisor.records import WorkerSpec
 
-AGAIN_S = 0.02
-AGAIN_S_MAX = 1.0
-QUIET_LOOKS = 2
-"""In a row: a process that is just becoming another program has no environment for a moment, so
-that one look can miss it."""
+RETRY_S = 0.02
+RETRY_S_MAX = 1.0
+EMPTY_SCANS = 2
+"""Scans in a row that must find nothing: during execve a process has no environment for a moment,
+so that a single scan can miss it."""
 
 
-def end_remains(order: Order) -> int:
-    """Returns when no process is left, which may take as long as the kernel takes to let go of a
-    GPU; how many there were. Blocks: call it in a thread."""
-    folders = order.cgroups
+def kill_orphans(spec: WorkerSpec) -> int:
+    """Kill all processes of the worker and return their number.
+
+    Returns only when no process is left, which takes as long as the kernel needs to release the
+    GPU. Blocks: call it in a thread.
+    """
+    folders = spec.cgroups
     seen: set[int] = set()
 
-    def members() -> procs.Found:
-        found = procs.marked(order.marker) | cgroups.members(folders)
+    def members() -> proc.ProcessTable:
+        found = proc.with_marker(spec.marker) | cgroups.members(folders)
         seen.update(found)
         return found
 
-    wait_s = AGAIN_S
-    n_quiet = 0
-    while n_quiet < QUIET_LOOKS:
+    wait_s = RETRY_S
+    n_empty = 0
+    while n_empty < EMPTY_SCANS:
         if members():
             cgroups.kill(folders)
-            tree.end(members)
-            n_quiet = 0
+            kill_tree.kill_all(members)
+            n_empty = 0
         else:
-            n_quiet += 1
+            n_empty += 1
         time.sleep(wait_s)
-        wait_s = min(AGAIN_S_MAX, wait_s * 2) if n_quiet == 0 else AGAIN_S
+        wait_s = min(RETRY_S_MAX, wait_s * 2) if n_empty == 0 else RETRY_S
     cgroups.remove(folders)
-    if order.cleanup:
-        _clean_up(order)
+    if spec.cleanup:
+        _clean_up(spec)
     return len(seen)
 
 
-def _clean_up(order: Order) -> None:
+def _clean_up(spec: WorkerSpec) -> None:
     identity: dict[str, Any] = {}
-    if order.uid is not None:
-        identity = {"user": order.uid, "group": order.gid, "extra_groups": order.groups}
+    if spec.uid is not None:
+        identity = {"user": spec.uid, "group": spec.gid, "extra_groups": spec.groups}
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     subprocess.run(
-        order.cleanup,
-        env=order.env,
+        spec.cleanup,
+        env=spec.env,
         cwd="/",
         check=False,
         stderr=subprocess.DEVNULL,

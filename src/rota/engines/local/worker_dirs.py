@@ -1,5 +1,8 @@
-"""Where workers live on disk: `ROOT/jobs/JOB/ATTEMPT/WORKER/`, and beside it an empty
-file in `ROOT/live/` for each worker that has not been reported as ended."""
+"""The directories of workers: `ROOT/jobs/JOB/ATTEMPT/WORKER/`.
+
+`ROOT/live/` holds an empty file for each worker whose end has not been reported.
+`supervisor/state_files.py` describes the files inside a worker's directory.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from rota.engines.local import files, procs
-from rota.engines.local.order import Ending, Fence, Order
+from rota.engines.local.supervisor import proc, state_files
+from rota.engines.local.supervisor.records import ExitRecord, WorkerKey, WorkerSpec
 from rota.errors import UserError
 
 Lock = BinaryIO
-"""An open file that holds a lock; closing it lets go."""
+"""An open file that holds a lock. Closing the file releases the lock."""
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-class Folders:
+class WorkerDirs:
+    """Reads and writes the files that the daemon shares with the supervisors."""
+
     def __init__(self, root: Path) -> None:
         self.jobs = root / "jobs"
         self._live = root / "live"
@@ -31,74 +36,75 @@ class Folders:
 
     def attempt(self, job_id: str, attempt: int) -> Path:
         if not JOB_ID.fullmatch(job_id):
-            raise UserError(f"job id {job_id!r} cannot name a folder")
+            raise UserError(f"job id {job_id!r} is not a valid directory name")
         return self.jobs / job_id / str(attempt)
 
-    def worker(self, fence: Fence) -> Path:
-        return self.attempt(fence.job_id, fence.attempt) / str(fence.worker)
+    def worker(self, key: WorkerKey) -> Path:
+        return self.attempt(key.job_id, key.attempt) / str(key.worker)
 
-    # -- what is known of a worker --------------------------------------------------------------
+    # -- reading --------------------------------------------------------------------------------
 
-    def order(self, fence: Fence) -> Order | None:
-        value = files.read_json(f"{self.worker(fence)}/{files.PROGRAM}")
-        return None if value is None else Order.of_json(value)
+    def spec(self, key: WorkerKey) -> WorkerSpec | None:
+        value = state_files.read_json(f"{self.worker(key)}/{state_files.PROGRAM}")
+        return None if value is None else WorkerSpec.of_json(value)
 
-    def keeper(self, fence: Fence) -> procs.Identity | None:
-        value = files.read_json(f"{self.worker(fence)}/{files.KEEPER}")
-        return None if value is None else procs.Identity.of_json(value)
+    def supervisor(self, key: WorkerKey) -> proc.ProcessIdentity | None:
+        value = state_files.read_json(f"{self.worker(key)}/{state_files.SUPERVISOR_FILE}")
+        return None if value is None else proc.ProcessIdentity.of_json(value)
 
-    def has_started(self, fence: Fence) -> bool:
-        value = files.read_json(f"{self.worker(fence)}/{files.KEEPER}")
+    def has_started(self, key: WorkerKey) -> bool:
+        value = state_files.read_json(f"{self.worker(key)}/{state_files.SUPERVISOR_FILE}")
         return value is not None and bool(value["started_s"])
 
-    def ending(self, fence: Fence) -> Ending | None:
-        value = files.read_json(f"{self.worker(fence)}/{files.EXIT}")
-        return None if value is None else Ending.of_json(value)
+    def exit_record(self, key: WorkerKey) -> ExitRecord | None:
+        value = state_files.read_json(f"{self.worker(key)}/{state_files.EXIT}")
+        return None if value is None else ExitRecord.of_json(value)
 
-    def is_stopped(self, fence: Fence) -> bool:
-        return (self.attempt(fence.job_id, fence.attempt) / files.STOP).exists()
+    def is_stopped(self, key: WorkerKey) -> bool:
+        return (self.attempt(key.job_id, key.attempt) / state_files.STOP).exists()
 
-    def is_doomed(self, fence: Fence) -> bool:
-        """Whether the worker alone is to be killed."""
-        return (self.worker(fence) / files.KILL).exists()
+    def is_kill_requested(self, key: WorkerKey) -> bool:
+        """Whether a kill of this worker alone was requested."""
+        return (self.worker(key) / state_files.KILL).exists()
 
-    def fences(self, job_id: str, attempt: int) -> list[Fence]:
-        """All workers that an attempt ever had, in their order."""
+    def worker_keys(self, job_id: str, attempt: int) -> list[WorkerKey]:
+        """All workers that the attempt has ever had, sorted."""
         folder = self.attempt(job_id, attempt)
         if not folder.is_dir():
             return []
         names = [path.name for path in folder.iterdir() if path.is_dir()]
-        return sorted(Fence.of_folder(f"{job_id}/{attempt}/{name}") for name in names)
+        return sorted(WorkerKey.of_folder(f"{job_id}/{attempt}/{name}") for name in names)
 
-    def live(self) -> list[Fence]:
-        return sorted(Fence.of_flat_name(name) for name in os.listdir(self._live))
+    def live(self) -> list[WorkerKey]:
+        """All workers whose end has not been reported."""
+        return sorted(WorkerKey.of_flat_name(name) for name in os.listdir(self._live))
 
-    # -- changes --------------------------------------------------------------------------------
+    # -- writing --------------------------------------------------------------------------------
 
-    def prepare(self, fence: Fence, order: Order) -> None:
-        """Write down what a worker is to run, unless that is written already."""
-        folder = self.worker(fence)
+    def prepare(self, key: WorkerKey, spec: WorkerSpec) -> None:
+        """Write the worker's spec, unless it is already there."""
+        folder = self.worker(key)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self._live / fence.flat_name).touch()
-        if not (folder / files.PROGRAM).exists():
-            files.write_json(f"{folder}/{files.PROGRAM}", order._asdict())
+        (self._live / key.flat_name).touch()
+        if not (folder / state_files.PROGRAM).exists():
+            state_files.write_json(f"{folder}/{state_files.PROGRAM}", spec._asdict())
 
-    def wish_stop(self, job_id: str, attempt: int, *, grace_s: float) -> None:
+    def request_stop(self, job_id: str, attempt: int, *, grace_s: float) -> None:
         folder = self.attempt(job_id, attempt)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write_json(f"{folder}/{files.STOP}", {"grace_s": grace_s})
+        state_files.write_json(f"{folder}/{state_files.STOP}", {"grace_s": grace_s})
 
-    def wish_kill(self, fence: Fence) -> None:
-        folder = self.worker(fence)
+    def request_kill(self, key: WorkerKey) -> None:
+        folder = self.worker(key)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / files.KILL).touch()
+        (folder / state_files.KILL).touch()
 
-    def lock(self, fence: Fence) -> Lock | None:
-        """Held by a keeper for life: None means that one is at work. Who holds it decides what
-        becomes of the worker."""
-        folder = self.worker(fence)
+    def lock(self, key: WorkerKey) -> Lock | None:
+        """Acquire the worker's lock; None if a supervisor holds it. A supervisor holds the lock for
+        its whole life. Only the holder may write the exit record."""
+        folder = self.worker(key)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = (folder / files.LOCK).open("ab")
+        file = (folder / state_files.LOCK).open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -106,16 +112,16 @@ class Folders:
             return None
         return file
 
-    def write_ending(self, fence: Fence, ending: Ending) -> None:
-        files.write_json(f"{self.worker(fence)}/{files.EXIT}", ending._asdict())
+    def write_exit_record(self, key: WorkerKey, exit_record: ExitRecord) -> None:
+        state_files.write_json(f"{self.worker(key)}/{state_files.EXIT}", exit_record._asdict())
 
-    def close(self, fence: Fence) -> None:
-        """The worker's end was reported."""
+    def close(self, key: WorkerKey) -> None:
+        """Mark the worker's end as reported."""
         with suppress(FileNotFoundError):
-            (self._live / fence.flat_name).unlink()
+            (self._live / key.flat_name).unlink()
 
     def ended_before(self, before_s: float) -> list[str]:
-        """Jobs of which nothing has started or ended since then."""
+        """Jobs without a worker that started or ended since this time."""
         return [
             job.name
             for job in self.jobs.iterdir()
@@ -123,7 +129,7 @@ class Folders:
         ]
 
     def forget(self, job_id: str) -> None:
-        """Delete all that is left of a job, its logs included."""
+        """Delete all files of a job, logs included."""
         if not JOB_ID.fullmatch(job_id):
-            raise UserError(f"job id {job_id!r} cannot name a folder")
+            raise UserError(f"job id {job_id!r} is not a valid directory name")
         shutil.rmtree(self.jobs / job_id, ignore_errors=True)

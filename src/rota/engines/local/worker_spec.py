@@ -1,62 +1,75 @@
-"""From an order of the kernel to what each keeper is told. Pure: nothing is looked up here."""
+"""Render a start command into one `WorkerSpec` per worker.
+
+`render` is pure: the state of the machine (GPU names, free port, nonce) comes in as arguments.
+"""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rota.core.commands import ChangeMembership, StartWorkers
-from rota.core.model import Allocation, Slot
-from rota.engines.base import Program
-from rota.engines.local.containers import Tool, Wrapped, wrap
-from rota.engines.local.hierarchies import NONE, Hierarchies
-from rota.engines.local.order import Fence, Order
-from rota.engines.local.procs import MARKER
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.commands import ChangeMembership, StartWorkers
+from rota.engines.interface import Program
+from rota.engines.local.cgroup_discovery import NONE, Hierarchies
+from rota.engines.local.containers import ContainerCommand, Tool, wrap
+from rota.engines.local.supervisor.proc import MARKER
+from rota.engines.local.supervisor.records import WorkerKey, WorkerSpec
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """What is the same for all workers of this machine."""
+class HostCapabilities:
+    """Facts about this machine that are the same for all workers."""
 
     visible_names: Mapping[int, str] = field(default_factory=dict[int, str])
-    """GPU index -> what CUDA_VISIBLE_DEVICES calls it: its UUID, or its index if it is virtual."""
+    """GPU index -> name in CUDA_VISIBLE_DEVICES: the UUID, or the index of a virtual GPU."""
     has_mps: bool = False
     container_tool: Tool | None = None
     hierarchies: Hierarchies = NONE
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """What is drawn by lot for an attempt: a free port, and a word that nobody can guess."""
+class AttemptParams:
+    """Random values of an attempt: a free port for rendezvous, and a secret nonce."""
 
     port: int
     nonce: str
 
 
 def render(
-    command: StartWorkers | ChangeMembership, program: Program, *, site: Site, draw: Draw
-) -> dict[Fence, Order]:
-    """One order for each slot; its place is the worker's rank."""
+    command: StartWorkers | ChangeMembership,
+    program: Program,
+    *,
+    host: HostCapabilities,
+    params: AttemptParams,
+) -> dict[WorkerKey, WorkerSpec]:
+    """Return one spec per slot of the allocation. The position of the slot is the rank."""
     first = range(len(command.allocation))
     numbers = command.workers if isinstance(command, ChangeMembership) else first
-    rendered: dict[Fence, Order] = {}
+    rendered: dict[WorkerKey, WorkerSpec] = {}
     for rank, (worker, slot) in enumerate(zip(numbers, command.allocation, strict=True)):
-        fence = Fence(command.job_id, command.attempt, worker)
-        env = _environment(command, fence, rank=rank, draw=draw)
-        rendered[fence] = _order(fence, program, slot=slot, site=site, env=env)
+        key = WorkerKey(command.job_id, command.attempt, worker)
+        env = _environment(command, key, rank=rank, params=params)
+        rendered[key] = _worker_spec(key, program, slot=slot, host=host, env=env)
     return rendered
 
 
-def _order(
-    fence: Fence, program: Program, *, slot: Slot, site: Site, env: Mapping[str, str]
-) -> Order:
+def _worker_spec(
+    key: WorkerKey,
+    program: Program,
+    *,
+    slot: Slot,
+    host: HostCapabilities,
+    env: Mapping[str, str],
+) -> WorkerSpec:
     account, limits = program.account, program.limits
-    own = dict(program.env) | dict(env) | _devices(slot, site)
-    wrapped = _wrapped(program, slot, site=site, env=own)
+    own = dict(program.env) | dict(env) | _devices(slot, host)
+    wrapped = _wrapped(program, slot, host=host, env=own)
     wanted = {"cpu": limits.cpus, "memory": limits.memory_bytes, "pids": limits.pids}
-    return Order(
+    return WorkerSpec(
         argv=wrapped.argv,
         env=_base(program) | own,
         workdir="/" if program.image else program.workdir,
@@ -67,69 +80,84 @@ def _order(
         cleanup=wrapped.cleanup,
         umask=program.umask,
         grace_s=program.grace_s,
-        log_name=fence.log_name,
+        log_name=key.log_name,
         log_file_bytes=program.log.file_bytes,
         log_files=program.log.files,
         cpus=limits.cpus,
         memory_bytes=limits.memory_bytes,
         pids_max=limits.pids,
         inside=wrapped.inside,
-        cgroups=site.hierarchies.folders(
-            fence.flat_name, wanted=frozenset(key for key, limit in wanted.items() if limit)
+        cgroups=host.hierarchies.folders(
+            key.flat_name, wanted=frozenset(key for key, limit in wanted.items() if limit)
         ),
     )
 
 
-def _wrapped(program: Program, slot: Slot, *, site: Site, env: Mapping[str, str]) -> Wrapped:
+def _wrapped(
+    program: Program, slot: Slot, *, host: HostCapabilities, env: Mapping[str, str]
+) -> ContainerCommand:
     if not program.image:
-        return Wrapped(list(program.argv), [])
-    names = [site.visible_names.get(index, "") for index in slot.gpus]
+        return ContainerCommand(list(program.argv), [])
+    names = [host.visible_names.get(index, "") for index in slot.gpus]
     gpus = [name for name in names if name.startswith(("GPU-", "MIG-"))]
-    return wrap(site.container_tool, program, env=env, gpus=gpus)
+    return wrap(host.container_tool, program, env=env, gpus=gpus)
 
 
 def _base(program: Program) -> dict[str, str]:
-    """What a login would set; nothing of the daemon's own environment."""
+    """The variables of a login shell; nothing from the daemon's environment."""
     account = program.account
     names = {"USER": account.name, "LOGNAME": account.name} if account.name else {}
     return {"PATH": PATH, "HOME": account.home, "SHELL": account.shell, "LANG": "C.UTF-8"} | names
 
 
 def _environment(
-    command: StartWorkers | ChangeMembership, fence: Fence, *, rank: int, draw: Draw
+    command: StartWorkers | ChangeMembership, key: WorkerKey, *, rank: int, params: AttemptParams
 ) -> dict[str, str]:
-    restarted = {"ROTA_RESTARTED": "1"} if fence.attempt > 1 else {}
+    restarted = {"ROTA_RESTARTED": "1"} if key.attempt > 1 else {}
     return (
         restarted
         | _local_rank(command.allocation, rank)
         | {
-            "ROTA_JOB": fence.job_id,
-            "ROTA_ATTEMPT": str(fence.attempt),
+            "ROTA_JOB": key.job_id,
+            "ROTA_ATTEMPT": str(key.attempt),
             "ROTA_GENERATION": str(command.generation),
-            MARKER: f"{fence.job_id}/{fence.attempt}/{fence.worker}/{draw.nonce}",
+            MARKER: f"{key.job_id}/{key.attempt}/{key.worker}/{params.nonce}",
             "RANK": str(rank),
             "WORLD_SIZE": str(len(command.allocation)),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(draw.port),
+            "MASTER_PORT": str(params.port),
         }
     )
 
 
 def _local_rank(allocation: Allocation, rank: int) -> dict[str, str]:
-    """Not for a worker that is alone with several GPUs: a framework that finds these takes itself
-    for one of several processes, and waits for others instead of starting them."""
+    """A single worker with several GPUs gets no local rank: with these variables, a framework
+    waits for other processes instead of starting them."""
     if len(allocation) == 1 and len(allocation[0].gpus) > 1:
         return {}
     return {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(len(allocation))}
 
 
-def _devices(slot: Slot, site: Site) -> dict[str, str]:
-    """A worker sees its own GPUs only; without any, none."""
-    names = ",".join(site.visible_names.get(index, str(index)) for index in slot.gpus)
+def _devices(slot: Slot, host: HostCapabilities) -> dict[str, str]:
+    """Limit the worker to its own GPUs; a worker without GPUs sees none."""
+    names = ",".join(host.visible_names.get(index, str(index)) for index in slot.gpus)
     devices = {"CUDA_VISIBLE_DEVICES": names}
     if slot.share_bytes:
         devices["ROTA_GPU_MEMORY_BYTES"] = str(slot.share_bytes)
-        if site.has_mps:
-            # The worker sees one GPU, which it calls 0 whatever its index on the machine is.
+        if host.has_mps:
+            # The worker sees one GPU, so its index is 0 there.
             devices["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={slot.share_bytes // 1024**2}M"
     return devices
+
+
+def pick_free_port() -> int:
+    """Return a free port. The kernel returns a different port each time, so that two attempts that
+    start together get different ports."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def master_port_of(spec: WorkerSpec) -> int:
+    """Return the port that the attempt got before a restart of the daemon."""
+    return int(spec.env["MASTER_PORT"])

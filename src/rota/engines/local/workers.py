@@ -1,7 +1,7 @@
-"""All workers that this daemon has a hand on: from a wish to a keeper to a fact.
+"""The workers of this machine: start and stop them, watch their supervisors, report events.
 
-Everything that matters is on disk (`folders.py`) before it is acted upon, so that a daemon that
-starts anew over the same folder goes on where the last one stopped.
+Every step is written to disk (`worker_dirs.py`) before it is executed, so that a restarted daemon
+continues where the previous one stopped.
 """
 
 from __future__ import annotations
@@ -16,23 +16,30 @@ from dataclasses import dataclass
 
 import structlog
 
-from rota.core.events import Event, WorkersExited, WorkersFound, WorkersLost, WorkersStarted
-from rota.core.model import JobId
-from rota.engines.base import Facts
-from rota.engines.local import procs
-from rota.engines.local.child import CANNOT_RUN
-from rota.engines.local.cradle import Cradle
-from rota.engines.local.folders import Folders
-from rota.engines.local.order import KILLED_CODE, NEVER_STARTED, STOPPED_CODE, Ending, Fence, Order
-from rota.engines.local.remains import end_remains
+from rota.core.model.events import Event, WorkersExited, WorkersFound, WorkersLost, WorkersStarted
+from rota.core.model.job import JobId
+from rota.engines.interface import EventSink
+from rota.engines.local.fork_server_client import ForkServerClient
+from rota.engines.local.orphans import kill_orphans
+from rota.engines.local.supervisor import proc
+from rota.engines.local.supervisor.exec import CANNOT_RUN
+from rota.engines.local.supervisor.records import (
+    KILLED_CODE,
+    NEVER_STARTED,
+    STOPPED_CODE,
+    ExitRecord,
+    WorkerKey,
+    WorkerSpec,
+)
+from rota.engines.local.worker_dirs import WorkerDirs
 from rota.tasks import Tasks
 
 log = structlog.get_logger()
 
-LOOK_AGAIN_S = 0.02
-"""For the few moments between a keeper's birth and its first words."""
+POLL_S = 0.02
+"""Poll interval for the short time between the fork of a supervisor and its first record."""
 TRY_AGAIN_S = 1.0
-"""For a machine that has no file, no process or no room on its disk to spare."""
+"""Retry interval while the machine has no free file descriptor, process or disk space."""
 
 
 @dataclass(slots=True)
@@ -42,228 +49,240 @@ class _Watched:
 
 
 class Workers:
-    def __init__(self, folders: Folders) -> None:
-        self._folders = folders
-        self._cradle = Cradle(folders.jobs, self._hear)
-        self._watched: dict[Fence, _Watched] = {}
-        self._tasks = Tasks()
-        self._facts: Facts = _nobody_listens
+    """Watches one supervisor per worker, by pidfd, and reports events to the sink of `open`."""
 
-    def open(self, facts: Facts) -> None:
-        self._facts = facts
-        self._cradle.start()
+    def __init__(self, dirs: WorkerDirs) -> None:
+        self._dirs = dirs
+        self._fork_server = ForkServerClient(dirs.jobs, self._on_message)
+        self._watched: dict[WorkerKey, _Watched] = {}
+        self._tasks = Tasks()
+        self._emit: EventSink = _ignore_event
+
+    def open(self, emit: EventSink) -> None:
+        self._emit = emit
+        self._fork_server.start()
 
     async def close(self) -> None:
-        for fence in list(self._watched):
-            self._unwatch(fence)
-        self._cradle.close()
+        for key in list(self._watched):
+            self._unwatch(key)
+        self._fork_server.close()
         await self._tasks.close()
 
-    def watched(self) -> Iterable[Fence]:
+    def watched(self) -> Iterable[WorkerKey]:
         return self._watched
 
-    async def start(self, fence: Fence, order: Order) -> None:
-        folders = self._folders
-        is_known = fence in self._watched or self._cradle.has_asked(fence.folder)
-        if is_known or folders.keeper(fence) or folders.ending(fence):
-            self.resume(fence)
-        elif self._is_to_end(fence):
-            self.stop(fence)
+    async def start(self, key: WorkerKey, spec: WorkerSpec) -> None:
+        dirs = self._dirs
+        is_known = key in self._watched or self._fork_server.has_asked(key.folder)
+        if is_known or dirs.supervisor(key) or dirs.exit_record(key):
+            self.resume(key)
+        elif self._is_to_end(key):
+            self.stop(key)
         else:
-            folders.prepare(fence, order)
-            self._cradle.ask(fence.folder)
+            dirs.prepare(key, spec)
+            self._fork_server.ask(key.folder)
 
-    def kill(self, fence: Fence) -> None:
-        """This worker alone, at once. The wish is on disk before its keeper is woken."""
-        if not self._folders.ending(fence):
-            self._folders.wish_kill(fence)
-        self.stop(fence)
+    def kill(self, key: WorkerKey) -> None:
+        """Kill this worker alone, at once. The request is on disk before the supervisor is
+        signalled."""
+        if not self._dirs.exit_record(key):
+            self._dirs.request_kill(key)
+        self.stop(key)
 
-    def stop(self, fence: Fence) -> None:
-        """The wish, the attempt's or one about this worker alone, is on disk already."""
-        if ending := self._folders.ending(fence):
-            self._report_end(fence, ending)
-        elif watched := self._watched.get(fence):
+    def stop(self, key: WorkerKey) -> None:
+        """Stop a worker. The request (stop of the attempt, or kill of the worker) must already be
+        on disk."""
+        if exit_record := self._dirs.exit_record(key):
+            self._report_end(key, exit_record)
+        elif watched := self._watched.get(key):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(watched.pidfd, signal.SIGTERM)
-        elif identity := self._folders.keeper(fence):
-            self._watch(fence, identity)
+        elif identity := self._dirs.supervisor(key):
+            self._watch(key, identity)
         else:
-            self._stop_unborn(fence)
+            self._stop_unstarted(key)
 
-    def resume(self, fence: Fence, *, is_found: bool = False) -> None:
-        """Take up a worker at whatever point of its life it is, and report that point: as found,
-        if nobody asked for it."""
-        if ending := self._folders.ending(fence):
-            self._report_end(fence, ending)
-        elif watched := self._watched.get(fence):
-            # Its word may have overtaken the nursery's, before it was watched.
-            if watched.is_started or self._folders.has_started(fence):
-                self._report_started(fence)
-        elif identity := self._folders.keeper(fence):
-            self._watch(fence, identity)
-            self._spawn(fence, lambda: self._await_start(fence, is_found=is_found))
-        elif self._is_to_end(fence):
-            self.stop(fence)
+    def resume(self, key: WorkerKey, *, is_found: bool = False) -> None:
+        """Watch a worker, whatever its state, and report that state. `is_found`: report a running
+        worker as found instead of started."""
+        if exit_record := self._dirs.exit_record(key):
+            self._report_end(key, exit_record)
+        elif watched := self._watched.get(key):
+            # The supervisor's message may have arrived before that of the fork server.
+            if watched.is_started or self._dirs.has_started(key):
+                self._report_started(key)
+        elif identity := self._dirs.supervisor(key):
+            self._watch(key, identity)
+            self._spawn(key, lambda: self._await_start(key, is_found=is_found))
+        elif self._is_to_end(key):
+            self.stop(key)
 
-    def _is_to_end(self, fence: Fence) -> bool:
-        return self._folders.is_stopped(fence) or self._folders.is_doomed(fence)
+    def _is_to_end(self, key: WorkerKey) -> bool:
+        return self._dirs.is_stopped(key) or self._dirs.is_kill_requested(key)
 
     # -- watching -------------------------------------------------------------------------------
 
-    def _hear(self, words: list[str]) -> None:
-        """The nursery or a keeper has something to say."""
-        fence = Fence.of_folder(words[1])
+    def _on_message(self, words: list[str]) -> None:
+        """Handle a message of the fork server or of a supervisor."""
+        key = WorkerKey.of_folder(words[1])
         match words:
             case ["forked", _, pid, start_ticks]:
-                born = int(pid), int(start_ticks)
+                forked = int(pid), int(start_ticks)
                 try:
-                    self._watch_born(fence, born)
+                    self._watch_forked(key, forked)
                 except OSError:
-                    self._spawn(fence, lambda: self._watch_late(fence, born))
+                    self._spawn(key, lambda: self._watch_late(key, forked))
             case ["started", _]:
-                if watched := self._watched.get(fence):
+                if watched := self._watched.get(key):
                     watched.is_started = True
-                self._report_started(fence)
+                self._report_started(key)
             case _:
-                reason = f"no keeper: {' '.join(words[2:])}"
-                self._spawn(fence, lambda: self._lose(fence, reason=reason))
+                reason = f"no supervisor: {' '.join(words[2:])}"
+                self._spawn(key, lambda: self._lose(key, reason=reason))
 
-    def _watch_born(self, fence: Fence, born: tuple[int, int]) -> None:
-        if fence not in self._watched:
-            self._watch(fence, procs.Identity(*born, procs.boot_id()))
+    def _watch_forked(self, key: WorkerKey, forked: tuple[int, int]) -> None:
+        if key not in self._watched:
+            self._watch(key, proc.ProcessIdentity(*forked, proc.boot_id()))
 
-    async def _watch_late(self, fence: Fence, born: tuple[int, int]) -> None:
-        self._watch_born(fence, born)
-        await self._await_start(fence)
+    async def _watch_late(self, key: WorkerKey, forked: tuple[int, int]) -> None:
+        self._watch_forked(key, forked)
+        await self._await_start(key)
 
-    def _watch(self, fence: Fence, identity: procs.Identity) -> None:
+    def _watch(self, key: WorkerKey, identity: proc.ProcessIdentity) -> None:
         pidfd = identity.open()
         if pidfd is None:
-            self._keeper_ended(fence)
+            self._supervisor_ended(key)
             return
-        self._watched[fence] = _Watched(pidfd)
-        asyncio.get_running_loop().add_reader(pidfd, self._keeper_ended, fence)
-        if self._is_to_end(fence):
-            self.stop(fence)
+        self._watched[key] = _Watched(pidfd)
+        asyncio.get_running_loop().add_reader(pidfd, self._supervisor_ended, key)
+        if self._is_to_end(key):
+            self.stop(key)
 
-    def _unwatch(self, fence: Fence) -> _Watched | None:
-        watched = self._watched.pop(fence, None)
+    def _unwatch(self, key: WorkerKey) -> _Watched | None:
+        watched = self._watched.pop(key, None)
         if watched is not None:
             asyncio.get_running_loop().remove_reader(watched.pidfd)
             os.close(watched.pidfd)
         return watched
 
-    async def _await_start(self, fence: Fence, *, is_found: bool = False) -> None:
-        """An adopted keeper cannot tell us that its worker has started, but its file can."""
-        while watched := self._watched.get(fence):
-            if self._folders.has_started(fence):
+    async def _await_start(self, key: WorkerKey, *, is_found: bool = False) -> None:
+        """Poll the supervisor's file until the worker has started: an adopted supervisor has no
+        connection to this daemon."""
+        while watched := self._watched.get(key):
+            if self._dirs.has_started(key):
                 watched.is_started = True
-                self._report_started(fence, is_found=is_found)
+                self._report_started(key, is_found=is_found)
                 return
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(POLL_S)
 
-    def _keeper_ended(self, fence: Fence) -> None:
-        watched = self._unwatch(fence)
+    def _supervisor_ended(self, key: WorkerKey) -> None:
+        watched = self._unwatch(key)
         try:
-            ending = self._folders.ending(fence)
+            exit_record = self._dirs.exit_record(key)
         except OSError:
-            # It is looked for again before anything is called lost.
-            ending = None
-        if ending is None:
-            self._spawn(fence, lambda: self._lose(fence, reason="its keeper died"))
+            # `_lose` reads the exit record again before it reports a loss.
+            exit_record = None
+        if exit_record is None:
+            self._spawn(key, lambda: self._lose(key, reason="supervisor died"))
             return
-        if ending.started_s and not (watched and watched.is_started):
-            self._report_started(fence)
-        self._report_end(fence, ending)
+        if exit_record.started_s and not (watched and watched.is_started):
+            self._report_started(key)
+        self._report_end(key, exit_record)
 
-    async def _lose(self, fence: Fence, *, reason: str) -> None:
-        """No keeper and no word of it: end what is left, and only then say so."""
-        while not (lock := self._folders.lock(fence)):
-            # The one that ended was a second keeper, which found the first at work.
-            if identity := self._folders.keeper(fence):
-                self._watch(fence, identity)
-                self._spawn(fence, lambda: self._await_start(fence))
+    async def _lose(self, key: WorkerKey, *, reason: str) -> None:
+        """Handle a supervisor that died without an exit record: kill the remaining processes of the
+        worker, then report the loss."""
+        while not (lock := self._dirs.lock(key)):
+            # A second supervisor ended because the first one holds the lock: watch the first one.
+            if identity := self._dirs.supervisor(key):
+                self._watch(key, identity)
+                self._spawn(key, lambda: self._await_start(key))
                 return
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(POLL_S)
         with lock:
-            order, n_ended = self._folders.order(fence), 0
-            if order is not None:
-                n_ended = await asyncio.to_thread(end_remains, order)
-            ending = self._folders.ending(fence) or self._lost(fence, reason)
-            ending = self._settle(fence, ending._replace(n_left_behind=n_ended))
-        self._report_end(fence, ending)
+            spec, n_ended = self._dirs.spec(key), 0
+            if spec is not None:
+                n_ended = await asyncio.to_thread(kill_orphans, spec)
+            exit_record = self._dirs.exit_record(key) or self._lost(key, reason)
+            exit_record = self._settle(key, exit_record._replace(n_left_behind=n_ended))
+        self._report_end(key, exit_record)
 
-    def _lost(self, fence: Fence, reason: str) -> Ending:
-        """A keeper leaves its record before it starts anything."""
-        if self._folders.keeper(fence):
-            return Ending(-1, reason, is_lost=True, ended_s=time.time())
+    def _lost(self, key: WorkerKey, reason: str) -> ExitRecord:
+        """A supervisor writes its file before it starts the worker. Without the file, nothing ran
+        and the start can be retried."""
+        if self._dirs.supervisor(key):
+            return ExitRecord(-1, reason, is_lost=True, ended_s=time.time())
         what = f"could not be started: {reason}"
-        return Ending(CANNOT_RUN, what, is_retriable=True, ended_s=time.time())
+        return ExitRecord(CANNOT_RUN, what, is_retriable=True, ended_s=time.time())
 
-    def _settle(self, fence: Fence, ending: Ending) -> Ending:
-        """Written down if the disk has room for it, and reported in any case: a worker of which
-        nothing is left must not hold its GPU."""
+    def _settle(self, key: WorkerKey, exit_record: ExitRecord) -> ExitRecord:
+        """Write the exit record. If the disk is full, only report it: a worker without processes
+        must not hold its GPU."""
         try:
-            self._folders.write_ending(fence, ending)
+            self._dirs.write_exit_record(key, exit_record)
         except OSError as error:
-            return ending._replace(reason=f"{ending.reason}: {(error.strerror or '').lower()}")
-        return ending
+            return exit_record._replace(
+                reason=f"{exit_record.reason}: {(error.strerror or '').lower()}"
+            )
+        return exit_record
 
-    def _stop_unborn(self, fence: Fence) -> None:
-        code = KILLED_CODE if self._folders.is_doomed(fence) else STOPPED_CODE
-        if not self.end_unborn(fence, Ending(code, NEVER_STARTED, is_stopped=True)):
-            self._spawn(fence, lambda: self._stop_again(fence))
+    def _stop_unstarted(self, key: WorkerKey) -> None:
+        code = KILLED_CODE if self._dirs.is_kill_requested(key) else STOPPED_CODE
+        if not self.finish_unstarted(key, ExitRecord(code, NEVER_STARTED, is_stopped=True)):
+            self._spawn(key, lambda: self._stop_again(key))
 
-    def end_unborn(self, fence: Fence, ending: Ending) -> bool:
-        """Make sure that a worker that has not started never will. False if a keeper is just
-        being born: it will see the wish to stop, or we see its record."""
-        lock = self._folders.lock(fence)
+    def finish_unstarted(self, key: WorkerKey, exit_record: ExitRecord) -> bool:
+        """Make sure that an unstarted worker never starts. Returns False if a supervisor is just
+        starting: then either it sees the stop request or this daemon sees its file."""
+        lock = self._dirs.lock(key)
         if lock is None:
             return False
         with lock:
-            if self._folders.keeper(fence):
+            if self._dirs.supervisor(key):
                 return False
-            self._folders.write_ending(fence, ending._replace(ended_s=time.time()))
-        self._report_end(fence, ending)
+            self._dirs.write_exit_record(key, exit_record._replace(ended_s=time.time()))
+        self._report_end(key, exit_record)
         return True
 
-    async def _stop_again(self, fence: Fence) -> None:
-        await asyncio.sleep(LOOK_AGAIN_S)
-        self.stop(fence)
+    async def _stop_again(self, key: WorkerKey) -> None:
+        await asyncio.sleep(POLL_S)
+        self.stop(key)
 
-    def _spawn(self, fence: Fence, care: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.spawn(_insist(fence, care), worker=fence.folder)
+    def _spawn(self, key: WorkerKey, operation: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.spawn(_retry_on_os_error(key, operation), worker=key.folder)
 
-    # -- facts ----------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
-    def _report_started(self, fence: Fence, *, is_found: bool = False) -> None:
+    def _report_started(self, key: WorkerKey, *, is_found: bool = False) -> None:
         kind = WorkersFound if is_found else WorkersStarted
-        self._facts(kind(JobId(fence.job_id), fence.attempt, frozenset({fence.worker})))
+        self._emit(kind(JobId(key.job_id), key.attempt, frozenset({key.worker})))
 
-    def _report_end(self, fence: Fence, ending: Ending) -> None:
-        job_id, attempt, worker = JobId(fence.job_id), fence.attempt, fence.worker
-        if ending.is_lost:
-            self._facts(WorkersLost(job_id, attempt, frozenset({worker}), ending.reason))
+    def _report_end(self, key: WorkerKey, exit_record: ExitRecord) -> None:
+        job_id, attempt, worker = JobId(key.job_id), key.attempt, key.worker
+        if exit_record.is_lost:
+            self._emit(WorkersLost(job_id, attempt, frozenset({worker}), exit_record.reason))
         else:
-            codes, is_retriable = {worker: ending.code}, ending.is_retriable
-            exited = WorkersExited(job_id, attempt, codes, ending.reason, is_retriable=is_retriable)
-            self._facts(exited)
-        self._folders.close(fence)
+            codes, is_retriable = {worker: exit_record.code}, exit_record.is_retriable
+            exited = WorkersExited(
+                job_id, attempt, codes, exit_record.reason, is_retriable=is_retriable
+            )
+            self._emit(exited)
+        self._dirs.close(key)
 
 
-async def _insist(fence: Fence, care: Callable[[], Awaitable[None]]) -> None:
-    """Until it works: a worker that nobody cares for would hold its GPU for ever."""
-    trouble = ""
+async def _retry_on_os_error(key: WorkerKey, operation: Callable[[], Awaitable[None]]) -> None:
+    """Retry until the operation succeeds: an unwatched worker would hold its GPU for ever."""
+    last = ""
     while True:
         try:
-            return await care()
+            return await operation()
         except OSError as error:
-            if str(error) != trouble:
-                log.warning("worker waits for the machine", worker=fence.folder, error=str(error))
-            trouble = str(error)
+            problem = str(error)
+            if problem != last:
+                log.warning("worker operation failed, retrying", worker=key.folder, error=problem)
+            last = problem
         await asyncio.sleep(TRY_AGAIN_S)
 
 
-def _nobody_listens(_: Event) -> None:
+def _ignore_event(_: Event) -> None:
     pass

@@ -1,4 +1,8 @@
-"""Reading a worker's output back, while it is still being written and rotated if need be."""
+"""Read a worker's log files, also while the writer appends to them and rotates them.
+
+`writer.py` describes the files. A position in a log (`LogChunk.place`) is
+`INODE-TIME-OFFSET`: the inode of the file, the time of its first line, and the offset in the file.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from rota.engines.base import LogChunk, LogQuery
+from rota.engines.interface import LogChunk, LogQuery
 
 CHUNK_BYTES = 64 * 1024
-LOOK_AGAIN_S = 0.1
-"""How long somebody who follows may have to wait for a new line."""
+POLL_S = 0.1
+"""Interval at which a follower checks for new output."""
 TAIL_BLOCK_BYTES = 64 * 1024
 NO_LINE = "0.000"
-"""When the first line of an empty file came."""
+"""Stands for the time of the first line if the file is empty."""
 _PLACE = re.compile(
     r"(?P<inode>[0-9]{1,20})-(?P<first>[0-9.]{1,20})-(?P<offset>[0-9]{1,18})", re.ASCII
 )
@@ -27,7 +31,7 @@ _PLACE = re.compile(
 
 @dataclass(slots=True)
 class _Part:
-    """One file of the log, held open: a rotation renames it, which does not matter then."""
+    """One file of the log. It stays open, so that a rotation (which renames it) does no harm."""
 
     output: BinaryIO
     times: BinaryIO | None
@@ -40,13 +44,13 @@ class _Part:
 
     @property
     def place(self) -> str:
-        """Where the next piece begins: which file, and how far in it. A file that was rotated away
-        may have left its inode to a newer one, but not the moment of its first line."""
+        """The position of the next chunk. It holds the time of the first line besides the inode,
+        because a new file can get the inode of a deleted one."""
         self._learn_times()
         return f"{self.inode}-{self._first}-{self.output.tell()}"
 
     def is_at(self, inode: str, first: str) -> bool:
-        """Whether a place with these is in this file; it may have been empty then."""
+        """Whether a position is in this file. The file may have been empty when it was taken."""
         self._learn_times()
         return inode == str(self.inode) and first in (self._first, NO_LINE)
 
@@ -59,7 +63,7 @@ class _Part:
         return f"{self.seconds[0]:.3f}" if self.seconds else NO_LINE
 
     def read(self) -> LogChunk | None:
-        """The next piece, up to where its time stamp ends."""
+        """Return the next chunk. It ends where the next time stamp begins."""
         self._learn_times()
         offset = self.output.tell()
         place = bisect.bisect_right(self.offsets, offset)
@@ -92,7 +96,8 @@ class _Part:
 async def read(
     path: Path, query: LogQuery, *, has_ended: Callable[[], bool]
 ) -> AsyncIterator[LogChunk]:
-    """Everything that is kept, oldest first; then what comes, until the worker has ended."""
+    """Yield the stored output, oldest first; with `follow`, also new output until the worker has
+    ended."""
     with ExitStack() as stack:
         parts = _open_all(path, stack)
         parts = _behind(parts, query.place)
@@ -100,7 +105,7 @@ async def read(
         if query.follow and parts:
             yield LogChunk(0.0, b"", _first_unread(parts).place)
         while True:
-            # Before reading: what was written before the end is read in this pass.
+            # Check before reading, so that this pass reads all output written before the end.
             is_last = not query.follow or has_ended()
             for part in parts:
                 while chunk := part.read():
@@ -111,7 +116,7 @@ async def read(
                 continue
             if is_last:
                 return
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(POLL_S)
 
 
 def _open_all(path: Path, stack: ExitStack) -> list[_Part]:
@@ -123,7 +128,7 @@ def _open_all(path: Path, stack: ExitStack) -> list[_Part]:
 
 
 def _open_newer(path: Path, stack: ExitStack, *, than: _Part | None) -> list[_Part]:
-    """Parts that a rotation has begun since."""
+    """Open the files that rotations have created after `than`."""
     parts = _open_all(path, stack) if than is None or _is_rotated(path, than) else []
     inodes = [part.inode for part in parts]
     if than is None or than.inode not in inodes:
@@ -151,8 +156,7 @@ def _open(path: Path, stack: ExitStack) -> _Part | None:
 
 
 def _behind(parts: list[_Part], place: str) -> list[_Part]:
-    """What is to be read by somebody who has read up to there. Where the file of that place is
-    not kept any more, it is all."""
+    """Return the parts after a position. If its file is already deleted, return all parts."""
     known = _PLACE.fullmatch(place)
     for number, part in enumerate(parts if known else []):
         if known and part.is_at(known["inode"], known["first"]):
@@ -176,7 +180,7 @@ def _skip(parts: list[_Part], query: LogQuery) -> None:
 
 
 def _skip_to_tail(parts: list[_Part], n_lines: int) -> None:
-    """Move every part so that `n_lines` lines are left to read in all."""
+    """Seek in every part so that `n_lines` lines in total are left to read."""
     left = n_lines
     for part in reversed(parts):
         start, end = part.output.tell(), part.output.seek(0, os.SEEK_END)
@@ -188,7 +192,7 @@ def _skip_to_tail(parts: list[_Part], n_lines: int) -> None:
 
 
 def _skip_to_last_bytes(parts: list[_Part], n_bytes: int) -> None:
-    """Move every part so that at most `n_bytes` are left to read in all."""
+    """Seek in every part so that at most `n_bytes` in total are left to read."""
     left = n_bytes
     for part in reversed(parts):
         start, end = part.output.tell(), part.output.seek(0, os.SEEK_END)
@@ -197,7 +201,7 @@ def _skip_to_last_bytes(parts: list[_Part], n_bytes: int) -> None:
 
 
 def _line_start(output: BinaryIO, n_lines: int, *, start: int, end: int) -> tuple[int, int]:
-    """Where the last `n_lines` lines before `end` begin, and how many of them there are."""
+    """Return the offset of the last `n_lines` lines before `end`, and how many lines there are."""
     n_found, position = 0, end
     while position > start:
         block_start = max(start, position - TAIL_BLOCK_BYTES)
@@ -205,7 +209,7 @@ def _line_start(output: BinaryIO, n_lines: int, *, start: int, end: int) -> tupl
         block = output.read(position - block_start)
         cut = len(block)
         while (cut := block.rfind(b"\n", 0, cut)) >= 0:
-            # The newline that ends the last line does not begin another.
+            # The newline at the very end does not begin another line.
             if block_start + cut + 1 < end:
                 n_found += 1
                 if n_found == n_lines:

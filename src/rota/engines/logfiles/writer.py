@@ -1,7 +1,10 @@
-"""A worker's output on disk: bounded, rotated by size, and never a reason for the worker to wait.
+"""Write a worker's output to log files: bounded, rotated by size, never blocking the worker.
 
-Beside `NAME` stands `NAME.times`, a line `OFFSET SECONDS` for each stretch of output, so that the
-output itself stays exactly what the program wrote. Older files are `NAME.1`, `NAME.2`, ...
+`NAME` holds the output byte for byte. `NAME.times` holds the time stamps: one line
+`OFFSET SECONDS` for each stretch of output. Rotated files are `NAME.1`, `NAME.2` and so on, with
+`.times` files of their own. If the disk is full, output is dropped and counted.
+
+Supervisors import this module. It must import the standard library only (ADR 0012).
 """
 
 from __future__ import annotations
@@ -11,35 +14,38 @@ import os
 import time
 
 TIME_STEP_S = 0.05
-"""Output that comes closer together than this shares one time stamp."""
+"""Writes within this time of one another share one time stamp."""
 FILE_BYTES_MIN = 4096
 LINE_REST_BYTES = 16 * 1024
+"""Space at the end of a file that only the rest of an unfinished line may use."""
 
 
 class LogFile:
+    """The log of one worker."""
+
     def __init__(self, path: str, *, file_bytes: int, n_files: int) -> None:
         self.file_bytes = max(file_bytes, FILE_BYTES_MIN)
         self.n_bytes = 0
-        """All that was to be written so far."""
+        """All output so far, dropped output included."""
         self.n_dropped_bytes = 0
         self.longest_line_bytes = 0
-        """Lines of less than what is written at once may count for less."""
+        """A lower bound: lines shorter than one write may not be measured."""
         self.problem = ""
-        """Why something was dropped, the last time."""
+        """Why output was last dropped."""
         self._path = path
         self._n_files = max(n_files, 1)
         self._n_unsaid_bytes = 0
-        """Dropped since the last note that said so."""
+        """Bytes dropped since the last note about dropped output."""
         self._line_bytes = 0
-        """How long the line is that has not ended yet."""
+        """Length of the unfinished line."""
         self._is_in_line = False
         self._fd = self._times_fd = -1
         self._size = 0
         self._stamped_s = 0.0
 
     def write(self, output: bytes, at_s: float | None = None) -> None:
-        """Output of this moment, or of just now. What does not fit on the disk is dropped and
-        counted; a note says so once there is room again."""
+        """Write output of the time `at_s` (default: now). If the disk is full, the output is
+        dropped and counted, and a note in the log says so when there is space again."""
         self._measure(output)
         if self._fd < 0:
             self._open()
@@ -57,8 +63,9 @@ class LogFile:
             output = output[len(piece) :]
 
     def _fitting(self, output: bytes) -> bytes:
-        """What of it this file takes. Its last bytes are for the rest of a line that was begun in
-        it: how long a line becomes is not known when its first piece is written."""
+        """Return the part of `output` that fits into this file. The last bytes of a file are
+        reserved for the rest of a line that begins in it, because the length of a line is unknown
+        when its first piece is written."""
         room = self.file_bytes - self._size
         to_begin_in = max(room - min(LINE_REST_BYTES, self.file_bytes // 8), 0)
         if len(output) <= to_begin_in:
@@ -122,7 +129,7 @@ class LogFile:
             os.write(self._times_fd, b"%d %.3f\n" % (self._size, at_s))
 
     def _put(self, output: bytes) -> bool:
-        """Whether all of it is written; a torn piece is taken back."""
+        """Write all of `output` or nothing; return whether it was written."""
         try:
             written = os.write(self._fd, output)
             if written < len(output):

@@ -1,26 +1,27 @@
-"""Facts that are to come in virtual time, in the order of their moments."""
+"""Future events in virtual time, ordered by their time."""
 
 from __future__ import annotations
 
 import heapq
 import math
 
-from rota.core.events import Event
-from rota.engines.fake_run import Run
+from rota.core.model.events import Event
+from rota.engines.virtual.run import VirtualRun
 
 
-class Agenda:
-    """A fact that is expected of a run does not happen if the run's future changes first."""
+class VirtualEventQueue:
+    """A priority queue of events. An event of a run is dropped if `VirtualRun.version` has changed
+    since the event was added."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Run | None, int, Event]] = []
-        self._n_expected = 0
+        self._heap: list[tuple[float, int, VirtualRun | None, int, Event]] = []
+        self._n_added = 0
 
-    def expect(self, run: Run | None, at_s: float, *events: Event) -> None:
+    def add(self, run: VirtualRun | None, at_s: float, *events: Event) -> None:
         for event in events:
-            self._n_expected += 1
+            self._n_added += 1
             version = run.version if run else 0
-            heapq.heappush(self._heap, (at_s, self._n_expected, run, version, event))
+            heapq.heappush(self._heap, (at_s, self._n_added, run, version, event))
 
     def next_s(self) -> float:
         while self._heap:
@@ -30,7 +31,7 @@ class Agenda:
             heapq.heappop(self._heap)
         return math.inf
 
-    def take(self) -> tuple[float, Run | None, Event]:
-        """The next one, which there must be."""
+    def take(self) -> tuple[float, VirtualRun | None, Event]:
+        """Remove and return the next event. Call `next_s` first; the queue must not be empty."""
         at_s, _, run, _, event = heapq.heappop(self._heap)
         return at_s, run, event

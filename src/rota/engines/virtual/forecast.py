@@ -1,32 +1,35 @@
-"""An engine model for forecasts: jobs go on at the speeds that they are known to have."""
+"""A virtual engine for forecasts: every job continues at its estimated speed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-from rota.core.model import Allocation, Job, JobId
-from rota.core.progress import epochs_done_at
-from rota.engines.fake import FakeEngine
-from rota.engines.fake_run import Delays, Work
+from rota.core.estimation.remaining_time import epochs_done_at
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import Job, JobId
+from rota.engines.virtual.engine import VirtualEngine
+from rota.engines.virtual.run import Delays, VirtualWork
 
 
-def foreseen(jobs: Iterable[Job], now: float, *, delays: Delays | None = None) -> FakeEngine:
-    """Every job is as far as it is by now, and has its epochs that are left to do. One of which
-    nobody knows how many those are goes on for ever."""
+def forecast_engine(
+    jobs: Iterable[Job], now: float, *, delays: Delays | None = None
+) -> VirtualEngine:
+    """Build an engine in which every job has its present progress and its remaining epochs to do.
+    A job with an unknown number of epochs never ends."""
     known = {job.id: job for job in jobs}
 
-    def work_of(job_id: JobId) -> Work:
+    def work_of(job_id: JobId) -> VirtualWork:
         epochs, speed = known[job_id].epochs, known[job_id].speed
         if math.isinf(epochs):
-            return Work(1.0, lambda _allocation: math.inf)
+            return VirtualWork(1.0, lambda _allocation: math.inf)
 
         def run_s(allocation: Allocation) -> float:
             return epochs * speed.epoch_s(len(allocation))
 
-        return Work(epochs, run_s)
+        return VirtualWork(epochs, run_s)
 
-    engine = FakeEngine(work_of, delays)
+    engine = VirtualEngine(work_of, delays)
     for job in known.values():
         engine.resume(job, epochs_done_at(job, now) / job.epochs, now=now)
     return engine

@@ -1,4 +1,4 @@
-"""One run in virtual time: what it has to do, how far it is, and who of its workers is left."""
+"""One attempt of a job in virtual time: its work, its progress and its live workers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rota.core.commands import ChangeMembership
-from rota.core.events import Event, ProgressReported, WorkersExited, WorkersStarted
-from rota.core.model import Allocation, JobId, Slot
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.commands import ChangeMembership
+from rota.core.model.events import Event, ProgressReported, WorkersExited, WorkersStarted
+from rota.core.model.job import JobId
 
 Fence = tuple[JobId, int]
 """A job and its attempt."""
-Gone = dict[int, int | None]
-"""The workers that have ended, with their exit codes; None for one that went with its node."""
+WorkerExitCodes = dict[int, int | None]
+"""Exit codes of ended workers. None: the worker was lost with its node."""
 LOST = None
 REPORTS_MAX = 50
-"""Progress reports of one run at the most, however many epochs it has."""
+"""Upper bound of progress reports per job, so that a job of many epochs stays cheap."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a job has to do, and how long all of it would take on given slots. A program that is
-    not resumable saves and reports nothing, so that every start is a new beginning."""
+class VirtualWork:
+    """The work of a job and its total duration on a given allocation. A program that is not
+    resumable saves and reports nothing: every attempt starts from zero."""
 
     epochs: float
     run_s: Callable[[Allocation], float]
@@ -31,8 +32,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """How long the engine takes: from an order to start until all workers run, from an order to
-    stop until all are gone, and to switch the members of a job that goes on."""
+    """Durations of the engine's operations: to start all workers, to stop all workers, and to
+    change the membership of a running job."""
 
     start_s: float = 0.0
     stop_s: float = 0.0
@@ -40,14 +41,14 @@ class Delays:
 
 
 @dataclass(slots=True)
-class Run:
-    """One attempt. Of its work `done` (a part of 1) was done by `since_s`; it stands still while
-    that is infinite."""
+class VirtualRun:
+    """One attempt. `done` (0 to 1) is the progress at time `since_s`. The run makes no progress
+    while `since_s` is infinite."""
 
     fence: Fence
-    work: Work
+    work: VirtualWork
     allocation: Allocation
-    """Where the generation that stands works; `workers` are all, the next one's members, too."""
+    """Slots of the current generation. `workers` also holds the members of the next one."""
     workers: dict[int, Slot]
     done: float
     since_s: float = math.inf
@@ -55,9 +56,9 @@ class Run:
     generation: int = 0
     joining: ChangeMembership | None = None
     stops_at_s: float = math.inf
-    gone: Gone = field(default_factory=Gone)
+    gone: WorkerExitCodes = field(default_factory=WorkerExitCodes)
     version: int = 0
-    """Grows when the future of the run changes: what was expected before does not happen."""
+    """Increases when the future of the run changes; older events in the queue are then void."""
 
     @property
     def alive(self) -> frozenset[int]:
@@ -65,7 +66,7 @@ class Run:
 
     @property
     def is_whole(self) -> bool:
-        """All its workers came up, and none of them is gone."""
+        """Whether all workers have started and none has ended."""
         return self.has_started and self.gone.keys().isdisjoint(self.workers)
 
     @property
@@ -74,7 +75,7 @@ class Run:
 
     @property
     def can_switch(self) -> bool:
-        """Whether all who are to go on are there."""
+        """Whether all members of the next generation are alive."""
         return self.joining is not None and self.gone.keys().isdisjoint(self.joining.workers)
 
     def advance(self, now: float) -> None:
@@ -83,8 +84,9 @@ class Run:
             self.since_s = now
         self.version += 1
 
-    def next_facts(self, *, reported: float) -> tuple[float, tuple[Event, ...]]:
-        """What it will tell next if it goes on as it is, and when; `reported` was told before."""
+    def next_events(self, *, reported: float) -> tuple[float, tuple[Event, ...]]:
+        """Return the next events and their time if nothing changes. `reported` is the progress
+        (0 to 1) that was reported last."""
         end_s = self.since_s + (1 - self.done) * self.run_s
         if not self.work.is_resumable:
             return end_s, (self.exits(0),)
@@ -102,6 +104,6 @@ class Run:
         return WorkersStarted(*self.fence, frozenset(self.workers))
 
     def progress(self, done: float, epoch_s: float | None = None) -> ProgressReported:
-        """A program in virtual time saves all that it did."""
+        """A virtual program saves all its progress."""
         epochs = done * self.work.epochs
         return ProgressReported(*self.fence, epochs, epoch_s, saved=epochs)

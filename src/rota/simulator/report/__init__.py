@@ -1,1 +1,8 @@
-"""The report of a simulation: one HTML file with its own charts and nothing from elsewhere."""
+"""The HTML report of a simulation: one self-contained file with tables and SVG charts.
+
+In: the description of the simulation (`SimulationInfo`) and one `SimulationRun` per policy.
+Out: HTML text (`html.render`), which `writer` writes atomically.
+
+Read `html` first. `charts` and `gantt` draw the charts, `bars` computes the bars of the Gantt
+chart, and `axis` the scales.
+"""

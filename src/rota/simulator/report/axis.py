@@ -1,4 +1,4 @@
-"""Axes: from seconds to pixels, and the round numbers worth a grid line."""
+"""Chart axes: converts seconds to pixels, and selects round numbers for grid lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.simulator.figures import TIME_UNITS, duration
+from rota.simulator.metric_table import TIME_UNITS, duration
 from rota.svg import Frame, grid_line, label
 
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
@@ -39,7 +39,7 @@ LOG_MARGIN = 1.15
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """Seconds from `low_s` to `high_s` across a frame, evenly or by their logarithm."""
+    """A linear or logarithmic axis from `low_s` to `high_s` across a frame."""
 
     frame: Frame
     low_s: float
@@ -55,7 +55,7 @@ class TimeAxis:
         return self.frame.left + part * self.frame.width
 
     def ticks(self, gap_px: float = 90.0) -> list[float]:
-        """Round times inside the axis, no two nearer to each other than the gap."""
+        """Return round times on the axis that are at least `gap_px` apart."""
         if not self.is_log:
             return _linear_ticks(self.high_s, max(2, int(self.frame.width / gap_px)))
         coarse = self._spaced(COARSE_TICKS, gap_px)
@@ -71,7 +71,7 @@ class TimeAxis:
 
 
 def log_axis(frame: Frame, values: Sequence[float]) -> TimeAxis:
-    """An axis a little wider than the values. Below a tenth of a second all is one."""
+    """Return an axis a little wider than the values, starting at 0.1 s or later."""
     low, high = (min(values), max(values)) if values else (1.0, HOUR)
     start = max(low / LOG_MARGIN, COARSE_TICKS[0])
     return TimeAxis(frame, start, max(high, start) * LOG_MARGIN, is_log=True)
@@ -90,7 +90,7 @@ def time_grid(axis: TimeAxis) -> str:
 
 
 def in_unit_of(step_s: float, time_s: float) -> str:
-    """A tick in the unit of the axis's step, so that neighbours count on: 21 h, 24 h, 27 h."""
+    """Format a tick in the unit of the step, so that all ticks have one unit: 21 h, 24 h, 27 h."""
     unit, length = next(
         ((unit, length) for unit, length in TIME_UNITS if step_s >= length), ("s", 1.0)
     )
@@ -98,7 +98,7 @@ def in_unit_of(step_s: float, time_s: float) -> str:
 
 
 def part_grid(frame: Frame, parts: Sequence[float]) -> str:
-    """Lines across the frame at parts of the whole, labelled in per cent."""
+    """Draw horizontal lines at fractions of the frame, with labels in per cent."""
     return "".join(
         grid_line((frame.left, frame.y(part)), (frame.right, frame.y(part)))
         + label((frame.left - 8, frame.y(part) + 4), f"{part:.0%}", kind="end")

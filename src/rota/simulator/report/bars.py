@@ -1,7 +1,7 @@
-"""From tenures to the bars of a Gantt chart: which rows, from when to when, and what is left out.
+"""Computes the bars of a Gantt chart from allocation spans, and drops the smallest if too many.
 
-A row is a GPU, in the order of the cluster's nodes. Neighbouring GPUs of one job on one node make
-one bar, and so do tenures of the same GPUs that follow each other without a gap.
+A row is a GPU, in the order of the nodes. Neighbouring GPUs of one job on one node make one bar,
+and so do consecutive spans of the same GPUs.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rota.core.model import JobId, Node, NodeId, Slot
-from rota.simulator.results import Tenure
+from rota.core.model.allocation import Slot
+from rota.core.model.job import JobId
+from rota.core.model.node import Node, NodeId
+from rota.simulator.metrics import AllocationSpan
 
-MOST_BARS = 4_000
+MAX_BARS = 4_000
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A job on `height` rows from `row` down; shares of a card make fractions of a row."""
+    """A job on `height` rows from `row` down. A share of a GPU is a fraction of a row."""
 
     job_id: JobId
     node: NodeId
@@ -35,7 +37,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """The bars to draw, and those that are too many, smallest first to go."""
+    """The bars to draw, and the smallest bars, which are left out above the limit."""
 
     drawn: tuple[Bar, ...]
     left_out: tuple[Bar, ...]
@@ -48,7 +50,7 @@ class Bars:
 
 
 def first_rows(nodes: Sequence[Node]) -> dict[NodeId, int]:
-    """The row of each node's first GPU."""
+    """Return the row of the first GPU of each node."""
     rows: dict[NodeId, int] = {}
     row = 0
     for node in nodes:
@@ -57,41 +59,43 @@ def first_rows(nodes: Sequence[Node]) -> dict[NodeId, int]:
     return rows
 
 
-def bars(tenures: Sequence[Tenure], nodes: Sequence[Node], *, most: int = MOST_BARS) -> Bars:
-    merged = _merged(_all_bars(tenures, nodes))
-    if len(merged) <= most:
+def bars(
+    allocation_spans: Sequence[AllocationSpan], nodes: Sequence[Node], *, limit: int = MAX_BARS
+) -> Bars:
+    merged = _merged(_all_bars(allocation_spans, nodes))
+    if len(merged) <= limit:
         return Bars(tuple(merged), ())
-    # The sort is stable, so bars of equal size keep their order and the page its bytes.
+    # The sort is stable, so that equal runs give an identical page.
     by_size = sorted(range(len(merged)), key=lambda index: -merged[index].gpu_s)
-    kept = set(by_size[:most])
+    kept = set(by_size[:limit])
     return Bars(
         tuple(bar for index, bar in enumerate(merged) if index in kept),
         tuple(bar for index, bar in enumerate(merged) if index not in kept),
     )
 
 
-def _all_bars(tenures: Sequence[Tenure], nodes: Sequence[Node]) -> Iterator[Bar]:
+def _all_bars(allocation_spans: Sequence[AllocationSpan], nodes: Sequence[Node]) -> Iterator[Bar]:
     rows = first_rows(nodes)
     positions = {
         node.id: {gpu.index: place for place, gpu in enumerate(node.gpus)} for node in nodes
     }
     lanes = _Lanes()
-    for tenure in sorted(tenures, key=lambda tenure: (tenure.start_s, tenure.end_s)):
-        if tenure.end_s <= tenure.start_s:
+    for span in sorted(allocation_spans, key=lambda span: (span.start_s, span.end_s)):
+        if span.end_s <= span.start_s:
             continue
-        for node, places in _whole_gpus(tenure.allocation, positions).items():
+        for node, places in _whole_gpus(span.allocation, positions).items():
             for first, height in _stretches(places):
                 row = rows[node] + first
-                yield Bar(tenure.job_id, node, row, height, tenure.start_s, tenure.end_s)
-        for slot in tenure.allocation:
+                yield Bar(span.job_id, node, row, height, span.start_s, span.end_s)
+        for slot in span.allocation:
             if slot.fraction < 1 and slot.gpus:
                 row = rows[slot.node] + positions[slot.node][slot.gpus[0]]
-                bar = Bar(tenure.job_id, slot.node, row, slot.fraction, *_time(tenure))
+                bar = Bar(span.job_id, slot.node, row, slot.fraction, *_time(span))
                 yield lanes.placed(bar)
 
 
-def _time(tenure: Tenure) -> tuple[float, float]:
-    return tenure.start_s, tenure.end_s
+def _time(span: AllocationSpan) -> tuple[float, float]:
+    return span.start_s, span.end_s
 
 
 def _whole_gpus(
@@ -106,7 +110,7 @@ def _whole_gpus(
 
 
 def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Runs of neighbours, as (first, how many)."""
+    """Yield runs of neighbouring places, as (first, count)."""
     ordered = sorted(places)
     breaks = [at for at, (one, two) in enumerate(pairwise(ordered), 1) if two != one + 1]
     for start, end in pairwise([0, *breaks, len(ordered)]):
@@ -128,7 +132,7 @@ def _merged(parts: Iterator[Bar]) -> list[Bar]:
 
 
 class _Lanes:
-    """Finds each share of a card a free stretch of the card's row."""
+    """Assigns each share of a GPU a free part of the row of the GPU."""
 
     def __init__(self) -> None:
         self._present: dict[float, list[Bar]] = {}
@@ -140,7 +144,7 @@ class _Lanes:
             if bar.row + offset + bar.height <= other.row + ROUNDING:
                 break
             offset = other.row + other.height - bar.row
-        # Free space in pieces may be too small for the share; it then overlaps its neighbours.
+        # Fragmented free space may be too small for the share, which then overlaps its neighbours.
         lane = replace(bar, row=bar.row + min(offset, 1 - bar.height))
         self._present[bar.row] = [*others, lane]
         return lane

@@ -1,4 +1,4 @@
-"""The two line charts: completion times of all policies, and GPUs in use under each."""
+"""The line charts: completion times of all policies, and GPUs in use per policy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rota.simulator.figures import duration
+from rota.simulator.metric_table import duration
+from rota.simulator.metrics import SimulationRun, mean_usage
 from rota.simulator.report.axis import TimeAxis, log_axis, part_grid, time_grid
-from rota.simulator.results import Run, mean_usage
 from rota.svg import Frame, figure, num, safe, tag
 
-MOST_STEPS = 400
-MOST_BINS = 600
+MAX_STEPS = 400
+MAX_BINS = 600
 N_COLOURS = 8
 N_SOLID = 4
 CDF_FRAME = Frame(left=52, top=12, width=1012, height=300)
@@ -21,27 +21,26 @@ USAGE_FRAME = Frame(left=44, top=10, width=462, height=96)
 
 
 def series(index: int) -> str:
-    """The classes that colour and dash a policy's line; dashes help those who cannot tell all
-    eight colours apart."""
+    """Return the CSS classes of a policy's line: colour, and dashes for colour-blind readers."""
     return f"s{index % N_COLOURS} d{index // N_SOLID % 3}"
 
 
-def start_s(run: Run) -> float:
+def start_s(run: SimulationRun) -> float:
     return min((outcome.submitted_s for outcome in run.outcomes), default=0.0)
 
 
-def end_s(run: Run) -> float:
-    """When the last job finished; the last change of use when none did."""
+def end_s(run: SimulationRun) -> float:
+    """Return when the last job finished, or the last change of usage if none did."""
     finished = [job.finished_s for job in run.outcomes if math.isfinite(job.finished_s)]
     return max(finished or [time for time, _ in run.usage] or [0.0])
 
 
-def shared_horizon_s(runs: Sequence[Run]) -> float:
-    """How far the time axis of every policy reaches, so that they can be compared."""
+def shared_horizon_s(runs: Sequence[SimulationRun]) -> float:
+    """Return the length of the time axis that all policies share, to make them comparable."""
     return max([end_s(run) - start_s(run) for run in runs] + [1.0])
 
 
-def completion_chart(runs: Sequence[Run]) -> str:
+def completion_chart(runs: Sequence[SimulationRun]) -> str:
     times = [_completion_times(run) for run in runs]
     axis = log_axis(CDF_FRAME, [time for all_times in times for time in all_times])
     paths = [
@@ -55,24 +54,24 @@ def completion_chart(runs: Sequence[Run]) -> str:
         time_grid(axis),
         *paths,
         size=(1080, CDF_FRAME.bottom + 28),
-        title="Share of jobs finished within a time after their submission, one line per policy.",
+        title="Fraction of jobs finished within a time after submission, one line per policy.",
         kind="chart",
     )
 
 
-def usage_chart(run: Run, index: int, *, horizon_s: float) -> str:
+def usage_chart(run: SimulationRun, index: int, *, horizon_s: float) -> str:
     axis = TimeAxis(USAGE_FRAME, 0.0, horizon_s)
     return figure(
         part_grid(USAGE_FRAME, (0, 0.5, 1)),
         time_grid(axis),
         f'<path class="area {series(index)}" d="{_usage_area(run, axis)}"></path>',
         size=(520, USAGE_FRAME.bottom + 26),
-        title=f"Share of GPUs in use over {duration(horizon_s)} under {run.policy}.",
+        title=f"Fraction of GPUs in use over {duration(horizon_s)} under {run.policy}.",
         kind="chart",
     )
 
 
-def legend(runs: Sequence[Run]) -> str:
+def legend(runs: Sequence[SimulationRun]) -> str:
     samples = (
         f'<li><svg class="key" viewBox="0 0 28 10" aria-hidden="true">'
         f'<path class="line {series(index)}" d="M1 5H27"></path></svg>{safe(run.policy)}</li>'
@@ -81,15 +80,15 @@ def legend(runs: Sequence[Run]) -> str:
     return tag("ul", 'class="legend"', *samples)
 
 
-def _completion_times(run: Run) -> list[float]:
+def _completion_times(run: SimulationRun) -> list[float]:
     return sorted(
         job.finished_s - job.submitted_s for job in run.outcomes if math.isfinite(job.finished_s)
     )
 
 
 def _steps(times: Sequence[float], axis: TimeAxis, *, n_jobs: int) -> str:
-    """A step up at each finished job, thinned evenly where there are many."""
-    even = np.linspace(1, len(times), min(len(times), MOST_STEPS))
+    """Draw a step up at each finished job, or at evenly selected jobs above `MAX_STEPS`."""
+    even = np.linspace(1, len(times), min(len(times), MAX_STEPS))
     ranks: list[int] = np.unique(even.round().astype(np.int64)).tolist()
     parts = [f"M{num(axis.x(times[0]))} {num(axis.frame.bottom)}"]
     parts += (
@@ -98,7 +97,7 @@ def _steps(times: Sequence[float], axis: TimeAxis, *, n_jobs: int) -> str:
     return "".join([*parts, f"H{num(axis.frame.right)}"])
 
 
-def _usage_area(run: Run, axis: TimeAxis) -> str:
+def _usage_area(run: SimulationRun, axis: TimeAxis) -> str:
     frame = axis.frame
     parts = [f"M{num(frame.left)} {num(frame.bottom)}"]
     for time_s, gpus in _thinned_usage(run):
@@ -108,13 +107,15 @@ def _usage_area(run: Run, axis: TimeAxis) -> str:
     return "".join([*parts, f"H{num(end)}V{num(frame.bottom)}Z"])
 
 
-def _thinned_usage(run: Run) -> list[tuple[float, float]]:
-    """Every change as it was, or, where there are too many, the mean use in equal bins. Times
-    count from the first submission."""
+def _thinned_usage(run: SimulationRun) -> list[tuple[float, float]]:
+    """Return every change of usage, or the means of equal bins above `MAX_BINS` changes.
+
+    Time starts at the first submission.
+    """
     start, end = start_s(run), end_s(run)
     inside = [(time - start, gpus) for time, gpus in run.usage if start <= time <= end]
-    if len(inside) <= MOST_BINS or end <= start:
+    if len(inside) <= MAX_BINS or end <= start:
         return inside
-    edges = np.linspace(start, end, MOST_BINS + 1)
+    edges = np.linspace(start, end, MAX_BINS + 1)
     means = mean_usage(run.usage, edges)
     return list(zip((edges[:-1] - start).tolist(), means.tolist(), strict=True))

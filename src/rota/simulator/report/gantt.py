@@ -1,4 +1,4 @@
-"""The Gantt chart: who held which GPU when."""
+"""The Gantt chart: which job held which GPU at which time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from itertools import groupby
 
 import numpy as np
 
-from rota.core.model import JobId, Node, NodeId
-from rota.simulator.figures import duration
+from rota.core.model.job import JobId
+from rota.core.model.node import Node, NodeId
+from rota.simulator.metric_table import duration
+from rota.simulator.metrics import SimulationRun, mean_usage
 from rota.simulator.report.axis import TimeAxis, time_grid
-from rota.simulator.report.bars import MOST_BARS, Bar, Bars, bars, first_rows
+from rota.simulator.report.bars import MAX_BARS, Bar, Bars, bars, first_rows
 from rota.simulator.report.charts import start_s
-from rota.simulator.results import Run, mean_usage
 from rota.svg import Frame, figure, grid_line, label, num, safe, tag
 
-ROW_PX_MOST = 16.0
-HEIGHT_PX_WANTED = 560.0
+MAX_ROW_PX = 16.0
+TARGET_HEIGHT_PX = 560.0
 LABEL_GAP_PX = 13.0
 NODE_LINE_PX = 8.0
 CHARACTER_PX = 6.4
@@ -28,15 +29,15 @@ SHADE_COLUMNS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """Where a bar's time and rows lie on the drawing."""
+class ChartLayout:
+    """Converts the time and rows of a bar to pixels."""
 
     axis: TimeAxis
     row_px: float
     origin_s: float
 
     def box(self, bar: Bar) -> tuple[float, float, float, float]:
-        """x, y, width and height; a bar too short to be seen still gets a hair's breadth."""
+        """Return x, y, width and height. A very short bar gets a minimum width."""
         left = self.axis.x(bar.start_s - self.origin_s)
         right = self.axis.x(bar.end_s - self.origin_s)
         top = self.axis.frame.top + bar.row * self.row_px
@@ -44,26 +45,26 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """A job's name and its place in the order of submission, which gives it its colour."""
+class JobLabel:
+    """The name of a job, and its place in the order of submission, which selects its colour."""
 
     name: str
     order: int
 
 
-def gantt(run: Run, nodes: Sequence[Node], *, horizon_s: float) -> str:
-    """The chart with its caption."""
-    content = bars(run.tenures, nodes)
+def gantt(run: SimulationRun, nodes: Sequence[Node], *, horizon_s: float) -> str:
+    """Return the chart with its caption."""
+    content = bars(run.allocation_spans, nodes)
     n_rows = sum(len(node.gpus) for node in nodes)
-    row_px = min(ROW_PX_MOST, HEIGHT_PX_WANTED / max(n_rows, 1))
+    row_px = min(MAX_ROW_PX, TARGET_HEIGHT_PX / max(n_rows, 1))
     frame = Frame(left=96, top=6, width=968, height=max(row_px * n_rows, row_px))
-    sheet = Sheet(TimeAxis(frame, 0.0, horizon_s), row_px, start_s(run))
-    people = {job.job_id: Who(job.name, order) for order, job in enumerate(run.outcomes)}
+    layout = ChartLayout(TimeAxis(frame, 0.0, horizon_s), row_px, start_s(run))
+    job_labels = {job.job_id: JobLabel(job.name, order) for order, job in enumerate(run.outcomes)}
     drawing = figure(
-        time_grid(sheet.axis),
-        _node_lines(nodes, sheet),
-        _shades(content.left_out, sheet, nodes=nodes),
-        *_drawn(content.drawn, sheet, people=people),
+        time_grid(layout.axis),
+        _node_lines(nodes, layout),
+        _shades(content.left_out, layout, nodes=nodes),
+        *_drawn(content.drawn, layout, job_labels=job_labels),
         size=(1080, frame.bottom + 26),
         title=f"Which job held which GPU over {duration(horizon_s)} under {run.policy}.",
         kind="chart gantt",
@@ -71,15 +72,15 @@ def gantt(run: Run, nodes: Sequence[Node], *, horizon_s: float) -> str:
     return tag("figure", "", tag("div", 'class="wide"', drawing), _caption(content))
 
 
-def _node_lines(nodes: Sequence[Node], sheet: Sheet) -> str:
-    """A line and a name for each node, as far as the names have room."""
-    frame = sheet.axis.frame
+def _node_lines(nodes: Sequence[Node], layout: ChartLayout) -> str:
+    """Draw a line and a name for each node. Leave out names that would overlap."""
+    frame = layout.axis.frame
     parts = [grid_line((frame.left, frame.bottom), (frame.right, frame.bottom))]
     labelled_to = -LABEL_GAP_PX
     for node, row in zip(nodes, first_rows(nodes).values(), strict=True):
-        top = frame.top + row * sheet.row_px
-        middle = top + len(node.gpus) * sheet.row_px / 2
-        if len(node.gpus) * sheet.row_px >= NODE_LINE_PX:
+        top = frame.top + row * layout.row_px
+        middle = top + len(node.gpus) * layout.row_px / 2
+        if len(node.gpus) * layout.row_px >= NODE_LINE_PX:
             parts.append(grid_line((frame.left, top), (frame.right, top)))
         if node.gpus and middle - labelled_to >= LABEL_GAP_PX:
             labelled_to = middle
@@ -87,27 +88,29 @@ def _node_lines(nodes: Sequence[Node], sheet: Sheet) -> str:
     return "".join(parts)
 
 
-def _drawn(drawn: Sequence[Bar], sheet: Sheet, *, people: Mapping[JobId, Who]) -> Iterator[str]:
+def _drawn(
+    drawn: Sequence[Bar], layout: ChartLayout, *, job_labels: Mapping[JobId, JobLabel]
+) -> Iterator[str]:
     for bar in drawn:
-        who = people.get(bar.job_id, Who(bar.job_id, 0))
-        x, y, width, height = sheet.box(bar)
+        job = job_labels.get(bar.job_id, JobLabel(bar.job_id, 0))
+        x, y, width, height = layout.box(bar)
         gap = 0.6 if height > 4 else 0.0
-        since, until = (duration(time - sheet.origin_s) for time in (bar.start_s, bar.end_s))
+        since, until = (duration(time - layout.origin_s) for time in (bar.start_s, bar.end_s))
         gpus = f"{bar.height:g} GPU{'' if bar.height == 1 else 's'}"
         yield (
-            f'<rect class="j{who.order % N_COLOURS}" x="{num(x)}" y="{num(y + gap / 2)}" '
+            f'<rect class="j{job.order % N_COLOURS}" x="{num(x)}" y="{num(y + gap / 2)}" '
             f'width="{num(width)}" height="{num(height - gap)}"><title>'
-            f"{safe(who.name)}: {gpus} of {safe(bar.node)}, {since} to {until}</title></rect>"
+            f"{safe(job.name)}: {gpus} of {safe(bar.node)}, {since} to {until}</title></rect>"
         )
-        if height >= 11 and width > len(who.name) * CHARACTER_PX + 6:
-            yield label((x + 4, y + height / 2 + 4), who.name, kind="bar")
+        if height >= 11 and width > len(job.name) * CHARACTER_PX + 6:
+            yield label((x + 4, y + height / 2 + 4), job.name, kind="bar")
 
 
-def _shades(left_out: Sequence[Bar], sheet: Sheet, *, nodes: Sequence[Node]) -> str:
-    """Behind the bars, how full each node was with those that are not drawn, in four shades."""
+def _shades(left_out: Sequence[Bar], layout: ChartLayout, *, nodes: Sequence[Node]) -> str:
+    """Draw the bars that are left out as shades: how much of each node they held, in four steps."""
     paths: dict[int, list[str]] = defaultdict(list)
-    frame = sheet.axis.frame
-    edges = np.linspace(0.0, sheet.axis.high_s, SHADE_COLUMNS + 1)
+    frame = layout.axis.frame
+    edges = np.linspace(0.0, layout.axis.high_s, SHADE_COLUMNS + 1)
     by_node: dict[NodeId, list[Bar]] = defaultdict(list)
     for bar in left_out:
         by_node[bar.node].append(bar)
@@ -115,13 +118,13 @@ def _shades(left_out: Sequence[Bar], sheet: Sheet, *, nodes: Sequence[Node]) -> 
     for node, row in zip(nodes, first_rows(nodes).values(), strict=True):
         if not by_node[node.id]:
             continue
-        height = len(node.gpus) * sheet.row_px
-        held = mean_usage(_use(by_node[node.id], sheet.origin_s), edges) / len(node.gpus)
+        height = len(node.gpus) * layout.row_px
+        held = mean_usage(_use(by_node[node.id], layout.origin_s), edges) / len(node.gpus)
         levels: list[int] = np.ceil(np.clip(held, 0, 1) * SHADES - 0.05).astype(int).tolist()
         for level, same in groupby(range(SHADE_COLUMNS), key=levels.__getitem__):
             columns = list(same)
             x, width = frame.left + columns[0] * column_px, len(columns) * column_px
-            top = frame.top + row * sheet.row_px
+            top = frame.top + row * layout.row_px
             box = f"M{num(x)} {num(top)}h{num(width)}v{num(height)}h{num(-width)}z"
             paths[level].append(box)
     return "".join(
@@ -132,7 +135,7 @@ def _shades(left_out: Sequence[Bar], sheet: Sheet, *, nodes: Sequence[Node]) -> 
 
 
 def _use(left_out: Sequence[Bar], origin_s: float) -> list[tuple[float, float]]:
-    """The bars of one node as GPUs in use from each time on."""
+    """Return the GPUs that the bars of one node hold, from each time on."""
     changes = sorted(
         change
         for bar in left_out
@@ -150,11 +153,11 @@ def _caption(content: Bars) -> str:
     if not total:
         text = "No job held a GPU."
     elif not content.left_out:
-        text = f"All {total:,} stretches of time in which a job held GPUs."
+        text = f"All {total:,} periods in which a job held GPUs."
     else:
         text = (
-            f"The {MOST_BARS:,} largest of {total:,} stretches in which a job held GPUs, which are "
-            f"{content.drawn_share:.0%} of the GPU time. The other {len(content.left_out):,} are "
-            "the grey behind them: the darker, the more of a node's GPUs they held."
+            f"The {MAX_BARS:,} largest of {total:,} periods in which a job held GPUs, with "
+            f"{content.drawn_share:.0%} of the GPU time. The other {len(content.left_out):,} "
+            "periods are the grey background: darker grey means more GPUs of the node."
         )
     return tag("figcaption", "", safe(text, 400))

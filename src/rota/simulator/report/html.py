@@ -1,7 +1,7 @@
-"""The page as a whole: what was simulated, the tables, the charts.
+"""Renders the HTML page: the settings of the simulation, the tables, the charts.
 
-The decision times are the only figures that differ between two equal runs. They come last, in a
-section of their own, so that everything before them is the same, byte for byte.
+Decision times are the only values that differ between two equal runs. They are in the last section,
+so that everything before them is identical, byte for byte.
 """
 
 from __future__ import annotations
@@ -10,28 +10,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from rota.core.model import Node
-from rota.simulator.figures import CHANGES, CLUSTER, COMPLETION, DECISIONS, Column, Group, columns
+from rota.core.model.node import Node
+from rota.simulator.metric_table import (
+    CHANGES,
+    CLUSTER,
+    COMPLETION,
+    DECISIONS,
+    MetricColumn,
+    MetricGroup,
+    columns,
+)
+from rota.simulator.metrics import RunMetrics, SimulationRun, compute_metrics
 from rota.simulator.report.charts import completion_chart, legend, shared_horizon_s, usage_chart
 from rota.simulator.report.gantt import gantt
-from rota.simulator.results import Measures, Run, measures
 from rota.svg import safe, tag
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What was simulated: the trace and the settings as the user typed them, and the nodes."""
+class SimulationInfo:
+    """The trace and the settings as the user typed them, and the nodes."""
 
     trace: str
     nodes: tuple[Node, ...]
     settings: tuple[tuple[str, str], ...] = ()
 
 
-def render(about: About, runs: Sequence[Run]) -> str:
-    rows = [measures(run) for run in runs]
+def render(about: SimulationInfo, runs: Sequence[SimulationRun]) -> str:
+    rows = [compute_metrics(run) for run in runs]
     body = (
         _header(about, rows),
-        tag("main", "", _figures(rows), _completion(runs), _usage(runs), _tenures(about, runs)),
+        tag(
+            "main",
+            "",
+            _figures(rows),
+            _completion(runs),
+            _usage(runs),
+            _allocation_spans(about, runs),
+        ),
         _decisions(rows),
         tag("footer", "", "Made by <code>rota simulate</code>."),
     )
@@ -48,7 +63,7 @@ def _style() -> str:
     return files("rota.simulator.report").joinpath("report.css").read_text(encoding="utf-8")
 
 
-def _header(about: About, rows: Sequence[Measures]) -> str:
+def _header(about: SimulationInfo, rows: Sequence[RunMetrics]) -> str:
     n_gpus = sum(len(node.gpus) for node in about.nodes)
     facts = (
         ("jobs", f"{max((row.jobs for row in rows), default=0):,}"),
@@ -65,18 +80,18 @@ def _header(about: About, rows: Sequence[Measures]) -> str:
     return tag("header", "", kicker, title, tag("dl", "", *entries))
 
 
-def _figures(rows: Sequence[Measures]) -> str:
+def _figures(rows: Sequence[RunMetrics]) -> str:
     note = (
-        "The best value of each column is marked. Completion times are of finished jobs, waits of "
-        "all. Unfairness is a job's completion time over what an equal share of the cluster "
-        "would have taken; jobs above 1.05 count as unfair."
+        "The best value of each column is marked. Completion times include finished jobs only, "
+        "waiting times include all jobs. The unfairness of a job is its completion time divided by "
+        "its completion time on an equal share of the cluster; jobs above 1.05 count as unfair."
     )
     table = _table((COMPLETION, CLUSTER, CHANGES), rows)
     return _section("figures", "Figures", tag("p", 'class="note"', note), table)
 
 
-def _completion(runs: Sequence[Run]) -> str:
-    note = "Share of jobs finished within a time after their submission; the time is logarithmic."
+def _completion(runs: Sequence[SimulationRun]) -> str:
+    note = "Fraction of jobs finished within a time after submission, on a logarithmic time axis."
     return _section(
         "completion",
         "Completion times",
@@ -86,7 +101,7 @@ def _completion(runs: Sequence[Run]) -> str:
     )
 
 
-def _usage(runs: Sequence[Run]) -> str:
+def _usage(runs: Sequence[SimulationRun]) -> str:
     horizon = shared_horizon_s(runs)
     charts = (
         tag(
@@ -97,7 +112,9 @@ def _usage(runs: Sequence[Run]) -> str:
         )
         for index, run in enumerate(runs)
     )
-    note = "Share of the cluster's GPUs held, from the first submission on; one scale for all."
+    note = (
+        "Fraction of the GPUs in use, from the first submission on. All charts have the same scale."
+    )
     return _section(
         "usage",
         "GPUs in use",
@@ -106,7 +123,7 @@ def _usage(runs: Sequence[Run]) -> str:
     )
 
 
-def _tenures(about: About, runs: Sequence[Run]) -> str:
+def _allocation_spans(about: SimulationInfo, runs: Sequence[SimulationRun]) -> str:
     horizon = shared_horizon_s(runs)
     charts = (
         tag(
@@ -118,14 +135,14 @@ def _tenures(about: About, runs: Sequence[Run]) -> str:
         for run in runs
     )
     note = (
-        "One row per GPU. A job has the same colour under every policy; point at a bar for its "
-        "name, its GPUs and its time."
+        "One row per GPU. A job has the same colour under every policy. Point at a bar to see the "
+        "job, its GPUs and its time."
     )
-    return _section("gantt", "Who held which GPU", tag("p", 'class="note"', note), *charts)
+    return _section("gantt", "GPUs by job", tag("p", 'class="note"', note), *charts)
 
 
-def _decisions(rows: Sequence[Measures]) -> str:
-    note = "Time on the real clock that one round took to decide; it differs from run to run."
+def _decisions(rows: Sequence[RunMetrics]) -> str:
+    note = "Wall time of one scheduling round. It differs from run to run."
     table = _table((DECISIONS,), rows)
     return _section("decisions", "Decision times", tag("p", 'class="note"', note), table)
 
@@ -135,7 +152,7 @@ def _section(name: str, title: str, *content: str) -> str:
     return tag("section", f'id="{name}" aria-labelledby="{name}-title"', heading, *content)
 
 
-def _table(groups: Sequence[Group], rows: Sequence[Measures]) -> str:
+def _table(groups: Sequence[MetricGroup], rows: Sequence[RunMetrics]) -> str:
     by_group = [(group, columns(group, rows)) for group in groups]
     upper = "".join(
         tag("th", f'colspan="{len(group_columns)}" scope="colgroup"', group.title)
@@ -158,13 +175,13 @@ def _table(groups: Sequence[Group], rows: Sequence[Measures]) -> str:
     return tag("div", 'class="wide" tabindex="0" role="region" aria-label="table"', table)
 
 
-def _heading(column: Column, *, starts_group: bool) -> str:
+def _heading(column: MetricColumn, *, starts_group: bool) -> str:
     unit = tag("span", 'class="unit"', column.unit) if column.unit else ""
     kind = ' class="first"' if starts_group else ""
     return tag("th", f'scope="col"{kind}', column.title, unit)
 
 
-def _cell(column: Column, row: int, *, starts_group: bool) -> str:
+def _cell(column: MetricColumn, row: int, *, starts_group: bool) -> str:
     kinds = ["best"] * (row in column.best) + ["first"] * starts_group
     attributes = f'class="{" ".join(kinds)}"' if kinds else ""
     mark = '<span class="unseen"> best</span>' if row in column.best else ""

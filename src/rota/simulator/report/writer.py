@@ -1,4 +1,4 @@
-"""Putting the report where the user wants it: all of it or nothing."""
+"""Writes the report to a file atomically, and checks the target before the simulation."""
 
 from __future__ import annotations
 
@@ -8,40 +8,42 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from rota.errors import PATH, RotaError, UserError, shown
+from rota.errors import MAX_SHOWN_PATH_CHARS, RotaError, UserError, shown
 
 DRAFT = ".rota-report."
-"""Without the name of the report, which may be as long as a name can be."""
+"""Prefix of draft files. The name of the report may already have the maximal length."""
 
 
 def check_target(path: Path) -> None:
-    """Refuse a place that cannot be written, before the long run that leads up to it."""
+    """Raise if the target is not writable, before a long simulation runs in vain."""
     try:
         _try_target(path)
     except (OSError, RuntimeError) as error:
         # Python 3.11 and 3.12 report a loop of links as a RuntimeError without a reason.
-        why = error.strerror if isinstance(error, OSError) else "too many levels of symbolic links"
-        raise UserError(f"cannot write {_shown(path)}: {(why or str(error)).lower()}") from error
+        reason = (
+            error.strerror if isinstance(error, OSError) else "too many levels of symbolic links"
+        )
+        raise UserError(f"cannot write {_shown(path)}: {(reason or str(error)).lower()}") from error
 
 
 def _try_target(path: Path) -> None:
     target = path.resolve()
     folder = target.parent
     if not folder.is_dir():
-        raise UserError(f"cannot write {_shown(path)}: there is no folder {_shown(folder)}")
+        raise UserError(f"cannot write {_shown(path)}: no such directory: {_shown(folder)}")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write {_shown(path)}: no right to write in {_shown(folder)}")
+        raise UserError(f"cannot write {_shown(path)}: no permission to write in {_shown(folder)}")
     with suppress(FileNotFoundError):
-        # `exists` would be silent about a name that is too long, and about a loop of links.
+        # `exists` would hide a name that is too long and a loop of links.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UserError(f"cannot write {_shown(path)}: it is not a regular file")
-    # Some folders, like /proc, take no files whatever the rights say.
+            raise UserError(f"cannot write {_shown(path)}: the target is not a regular file")
+    # Some directories, like /proc, accept no files whatever their mode.
     with tempfile.TemporaryFile(prefix=DRAFT, dir=folder):
         pass
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write beside the target, then rename: a reader sees the old file or the new one."""
+def write_atomically(path: Path, text: str) -> None:
+    """Write a draft in the same directory, then rename it: readers see the old or the new file."""
     target = path.resolve()
     try:
         handle, name = tempfile.mkstemp(prefix=DRAFT, dir=target.parent)
@@ -61,11 +63,11 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _shown(path: Path) -> str:
-    return shown(str(path), PATH)
+    return shown(str(path), MAX_SHOWN_PATH_CHARS)
 
 
 def _mode(target: Path) -> int:
-    """The rights of the file that is replaced, or those that any new file would get here."""
+    """Return the mode of the replaced file, or the default mode of a new file."""
     if target.exists():
         return target.stat().st_mode & 0o777
     mask = os.umask(0)

@@ -1,23 +1,26 @@
-"""Jobs of traces that give a duration at one number of GPUs and nothing else (Philly, ITP)."""
+"""Creates jobs from traces that give a duration at one number of GPUs only (Philly, ITP)."""
 
 from __future__ import annotations
 
-from rota.core.model import Estimate, JobSpec
-from rota.core.speed import PRIOR
-from rota.simulator.traces.table import Row
+from rota.core.estimation.speed_model import PRIOR
+from rota.core.model.job import Estimate, JobSpec
+from rota.simulator.traces.csv_table import CsvRow
 from rota.simulator.workload import Scaling
 
 MAX_WORKERS = len(PRIOR.speedups) - 1
-"""Beyond this, a job has to say itself how it speeds up."""
+"""The largest size that the prior speed-ups cover. A larger job needs its own speed-ups."""
 
 
 def fixed_size(
-    row: Row, *, gpus_field: str, name: str, project: str = "", category: str = ""
+    row: CsvRow, *, gpus_field: str, name: str, project: str = "", category: str = ""
 ) -> tuple[JobSpec, Scaling]:
-    """One GPU a worker, always as many as the trace says; `duration` is the column's name."""
+    """Return a job with one GPU per worker and the fixed size of the trace.
+
+    The column with the duration must be called `duration`.
+    """
     n_gpus = row.whole(gpus_field)
     if n_gpus > MAX_WORKERS:
-        raise row.wrong(gpus_field, f"{n_gpus} GPUs are more than {MAX_WORKERS}")
+        raise row.error(gpus_field, f"{n_gpus} GPUs exceed the limit of {MAX_WORKERS}")
     duration_s = row.positive("duration")
     spec = JobSpec(
         name=name,

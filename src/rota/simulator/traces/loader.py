@@ -1,4 +1,4 @@
-"""Finds and reads a trace by what the user wrote: a built-in name, a generator, or a file."""
+"""Loads the trace that the user names: a built-in workload, a generator, or a file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.errors import PATH, WORD, InputError, UserError, Where, shown
-from rota.simulator.traces import elasticflow, own, philly, pollux, synthetic, table, voda
-from rota.simulator.traces.builtin import GAPS_S, builtin
+from rota.errors import (
+    MAX_SHOWN_CHARS,
+    MAX_SHOWN_PATH_CHARS,
+    InputError,
+    InputLocation,
+    UserError,
+    shown,
+)
+from rota.simulator.traces import csv_table, elasticflow, native, philly, pollux, synthetic, voda
+from rota.simulator.traces.voda_builtin import GAPS_S, voda_workload
 from rota.simulator.workload import Workload
 
 TRACES_VARIABLE = "ROTA_TRACES"
@@ -17,7 +24,7 @@ TRACES_VARIABLE = "ROTA_TRACES"
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A kind of CSV file that is recognised by its header."""
+    """A CSV format, identified by its header."""
 
     name: str
     header: tuple[str, ...]
@@ -31,36 +38,38 @@ READERS = (
     Reader("ElasticFlow", elasticflow.HEADER, elasticflow.read),
     Reader("ElasticFlow with models", elasticflow.HEADER_WITH_MODELS, elasticflow.read),
 )
-"""Besides these, every header with the columns of our own format."""
+"""The public formats. A header with the required columns of the native format is also accepted."""
 
 
 def load(trace: str, traces_dir: Path | None = None, *, seed: int | None = None) -> Workload:
-    """The workload that `trace` names.
+    """Load the workload that `trace` names.
 
-    A file is looked for as written, then in `traces_dir`, which defaults to `ROTA_TRACES`.
-    `seed` serves generators whose text names none.
+    A file path is tried as given, then relative to `traces_dir`, which defaults to `ROTA_TRACES`.
+    `seed` is the seed of a generator whose text has none.
     """
     kind, colon, rest = trace.partition(":")
     if kind == "voda" and colon:
-        return builtin(rest)
+        return voda_workload(rest)
     if kind == synthetic.PREFIX:
         return synthetic.synthetic(rest, seed)
     if not trace:
-        raise UserError("the trace has no name", "give a file, voda:run_1 or synthetic:jobs=500")
+        raise UserError(
+            "the name of the trace is empty", "pass a file, voda:run_1 or synthetic:jobs=500"
+        )
     return read_file(_find(trace, traces_dir), trace)
 
 
 def read_file(path: Path, file: str) -> Workload:
-    """Reads a trace whatever its format; `file` is how messages call it."""
-    table.check_file(path, file)
+    """Read a trace file of any format. `file` is its name in error messages."""
+    csv_table.check_file(path, file)
     if _starts_json(path):
-        return own.read_jsonl(path, file)
-    header = table.read_header(path, file)
+        return native.read_jsonl(path, file)
+    header = csv_table.read_header(path, file)
     for reader in READERS:
         if header == reader.header:
             return reader.read(path, file)
-    if own.is_own(header):
-        return own.read(path, file)
+    if native.is_native(header):
+        return native.read(path, file)
     raise _unknown_header(file, header)
 
 
@@ -74,17 +83,19 @@ def _find(trace: str, traces_dir: Path | None) -> Path:
             if place.exists():
                 return place
         except (OSError, ValueError) as error:
-            raise UserError(f"trace '{shown(trace, PATH)}' cannot be a file: {error}") from None
-    looked = " and ".join(f"'{shown(str(place), PATH)}'" for place in places)
+            raise UserError(
+                f"trace '{shown(trace, MAX_SHOWN_PATH_CHARS)}' is not a valid path: {error}"
+            ) from None
+    looked = " and ".join(f"'{shown(str(place), MAX_SHOWN_PATH_CHARS)}'" for place in places)
     names = ", ".join(f"voda:{name}" for name in GAPS_S)
     how = (
-        f"or name the folder of the traces with --traces DIR or {TRACES_VARIABLE}"
+        f"or set the directory of the traces with --traces DIR or {TRACES_VARIABLE}"
         if folder is None
-        else f"the folder of the traces is '{shown(str(folder), PATH)}'"
+        else f"the directory of the traces is '{shown(str(folder), MAX_SHOWN_PATH_CHARS)}'"
     )
     raise UserError(
-        f"no trace '{shown(trace, PATH)}': looked for {looked}",
-        f"give a file, {names} or synthetic:jobs=500,seed=1; {how}",
+        f"trace '{shown(trace, MAX_SHOWN_PATH_CHARS)}' not found: tried {looked}",
+        f"pass a file, {names} or synthetic:jobs=500,seed=1; {how}",
     )
 
 
@@ -95,9 +106,10 @@ def _starts_json(path: Path) -> bool:
 
 def _unknown_header(file: str, header: tuple[str, ...]) -> InputError:
     known = "; ".join(f"{reader.name}: {','.join(reader.header)}" for reader in READERS)
-    missing = [name for name in own.REQUIRED if name not in header]
+    missing = [name for name in native.REQUIRED if name not in header]
     return InputError(
-        Where(file, 1),
-        f"no known format has the header '{shown(','.join(header), 2 * WORD)}'",
-        f"our own needs {','.join(own.REQUIRED)} (missing: {', '.join(missing)}); others: {known}",
+        InputLocation(file, 1),
+        f"unknown header '{shown(','.join(header), 2 * MAX_SHOWN_CHARS)}'",
+        f"the format of rota needs {','.join(native.REQUIRED)}"
+        f" (missing: {', '.join(missing)}); other formats: {known}",
     )

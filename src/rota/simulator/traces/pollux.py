@@ -1,14 +1,13 @@
-"""Pollux's workloads: six measured applications, each job with its own batch size.
+"""Reads the workloads of Pollux: six measured applications, each job with its own batch size.
 
-The profiles lie beside the workloads, as in the OSDI'21 artifact (petuum/adaptdl, Apache-2.0):
-`profiles/<application>` in the folder of the workload or in the one above it.
+The profiles are in `profiles/<application>`, in the directory of the workload or its parent, as in
+the OSDI'21 artifact (petuum/adaptdl, Apache-2.0).
 
-Jobs keep the batch size of the trace at every number of GPUs (batch sizes that adapt are not
-modelled). The range of a job is 1..peak, where peak is the size at which the tables say that it
-runs fastest on as few nodes as possible; the requested size is the trace's `num_replicas`. The
-scheduler is told the run time at the requested size and the speed-ups, made concave: a dip in
-the measurements, such as at the step from one node to two, would otherwise look like the end of
-all gain to a policy that goes one GPU at a time.
+A job keeps the batch size of the trace at every number of GPUs; adaptive batch sizes are not
+modelled. A job can have 1 to `peak` GPUs, where `peak` is the fastest size on as few nodes as
+possible according to the tables. The requested size is `num_replicas`. The scheduler gets the run
+time at the requested size, and the speed-ups made concave. Without this, a policy that adds one GPU
+at a time would stop at a dip in the measurements, such as the step from one node to two.
 """
 
 from __future__ import annotations
@@ -18,26 +17,28 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from rota.core.model import Allocation, Estimate, JobSpec, NodeId
-from rota.errors import PATH, InputError, Where, shown
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import Estimate, JobSpec
+from rota.core.model.node import NodeId
+from rota.errors import MAX_SHOWN_PATH_CHARS, InputError, InputLocation, shown
+from rota.simulator.traces.csv_table import CsvRow, read_rows
 from rota.simulator.traces.pollux_profiles import (
     GPUS_PER_NODE,
     Application,
     Placement,
     read_application,
 )
-from rota.simulator.traces.table import Row, read_rows
-from rota.simulator.workload import Entry, Workload, workload_of
+from rota.simulator.workload import TraceEntry, Workload, workload_of
 
 HEADER = ("name", "time", "application", "num_replicas", "batch_size")
 
 SINGLE_GPU = frozenset({"ncf"})
-"""Applications that the artifact keeps on one GPU: their table hardly gains from more."""
+"""Applications that the artifact keeps on one GPU, because more GPUs bring little gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTraining:
-    """The truth of a job: its application at its batch size."""
+    """The runtime model of a job: its application at its batch size."""
 
     application: Application
     batch_size: int
@@ -48,9 +49,9 @@ class MeasuredTraining:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the jobs of one application and batch size have in common."""
+    """The scaling of all jobs with one application and batch size."""
 
-    truth: MeasuredTraining
+    runtime: MeasuredTraining
     speedups: tuple[float, ...]
     peak: int
 
@@ -59,7 +60,7 @@ def read(path: Path, file: str) -> Workload:
     profiles = _profiles_beside(path, file)
     applications: dict[str, Application] = {}
     shapes: dict[tuple[str, int], Shape] = {}
-    entries: list[Entry] = []
+    entries: list[TraceEntry] = []
     for row in read_rows(path, file, needed=HEADER):
         application = _application(row, profiles=profiles, known=applications)
         batch_size = _batch_size(row, application)
@@ -72,7 +73,10 @@ def read(path: Path, file: str) -> Workload:
 
 
 def placement_of(allocation: Allocation) -> Placement:
-    """GPUs by node. The measured nodes have four; more on one node count as several nodes."""
+    """Return the GPUs per node. A node with more than four GPUs counts as several nodes.
+
+    The measured nodes have four GPUs.
+    """
     counts: dict[NodeId, int] = {}
     for slot in allocation:
         counts[slot.node] = counts.get(slot.node, 0) + len(slot.gpus)
@@ -83,13 +87,13 @@ def placement_of(allocation: Allocation) -> Placement:
 
 
 def consolidated(n_gpus: int) -> Placement:
-    """So many GPUs on as few measured nodes as possible."""
+    """Place `n_gpus` GPUs on as few measured nodes as possible."""
     full, rest = divmod(n_gpus, GPUS_PER_NODE)
     return (GPUS_PER_NODE,) * full + ((rest,) if rest else ())
 
 
 def concave(values: Sequence[float]) -> tuple[float, ...]:
-    """The lowest concave curve that is nowhere below the values."""
+    """Return the upper concave hull of the values."""
     corners: list[tuple[int, float]] = []
     for x, y in enumerate(values):
         while len(corners) > 1 and not _bends_down(corners[-2:], (x, y)):
@@ -114,20 +118,20 @@ def _shape(application: Application, batch_size: int) -> Shape:
     one_s = application.run_s(batch_size, (1,))
     gains = [one_s / application.run_s(batch_size, consolidated(n)) for n in range(1, most + 1)]
     peak = max(range(1, most + 1), key=lambda n: gains[n - 1])
-    truth = MeasuredTraining(application, batch_size)
-    return Shape(truth, (0.0, *concave(gains[:peak])), peak)
+    runtime = MeasuredTraining(application, batch_size)
+    return Shape(runtime, (0.0, *concave(gains[:peak])), peak)
 
 
-def _entry(row: Row, shape: Shape) -> Entry:
+def _entry(row: CsvRow, shape: Shape) -> TraceEntry:
     requested = row.whole("num_replicas")
-    application, batch_size = shape.truth.application, shape.truth.batch_size
+    application, batch_size = shape.runtime.application, shape.runtime.batch_size
     if requested > max(1, batch_size // application.steps.min_local):
-        raise row.wrong(
+        raise row.error(
             "num_replicas",
-            f"{requested} GPUs are too many for a batch of {batch_size}",
-            hint=f"{application.name} was measured from {application.steps.min_local} a GPU up",
+            f"{requested} GPUs are too many for a batch size of {batch_size}",
+            hint=f"{application.name} needs at least {application.steps.min_local} per GPU",
         )
-    # A request beyond the peak stays possible; nothing is gained by exceeding it.
+    # A job may request more than the peak, without any gain.
     flat = (shape.speedups[-1],) * (requested - shape.peak)
     spec = JobSpec(
         name=row.name("name"),
@@ -139,31 +143,31 @@ def _entry(row: Row, shape: Shape) -> Entry:
             requested,
             shape.speedups + flat if flat else shape.speedups,
         ),
-        category=f"{application.name}-{batch_size}",  # another batch size scales otherwise
+        category=f"{application.name}-{batch_size}",  # each batch size scales differently
     )
-    return Entry(row.number("time"), row.line, spec, shape.truth)
+    return TraceEntry(row.number("time"), row.line, spec, shape.runtime)
 
 
-def _batch_size(row: Row, application: Application) -> int:
+def _batch_size(row: CsvRow, application: Application) -> int:
     batch_size = row.whole("batch_size")
     if not application.min_batch <= batch_size <= application.max_batch:
-        raise row.wrong(
+        raise row.error(
             "batch_size",
-            f"{batch_size} was not measured for {application.name}",
-            hint=f"it lies between {application.min_batch} and {application.max_batch}",
+            f"{application.name} has no measurements for {batch_size}",
+            hint=f"use a batch size from {application.min_batch} to {application.max_batch}",
         )
     return batch_size
 
 
-def _application(row: Row, *, profiles: Path, known: dict[str, Application]) -> Application:
+def _application(row: CsvRow, *, profiles: Path, known: dict[str, Application]) -> Application:
     name = row.name("application")
     if name not in known:
         available = sorted(path.name for path in profiles.iterdir() if path.is_dir())
         if name not in available:
-            raise row.wrong(
+            raise row.error(
                 "application",
-                f"'{shown(name)}' has no profile in {shown(str(profiles), PATH)}",
-                hint=f"there are {shown(', '.join(available), PATH) or 'none'}",
+                f"'{shown(name)}' has no profile in {shown(str(profiles), MAX_SHOWN_PATH_CHARS)}",
+                hint=f"available: {shown(', '.join(available), MAX_SHOWN_PATH_CHARS) or 'none'}",
             )
         known[name] = read_application(profiles / name, str(profiles / name))
     return known[name]
@@ -174,9 +178,9 @@ def _profiles_beside(path: Path, file: str) -> Path:
     for folder in folders:
         if folder.is_dir():
             return folder
-    looked = " and ".join(shown(str(folder), PATH) for folder in folders)
+    looked = " and ".join(shown(str(folder), MAX_SHOWN_PATH_CHARS) for folder in folders)
     raise InputError(
-        Where(file),
-        "is a Pollux workload, and the measured profiles it needs are not beside it",
-        f"looked for {looked}",
+        InputLocation(file),
+        "is a Pollux workload, but its measured profiles are missing",
+        f"tried {looked}",
     )

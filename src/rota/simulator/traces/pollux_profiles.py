@@ -1,19 +1,19 @@
-"""How the applications of Pollux's workloads run, out of their measured tables.
+"""Run times of the applications in the workloads of Pollux, from their measured tables.
 
-The facts follow the simulator of the OSDI'21 artifact (petuum/adaptdl, branch osdi21-artifact,
+The rules follow the simulator of the OSDI'21 artifact (petuum/adaptdl, branch osdi21-artifact,
 simulator/applications.py and simulator/simulator.py):
 
-- `placements.csv` has the time of one step and its synchronising part for each arrangement of
-  GPUs on up to four nodes of four; the arrangement is a ring, so rotations are equal.
-- `scalability.csv` has them by number of nodes and GPUs for larger sizes. What lies between is
-  interpolated linearly, over local batch sizes where the arrangement was measured, and over
-  (nodes, GPUs, local batch size) otherwise.
-- A batch that is too large for the GPUs' memory is split into accumulated steps without
+- `placements.csv` has the time of one step, and of its synchronisation, for each placement of GPUs
+  on up to four nodes with four GPUs. A placement is a ring, so rotations are equal.
+- `scalability.csv` has the same times by number of nodes and GPUs, for larger sizes. Other values
+  are interpolated linearly: over local batch sizes if the placement was measured, else over (nodes,
+  GPUs, local batch size).
+- A batch that is too large for the memory of the GPUs is split into accumulated passes without
   synchronisation.
-- `validation-<batch size>.csv` has the progress at the end of each epoch, in steps of the
-  smallest batch, with the gradients' square and variance. A step of a batch `s` times as large is
+- `validation-<batch size>.csv` has the progress at the end of each epoch, in steps of the smallest
+  batch, with the square and the variance of the gradients. A step of a batch `s` times as large is
   worth `(var + sqr) / (var / s + sqr)` steps of the smallest.
-- A job is done after the last epoch of the tables.
+- A job ends after the last epoch of the tables.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from numpy.typing import NDArray
 from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 from scipy.spatial import QhullError
 
-from rota.errors import InputError, Where, shown
-from rota.simulator.traces.table import Row, number_in, read_rows
+from rota.errors import InputError, InputLocation, shown
+from rota.simulator.traces.csv_table import CsvRow, number_in, read_rows
 
 Placement = tuple[int, ...]
-"""GPUs on each node, in the order of the ring."""
+"""GPUs per node, in the order of the ring."""
 Floats = NDArray[np.float64]
 
 GPUS_PER_NODE = 4
 """The measured machines have four GPUs."""
 MAX_NODES = 16
-"""More nodes than were measured count as this many (as in the artifact)."""
+"""The largest measured number of nodes. More nodes count as this many, as in the artifact."""
 MAX_LOCAL_BATCH = {"yolov3": 8}
-"""Where the artifact's limit of a GPU's batch is below the largest measured one."""
+"""Limits of the artifact that are below the largest measured local batch size."""
 
 ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A batch divided among replicas: the size of one pass, and passes before each step."""
+    """A batch divided among replicas: the size of one pass, and the extra passes per step."""
 
     replicas: int
     pass_size: int
@@ -59,7 +59,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What one batch size made of one epoch."""
+    """Measurements of one epoch at one batch size."""
 
     progress: float
     sqr: float
@@ -68,7 +68,7 @@ class Epoch:
 
 @dataclass(slots=True)
 class Steps:
-    """Times of a step: (whole, synchronising part) by local batch size and placement."""
+    """Times of a step, as (whole step, synchronisation), by local batch size and placement."""
 
     by_placement: dict[Placement, tuple[Floats, Floats]]
     points: Floats
@@ -97,7 +97,7 @@ class Steps:
         return float(whole), float(sync)
 
     def _between(self, ring: Placement, local: int) -> tuple[float, float]:
-        """Outside of everything measured, the nearest measurement stands in."""
+        """Interpolate; outside the measured range, use the nearest measurement."""
         point = np.array([[min(len(ring), MAX_NODES), sum(ring), local]], dtype=np.float64)
         try:
             if self._surface is None:
@@ -113,7 +113,7 @@ class Steps:
 
 @dataclass(slots=True)
 class Application:
-    """One training program, measured. Answers are kept, since workloads repeat few questions."""
+    """A measured training program. Caches run times, because jobs repeat the same few sizes."""
 
     name: str
     steps: Steps
@@ -141,7 +141,7 @@ class Application:
         return min(self.steps.max_local, MAX_LOCAL_BATCH.get(self.name, self.steps.max_local))
 
     def run_s(self, batch_size: int, placement: Placement) -> float:
-        """Seconds of the whole training with this batch size on these GPUs."""
+        """Return the seconds of the whole training with this batch size on these GPUs."""
         key = (batch_size, placement)
         known = self._run_s.get(key)
         if known is None:
@@ -154,7 +154,7 @@ class Application:
         local = math.ceil(batch_size / replicas - ROUNDING)
         accumulated = math.ceil(local / self.max_local - ROUNDING) - 1
         if replicas == 1 and batch_size > self.min_batch:
-            # The gradients' noise cannot be told from a single pass.
+            # A single pass cannot measure the noise of the gradients.
             accumulated = max(1, accumulated)
         passes = accumulated + 1
         largest = self.max_batch // (replicas * passes)
@@ -176,7 +176,7 @@ class Application:
         return known
 
     def _progress_of(self, epoch: int) -> float:
-        """An epoch ends where the quickest of the measured batch sizes ended it."""
+        """Return the progress of an epoch. It ends where the fastest batch size ended it."""
         ends = [min(runs[i].progress for runs in self.epochs.values()) for i in range(epoch + 1)]
         return ends[-1] - (ends[-2] if epoch else 0.0)
 
@@ -189,7 +189,7 @@ class Application:
 
 
 def read_application(folder: Path, file: str) -> Application:
-    """The application whose tables lie in the folder; `file` is how messages call the folder."""
+    """Read the tables of an application. `file` is the name of the folder in error messages."""
     return Application(folder.name, _read_steps(folder, file), _read_epochs(folder, file))
 
 
@@ -202,7 +202,7 @@ def _read_steps(folder: Path, file: str) -> Steps:
         ring = tuple(int(digit) for digit in text)
         measured.setdefault(ring, {})[row.whole("local_bsz")] = _times(row)
     if not measured:
-        raise InputError(Where(table), "has no measurements")
+        raise InputError(InputLocation(table), "has no measurements")
     points = _means(measured)
     table = f"{file}/scalability.csv"
     needed = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
@@ -216,17 +216,17 @@ def _read_steps(folder: Path, file: str) -> Steps:
     )
 
 
-def _times(row: Row) -> tuple[float, float]:
+def _times(row: CsvRow) -> tuple[float, float]:
     whole, sync = row.positive("step_time"), row.number("sync_time")
     if sync > whole:
-        raise row.wrong("sync_time", f"{sync:g} is more than the whole step's {whole:g}")
+        raise row.error("sync_time", f"{sync:g} is more than the step_time of {whole:g}")
     return whole, sync
 
 
 def _means(
     measured: dict[Placement, dict[int, tuple[float, float]]],
 ) -> dict[tuple[int, int, int], tuple[float, float]]:
-    """Means over the arrangements with equal numbers of nodes and GPUs."""
+    """Average over the placements with equal numbers of nodes and GPUs."""
     groups: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
     for ring, by_local in measured.items():
         for local, times in by_local.items():
@@ -252,7 +252,7 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
         size = path.stem.removeprefix("validation-")
         if not (size.isascii() and size.isdigit() and int(size)):
             raise InputError(
-                Where(table), f"'{shown(size)}' in the file's name is not a batch size"
+                InputLocation(table), f"'{shown(size)}' in the file name is not a batch size"
             )
         rows = read_rows(path, table, needed=("progress", "grad_sqr", "grad_var"))
         epochs[int(size)] = tuple(
@@ -262,15 +262,15 @@ def _read_epochs(folder: Path, file: str) -> dict[int, tuple[Epoch, ...]]:
             for row in rows
         )
         if not epochs[int(size)]:
-            raise InputError(Where(table), "has no epochs")
+            raise InputError(InputLocation(table), "has no epochs")
     if not epochs:
-        raise InputError(Where(file), "has no validation-<batch size>.csv")
+        raise InputError(InputLocation(file), "has no validation-<batch size>.csv")
     return dict(sorted(epochs.items()))
 
 
-def _statistic(row: Row, name: str) -> float:
-    """Statistics of gradients may be larger than any number of seconds."""
+def _statistic(row: CsvRow, name: str) -> float:
+    """Return a finite number. Gradient statistics may exceed the limit of `CsvRow.number`."""
     value = number_in(row.text(name))
     if not (value >= 0 and math.isfinite(value)):
-        raise row.wrong(name, f"'{row.shown(name)}' is not a number from 0 up")
+        raise row.error(name, f"'{row.shown(name)}' is not a number of at least 0")
     return value

@@ -1,13 +1,13 @@
-"""Makes Philly-like workloads of any size from a seed: `synthetic:jobs=500,seed=1`.
+"""Generates Philly-like workloads of any size from a seed: `synthetic:jobs=500,seed=1`.
 
-- Durations are log-normal around Philly's median (1,133 s in the extract of 82,247 jobs) with a
-  spread that also meets its 90th percentile (11,233 s); they end at a week.
-- Sizes are powers of two, mostly 1, with more large jobs than Philly's 7 %, so that packing and
-  fragmentation matter.
-- Submissions follow the hours of a day, busiest in the afternoon. They stretch over as much time
-  as makes the jobs ask for `load` times the `gpus` of the cluster that is meant.
-- A part of the jobs (`elastic`) takes half to four times the size it asks for. Speed-ups are
-  concave, of four kinds from nearly linear to bound by communication.
+- Durations are log-normal with the median of Philly (1,133 s in the extract of 82,247 jobs) and
+  its 90th percentile (11,233 s), up to one week.
+- Sizes are powers of two, mostly 1. There are more large jobs than in Philly (7 %), so that packing
+  and fragmentation matter.
+- Submissions follow the time of day, with a peak in the afternoon. They cover as much time as the
+  jobs need to request `load` times the capacity of a cluster with `gpus` GPUs.
+- A fraction of the jobs (`elastic`) accepts half to four times its requested size. Speed-ups are
+  concave, of four kinds from nearly linear to communication-bound.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import math
 from dataclasses import dataclass, fields, replace
 from random import Random
 
-from rota.core.model import Estimate, JobSpec
+from rota.core.model.job import Estimate, JobSpec
 from rota.errors import UserError, shown
-from rota.simulator.workload import Entry, Scaling, Workload, workload_of
+from rota.simulator.workload import Scaling, TraceEntry, Workload, workload_of
 
 PREFIX = "synthetic"
 DAY_S = 86_400.0
@@ -28,12 +28,12 @@ SIGMA = 1.79
 MIN_DURATION_S = 10.0
 MAX_DURATION_S = 7 * DAY_S
 DAILY_SWING = 0.6
-"""The busiest hour has (1 + 0.6) / (1 - 0.6) = 4 times the submissions of the quietest."""
+"""The busiest hour has (1 + 0.6) / (1 - 0.6) = 4 times the submissions of the quietest hour."""
 SIZES = {1: 0.70, 2: 0.10, 4: 0.10, 8: 0.07, 16: 0.02, 32: 0.01}
 GROWTH = 4
 MAX_WORKERS = 128
 OVERHEADS = {"linear": 0.005, "good": 0.02, "middling": 0.06, "poor": 0.15}
-"""Kinds of jobs: n workers are n / (1 + overhead * (n - 1)) times as fast as one."""
+"""Kinds of jobs: the speed-up on n workers is n / (1 + overhead * (n - 1))."""
 SPEEDUPS = {
     kind: tuple(n / (1 + overhead * (n - 1)) if n else 0.0 for n in range(MAX_WORKERS + 1))
     for kind, overhead in OVERHEADS.items()
@@ -42,7 +42,7 @@ SPEEDUPS = {
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What can be written behind `synthetic:`."""
+    """The parameters after `synthetic:`."""
 
     jobs: int = 500
     seed: int = 0
@@ -61,7 +61,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 
 def synthetic(text: str, seed: int | None = None) -> Workload:
-    """The workload of `jobs=500,seed=1,...`; `seed` counts where the text names none."""
+    """Generate the workload of `jobs=500,seed=1,...`. `seed` applies if the text has no seed."""
     parameters = parse(text, seed)
     random = Random(parameters.seed)
     specs = [_job(random, parameters, number=number) for number in range(1, parameters.jobs + 1)]
@@ -72,8 +72,10 @@ def synthetic(text: str, seed: int | None = None) -> Workload:
     return workload_of(
         name,
         (
-            Entry(round(time - times[0], 3), number, spec, truth)
-            for number, (time, (spec, truth)) in enumerate(zip(times, specs, strict=True), start=1)
+            TraceEntry(round(time - times[0], 3), number, spec, runtime)
+            for number, (time, (spec, runtime)) in enumerate(
+                zip(times, specs, strict=True), start=1
+            )
         ),
     )
 
@@ -86,10 +88,10 @@ def parse(text: str, seed: int | None = None) -> Parameters:
         if name not in LIMITS or not equals:
             known = ", ".join(LIMITS)
             raise _error(
-                f"'{shown(part)}' is not a parameter", f"there are {known}, as in jobs=500"
+                f"unknown parameter '{shown(part)}'", f"known: {known}; write them as in jobs=500"
             )
         if name in given:
-            raise _error(f"{name} is given twice", "write it once")
+            raise _error(f"{name} is given twice", "give it once")
         given.add(name)
         parameters = replace(parameters, **{name: _value(name, value)})
     return parameters
@@ -102,7 +104,7 @@ def _value(name: str, text: str) -> float:
         value = int(text) if whole else float(text)
     except ValueError:
         value = math.nan
-    if "_" in text or not text.isascii():  # Python would read them
+    if "_" in text or not text.isascii():  # Python would parse these
         value = math.nan
     if not least <= value <= most:
         kind = "whole number" if whole else "number"
@@ -142,9 +144,9 @@ def _duration_s(spec: JobSpec) -> float:
 
 
 def _submission(random: Random, span_s: float) -> float:
-    """A moment within the span, drawn by how busy its hour is (rejection sampling)."""
+    """Draw a submission time within the span by rejection sampling over the time of day."""
     while True:
-        moment_s = random.uniform(0.0, span_s)
-        busy = 1 + DAILY_SWING * math.sin(2 * math.pi * moment_s / DAY_S)
-        if random.uniform(0.0, 1 + DAILY_SWING) < busy:
-            return moment_s
+        time_s = random.uniform(0.0, span_s)
+        intensity = 1 + DAILY_SWING * math.sin(2 * math.pi * time_s / DAY_S)
+        if random.uniform(0.0, 1 + DAILY_SWING) < intensity:
+            return time_s

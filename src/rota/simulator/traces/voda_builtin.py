@@ -1,7 +1,8 @@
-"""Workloads that need no file: the 24 jobs of Voda's own experiments, in their two arrivals.
+"""Built-in workloads: the 24 jobs of Voda's experiments, with two arrival patterns.
 
-Order of jobs and gaps between submissions: heyfey/vodascheduler, branch exp. Six jobs each of
-four applications, every one of them 1 to 4 GPUs with 2 requested, on three nodes of four GPUs.
+The order of the jobs and the gaps between submissions are from heyfey/vodascheduler, branch exp:
+six jobs of each of four applications, with 1 to 4 GPUs and 2 requested. Voda used three nodes with
+four GPUs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from itertools import accumulate
 
 from rota.errors import UserError, shown
 from rota.simulator.traces.voda import PROFILES, trace_spec
-from rota.simulator.workload import Entry, Scaling, Workload, workload_of
+from rota.simulator.workload import Scaling, TraceEntry, Workload, workload_of
 
 APPLICATIONS = {"I": "inceptionv3", "R": "resnet50", "V": "vgg16", "T": "transformer"}
 EPOCHS = {"inceptionv3": 50, "resnet50": 50, "vgg16": 50, "transformer": 40}
@@ -29,17 +30,17 @@ GAPS_S = {
 }
 
 
-def builtin(name: str) -> Workload:
-    """The workload behind `voda:<name>`."""
+def voda_workload(name: str) -> Workload:
+    """Return the workload `voda:<name>`."""
     gaps = GAPS_S.get(name)
     if gaps is None:
         known = ", ".join(f"voda:{known}" for known in GAPS_S)
-        raise UserError(f"no built-in workload 'voda:{shown(name)}'", f"there are {known}")
+        raise UserError(f"unknown built-in workload 'voda:{shown(name)}'", f"known: {known}")
     return workload_of(f"voda:{name}", _entries(gaps))
 
 
-def _entries(gaps_s: Sequence[int]) -> list[Entry]:
-    entries: list[Entry] = []
+def _entries(gaps_s: Sequence[int]) -> list[TraceEntry]:
+    entries: list[TraceEntry] = []
     for number, (letter, submit_s) in enumerate(
         zip(ORDER, accumulate(gaps_s, initial=0), strict=True), start=1
     ):
@@ -52,6 +53,6 @@ def _entries(gaps_s: Sequence[int]) -> list[Entry]:
             size=SIZE,
             epochs=EPOCHS[application],
         )
-        truth = Scaling(profile.one_s, profile.speedups)
-        entries.append(Entry(submit_s, number, spec, truth))
+        runtime = Scaling(profile.one_s, profile.speedups)
+        entries.append(TraceEntry(submit_s, number, spec, runtime))
     return entries

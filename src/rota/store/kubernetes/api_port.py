@@ -1,54 +1,60 @@
-"""What a cluster's store asks of the API server."""
+"""The protocol through which the store reads and writes TrainingJob objects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
-from rota.core.model import JobId
-from rota.store.training_jobs import Object
+from rota.core.model.job import JobId
+from rota.store.kubernetes.crd_codec import Object
 
 
-class Resources(Protocol):
-    """The objects at an API server. What cannot be done now is an `UnavailableError`."""
+class TrainingJobPort(Protocol):
+    """Calls to the API server. A temporary failure raises `UnavailableError`.
+
+    A permanent rejection, such as a quota or an admission rule, raises `WriteRejectedError` where
+    the method says so.
+    """
 
     async def check(self) -> None:
-        """Raises while nothing could be kept there."""
+        """Raise while the API server cannot accept writes of the store."""
         ...
 
     async def all(self) -> list[Object]: ...
 
     async def create(self, body: Object) -> bool:
-        """Made, now or when the same was asked before. False: the name is somebody else's. What
-        is refused for good is a `NotKeptError`."""
+        """Create an object. Idempotent. Return False if another object has the name.
+
+        Raises `WriteRejectedError`."""
         ...
 
     async def adopt(self, name: str, job_id: JobId) -> bool:
-        """Hold an object that somebody else made until we let go. False: it is gone. What is
-        refused for good is a `NotKeptError`."""
+        """Add our finalizer and the label of the job to a user's object. Return False if the object
+        is gone. Raises `WriteRejectedError`."""
         ...
 
     async def update(self, name: str, status: Object) -> bool:
-        """All that it says from now on, unless somebody who came after us wrote it. False: it is
-        gone. What is refused for good is a `NotKeptError`."""
+        """Replace the status, unless a later leader wrote it. Return False if the object is gone.
+
+        Raises `WriteRejectedError`."""
         ...
 
-    async def complain(self, name: str, words: str) -> None:
-        """Beside a status that is refused: where whoever looks at the object finds it."""
+    async def report_refusal(self, name: str, words: str) -> None:
+        """Publish an Event about the rejected status of an object, where users can find it."""
         ...
 
-    async def lull(self) -> None:
-        """Until nothing more urgent waits to be written, or for a while."""
+    async def wait_idle(self) -> None:
+        """Wait until no urgent write is queued, for a limited time."""
         ...
 
-    async def let_go(self, name: str) -> None: ...
+    async def remove_finalizer(self, name: str) -> None: ...
 
     async def remove(self, name: str) -> None: ...
 
     async def rows(self) -> dict[str, str]:
-        """What was kept besides jobs, by name."""
+        """Return the rows that all replicas share, by name."""
         ...
 
-    async def keep(self, rows: Mapping[str, str | None]) -> None:
-        """None takes one out."""
+    async def put_rows(self, rows: Mapping[str, str | None]) -> None:
+        """Write shared rows. A value of None deletes the row."""
         ...

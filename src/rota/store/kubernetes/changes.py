@@ -1,4 +1,4 @@
-"""What of a batch has to be at the API server before it counts. Pure."""
+"""Selects the parts of a batch that must be at the API server before it is acknowledged. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rota.core.model import Job, JobId
-from rota.errors import NotKeptError
-from rota.store.base import Batch
+from rota.core.model.job import Job, JobId
+from rota.errors import WriteRejectedError
 from rota.store.codec import encode
+from rota.store.interface import Batch
+from rota.store.kubernetes.crd_codec import accepted_text
 from rota.store.records import Project, Row, Token, User, key_of
-from rota.store.training_jobs import accepted_text
 
 SHARED = (Token, User, Project)
-"""Rows that every replica has to know. The others are history, which may lag."""
+"""Rows that all replicas share. All other rows are history and stay in the local file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """A new job, and the first of those that came with it."""
+class AcceptedJob:
+    """A new job. `batch` is the first job of the same submit."""
 
     job_id: JobId
     text: str
@@ -28,28 +28,33 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What of a batch has to be at the API server before it counts."""
+    """Writes that must reach the API server before the batch is acknowledged."""
 
-    accepted: tuple[Accepted, ...] = ()
+    accepted: tuple[AcceptedJob, ...] = ()
+    """New jobs, whose objects must be created."""
     jobs: tuple[Job, ...] = ()
+    """Jobs whose status must be updated."""
     rows: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By their names there."""
+    """Shared rows, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """What the API server will not keep, and why: submits, by the first job of each, of which
-    nothing is left there; and statuses, by their jobs."""
+class RejectedWrites:
+    """Writes that the API server rejects for good, with the reasons.
 
-    submits: Mapping[JobId, NotKeptError]
-    statuses: Mapping[JobId, NotKeptError]
+    `submits` has the first job of each rejected submit, of which no object remains. `statuses` has
+    the jobs whose status is rejected.
+    """
+
+    submits: Mapping[JobId, WriteRejectedError]
+    statuses: Mapping[JobId, WriteRejectedError]
 
 
-def accepted_of(batch: Batch) -> Iterable[Accepted]:
+def accepted_of(batch: Batch) -> Iterable[AcceptedJob]:
     for each in batch.submissions:
         first = batch.submissions[0].job_id
         text = accepted_text(batch.effects.jobs[each.job_id], each, batch=first)
-        yield Accepted(each.job_id, text, first)
+        yield AcceptedJob(each.job_id, text, first)
 
 
 def shared_rows(batch: Batch) -> dict[str, str]:
@@ -57,6 +62,9 @@ def shared_rows(batch: Batch) -> dict[str, str]:
 
 
 def row_name(row: Row) -> str:
-    """A name that a cluster takes, whatever the row is called."""
-    known_by = hashlib.sha256("\n".join(key_of(row)).encode()).hexdigest()
-    return f"{type(row).__name__.lower()}.{known_by[:32]}"
+    """Return a name that is valid in a Secret for any key of the row.
+
+    The class name is part of the stored name, so `Token`, `User` and `Project` must keep theirs.
+    """
+    key_hash = hashlib.sha256("\n".join(key_of(row)).encode()).hexdigest()
+    return f"{type(row).__name__.lower()}.{key_hash[:32]}"

@@ -1,8 +1,10 @@
-"""A job as an object of a cluster: what it holds once accepted, what its status says, and how a
-daemon that knows nothing reads both back. Pure.
+"""Encodes a job as a TrainingJob object and its status, and decodes it again. Pure.
 
-Whoever may make such objects may write anything into them, but only the daemon may write their
-status. So what was accepted is sealed in an annotation until it stands in the status, too.
+A new leader with an empty disk rebuilds all jobs from these objects alone.
+
+Users may create TrainingJobs with any content, but only the daemon may write their status. So the
+accepted content is first stored in an annotation with a seal (an HMAC signature with the key of the
+daemon), and the seal counts until the status repeats the content.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.core.model import Ended, Job, JobId, Running, Stopping
-from rota.core.states import State
-from rota.errors import StoreError, Trouble
+from rota.core.lifecycle.states import JobState
+from rota.core.model.job import Ended, Job, JobId, Running, Stopping
+from rota.errors import StoreError, StoreErrorKind
 from rota.store.codec import CodecError, decode, encode
 from rota.store.records import Submission
 
@@ -24,15 +26,18 @@ Object = dict[str, Any]
 
 ACCEPTED, SEAL = "rota.dev/accepted", "rota.dev/seal"
 FINALIZER = "rota.dev/job"
-"""Holds an object that was deleted until its job is over."""
+"""Delays the deletion of an object until its job has ended."""
 JOB, USER = "rota.dev/job", "rota.dev/user"
-LONGEST_LABEL = 63
+MAX_LABEL_CHARS = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A job as the cluster keeps it. `batch` is the first job of the submit that it came with:
-    its object was made last, so that without it the submit was never accepted."""
+class StoredTrainingJob:
+    """A job as a TrainingJob object stores it.
+
+    `batch` is the first job of the same submit. Its object is created last: if the object is
+    missing, the submit was never accepted.
+    """
 
     name: str
     job: Job
@@ -43,19 +48,19 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a status says besides what a daemon has to know."""
+class StatusDetails:
+    """Fields of a status that inform users. No daemon depends on them."""
 
     reason: str = ""
     progress: float | None = None
     finish_s: float | None = None
     observed: int = 1
-    """The generation of the object whose wishes were looked at."""
+    """The `observedGeneration`: the newest generation of the spec that the daemon has handled."""
     notes: tuple[tuple[str, str, str], ...] = ()
-    """Wishes that were not granted: type, reason and words of a condition that is False."""
+    """Rejected changes of the spec: type, reason and message of a condition that is False."""
 
 
-NOTHING_SHOWN = Shown()
+NO_STATUS_DETAILS = StatusDetails()
 
 
 def accepted_text(job: Job, submission: Submission, *, batch: str) -> str:
@@ -73,12 +78,12 @@ def accepted_text(job: Job, submission: Submission, *, batch: str) -> str:
 
 
 def body_of(name: str, job_id: JobId, *, accepted: str, key: bytes) -> Object:
-    """The object of a job that came through our own doors."""
+    """Return the object for a job that was submitted through the API of rota."""
     found = json.loads(accepted)
-    user, plain = found["user"], label_value(found["user"])
-    labels = {"app.kubernetes.io/managed-by": "rota", JOB: job_id, USER: plain}
-    # Whose it is decides who may edit and delete it, so that it has to be the very name.
-    named = {} if plain == user else {USER: user}
+    user, user_label = found["user"], label_value(found["user"])
+    labels = {"app.kubernetes.io/managed-by": "rota", JOB: job_id, USER: user_label}
+    # Admission rules compare the owner with the exact user name, which a label cannot always hold.
+    owner = {} if user_label == user else {USER: user}
     return {
         "metadata": {
             "name": name,
@@ -86,7 +91,7 @@ def body_of(name: str, job_id: JobId, *, accepted: str, key: bytes) -> Object:
             "annotations": {
                 ACCEPTED: accepted,
                 SEAL: seal(key, name=name, text=accepted),
-                **named,
+                **owner,
             },
             "finalizers": [FINALIZER],
         },
@@ -99,43 +104,46 @@ def seal(key: bytes, *, name: str, text: str) -> str:
 
 
 def label_value(text: str) -> str:
-    """What of a text may stand in a label."""
-    kept = "".join(each if each.isascii() and each.isalnum() else "-" for each in text)
-    return kept[:LONGEST_LABEL].strip("-")
+    """Return the text as a valid label value: other characters become `-`."""
+    valid = "".join(each if each.isascii() and each.isalnum() else "-" for each in text)
+    return valid[:MAX_LABEL_CHARS].strip("-")
 
 
-def status_of(job: Job, shown: Shown = NOTHING_SHOWN, *, accepted: str) -> Object:
-    own = job.phase.reason if isinstance(job.phase, Ended | Stopping) else ""
-    finish_s = job.phase.at_s if isinstance(job.phase, Ended) else shown.finish_s
+def status_of(job: Job, details: StatusDetails = NO_STATUS_DETAILS, *, accepted: str) -> Object:
+    reason = job.phase.reason if isinstance(job.phase, Ended | Stopping) else ""
+    finish_s = job.phase.at_s if isinstance(job.phase, Ended) else details.finish_s
     status = {
         "id": job.id,
         "state": job.state.value,
         "workers": len(job.members),
-        "reason": own or shown.reason,
-        "progress": None if shown.progress is None else round(shown.progress, 3),
-        "expectedFinish": None if finish_s is None else moment(finish_s),
+        "reason": reason or details.reason,
+        "progress": None if details.progress is None else round(details.progress, 3),
+        "expectedFinish": None if finish_s is None else rfc3339(finish_s),
         "selector": f"{JOB}={job.id},{USER}={job.spec.user}",
-        "observedGeneration": shown.observed,
+        "observedGeneration": details.observed,
         "fence": {"attempt": job.attempt, "generation": job.generation},
-        "conditions": [*_conditions(job), *(_note(each, job) for each in shown.notes)],
+        "conditions": [*_conditions(job), *(_note(each, job) for each in details.notes)],
         "accepted": accepted,
         "record": encode(job),
     }
     return {name: value for name, value in status.items() if value is not None}
 
 
-def moment(at_s: float) -> str:
+def rfc3339(at_s: float) -> str:
     return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def part(found: Object, name: str) -> Object:
-    """What an object has there, if anything."""
+    """Return a nested object, or an empty one if it is missing."""
     return found.get(name) or {}
 
 
-def kept_of(found: Object, *, key: bytes) -> Kept | None:
-    """The job that an object stands for; None if it was never accepted. A seal counts until
-    anything else is said of the object."""
+def read_training_job(found: Object, *, key: bytes) -> StoredTrainingJob | None:
+    """Return the job of an object, or None if rota never accepted it.
+
+    A seal counts only while the object has no status. Raise `StoreError` if the content is
+    unreadable, for example because a newer rota wrote it.
+    """
     meta, status = part(found, "metadata"), part(found, "status")
     accepted = status.get("accepted") or ("" if status.get("state") else _sealed(meta, key=key))
     if not accepted:
@@ -147,36 +155,40 @@ def kept_of(found: Object, *, key: bytes) -> Kept | None:
         batch = read["batch"]
     except (CodecError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            Trouble.NEWER,
-            f"what the cluster keeps of TrainingJob {meta['name']} cannot be read: {error}",
-            "start the version of rota that wrote it",
+            StoreErrorKind.NEWER,
+            f"TrainingJob {meta['name']} cannot be read: {error}",
+            "run the version of rota that wrote it",
         ) from None
-    return Kept(meta["name"], job, submission, accepted, batch, bool(status.get("record")))
+    return StoredTrainingJob(
+        meta["name"], job, submission, accepted, batch, bool(status.get("record"))
+    )
 
 
-def is_bare(found: Object) -> bool:
-    """Whether nothing but its seal says that it was accepted."""
+def has_only_seal(found: Object) -> bool:
+    """Whether only the seal, and not the status, proves that rota accepted the job."""
     return not part(found, "status").get("accepted")
 
 
 def id_of(found: Object) -> JobId:
-    """Of the job that an object stood for, if that is all that can be read of it."""
+    """Return the job id of an object whose other content may be unreadable."""
     meta = part(found, "metadata")
-    told = part(found, "status").get("id") or part(meta, "labels").get(JOB) or meta["name"]
-    return JobId(str(told))
+    job_id = part(found, "status").get("id") or part(meta, "labels").get(JOB) or meta["name"]
+    return JobId(str(job_id))
 
 
 def is_sealed(found: Object, *, key: bytes) -> bool:
-    """Whether we made it, for a job that came through our own doors."""
+    """Whether rota created the object, for a job that was submitted through the API of rota."""
     return bool(_sealed(part(found, "metadata"), key=key))
 
 
-def without_the_unaccepted(kept: list[Kept]) -> tuple[list[Kept], list[Kept]]:
-    """Those that count, and those that were left by a submit that nobody was told of."""
-    known = {each.job.id for each in kept}
-    count = [each for each in kept if each.has_status or JobId(each.batch) in known]
-    names = {each.name for each in count}
-    return count, [each for each in kept if each.name not in names]
+def split_unaccepted(
+    stored: list[StoredTrainingJob],
+) -> tuple[list[StoredTrainingJob], list[StoredTrainingJob]]:
+    """Split into accepted jobs, and jobs of an incomplete submit that was never acknowledged."""
+    known = {each.job.id for each in stored}
+    accepted = [each for each in stored if each.has_status or JobId(each.batch) in known]
+    names = {each.name for each in accepted}
+    return accepted, [each for each in stored if each.name not in names]
 
 
 def _sealed(meta: Object, *, key: bytes) -> str:
@@ -187,18 +199,18 @@ def _sealed(meta: Object, *, key: bytes) -> str:
 
 
 def _conditions(job: Job) -> list[Object]:
-    """As `kubectl wait --for=condition=Complete` wants them."""
+    """Return the conditions that `kubectl wait --for=condition=Complete` reads."""
     phase, state = job.phase, job.state.value.capitalize()
     since_s = phase.since_s if isinstance(phase, Running) else job.service.as_of_s
-    runs = "True" if isinstance(phase, Running) else "False"
+    is_running = "True" if isinstance(phase, Running) else "False"
     found = [
         _condition("Accepted", "True", state="Queued", at_s=job.submitted_s),
-        _condition("Running", runs, state=state, at_s=since_s),
+        _condition("Running", is_running, state=state, at_s=since_s),
     ]
     if isinstance(phase, Ended):
-        kind = "Complete" if phase.state is State.SUCCEEDED else "Failed"
-        over = _condition(kind, "True", state=state, at_s=phase.at_s)
-        found.append({**over, "message": phase.reason})
+        kind = "Complete" if phase.state is JobState.SUCCEEDED else "Failed"
+        ended = _condition(kind, "True", state=state, at_s=phase.at_s)
+        found.append({**ended, "message": phase.reason})
     return found
 
 
@@ -208,10 +220,11 @@ def _condition(kind: str, status: str, *, state: str, at_s: float) -> Object:
         "status": status,
         "reason": state,
         "message": "",
-        "lastTransitionTime": moment(at_s),
+        "lastTransitionTime": rfc3339(at_s),
     }
 
 
 def _note(note: tuple[str, str, str], job: Job) -> Object:
-    kind, reason, words = note
-    return {**_condition(kind, "False", state=reason, at_s=job.service.as_of_s), "message": words}
+    kind, reason, message = note
+    condition = _condition(kind, "False", state=reason, at_s=job.service.as_of_s)
+    return {**condition, "message": message}

@@ -1,12 +1,15 @@
-"""What of a job others rest upon: it has to be written before anything is done about it. Pure."""
+"""Selects the fields of a job that must be durable before the daemon acts on them. Pure."""
 
 from __future__ import annotations
 
-from rota.core.model import Job, Phase, Running, Starting
+from rota.core.model.job import Job, Phase, Running, Starting
 
 
-def essence(job: Job) -> tuple[object, ...]:
-    """Without what a start that is ordered again, or the next report, tells again."""
+def fence_fields(job: Job) -> tuple[object, ...]:
+    """Return the fields whose change must be durable before any command about the job.
+
+    The result leaves out fields that the next progress report or a repeated start restores.
+    """
     return (
         _without_starts(job.phase),
         job.spec,
@@ -17,7 +20,7 @@ def essence(job: Job) -> tuple[object, ...]:
 
 
 def _without_starts(phase: Phase) -> Phase:
-    """Whether those who were sent to their places have arrived there does not count."""
+    """Hide whether the workers of the first generation have reported their start."""
     if isinstance(phase, Starting):
         return Starting(0.0, phase.allocation, exits=phase.exits)
     if isinstance(phase, Running) and not phase.joining:

@@ -1,5 +1,6 @@
-"""Ends of jobs that their objects were not allowed to take, because a rule of the cluster refuses
-such a status. They are kept in rows that every replica knows, so that none runs such a job again.
+"""Ends of jobs whose final status the API server rejects, for example by an admission rule.
+
+The store keeps such ends in shared rows, so that no later leader runs the job again.
 """
 
 from __future__ import annotations
@@ -9,57 +10,60 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from rota.core.model import Ended, Job, JobId, Purpose, Stopping
-from rota.core.states import State
+from rota.core.lifecycle.states import JobState, Purpose
+from rota.core.model.job import Ended, Job, JobId, Stopping
 from rota.errors import shown
 from rota.store.codec import CodecError, decode, encode
-from rota.store.training_jobs import Kept
+from rota.store.kubernetes.crd_codec import StoredTrainingJob
 
 log = structlog.get_logger()
 
 PREFIX = "over."
-"""How the rows are called. What follows is the job's id."""
-WORDS = 200
-"""Characters of a reason that are kept there: all rows together are one object."""
-ENDS: Mapping[Purpose, State] = {
-    Purpose.FAIL: State.FAILED,
-    Purpose.CANCEL: State.CANCELLED,
-    Purpose.FINISH: State.SUCCEEDED,
+"""Prefix of the row names. The rest is the job id."""
+MAX_REASON_CHARS = 200
+"""Longest stored reason. All shared rows are in one Secret, which has a size limit."""
+ENDS: Mapping[Purpose, JobState] = {
+    Purpose.FAIL: JobState.FAILED,
+    Purpose.CANCEL: JobState.CANCELLED,
+    Purpose.FINISH: JobState.SUCCEEDED,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """Of a job that `is_over`, or will be as soon as its workers are gone."""
+class JobEnding:
+    """The end of a job. `is_over` is False while its workers still stop."""
 
     phase: Ended
     is_over: bool
 
 
-def end_of(job: Job) -> End | None:
-    """None of a job that may run again."""
+def job_ending(job: Job) -> JobEnding | None:
+    """Return how a job ends, or None for a job that may run again."""
     phase = job.phase
     if isinstance(phase, Stopping) and phase.purpose in ENDS:
         ended = Ended(phase.since_s, ENDS[phase.purpose], phase.reason)
-        return End(ended, is_over=False)
-    return End(phase, is_over=True) if isinstance(phase, Ended) else None
+        return JobEnding(ended, is_over=False)
+    return JobEnding(phase, is_over=True) if isinstance(phase, Ended) else None
 
 
-def ends_in(rows: Mapping[str, str]) -> dict[JobId, End]:
-    """What the rows of a cluster say. Somebody may have edited them by hand."""
-    ends: dict[JobId, End] = {}
+def endings_in(rows: Mapping[str, str]) -> dict[JobId, JobEnding]:
+    """Return the ends in the shared rows. Skip unreadable rows: a user may have edited them."""
+    ends: dict[JobId, JobEnding] = {}
     for name, text in rows.items():
         if name.startswith(PREFIX):
             try:
-                ends[JobId(name.removeprefix(PREFIX))] = decode(End, text)
+                ends[JobId(name.removeprefix(PREFIX))] = decode(JobEnding, text)
             except CodecError as error:
-                log.error("what the cluster keeps cannot be read", name=name, error=str(error))
+                log.error("shared row unreadable", row=name, error=str(error))
     return ends
 
 
-def with_its_end(kept: Kept, ends: Mapping[JobId, End]) -> Kept:
-    """What the object of a job was not allowed to say of it. Workers that it may still have are to
-    stop, and hold what they have until then."""
+def with_ending(kept: StoredTrainingJob, ends: Mapping[JobId, JobEnding]) -> StoredTrainingJob:
+    """Apply the rejected end of a job to its stored state.
+
+    A job whose workers may still run becomes `Stopping`, so that its GPUs stay allocated until the
+    workers have stopped.
+    """
     job, end = kept.job, ends.get(kept.job.id)
     if end is None or isinstance(job.phase, Ended):
         return kept
@@ -70,39 +74,41 @@ def with_its_end(kept: Kept, ends: Mapping[JobId, End]) -> Kept:
     return replace(kept, job=replace(job, phase=stopping))
 
 
-class Untold:
+class RejectedEndings:
+    """The shared rows of rejected ends, and which of them can be deleted."""
+
     def __init__(self) -> None:
         self._rows: dict[str, str] = {}
-        """Those at the cluster."""
+        """The rows as the API server has them."""
         self._stale: set[str] = set()
 
-    def begin(self, rows: Mapping[str, str], *, there: Collection[JobId]) -> None:
-        """Go on from what the cluster keeps. Of jobs whose objects are not `there` nobody has to
-        know it any more."""
+    def restore(self, rows: Mapping[str, str], *, existing: Collection[JobId]) -> None:
+        """Load the rows. The row of a job without an `existing` object is stale."""
         self._rows = {name: text for name, text in rows.items() if name.startswith(PREFIX)}
-        self._stale = self._rows.keys() - {_name(each) for each in there}
+        self._stale = self._rows.keys() - {_row_name(each) for each in existing}
 
     @property
     def jobs(self) -> set[JobId]:
+        """Jobs whose end the object does not have."""
         return {JobId(name.removeprefix(PREFIX)) for name in self._rows.keys() - self._stale}
 
-    def look(self, jobs: Iterable[Job]) -> dict[str, str]:
-        """The rows that have to say how these ended, and do not yet."""
-        ends = {_name(job.id): end for job in jobs if (end := end_of(job))}
+    def missing_rows(self, jobs: Iterable[Job]) -> dict[str, str]:
+        """Return the rows to write for these jobs: ends that the shared rows do not have yet."""
+        ends = {_row_name(job.id): end for job in jobs if (end := job_ending(job))}
         rows = {name: encode(_shortened(end)) for name, end in ends.items()}
         return {name: text for name, text in rows.items() if self._rows.get(name) != text}
 
     def forget(self, job_id: JobId) -> None:
-        """Its object says so by now, or is gone."""
-        if _name(job_id) in self._rows:
-            self._stale.add(_name(job_id))
+        """Mark the row of a job as stale: its object has the end now, or is gone."""
+        if _row_name(job_id) in self._rows:
+            self._stale.add(_row_name(job_id))
 
-    def due(self) -> dict[str, None]:
-        """The rows that nobody needs any more."""
+    def stale_rows(self) -> dict[str, None]:
+        """Return the rows to delete."""
         return dict.fromkeys(self._stale)
 
-    def told(self, rows: Mapping[str, str | None]) -> None:
-        """These rows are at the cluster, or no longer there."""
+    def acknowledge(self, rows: Mapping[str, str | None]) -> None:
+        """Record that the API server has these rows; None means that the row is deleted."""
         for name, text in rows.items():
             self._stale.discard(name)
             if text is None:
@@ -111,9 +117,9 @@ class Untold:
                 self._rows[name] = text
 
 
-def _shortened(end: End) -> End:
-    return replace(end, phase=replace(end.phase, reason=shown(end.phase.reason, WORDS)))
+def _shortened(end: JobEnding) -> JobEnding:
+    return replace(end, phase=replace(end.phase, reason=shown(end.phase.reason, MAX_REASON_CHARS)))
 
 
-def _name(job_id: JobId) -> str:
+def _row_name(job_id: JobId) -> str:
     return f"{PREFIX}{job_id}"

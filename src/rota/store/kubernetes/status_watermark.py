@@ -1,8 +1,9 @@
-"""Up to which job every object has had a status.
+"""The watermark: every TrainingJob with an id up to it has had a status.
 
-What was accepted is sealed in an object until its status says the same, and a seal is good for
-ever: whoever puts such an object back when its job is over would have it run once more. Ids of jobs
-grow. So one without a status, whose id is not above the mark, is not the one that we made.
+The seal on a new object proves that rota accepted the job, until the status repeats the content.
+A seal never expires, so a user could restore the object of an ended job and run the job again.
+Job ids increase. Therefore an object without a status and with an id up to the watermark is not the
+original object, and the store ignores it.
 """
 
 from __future__ import annotations
@@ -10,42 +11,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 
 ROW = "settled"
-"""How the row is called that every replica knows the mark by."""
+"""Name of the shared row that holds the watermark."""
 
 
-class Settled:
-    """Goes on from the rows that the cluster keeps."""
+class StatusWatermark:
+    """Computes the watermark from the jobs that wait for their first status."""
 
     def __init__(self, rows: Mapping[str, str] = MappingProxyType({})) -> None:
         self._mark = rows.get(ROW, "")
-        self._open: set[JobId] = set()
-        """Their objects have no status yet, or are still to be made."""
-        self._done: set[JobId] = set()
-        """All others above the mark."""
+        self._pending: set[JobId] = set()
+        """Jobs whose object has no status yet, or does not exist yet."""
+        self._settled: set[JobId] = set()
+        """All other jobs above the watermark."""
 
     def covers(self, job_id: JobId) -> bool:
-        """Such an object has a status, if it is the one that was made."""
+        """Whether the original object of this job has had a status."""
         return job_id <= self._mark
 
     def expect(self, job_ids: Iterable[JobId]) -> None:
-        self._open.update(job_ids)
+        """Hold the watermark below these jobs until they are settled."""
+        self._pending.update(job_ids)
 
     def settle(self, job_id: JobId) -> None:
-        """It has one by now, or needs none any more."""
-        self._open.discard(job_id)
+        """Record that the object has a status, or does not need one any more."""
+        self._pending.discard(job_id)
         if not self.covers(job_id):
-            self._done.add(job_id)
+            self._settled.add(job_id)
 
-    def due(self) -> dict[str, str]:
-        """The row that says how far it has come; nothing, if that is known."""
-        first = min(self._open, default=None)
-        reached = max((each for each in self._done if first is None or each < first), default="")
+    def next_row(self) -> dict[str, str]:
+        """Return the row with a higher watermark, or nothing if it has not advanced."""
+        first = min(self._pending, default=None)
+        below = (each for each in self._settled if first is None or each < first)
+        reached = max(below, default="")
         return {ROW: reached} if reached else {}
 
-    def told(self, rows: Mapping[str, str]) -> None:
-        """What of these rows is the mark is at the cluster."""
+    def acknowledge(self, rows: Mapping[str, str]) -> None:
+        """Advance the watermark after the row of `next_row` is written."""
         self._mark = rows.get(ROW, self._mark)
-        self._done = {each for each in self._done if not self.covers(each)}
+        self._settled = {each for each in self._settled if not self.covers(each)}

@@ -1,4 +1,4 @@
-"""Copies a store while it is in use."""
+"""Copies a database file while a daemon uses it."""
 
 from __future__ import annotations
 
@@ -7,42 +7,47 @@ from contextlib import closing
 from pathlib import Path
 
 from rota.errors import UserError
-from rota.store.connect import (
+from rota.store.sqlite.connect import (
     READ_ONLY,
     READ_WRITE,
     connect,
     require_ours,
     require_whole,
-    sync_folder,
+    sync_directory,
 )
-from rota.store.faults import faults
+from rota.store.sqlite.errors import as_store_errors
 
 BUSY_S = 5.0
 
 
 def backup(path: Path, target: Path, *, overwrite: bool = False) -> int:
-    """Writes a copy as of now and returns its size. The target appears when it is complete, and
-    what it replaces stays until then."""
+    """Write a consistent copy of the database to `target`, and return its size in bytes.
+
+    The copy is written to a draft file and renamed when it is complete: a failed backup leaves an
+    existing target unchanged.
+    """
     if target.exists():
         if target.samefile(path):
-            raise UserError(f"{target} is the store itself", "name another file")
+            raise UserError(f"{target} is the store itself", "choose another target file")
         if not overwrite:
-            raise UserError(f"{target} exists", "name another file, or overwrite it with --force")
+            raise UserError(
+                f"{target} already exists", "choose another target file, or pass --force"
+            )
     draft = target.with_name(f"{target.name}.part")
-    with faults(path), closing(connect(path, READ_ONLY, busy_s=BUSY_S)) as source:
+    with as_store_errors(path), closing(connect(path, READ_ONLY, busy_s=BUSY_S)) as source:
         require_ours(source, path)
         try:
-            with faults(target):
+            with as_store_errors(target):
                 draft.unlink(missing_ok=True)
                 os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
                 with closing(connect(draft, READ_WRITE, busy_s=BUSY_S)) as copy:
                     source.backup(copy)
-                    # Without a log of its own, the copy is one file.
+                    # Without a write-ahead log, the copy is a single file.
                     copy.execute("PRAGMA journal_mode = DELETE")
                     require_whole(copy, path)
                 _sync(draft)
                 draft.replace(target)
-                sync_folder(target.parent)
+                sync_directory(target.parent)
         finally:
             draft.unlink(missing_ok=True)
     return target.stat().st_size

@@ -1,12 +1,12 @@
-"""A batch as the statements that write it."""
+"""Translates a batch to the SQL statements that write it."""
 
 from __future__ import annotations
 
-from rota.store.base import Batch
-from rota.store.history import history
-from rota.store.queries import queries
-from rota.store.records import Profile
-from rota.store.tables import (
+from rota.store.attempt_history import history
+from rota.store.interface import Batch
+from rota.store.records import ProfileRecord
+from rota.store.retention import DELETED_SAMPLES, MAX_PROFILES, MAX_SAMPLES
+from rota.store.sqlite.row_codec import (
     TABLES,
     attempt_row,
     end_row,
@@ -18,42 +18,46 @@ from rota.store.tables import (
     submission_row,
     worker_row,
 )
-from rota.store.thinning import MOST_PROFILES, MOST_SAMPLES, THINNED_BY
-from rota.store.writer import Statement, Values
+from rota.store.sqlite.sql_loader import queries
+from rota.store.sqlite.writer import Statement, Values
 
-BOUNDS = (MOST_SAMPLES, THINNED_BY)
+SAMPLE_LIMITS = (MAX_SAMPLES, DELETED_SAMPLES)
 
 
 def statements(batch: Batch) -> list[Statement]:
-    """Rows come before those that refer to them, and ends before the beginnings that follow."""
+    """Return the statements in an order that satisfies the constraints of the schema.
+
+    A row precedes the rows that refer to it. The end of an attempt precedes the start of the next
+    attempt, because a job has at most one live attempt.
+    """
     effects = batch.effects
-    past = history(effects)
+    changed = history(effects)
     named: list[tuple[str, list[Values]]] = [
         ("put_job", [job_row(each) for each in effects.jobs.values()]),
         ("put_submission", [submission_row(each) for each in batch.submissions]),
-        ("end_attempt", [end_row(each) for each in past.ended]),
-        ("begin_attempt", [attempt_row(each) for each in past.begun.values()]),
-        ("put_worker", [worker_row(each) for each in past.workers.values()]),
+        ("end_attempt", [end_row(each) for each in changed.ended]),
+        ("begin_attempt", [attempt_row(each) for each in changed.begun.values()]),
+        ("put_worker", [worker_row(each) for each in changed.workers.values()]),
         ("put_exit", [exit_row(each) for each in batch.exits]),
         ("put_event", [event_row(each, batch.actor) for each in effects.transitions]),
         *((TABLES[type(row)].put, [TABLES[type(row)].pack(row)]) for row in batch.rows),
-        ("thin_profiles", [(MOST_PROFILES,)] if _has_profiles(batch) else []),
+        ("thin_profiles", [(MAX_PROFILES,)] if _has_profiles(batch) else []),
         *_samples(batch),
         ("put_node", [node_row(each) for each in effects.nodes.values() if each]),
         ("lose_node", [(node_id,) for node_id, each in effects.nodes.items() if each is None]),
     ]
-    known = queries()
-    return [(known[name], rows) for name, rows in named if rows]
+    sql = queries()
+    return [(sql[name], rows) for name, rows in named if rows]
 
 
 def _has_profiles(batch: Batch) -> bool:
-    return any(isinstance(row, Profile) for row in batch.rows)
+    return any(isinstance(row, ProfileRecord) for row in batch.rows)
 
 
 def _samples(batch: Batch) -> list[tuple[str, list[Values]]]:
-    """Each makes room for itself, so that any batch leaves a job with as many as it may have."""
+    """Thin out after every sample, so that a job never has more than `MAX_SAMPLES` at a commit."""
     named: list[tuple[str, list[Values]]] = []
     for each in batch.samples:
         named.append(("put_sample", [sample_row(each)]))
-        named.append(("thin_samples", [(each.job_id, each.job_id, *BOUNDS)]))
+        named.append(("thin_samples", [(each.job_id, each.job_id, *SAMPLE_LIMITS)]))
     return named

@@ -1,4 +1,4 @@
-"""Opens database files, for one writer and for readers."""
+"""Opens SQLite database files, and checks that a file is a database of rota."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.errors import StoreError, Trouble
-from rota.store.faults import damaged, missing, read_only
+from rota.errors import StoreError, StoreErrorKind
+from rota.store.sqlite.errors import damaged, missing, read_only
 
 APPLICATION_ID = 0x726F7461
-"""'rota' in ASCII: tells our files from anybody else's."""
-OLDEST_SQLITE = (3, 37, 0)
-"""The first that knows strict tables."""
+"""'rota' in ASCII. SQLite stores it in the file; it identifies a database of rota."""
+MIN_SQLITE = (3, 37, 0)
+"""The first version with strict tables."""
 READ_WRITE, READ_ONLY = "rw", "ro"
 
 
 def connect(path: Path, mode: str, *, busy_s: float) -> sqlite3.Connection:
-    """A connection without transactions of its own, to a file that exists."""
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        needed = ".".join(map(str, OLDEST_SQLITE))
+    """Connect to an existing file. The caller begins and commits transactions explicitly."""
+    if sqlite3.sqlite_version_info < MIN_SQLITE:
+        needed = ".".join(map(str, MIN_SQLITE))
         raise StoreError(
-            Trouble.IO,
+            StoreErrorKind.IO,
             f"SQLite {sqlite3.sqlite_version} is too old",
-            f"use a Python that was built with SQLite {needed} or newer",
+            f"use a Python built with SQLite {needed} or newer",
         )
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
@@ -33,37 +33,42 @@ def connect(path: Path, mode: str, *, busy_s: float) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
-    # On until it is told otherwise, and off again for every new connection.
+    # SQLite turns foreign keys off for every new connection.
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
 
 
 def require_writable(path: Path) -> None:
-    """SQLite would say of a read-only disk only that it cannot open something."""
-    for place in (path.parent, path):
-        if not os.access(place, os.W_OK):
+    """Raise if the file or its directory is read-only.
+
+    SQLite would only report that it cannot open a file.
+    """
+    for each in (path.parent, path):
+        if not os.access(each, os.W_OK):
             raise read_only(path)
 
 
 def make_durable(connection: sqlite3.Connection) -> None:
-    """A commit returns after its log is on the disk."""
+    """Make every commit return only after the write-ahead log is synced to disk."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
 
 
 def require_ours(connection: sqlite3.Connection, path: Path) -> None:
-    # A file that was cut to nothing passes for an empty database: ours is never empty, because it
-    # is made under another name first.
+    # SQLite accepts a file of 0 bytes as an empty database. A database of rota is never empty,
+    # because `migrate.create` builds it under another name first.
     if path.stat().st_size == 0:
         raise StoreError(
-            Trouble.DAMAGED, f"{path}: it is empty", "restore a backup, or remove it to start anew"
+            StoreErrorKind.DAMAGED,
+            f"{path}: the file is empty",
+            "restore a backup, or delete the file to start with a new store",
         )
     (found,) = connection.execute("PRAGMA application_id").fetchone()
     if found != APPLICATION_ID:
         raise StoreError(
-            Trouble.FOREIGN,
-            f"{path}: a database, but not one of rota's",
-            "name another file, or move this one away",
+            StoreErrorKind.FOREIGN,
+            f"{path}: the file is a database of another program",
+            "choose another file, or move this one away",
         )
 
 
@@ -73,29 +78,32 @@ def require_whole(connection: sqlite3.Connection, path: Path) -> None:
         raise damaged(path, str(found))
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes names in a folder last: a new file, or a rename."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_directory(directory: Path) -> None:
+    """Make a new or renamed file in the directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def log_of(path: Path) -> Path:
-    """The file that SQLite writes first."""
+def wal_path(path: Path) -> Path:
+    """The write-ahead log of a database file."""
     return path.with_name(f"{path.name}-wal")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Which files a connection writes to. SQLite goes on happily in a file that was removed."""
+class DatabaseFileIdentity:
+    """The inodes of the open database and its log.
+
+    SQLite keeps writing to a deleted file without an error. Comparing inodes detects this case.
+    """
 
     path: Path
     inodes: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, path: Path) -> Identity:
+    def of(cls, path: Path) -> DatabaseFileIdentity:
         return cls(path, _inodes(path))
 
     def require(self) -> None:
@@ -105,7 +113,7 @@ class Identity:
 
 def _inodes(path: Path) -> tuple[tuple[int, int], ...]:
     try:
-        found = [os.stat(path), os.stat(log_of(path))]  # noqa: PTH116 - twice in every commit
+        found = [os.stat(path), os.stat(wal_path(path))]  # noqa: PTH116 - runs twice per commit
     except FileNotFoundError:
         return ()
     return tuple((each.st_dev, each.st_ino) for each in found)

@@ -1,4 +1,4 @@
-"""Says in words what SQLite says in codes."""
+"""Translates errors of SQLite and of the file system to `StoreError`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rota.errors import StoreError, Trouble
+from rota.errors import StoreError, StoreErrorKind
 from rota.store.codec import CodecError
 
-REFUSALS = (
+ROW_ERRORS = (
     sqlite3.IntegrityError,
     sqlite3.InterfaceError,
     sqlite3.DataError,
@@ -18,57 +18,61 @@ REFUSALS = (
     OverflowError,
     UnicodeEncodeError,
 )
-"""The batch is at fault, not the file: any other batch may be written."""
+"""Errors that the batch causes, not the file: other batches can still be written."""
 
 _PRIMARY = 0xFF
-"""SQLite's extended codes have their primary code in the lowest byte."""
+"""The lowest byte of an extended SQLite error code is the primary code."""
 
 RESTORE = "stop rota and restore a backup"
 _DAMAGED = f"{RESTORE}; 'rota store check' lists the damage"
 _READ_ONLY = (
-    Trouble.READ_ONLY,
-    "it, or its folder, cannot be written",
-    "check owner and mode, and how the disk is mounted",
+    StoreErrorKind.READ_ONLY,
+    "the file or its directory is not writable",
+    "check the owner, the mode and the mount options",
 )
-_WORDS: dict[int, tuple[Trouble, str, str]] = {
+_BY_CODE: dict[int, tuple[StoreErrorKind, str, str]] = {
     sqlite3.SQLITE_FULL: (
-        Trouble.FULL,
-        "no space left to write in",
-        "make room on its disk; rota goes on by itself",
+        StoreErrorKind.FULL,
+        "no space left on the disk",
+        "free some space; rota then continues by itself",
     ),
     sqlite3.SQLITE_BUSY: (
-        Trouble.LOCKED,
-        "another program holds a lock on it",
-        "end that program; 'fuser' names it",
+        StoreErrorKind.LOCKED,
+        "another program has locked the file",
+        "stop that program; 'fuser' shows its process id",
     ),
     sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_PERM: _READ_ONLY,
     sqlite3.SQLITE_CANTOPEN: (
-        Trouble.MISSING,
-        "it cannot be opened",
-        "check that it and its folder exist, and their owner and mode",
+        StoreErrorKind.MISSING,
+        "the file cannot be opened",
+        "check that the file and its directory exist, and their owner and mode",
     ),
-    sqlite3.SQLITE_CORRUPT: (Trouble.DAMAGED, "it is damaged", _DAMAGED),
-    sqlite3.SQLITE_NOTADB: (Trouble.DAMAGED, "it is not a database, or no longer one", _DAMAGED),
+    sqlite3.SQLITE_CORRUPT: (StoreErrorKind.DAMAGED, "the file is damaged", _DAMAGED),
+    sqlite3.SQLITE_NOTADB: (
+        StoreErrorKind.DAMAGED,
+        "the file is not a database",
+        _DAMAGED,
+    ),
     sqlite3.SQLITE_IOERR: (
-        Trouble.IO,
-        "its disk refuses to read or write",
-        "look at the disk and the system's log, at quotas, and at 'ulimit -f'",
+        StoreErrorKind.IO,
+        "the disk failed to read or write",
+        "check the disk, the system log, disk quotas and 'ulimit -f'",
     ),
 }
-_WORDS[sqlite3.SQLITE_LOCKED] = _WORDS[sqlite3.SQLITE_BUSY]
+_BY_CODE[sqlite3.SQLITE_LOCKED] = _BY_CODE[sqlite3.SQLITE_BUSY]
 
 
 @contextmanager
-def faults(path: Path) -> Generator[None]:
-    """Whatever goes wrong with the file inside the block comes out as a `StoreError`."""
+def as_store_errors(path: Path) -> Generator[None]:
+    """Raise every error of the database inside the block as a `StoreError`."""
     try:
         yield
-    except (sqlite3.Error, OSError, CodecError, *REFUSALS) as error:
-        raise explained(error, path) from error
+    except (sqlite3.Error, OSError, CodecError, *ROW_ERRORS) as error:
+        raise to_store_error(error, path) from error
 
 
-def explained(error: Exception, path: Path) -> StoreError:
+def to_store_error(error: Exception, path: Path) -> StoreError:
     match error:
         case StoreError():
             return error
@@ -76,39 +80,45 @@ def explained(error: Exception, path: Path) -> StoreError:
             return damaged(path, str(error))
         case OSError():
             reason = (error.strerror or str(error)).lower()
-            return StoreError(Trouble.IO, f"{path}: {reason}", "check its folder")
-        case sqlite3.Error() if not isinstance(error, REFUSALS):
-            return _translated(error, path)
+            return StoreError(StoreErrorKind.IO, f"{path}: {reason}", "check the directory")
+        case sqlite3.Error() if not isinstance(error, ROW_ERRORS):
+            return _from_sqlite_error(error, path)
         case _:
-            message = f"{path}: a row was refused: {error}"
-            return StoreError(Trouble.REFUSED, message, "this is a bug in rota, please report it")
+            message = f"{path}: the database rejected a row: {error}"
+            return StoreError(
+                StoreErrorKind.REFUSED, message, "this is a bug in rota; please report it"
+            )
 
 
-def _translated(error: sqlite3.Error, path: Path) -> StoreError:
+def _from_sqlite_error(error: sqlite3.Error, path: Path) -> StoreError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    # A file that was replaced or removed counts as read-only for SQLite.
+    # SQLite reports a replaced or deleted file as read-only.
     if code == sqlite3.SQLITE_READONLY_DBMOVED:
         return missing(path)
     name = getattr(error, "sqlite_errorname", type(error).__name__)
-    trouble, words, hint = _WORDS.get(
-        code & _PRIMARY, (Trouble.IO, f"{error}", "run 'rota store check'")
+    kind, message, hint = _BY_CODE.get(
+        code & _PRIMARY, (StoreErrorKind.IO, f"{error}", "run 'rota store check'")
     )
-    return StoreError(trouble, f"{path}: {words} ({name})", hint)
+    return StoreError(kind, f"{path}: {message} ({name})", hint)
 
 
 def read_only(path: Path) -> StoreError:
-    trouble, words, hint = _READ_ONLY
-    return StoreError(trouble, f"{path}: {words}", hint)
+    kind, message, hint = _READ_ONLY
+    return StoreError(kind, f"{path}: {message}", hint)
 
 
-def damaged(path: Path, what: str) -> StoreError:
-    return StoreError(Trouble.DAMAGED, f"{path}: it is damaged: {what}", _DAMAGED)
+def damaged(path: Path, detail: str) -> StoreError:
+    return StoreError(StoreErrorKind.DAMAGED, f"{path}: the file is damaged: {detail}", _DAMAGED)
 
 
 def missing(path: Path) -> StoreError:
-    """The file is not where it was. What is written now would go with it."""
+    """The open file no longer has its path. Data written to the open file would be lost."""
     return StoreError(
-        Trouble.MISSING,
-        f"{path}: it was removed or replaced while rota used it",
+        StoreErrorKind.MISSING,
+        f"{path}: the file was deleted or replaced while rota used it",
         "put the same file back, or stop rota and restore a backup",
     )
+
+
+def closed(path: Path) -> StoreError:
+    return StoreError(StoreErrorKind.CLOSED, f"{path}: the store is closed")

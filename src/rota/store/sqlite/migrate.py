@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema, one numbered step after the other."""
+"""Creates a database, and migrates an existing one to the newest schema in numbered steps."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from rota.errors import StoreError, Trouble
-from rota.store.connect import (
+from rota.errors import StoreError, StoreErrorKind
+from rota.store.sqlite.connect import (
     APPLICATION_ID,
     READ_WRITE,
     connect,
-    log_of,
     make_durable,
     require_ours,
     require_writable,
-    sync_folder,
+    sync_directory,
+    wal_path,
 )
-from rota.store.faults import faults
-from rota.store.queries import Migration, migrations
+from rota.store.sqlite.errors import as_store_errors
+from rota.store.sqlite.sql_loader import Migration, migrations
 
 BUSY_S = 1.0
 
@@ -35,19 +35,19 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def pending(connection: sqlite3.Connection, path: Path) -> list[Migration]:
-    """The steps that are still to be taken. Refuses a database from the future."""
+    """Return the migrations that the database needs. Raise if a newer rota wrote its schema."""
     version = version_of(connection)
     if version > newest():
         raise StoreError(
-            Trouble.NEWER,
-            f"{path}: written by a newer rota (schema {version}, this one knows {newest()})",
-            "upgrade rota, or restore a backup from before",
+            StoreErrorKind.NEWER,
+            f"{path}: a newer rota wrote the file (schema {version}, this rota reads {newest()})",
+            "upgrade rota, or restore a backup of the older version",
         )
     return [each for each in migrations() if each.version > version]
 
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[Migration]) -> None:
-    """Each step is one transaction: a database is always at some version, never between two."""
+    """Apply each migration in one transaction, so that a crash never leaves half a migration."""
     for step in steps:
         try:
             connection.executescript(
@@ -60,10 +60,10 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Migration]) -> None:
 
 
 def migrate_file(path: Path, *, dry: bool = False) -> tuple[int, list[Migration]]:
-    """The version that a file had, and the steps that it took, or would take."""
-    with faults(path):
+    """Migrate a file. Return its old version and the migrations applied, or needed if `dry`."""
+    with as_store_errors(path):
         require_writable(path)
-    with faults(path), closing(connect(path, READ_WRITE, busy_s=BUSY_S)) as connection:
+    with as_store_errors(path), closing(connect(path, READ_WRITE, busy_s=BUSY_S)) as connection:
         require_ours(connection, path)
         start, steps = version_of(connection), pending(connection, path)
         if not dry:
@@ -72,13 +72,16 @@ def migrate_file(path: Path, *, dry: bool = False) -> tuple[int, list[Migration]
 
 
 def create(path: Path) -> None:
-    """A new database. It gets its name when it is complete, so that a crash leaves none or all;
-    it may hold people's environments, so nobody else may read it."""
-    if log_of(path).exists():
+    """Create a new database, readable by its owner only.
+
+    The database is built under a draft name and renamed when it is complete, so that a crash leaves
+    no incomplete file. The mode is 0600 because jobs store environment variables of users.
+    """
+    if wal_path(path).exists():
         raise StoreError(
-            Trouble.MISSING,
-            f"{path}: it is gone, but its log {log_of(path).name} is there",
-            "put the file back or restore a backup; to start anew, move the log away",
+            StoreErrorKind.MISSING,
+            f"{path}: the file is missing, but its log {wal_path(path).name} exists",
+            "put the file back or restore a backup; for a new store, move the log away first",
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.new")
@@ -89,4 +92,4 @@ def create(path: Path) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         migrate(connection, migrations())
     draft.rename(path)
-    sync_folder(path.parent)
+    sync_directory(path.parent)

@@ -1,4 +1,4 @@
-"""Connections that only read. Each is used by one thread at a time, and kept for the next."""
+"""A pool of read-only connections. One thread at a time uses a connection."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from rota.errors import StoreError, Trouble
-from rota.store.connect import READ_ONLY, connect
-from rota.store.faults import faults
+from rota.store.sqlite.connect import READ_ONLY, connect
+from rota.store.sqlite.errors import as_store_errors, closed
 
 
-class Readers:
-    """As many connections as there were readers at once."""
+class ReaderPool:
+    """Opens a connection when none is idle, so its size is the peak number of parallel readers."""
 
     def __init__(self, path: Path, *, busy_s: float) -> None:
         self._path = path
@@ -24,19 +23,19 @@ class Readers:
         self._lock = Lock()
 
     @contextmanager
-    def one(self) -> Generator[sqlite3.Connection]:
-        """For one question."""
-        with faults(self._path):
-            connection = self._take()
+    def reader(self) -> Generator[sqlite3.Connection]:
+        """A connection for a single query."""
+        with as_store_errors(self._path):
+            connection = self._acquire()
             try:
                 yield connection
             finally:
-                self._give_back(connection)
+                self._release(connection)
 
     @contextmanager
     def snapshot(self) -> Generator[sqlite3.Connection]:
-        """For several questions, whose answers belong together."""
-        with self.one() as connection:
+        """A connection in a read transaction: several queries see the same state."""
+        with self.reader() as connection:
             connection.execute("BEGIN")
             yield connection
 
@@ -47,15 +46,15 @@ class Readers:
                 connection.close()
             self._idle.clear()
 
-    def _take(self) -> sqlite3.Connection:
+    def _acquire(self) -> sqlite3.Connection:
         with self._lock:
             if self._is_closed:
-                raise StoreError(Trouble.CLOSED, f"{self._path}: it has been closed")
+                raise closed(self._path)
             if self._idle:
                 return self._idle.pop()
         return connect(self._path, READ_ONLY, busy_s=self._busy_s)
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _release(self, connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         with self._lock:

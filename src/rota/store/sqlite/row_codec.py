@@ -1,4 +1,4 @@
-"""How each record is laid out in its table: the columns of a row, in the order of the queries."""
+"""Converts records to table rows and back. Columns have the order of `sql/queries.sql`."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rota.core.effects import Transition
-from rota.core.model import Job, Node, Slot
-from rota.core.speed import SpeedModel
-from rota.core.states import State
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.lifecycle.states import JobState
+from rota.core.model.allocation import Slot
+from rota.core.model.effects import Transition
+from rota.core.model.job import Job
+from rota.core.model.node import Node
 from rota.store.codec import CodecError, decode, encode
 from rota.store.records import (
     Attempt,
-    Entry,
+    AuditEntry,
     Exit,
-    Profile,
+    ProfileRecord,
     Project,
-    Sample,
-    Scope,
+    SampleRecord,
     Submission,
     Token,
-    Usage,
+    TokenScope,
+    UsageRecord,
     User,
     Worker,
 )
-from rota.store.writer import Value
+from rota.store.sqlite.writer import Value
 
 _to_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
-Row = Sequence[Any]
-"""As SQLite gives it; its strict tables vouch for the types."""
+SqlRow = Sequence[Any]
+"""A row as SQLite returns it. Strict tables guarantee the types of the columns."""
 
 
 def job_row(job: Job) -> tuple[Value, ...]:
@@ -59,9 +61,9 @@ def attempt_row(each: Attempt) -> tuple[Value, ...]:
     return each.job_id, each.number, each.started_s, each.ended_s, outcome, each.reason
 
 
-def read_attempt(row: Row, workers: tuple[Worker, ...]) -> Attempt:
+def read_attempt(row: SqlRow, workers: tuple[Worker, ...]) -> Attempt:
     job_id, number, started_s, ended_s, outcome, reason = row
-    state = None if outcome is None else State(outcome)
+    state = None if outcome is None else JobState(outcome)
     return Attempt(job_id, number, started_s, ended_s, state, reason, workers)
 
 
@@ -75,7 +77,7 @@ def worker_row(each: Worker) -> tuple[Value, ...]:
     return each.job_id, each.attempt, each.number, each.generation, *place, each.ordered_s
 
 
-def read_worker(row: Row) -> Worker:
+def read_worker(row: SqlRow) -> Worker:
     job_id, attempt, number, generation, node, gpus, share_bytes, fraction, *times = row
     slot = Slot(node, tuple(json.loads(gpus)), share_bytes, fraction)
     return Worker(job_id, attempt, number, generation, slot, *times)
@@ -91,45 +93,45 @@ def event_row(each: Transition, actor: str) -> tuple[Value, ...]:
     return each.at_s, each.job_id, each.attempt, *states, each.cause, each.reason, actor
 
 
-def read_entry(row: Row) -> Entry:
+def read_entry(row: SqlRow) -> AuditEntry:
     number, at_s, job_id, attempt, before, after, cause, reason, actor = row
-    old = None if before is None else State(before)
-    transition = Transition(at_s, job_id, attempt, old, State(after), cause, reason)
-    return Entry(number, transition, actor)
+    old = None if before is None else JobState(before)
+    transition = Transition(at_s, job_id, attempt, old, JobState(after), cause, reason)
+    return AuditEntry(number, transition, actor)
 
 
-def sample_row(each: Sample) -> tuple[Value, ...]:
+def sample_row(each: SampleRecord) -> tuple[Value, ...]:
     seen = (each.memory_bytes, each.gpu_memory_bytes, _to_text(dict(each.metrics)))
     pace = (each.epochs_done, each.step_s, each.samples_per_s)
     return each.job_id, each.attempt, each.at_s, each.worker, each.workers, *pace, *seen
 
 
-def read_sample(row: Row) -> Sample:
+def read_sample(row: SqlRow) -> SampleRecord:
     *plain, metrics = row
-    return Sample(*plain, metrics=_read_metrics(metrics))
+    return SampleRecord(*plain, metrics=_read_metrics(metrics))
 
 
 def _read_metrics(text: str) -> dict[str, float]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise CodecError(f"metrics that are not JSON: {error}") from None
+        raise CodecError(f"metrics are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise CodecError("metrics that are no object")
+        raise CodecError("metrics are not a JSON object")
     named = cast("dict[str, object]", found)
     if not all(isinstance(value, int | float) for value in named.values()):
-        raise CodecError("metrics that are no numbers")
+        raise CodecError("metrics are not numbers")
     return cast("dict[str, float]", found)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of rows that are put whole: its queries, and the way in and out."""
+    """A table whose rows are replaced as a whole: the names of its queries, and its conversions."""
 
     put: str
     all: str
     pack: Callable[[Any], tuple[Value, ...]]
-    unpack: Callable[[Row], Any]
+    unpack: Callable[[SqlRow], Any]
 
 
 def _token_row(each: Token) -> tuple[Value, ...]:
@@ -137,9 +139,9 @@ def _token_row(each: Token) -> tuple[Value, ...]:
     return each.id, each.sha256, each.user, each.scope.value, each.created_s, *ends
 
 
-def _read_token(row: Row) -> Token:
+def _read_token(row: SqlRow) -> Token:
     token_id, sha256, user, scope, created_s, *ends = row
-    return Token(token_id, sha256, user, Scope(scope), created_s, *ends)
+    return Token(token_id, sha256, user, TokenScope(scope), created_s, *ends)
 
 
 TABLES: Mapping[type, Table] = {
@@ -162,7 +164,7 @@ TABLES: Mapping[type, Table] = {
         unpack=lambda row: User(*row[:3], is_admin=bool(row[3])),
     ),
     Token: Table(put="put_token", all="tokens", pack=_token_row, unpack=_read_token),
-    Usage: Table(
+    UsageRecord: Table(
         put="put_usage",
         all="usage",
         pack=lambda each: (
@@ -172,12 +174,12 @@ TABLES: Mapping[type, Table] = {
             each.decayed_gpu_s,
             each.as_of_s,
         ),
-        unpack=lambda row: Usage(*row),
+        unpack=lambda row: UsageRecord(*row),
     ),
-    Profile: Table(
+    ProfileRecord: Table(
         put="put_profile",
         all="profiles",
         pack=lambda each: (each.category, encode(each.speed), each.updated_s),
-        unpack=lambda row: Profile(row[0], decode(SpeedModel, row[1]), row[2]),
+        unpack=lambda row: ProfileRecord(row[0], decode(SpeedModel, row[1]), row[2]),
     ),
 }

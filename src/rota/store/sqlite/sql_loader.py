@@ -1,4 +1,4 @@
-"""Reads the SQL that rota uses from its files, once."""
+"""Loads the queries and migrations from the files in `sql/`, once per process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 
 @cache
 def queries() -> dict[str, str]:
-    """The blocks of `sql/queries.sql` by their names."""
-    text = (files("rota.store") / "sql" / "queries.sql").read_text(encoding="utf-8")
+    """The queries of `sql/queries.sql`, by name."""
+    text = (files("rota.store.sqlite") / "sql" / "queries.sql").read_text(encoding="utf-8")
     _, *parts = _NAME.split(text)
     return {name: sql.strip() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The step that leads to schema `version`."""
+    """A migration to schema `version` from the version before it."""
 
     version: int
     name: str
@@ -30,8 +30,8 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """The files of `sql/migrations`, in their order."""
-    folder = files("rota.store") / "sql" / "migrations"
+    """The migrations of `sql/migrations`, by version."""
+    folder = files("rota.store.sqlite") / "sql" / "migrations"
     matches = ((path, _FILE.fullmatch(path.name)) for path in folder.iterdir())
     found = [
         Migration(int(match[1]), match[2], path.read_text(encoding="utf-8"))

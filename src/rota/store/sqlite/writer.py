@@ -1,4 +1,7 @@
-"""The one thread that writes: many batches share one commit, and one wait for the disk."""
+"""The writer thread: the only thread that writes. Batches that wait together share one commit.
+
+A shared commit (group commit) needs one sync of the disk for many batches.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,15 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from time import monotonic
 
-from rota.errors import StoreError, Trouble
-from rota.store.faults import REFUSALS, explained
+from rota.errors import StoreError
+from rota.store.sqlite.errors import ROW_ERRORS, closed, to_store_error
 
-GROUP_MAX = 1000
-LINGER_S = 0.001
-"""How long a commit waits for as many batches as the one before it had. Those who were answered
-together come back together; without this, every second commit would carry only the fastest."""
+MAX_GROUP_SIZE = 1000
+GROUP_WAIT_S = 0.001
+"""How long a commit waits until it has as many batches as the previous commit.
+
+Callers whose writes complete together send their next writes at almost the same time. Without the
+wait, every second commit would contain only the fastest caller's batch."""
 
 Value = str | int | float | None
 Values = Sequence[Value]
@@ -25,56 +30,57 @@ Statement = tuple[str, Sequence[Values]]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Statements that succeed or fail together, and who waits for them."""
+class WriteRequest:
+    """Statements that succeed or fail together, and the future of their caller."""
 
     statements: Sequence[Statement]
     done: Future[None] = field(default_factory=Future[None])
     resumes: bool = False
-    """Whether writing goes on from here after a failure."""
+    """Whether the writer accepts writes again from this request on, after a failure."""
 
 
 class Writer:
-    """Owns the connection. `is_sound` raises when a commit could not be relied upon."""
+    """Owns the connection. `verify` raises if a commit to the file would not be durable."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, *, is_sound: Callable[[], None]
+        self, connection: sqlite3.Connection, path: Path, *, verify: Callable[[], None]
     ) -> None:
         self._connection = connection
         self._path = path
-        self._is_sound = is_sound
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
-        self._entry = Lock()
+        self._verify = verify
+        self._queue: SimpleQueue[WriteRequest | None] = SimpleQueue()
+        self._queue_lock = Lock()
         self._is_closed = False
         self._last_size = 1
         self._failure: StoreError | None = None
-        """Why a commit failed. What was handed in after it may rest upon it, and fails, too."""
+        """Why a commit failed. Later requests may depend on it, so they fail until `resume`."""
         self._thread = Thread(target=self._run, name="rota-store-writer", daemon=True)
         self._thread.start()
 
     def write(self, statements: Sequence[Statement]) -> Future[None]:
-        return self._hand_in(Work(statements))
+        return self._enqueue(WriteRequest(statements))
 
     def resume(self) -> Future[None]:
-        """Take on work again after a failure, if the file can be written."""
-        return self._hand_in(Work((), resumes=True))
-
-    def _hand_in(self, work: Work) -> Future[None]:
-        # It cannot be called back from here on: who stops waiting must not stop the writer.
-        work.done.set_running_or_notify_cancel()
-        with self._entry:
-            if self._is_closed:
-                raise StoreError(Trouble.CLOSED, f"{self._path}: it has been closed")
-            self._queue.put(work)
-        return work.done
+        """Accept writes again after a failure, if the file is writable."""
+        return self._enqueue(WriteRequest((), resumes=True))
 
     def close(self) -> None:
-        """Write what was handed in, then let go of the file."""
-        with self._entry:
+        """Write all queued requests, then close the connection."""
+        with self._queue_lock:
             if not self._is_closed:
                 self._is_closed = True
                 self._queue.put(None)
         self._thread.join()
+
+    def _enqueue(self, request: WriteRequest) -> Future[None]:
+        # From here on the future cannot be cancelled: a caller that gives up must not stop the
+        # writer.
+        request.done.set_running_or_notify_cancel()
+        with self._queue_lock:
+            if self._is_closed:
+                raise closed(self._path)
+            self._queue.put(request)
+        return request.done
 
     def _run(self) -> None:
         is_open = True
@@ -84,70 +90,72 @@ class Writer:
                 self._write_group(group)
         self._connection.close()
 
-    def _next_group(self) -> tuple[list[Work], bool]:
-        """Waits for one batch, then takes all that are there or come within a moment."""
-        group: list[Work] = []
-        work = self._queue.get()
-        deadline = monotonic() + LINGER_S
-        while work is not None:
-            group.append(work)
-            if len(group) == GROUP_MAX:
+    def _next_group(self) -> tuple[list[WriteRequest], bool]:
+        """Wait for a request, then add the queued ones. Also return whether the writer is open."""
+        group: list[WriteRequest] = []
+        request = self._queue.get()
+        deadline = monotonic() + GROUP_WAIT_S
+        while request is not None:
+            group.append(request)
+            if len(group) == MAX_GROUP_SIZE:
                 break
             left_s = deadline - monotonic() if len(group) < self._last_size else 0.0
             try:
-                work = self._queue.get(timeout=left_s) if left_s > 0 else self._queue.get_nowait()
+                request = (
+                    self._queue.get(timeout=left_s) if left_s > 0 else self._queue.get_nowait()
+                )
             except Empty:
                 break
         self._last_size = max(1, len(group))
-        return group, work is not None
+        return group, request is not None
 
-    def _write_group(self, group: Sequence[Work]) -> None:
-        group = self._without_the_lost(group)
+    def _write_group(self, group: Sequence[WriteRequest]) -> None:
+        group = self._skip_until_resumed(group)
         if not group:
             return
         try:
             self._commit(group)
-        except REFUSALS as error:
+        except ROW_ERRORS as error:
             if len(group) > 1:
-                # One of them is at fault; alone, each gets its own answer.
-                for work in group:
-                    self._write_group([work])
+                # One request is wrong. Commit each alone, so that only the wrong one fails.
+                for request in group:
+                    self._write_group([request])
             else:
-                group[0].done.set_exception(explained(error, self._path))
-        except Exception as error:  # noqa: BLE001 - whoever waits gets an answer, whatever it is
-            self._failure = explained(error, self._path)
-            for work in group:
-                work.done.set_exception(self._failure)
+                group[0].done.set_exception(to_store_error(error, self._path))
+        except Exception as error:  # noqa: BLE001 - every caller must get a result
+            self._failure = to_store_error(error, self._path)
+            for request in group:
+                request.done.set_exception(self._failure)
         else:
-            for work in group:
-                work.done.set_result(None)
+            for request in group:
+                request.done.set_result(None)
 
-    def _without_the_lost(self, group: Sequence[Work]) -> Sequence[Work]:
-        """After a failure: what comes from the moment on at which writing goes on."""
-        for place, work in enumerate(group):
-            if self._failure is None or work.resumes:
+    def _skip_until_resumed(self, group: Sequence[WriteRequest]) -> Sequence[WriteRequest]:
+        """After a failure, fail the requests before the next `resume` and return the rest."""
+        for index, request in enumerate(group):
+            if self._failure is None or request.resumes:
                 self._failure = None
-                return group[place:]
-            work.done.set_exception(self._failure)
+                return group[index:]
+            request.done.set_exception(self._failure)
         return ()
 
-    def _commit(self, group: Sequence[Work]) -> None:
+    def _commit(self, group: Sequence[WriteRequest]) -> None:
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
-            self._is_sound()
-            for work in group:
-                if work.resumes:
+            self._verify()
+            for request in group:
+                if request.resumes:
                     self._try_to_write()
-                for sql, rows in work.statements:
+                for sql, rows in request.statements:
                     connection.executemany(sql, rows)
             connection.execute("COMMIT")
-            self._is_sound()
+            self._verify()
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
     def _try_to_write(self) -> None:
-        """Writes a page as it is."""
+        """Rewrite a page with the same content. Raises if the file is not writable."""
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         self._connection.execute(f"PRAGMA user_version = {version}")

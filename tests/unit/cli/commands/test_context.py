@@ -1,4 +1,4 @@
-"""`rota context`: which daemons there are to talk to, and which one is meant."""
+"""`rota context`: names daemons and selects the one that commands contact."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def add(rota: Rota, name: str = "lab", url: str = "https://lab:7600") -> None:
     assert (result.code, result.err) == (0, "")
 
 
-def test_a_token_rests_in_a_file_for_its_owner_alone(rota: Rota, home: Path):
+def test_token_file_is_private(rota: Rota, home: Path):
     add(rota)
     assert Client(context="lab").token == SECRET
     assert (home / "rota" / "contexts.json").stat().st_mode & 0o777 == 0o600
     assert (home / "rota").stat().st_mode & 0o777 == 0o700
 
 
-def test_no_answer_has_a_token(rota: Rota):
+def test_output_never_contains_a_token(rota: Rota):
     add(rota)
     rota("context", "use", "lab")
     said = [
@@ -44,7 +44,7 @@ def test_no_answer_has_a_token(rota: Rota):
     ]
     assert [each.code for each in said] == [0, 0, 0, 0]
     assert SECRET not in str(said)
-    assert SECRET not in repr(Client().door)
+    assert SECRET not in repr(Client().endpoint)
     assert json.loads(said[1].out) == [
         {"name": "lab", "url": "https://lab:7600", "token": "kept", "is_current": True}
     ]
@@ -54,16 +54,16 @@ def test_use_and_remove(rota: Rota):
     add(rota)
     assert json.loads(rota("context", "show", "--json").out)["context"] == "local"
     rota("context", "use", "lab")
-    assert rota("context", "show").out == "lab, by 'rota context use'\n"
-    assert str(Client().door) == "https://lab:7600"
+    assert rota("context", "show").out == "lab, set by 'rota context use'\n"
+    assert str(Client().endpoint) == "https://lab:7600"
     rota("context", "use", "local")
-    assert Client().door.socket
+    assert Client().endpoint.socket
     rota("context", "use", "lab")
-    assert rota("context", "remove", "lab").out.startswith("commands talk to the daemon of this")
-    assert Client().door.socket
+    assert rota("context", "remove", "lab").out.startswith("commands now use the daemon of this")
+    assert Client().endpoint.socket
 
 
-def test_the_order_of_those_who_say_which_daemon(rota: Rota, monkeypatch: pytest.MonkeyPatch):
+def test_precedence_of_flags_variables_and_contexts(rota: Rota, monkeypatch: pytest.MonkeyPatch):
     for name in ("lab", "home", "far"):
         add(rota, name, f"https://{name}")
     rota("context", "use", "lab")
@@ -71,19 +71,19 @@ def test_the_order_of_those_who_say_which_daemon(rota: Rota, monkeypatch: pytest
     def meant(*words: str) -> str:
         return json.loads(rota(*words, "context", "show", "--json").out)["origin"]
 
-    assert (meant(), str(Client().door)) == ("'rota context use'", "https://lab")
+    assert (meant(), str(Client().endpoint)) == ("'rota context use'", "https://lab")
     monkeypatch.setenv("ROTA_HOME", "/somewhere")
-    assert (meant(), Client().door.socket) == ("ROTA_HOME", "/somewhere/rota.sock")
+    assert (meant(), Client().endpoint.socket) == ("ROTA_HOME", "/somewhere/rota.sock")
     monkeypatch.setenv("ROTA_CONTEXT", "home")
-    assert (meant(), str(Client().door)) == ("ROTA_CONTEXT", "https://home")
+    assert (meant(), str(Client().endpoint)) == ("ROTA_CONTEXT", "https://home")
     monkeypatch.setenv("ROTA_URL", "http://other:1")
-    assert (meant(), str(Client().door)) == ("ROTA_URL", "http://other:1")
+    assert (meant(), str(Client().endpoint)) == ("ROTA_URL", "http://other:1")
     assert meant("--context", "far") == "--context"
-    assert rota("list", "--context", "far").err.startswith("rota: no daemon answers at https://far")
+    assert rota("list", "--context", "far").err.startswith("rota: no daemon at https://far")
     assert meant() == "ROTA_URL", "what one command was told is not for the next"
 
 
-def test_a_token_goes_nowhere_but_where_it_belongs(rota: Rota, monkeypatch: pytest.MonkeyPatch):
+def test_token_is_sent_to_its_own_daemon_only(rota: Rota, monkeypatch: pytest.MonkeyPatch):
     rota("context", "add", "lab", "https://lab")
     monkeypatch.setenv("ROTA_TOKEN", "rotajob_of_another")
     assert Client(context="lab").token == "rotajob_of_another"
@@ -102,7 +102,7 @@ def test_a_token_file_is_read_each_time(rota: Rota, home: Path):
     assert rota("list", "--context", "lab").err.startswith(f"rota: {home}/token: no such file")
 
 
-def test_a_token_in_the_clear_is_told(rota: Rota):
+def test_unencrypted_token_gives_a_warning(rota: Rota):
     words = ("context", "add", "lab", "http://lab:7600", "--token", "-")
     told = rota(*words, stdin=SECRET.encode())
     assert "unencrypted" in told.err
@@ -113,21 +113,30 @@ def test_a_token_in_the_clear_is_told(rota: Rota):
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("add lab lab:7600", "URL is 'lab:7600'; write http://HOST:PORT or unix:///PATH"),
-        ("add lab http://", " is no address of a daemon; "),
-        ("add lab https://u:p@lab", "'https://u:p@lab' is no address of a daemon; "),
-        ("add lab http://[::1", "'http://[::1' is no address of a daemon; "),
-        ("add lab http://lab:x", "'http://lab:x' is no address of a daemon; "),
-        ("add lab https://lab/path", "'https://lab/path' is no address of a daemon; "),
-        ("add ../x https://lab", "'../x' is no name of a context; "),
-        ("add local https://lab", "'local' is the daemon of this machine; "),
-        ("add lab https://lab --token word", "a token on the command line can be read by "),
-        ("add lab https://lab --token - --kubernetes", "a token can come from one place only; "),
+        (
+            "add lab lab:7600",
+            "URL: invalid address 'lab:7600'; write http://HOST:PORT or unix:///PATH",
+        ),
+        ("add lab http://", "invalid daemon address 'http:/'; "),
+        ("add lab https://u:p@lab", "invalid daemon address 'https://u:p@lab'; "),
+        ("add lab http://[::1", "invalid daemon address 'http://[::1'; "),
+        ("add lab http://lab:x", "invalid daemon address 'http://lab:x'; "),
+        ("add lab https://lab/path", "invalid daemon address 'https://lab/path'; "),
+        ("add ../x https://lab", "invalid context name '../x'; "),
+        (
+            "add local https://lab",
+            "context name 'local' is reserved for the daemon of this machine; ",
+        ),
+        ("add lab https://lab --token word", "every user of this machine can read a token "),
+        (
+            "add lab https://lab --token - --kubernetes",
+            "a context takes only one source of its token; ",
+        ),
         ("add lab https://lab --token-file nowhere", "nowhere: no such file or directory; "),
-        ("add lab https://lab --token -", "standard input: there is no token in it; "),
-        ("add lab https://lab --kubernetes", "there is no kubeconfig at "),
-        ("use lab", "no context 'lab'; "),
-        ("remove lab", "no context 'lab'; "),
+        ("add lab https://lab --token -", "standard input: no valid token; "),
+        ("add lab https://lab --kubernetes", "no kubeconfig at "),
+        ("use lab", "unknown context 'lab'; "),
+        ("remove lab", "unknown context 'lab'; "),
     ],
 )
 def test_mistakes(rota: Rota, monkeypatch: pytest.MonkeyPatch, words: str, hint: str, home: Path):
@@ -138,26 +147,26 @@ def test_mistakes(rota: Rota, monkeypatch: pytest.MonkeyPatch, words: str, hint:
     assert not (home / "rota" / "contexts.json").exists()
 
 
-def test_a_name_is_given_once(rota: Rota):
+def test_context_name_is_unique(rota: Rota):
     add(rota)
     result = rota("context", "add", "lab", "https://elsewhere")
-    assert (result.code, str(Client(context="lab").door)) == (2, "https://lab:7600")
+    assert (result.code, str(Client(context="lab").endpoint)) == (2, "https://lab:7600")
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"current": 5}', '{"contexts": {"a": {"url": 7}}}', "[" * 10_000]
 )
-def test_a_file_that_makes_no_sense_is_one_line(rota: Rota, home: Path, text: str):
+def test_broken_context_file_is_one_line(rota: Rota, home: Path, text: str):
     add(rota)
     (home / "rota" / "contexts.json").write_text(text)
     result = rota("list")
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-    assert "contexts.json: it is not a list of contexts; " in result.err
+    assert "contexts.json: not a valid contexts file; " in result.err
 
 
-def test_a_file_that_others_may_read_is_not_used(rota: Rota, home: Path):
+def test_context_file_readable_by_others_is_refused(rota: Rota, home: Path):
     add(rota)
     (home / "rota" / "contexts.json").chmod(0o644)
     result = rota("list", "--context", "lab")
-    assert "others may read or change it" in result.err
+    assert "other users can read or change it" in result.err
     assert SECRET not in result.err

@@ -1,4 +1,4 @@
-"""What a daemon is started with: every setting arrives where it is used."""
+"""`rota up`: every setting reaches the part of the daemon that uses it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.api.places import this_machine
-from rota.api.serve import Settings
-from rota.cli.up import pass_on, settings_of, warnings_of
-from rota.core.view import Rules
-from rota.daemon.admission import Defaults
-from rota.engines.base import LogLimits
+from rota.cli.commands.daemon import listen_warnings, notify_parent
+from rota.core.scheduling.view import Rules
+from rota.daemon.jobs.admission import Defaults
+from rota.engines.interface import LogLimits
 from rota.engines.local.gpus import Gpus
 from rota.errors import UserError
+from rota.server.backend import local_backend
+from rota.server.settings import Settings, settings_of
 
 FILE = """
 listen = "127.0.0.1:8800"
@@ -42,10 +42,10 @@ image = "vision"
 
 
 def gpus_of(settings: Settings) -> Gpus:
-    place = settings.place
-    assert isinstance(place, partial)
-    assert place.func is this_machine
-    return place.keywords["gpus"]
+    backend = settings.backend
+    assert isinstance(backend, partial)
+    assert backend.func is local_backend
+    return backend.keywords["gpus"]
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_key_of_the_daemon_arrives(folder: Path):
+def test_every_daemon_setting_is_used(folder: Path):
     (folder / "config.toml").write_text(FILE)
     settings = settings_of(folder, {})
     assert settings.listen == ("127.0.0.1", 8800)
@@ -75,7 +75,7 @@ def test_every_key_of_the_daemon_arrives(folder: Path):
     assert settings.defaults("vision").image == "vision"
 
 
-def test_without_files_it_is_as_built(folder: Path):
+def test_defaults_without_files(folder: Path):
     settings = settings_of(folder, {})
     assert settings.rules == Rules()
     assert settings.defaults("vision") == Defaults()
@@ -86,12 +86,12 @@ def test_without_files_it_is_as_built(folder: Path):
     ("name", "value", "words"),
     [
         ("policy", "fifi", "no policy 'fifi'"),
-        ("listen", "nowhere", "'nowhere' is no address to listen on"),
-        ("virtual_gpus", "many", "'many' does not name virtual GPUs"),
-        ("engine", "slurm", "there is no engine 'slurm'"),
+        ("listen", "nowhere", "'nowhere' is not a valid listen address"),
+        ("virtual_gpus", "many", "invalid virtual GPUs: 'many'"),
+        ("engine", "slurm", "unknown engine 'slurm'"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_place(folder: Path, name: str, value: str, words: str):
+def test_wrong_value_names_its_source(folder: Path, name: str, value: str, words: str):
     flag = f"--{name.replace('_', '-')}"
     with pytest.raises(UserError, match=rf"^{flag}: {words}"):
         settings_of(folder, {name: value})
@@ -104,13 +104,13 @@ def test_a_wrong_value_is_told_with_its_place(folder: Path, name: str, value: st
 @pytest.mark.parametrize(
     ("engine", "name", "words"),
     [
-        ("", "kubeconfig", "--kubeconfig is for --engine kubernetes, and this is local"),
-        ("", "kube_context", "--context is for --engine kubernetes, and this is local"),
-        ("local", "namespace", "--namespace is for --engine kubernetes, and this is local"),
-        ("kubernetes", "virtual_gpus", "--virtual-gpus is for --engine local"),
+        ("", "kubeconfig", "--kubeconfig needs --engine kubernetes, but the engine is local"),
+        ("", "kube_context", "--context needs --engine kubernetes, but the engine is local"),
+        ("local", "namespace", "--namespace needs --engine kubernetes, but the engine is local"),
+        ("kubernetes", "virtual_gpus", "--virtual-gpus needs --engine local"),
     ],
 )
-def test_a_flag_for_another_engine_is_a_mistake(folder: Path, engine: str, name: str, words: str):
+def test_flag_of_another_engine_is_refused(folder: Path, engine: str, name: str, words: str):
     value = "4x16GiB" if name == "virtual_gpus" else "lab"
     (folder / "config.toml").write_text(f'{name} = "{value}"')
     settings_of(folder, {"engine": engine})
@@ -120,15 +120,15 @@ def test_a_flag_for_another_engine_is_a_mistake(folder: Path, engine: str, name:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_root_on_loopback_needs_no_warning(host: str):
-    assert warnings_of((host, 8800), are_accounts=True) == []
-    assert warnings_of(None, are_accounts=False) == []
+    assert listen_warnings((host, 8800), are_accounts=True) == []
+    assert listen_warnings(None, are_accounts=False) == []
 
 
-def test_what_is_allowed_and_should_be_known():
-    [open_door] = warnings_of(("0.0.0.0", 8800), are_accounts=True)
-    assert "nothing is encrypted" in open_door
-    [one_account] = warnings_of(("127.0.0.1", 8800), are_accounts=False)
-    assert "guards against accidents only" in one_account
+def test_listening_on_tcp_gives_warnings():
+    [reachable] = listen_warnings(("0.0.0.0", 8800), are_accounts=True)
+    assert "not encrypted" in reachable
+    [one_account] = listen_warnings(("127.0.0.1", 8800), are_accounts=False)
+    assert "protect against mistakes only" in one_account
 
 
 CLUSTER = """
@@ -153,15 +153,15 @@ checkpoints = "pvc:shared/{user}/{job}"
 """
 
 
-def test_every_key_of_a_cluster_arrives(folder: Path):
+def test_every_cluster_setting_is_used(folder: Path):
     pytest.importorskip("lightkube")
     (folder / "config.toml").write_text(CLUSTER)
     settings = settings_of(folder, {"listen": "127.0.0.1:8800"})
-    assert isinstance(settings.place, partial)
-    choice = settings.place.keywords["choice"]
-    assert (choice.context, choice.volume) == ("prod", "pvc:shared/{user}/{job}")
-    assert (choice.checkpoints, choice.listen) == (None, ("127.0.0.1", 8800))
-    workers = choice.workers
+    assert isinstance(settings.backend, partial)
+    config = settings.backend.keywords["config"]
+    assert (config.context, config.volume) == ("prod", "pvc:shared/{user}/{job}")
+    assert (config.checkpoints, config.listen) == (None, ("127.0.0.1", 8800))
+    workers = config.workers
     assert (workers.namespace, workers.gpu_resource, workers.image) == (
         "lab",
         "amd.com/gpu",
@@ -175,29 +175,29 @@ def test_every_key_of_a_cluster_arrives(folder: Path):
     )
     assert (workers.bind_patience_s, workers.stuck_after_s) == (1.0, 2.0)
     assert (workers.advertise, workers.placeholder_image) == ("http://rota.lab", "busybox")
-    assert choice.accounts["ada"].uid == 1001
-    assert (choice.keep.for_s, choice.keep.at_most) == (60.0, 7)
+    assert config.accounts["ada"].uid == 1001
+    assert (config.keep.for_s, config.keep.at_most) == (60.0, 7)
     assert settings.are_accounts
     assert settings.defaults("").are_contained
 
 
-def test_a_toleration_that_is_none_is_told_with_its_place(folder: Path):
+def test_wrong_toleration_names_its_source(folder: Path):
     pytest.importorskip("lightkube")
     (folder / "config.toml").write_text('engine = "kubernetes"\ntolerations = ["a:Never"]')
-    with pytest.raises(UserError, match="'a:Never' is no toleration"):
+    with pytest.raises(UserError, match="'a:Never' is not a valid toleration"):
         settings_of(folder, {})
 
 
-def test_an_account_that_is_none_is_told_with_its_place(folder: Path):
+def test_wrong_account_names_its_source(folder: Path):
     pytest.importorskip("lightkube")
     (folder / "config.toml").write_text('engine = "kubernetes"\naccounts = ["ada=1001"]')
-    with pytest.raises(UserError, match=r"config\.toml: 'ada=1001' is no account"):
+    with pytest.raises(UserError, match=r"config\.toml: 'ada=1001' is not a valid account"):
         settings_of(folder, {})
 
 
-def test_a_daemon_does_not_end_because_nobody_waits_for_it_any_more():
+def test_daemon_survives_the_exit_of_its_parent():
     reading, writing = os.pipe()
     os.close(reading)
-    pass_on(writing, b"ready")
+    notify_parent(writing, b"ready")
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(writing)

@@ -1,12 +1,12 @@
-"""`rota down` returns when the daemon that it ended is gone, whoever answers then."""
+"""`rota down` waits until the stopped daemon is gone."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rota.cli import box
-from rota.client.find import NoDaemonError
+from rota.cli.commands import daemon
+from rota.client.endpoint import NoDaemonError
 from rota.errors import UnavailableError
 
 OLD, NEW = 1, 2
@@ -23,18 +23,18 @@ def asked(*answers: int | Exception) -> int:
         return SimpleNamespace(pid=answer)
 
     rota: Any = SimpleNamespace(status=status)
-    box._wait_for_silence(rota, OLD)  # pyright: ignore[reportPrivateUsage]
+    daemon._wait_for_api_close(rota, OLD)  # pyright: ignore[reportPrivateUsage]
     return len(answers) - len(left)
 
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(box, "PAUSE_S", 0.0)
+    monkeypatch.setattr(daemon, "POLL_S", 0.0)
 
 
-def test_until_nobody_answers() -> None:
+def test_down_waits_until_no_daemon_answers() -> None:
     assert asked(OLD, UnavailableError("it broke"), OLD, NoDaemonError("nobody"), OLD) == 4
 
 
-def test_a_supervisor_starts_another_at_once() -> None:
+def test_down_returns_if_another_daemon_answers() -> None:
     assert asked(OLD, NEW, NEW) == 2

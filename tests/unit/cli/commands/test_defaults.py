@@ -1,4 +1,4 @@
-"""What a submit takes from a project's file and from variables; `rota config show`; reports."""
+"""Defaults of `rota submit`, `rota config show`, and `rota report`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli import completing
-from rota.cli.report import end_of
+from rota.cli import complete
+from rota.cli.commands.report import last_bytes
 from rota.wire.jobs import JobRequest
-from tests.golden.stand_in import StandIn
+from tests.golden.fake_client import FakeClient
 from tests.unit.cli.conftest import Rota
 
 PROJECT = """
@@ -22,7 +22,7 @@ env = { A = "project", B = "project", C = "project" }
 """
 
 
-class Recorder(StandIn):
+class Recorder(FakeClient):
     """Keeps what is submitted."""
 
     requests: list[JobRequest]
@@ -46,7 +46,7 @@ def submitted(rota: Rota, *arguments: str) -> JobRequest:
     return Recorder.requests[0]
 
 
-def test_the_project_says_what_is_usual(rota: Rota, folder: Path):
+def test_project_file_sets_defaults(rota: Rota, folder: Path):
     (folder / ".rota.toml").write_text(PROJECT)
     job = submitted(rota, "--", "true")
     assert (job.project, job.image, job.priority) == ("vision", "usual", 3)
@@ -54,7 +54,9 @@ def test_the_project_says_what_is_usual(rota: Rota, folder: Path):
     assert job.env == {"A": "project", "B": "project", "C": "project"}
 
 
-def test_job_file_and_flags_go_over_it(rota: Rota, folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_job_file_and_flags_override_the_project_file(
+    rota: Rota, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     (folder / ".rota.toml").write_text(PROJECT)
     (folder / "job.yaml").write_text("command: [true]\npriority: 5\nenv: {B: file, C: file}\n")
     monkeypatch.setenv("ROTA_PROJECT", "speech")
@@ -69,7 +71,7 @@ def test_a_mistake_in_the_project_file_stops_the_submit(rota: Rota, folder: Path
     result = rota("submit", "--", "true")
     assert (result.code, result.out) == (2, "")
     assert result.err == (
-        f"rota: {folder}/.rota.toml, field 'imag': there is no such key; did you mean 'image'?\n"
+        f"rota: {folder}/.rota.toml, field 'imag': unknown key; did you mean 'image'?\n"
     )
 
 
@@ -92,14 +94,14 @@ def test_config_show(rota: Rota, folder: Path, monkeypatch: pytest.MonkeyPatch):
     assert "ROTA_GRACE" not in table
 
 
-def test_a_report_is_for_its_owner_and_overwrites_nothing(rota: Rota, folder: Path):
+def test_report_is_private_and_overwrites_no_file(rota: Rota, folder: Path):
     path = folder / "rota-report-1q1ghcmf.md"
-    assert rota("report", "bert").out.startswith(f"{path.name}: ")
+    assert rota("report", "bert").out.startswith(f"wrote {path.name}; ")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_text().startswith("# rota report: job 1q1ghcmf (bert)\n")
     result = rota("report", "bert")
     assert (result.code, result.out) == (2, "")
-    assert result.err == f"rota: {path.name} is there already; name another file by --output\n"
+    assert result.err == f"rota: {path.name} already exists; choose another file with --output\n"
     assert rota("report", "bert", "-o", "/nowhere/x").code == 1
 
 
@@ -114,14 +116,14 @@ def test_a_report_is_for_its_owner_and_overwrites_nothing(rota: Rota, folder: Pa
         ([b"x" * 100, b"\nend"], b"end"),
     ],
 )
-def test_the_end_of_a_log_begins_with_a_whole_line(chunks: list[bytes], end: bytes):
-    assert end_of(chunks, 10) == end
+def test_log_tail_begins_with_a_whole_line(chunks: list[bytes], end: bytes):
+    assert last_bytes(chunks, 10) == end
 
 
-def test_jobs_are_offered_by_name_and_id():
-    assert completing.jobs("b") == [
+def test_jobs_are_completed_by_name_and_id():
+    assert complete.jobs("b") == [
         ("bert", "1q1ghcmf running"),
         ("broken", "1q1gxzs9 failed"),
     ]
-    assert completing.jobs("1q1gx") == [("1q1gxzs9", "broken failed")]
-    assert completing.nodes("o") == [("old-box", "")]
+    assert complete.jobs("1q1gx") == [("1q1gxzs9", "broken failed")]
+    assert complete.nodes("o") == [("old-box", "")]

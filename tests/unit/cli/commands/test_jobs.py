@@ -1,14 +1,14 @@
-"""The name of an array, where the daemon wants one job."""
+"""Commands on the name of an array."""
 
 import json
 from typing import Any
 
 import pytest
 
-from rota.client.client import Page
+from rota.client.client import JobList
 from rota.client.http import AnswerError
 from rota.wire.jobs import JobView
-from tests.golden.stand_in import RUNNING, StandIn
+from tests.golden.fake_client import RUNNING, FakeClient
 from tests.unit.cli.conftest import Rota
 
 
@@ -22,15 +22,15 @@ NEW = [member(2, moment=9), member(1, moment=9, state="succeeded"), member(0, mo
 OLD = [member(3, moment=5), member(0, moment=5)]
 
 
-class WithArray(StandIn):
+class WithArray(FakeClient):
     """Knows the array `sweep` in two versions, on small pages."""
 
     done: list[str]
 
-    def jobs(self, **asked: Any) -> Page:
+    def jobs(self, **asked: Any) -> JobList:
         assert (asked["user"], asked["word"]) == ("user-1", "sweep[")
         found, start = [*NEW, *OLD], asked["before"] or 0
-        return Page(found[start : start + 2], start + 2 if start + 2 < len(found) else None)
+        return JobList(found[start : start + 2], start + 2 if start + 2 < len(found) else None)
 
     def show(self, job: str) -> Any:
         self._refuse(job)
@@ -58,19 +58,19 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
-def test_deeds_are_done_to_those_of_the_newest_that_are_not_over(rota: Rota, verb: str) -> None:
+def test_action_on_an_array_applies_to_its_unfinished_jobs(rota: Rota, verb: str) -> None:
     result = rota(verb, "first", "sweep", "last")
     assert (result.code, result.err) == (0, "")
     assert WithArray.done == ["first", "j9-0", "j9-2", "last"]
 
 
-def test_show_lists_all_of_them(rota: Rota) -> None:
+def test_show_lists_all_jobs_of_an_array(rota: Rota) -> None:
     found = json.loads(rota("show", "sweep", "--json").out)
     assert [each["name"] for each in found] == ["sweep[0]", "sweep[1]", "sweep[2]"]
     assert "sweep[1]" in rota("show", "sweep").out
 
 
-def test_wait_is_for_all_of_them(rota: Rota) -> None:
+def test_wait_waits_for_all_jobs_of_an_array(rota: Rota) -> None:
     result = rota("wait", "sweep", "--json")
     assert WithArray.done == ["j9-0", "j9-1", "j9-2"]
     assert [each["id"] for each in json.loads(result.out)] == WithArray.done

@@ -1,10 +1,10 @@
-"""`rota logs --timestamps`: lines out of pieces that end anywhere."""
+"""`rota logs --timestamps` assembles lines from pieces of output."""
 
 import time
 
 import pytest
 
-from rota.cli.logs import _copy_lines  # pyright: ignore[reportPrivateUsage]
+from rota.cli.commands.logs import _copy_lines  # pyright: ignore[reportPrivateUsage]
 from rota.wire.jobs import LogPiece
 
 
@@ -13,13 +13,13 @@ def lines_of(*pieces: tuple[int, str], capsys: pytest.CaptureFixture[str]) -> li
     return [line[24:] for line in capsys.readouterr().out.splitlines()]
 
 
-def test_lines_are_put_together_for_each_worker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_assembled_per_worker(capsys: pytest.CaptureFixture[str]) -> None:
     pieces = ((0, "a"), (1, "x\ny"), (0, "b\nc\n"), (1, "z"), (0, "end"))
     found = lines_of(*pieces, capsys=capsys)
     assert found == ["1/1 x", "1/0 ab", "1/0 c", "1/1 yz", "1/0 end"]
 
 
-def test_a_line_without_an_end_costs_no_more_than_its_length(
+def test_endless_line_takes_linear_time(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Put together anew with each piece, it would cost the square of that."""

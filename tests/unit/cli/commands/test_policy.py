@@ -23,12 +23,12 @@ def test_list_names_every_policy(rota: Rota):
     assert all(each["name"] in listed and each["description"] for each in described)
 
 
-def test_show_tells_parameters_with_their_defaults(rota: Rota):
+def test_show_lists_parameters_with_defaults(rota: Rota):
     shown = rota("policy", "show", "tiresias").out
     assert "threshold_gpu_s=3600" in shown
     described = json.loads(rota("policy", "show", "tiresias", "--json").out)
     assert described["parameters"][0]["name"] == "threshold_gpu_s"
-    assert "takes no parameters" in rota("policy", "show", "fifo").out
+    assert "No parameters." in rota("policy", "show", "fifo").out
 
 
 def test_show_of_an_unknown_policy(rota: Rota):
@@ -75,18 +75,18 @@ LEAVES = "import sys\nclass Mine:\n    def size(self, jobs, budget, *, now): sys
 
 
 @pytest.mark.parametrize("code", ["", "0", "'bye'"])
-def test_a_policy_that_ends_the_program_is_blamed(rota: Rota, tmp_path: Path, code: str):
+def test_policy_that_exits_is_reported(rota: Rota, tmp_path: Path, code: str):
     mine = tmp_path / "mine.py"
     mine.write_text(LEAVES.replace("EXIT", code))
     decided = rota("policy", "decide", f"{mine}:Mine", stdin=CASE)
     simulated = rota("simulate", "voda:run_1", "--cluster", "3x4", "--policy", f"{mine}:Mine")
     for result in (decided, simulated):
         assert (result.code, result.out) == (2, "")
-        assert "it raised SystemExit" in result.err
+        assert "the policy raised SystemExit" in result.err
         assert result.err.count("\n") == 1
 
 
-def test_a_default_without_a_number_in_json(rota: Rota, tmp_path: Path):
+def test_infinite_default_in_json(rota: Rota, tmp_path: Path):
     mine = tmp_path / "mine.py"
     mine.write_text(
         "from dataclasses import dataclass\n@dataclass\nclass Mine:\n"
@@ -100,7 +100,7 @@ def test_a_default_without_a_number_in_json(rota: Rota, tmp_path: Path):
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
-def test_list_leaves_out_what_cannot_be_loaded(
+def test_list_leaves_out_broken_policies(
     rota: Rota, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ):
     offered = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import RotaError
-from rota.simulator.results import Measures
+from rota.simulator.metrics import RunMetrics
 from tests.unit.cli.conftest import Rota
 
 TASK = ("simulate", "voda:run_1", "--cluster", "3x4", "--policy", "fifo")
@@ -41,7 +41,7 @@ def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["--round", "soon"], "invalid value for '--round'"),
         (["--seed", "-3"], "--seed must be a whole number from 0, not -3"),
-        (["--seed", "3"], "--seed is for generated traces, and 'voda:run_1' is none"),
+        (["--seed", "3"], "--seed is for generated traces only, not for 'voda:run_1'"),
         (["--policy", "fifi"], "no policy 'fifi'"),
         (["--policy", "tiresias:nob=3"], "policy 'tiresias' has no parameter 'nob'"),
         (["--html", "missing/report.html"], "cannot write missing/report.html"),
@@ -58,7 +58,7 @@ def test_bad_input_is_one_line_before_any_run(rota: Rota, flags: list[str], comp
 
 
 @pytest.mark.usefixtures("no_run")
-def test_an_unknown_trace_is_told(rota: Rota):
+def test_unknown_trace(rota: Rota):
     result = rota("simulate", "missing.csv", "--cluster", "3x4")
     assert result.code == 2
     assert "missing.csv" in result.err
@@ -72,7 +72,7 @@ def test_same_command_same_output_except_the_decision_times(rota: Rota):
     assert figures() == figures()
 
 
-def test_every_policy_asked_for_is_an_object(rota: Rota):
+def test_json_has_one_object_per_policy(rota: Rota):
     rows = json.loads(rota(*TASK, "--policy", "srjf,elastic-fifo", "--json").out)
     assert [row["policy"] for row in rows] == ["fifo", "srjf", "elastic-fifo"]
     assert all(row["jobs"] == row["finished"] == 24 for row in rows)
@@ -93,20 +93,22 @@ def test_the_report_is_written_beside_the_table(rota: Rota, tmp_path: Path):
     assert target.read_text(encoding="utf-8").count("<rect") >= 24
 
 
-def test_a_report_that_fails_leaves_the_figures(
+def test_failed_report_still_prints_results(
     rota: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("rota.simulator.report.write.write_whole", refusing("the disk is full"))
+    monkeypatch.setattr(
+        "rota.simulator.report.writer.write_atomically", refusing("the disk is full")
+    )
     result = rota(*TASK, "--html", str(tmp_path / "report.html"), "--json")
     assert (result.code, result.err) == (1, "rota: the disk is full\n")
     assert json.loads(result.out)[0]["policy"] == "fifo"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_reference_tells_every_flag_and_every_figure(rota: Rota):
-    reference = (Path(__file__).parents[3] / "docs" / "reference" / "simulate.md").read_text()
+def test_reference_lists_every_flag_and_metric(rota: Rota):
+    reference = (Path(__file__).parents[4] / "docs" / "reference" / "simulate.md").read_text()
     flags = set(re.findall(r"--[a-z][a-z-]+", rota("simulate", "--help").out)) - {"--help"}
-    figures = {field.name for field in fields(Measures)}
+    figures = {field.name for field in fields(RunMetrics)}
     assert [name for name in sorted(flags | figures) if f"`{name}" not in reference] == []
 
 
@@ -125,7 +127,7 @@ def test_jobs_without_gpus_run_on_nodes_without_gpus(rota: Rota, tmp_path: Path)
     assert json.loads(result.out)[0]["finished"] == 2
 
 
-def test_a_request_above_the_cluster_gets_what_there_is(rota: Rota, tmp_path: Path):
+def test_request_above_the_cluster_gets_all_gpus(rota: Rota, tmp_path: Path):
     trace = tmp_path / "large.csv"
     trace.write_text("name,submit_s,gpus,duration_s\na,0,1..8@8,60\n")
     result = rota("simulate", str(trace), "--cluster", "1x4", "--json")
@@ -139,14 +141,17 @@ def test_jobs_with_labels_run_on_nodes_with_labels(rota: Rota, tmp_path: Path):
     task = ("simulate", str(trace), "--policy", "fifo", "--json", "--cluster")
     result = rota(*task, "1x4,1x4:A100@80GiB/96cpu/1TiB/disk=ssd/room=2")
     assert json.loads(result.out)[0]["finished"] == 1
-    assert "no node is labelled disk=ssd, room=2" in rota(*task, "1x4/disk=ssd").err
+    assert (
+        "requests nodes with the label disk=ssd, room=2, no node has it"
+        in rota(*task, "1x4/disk=ssd").err
+    )
 
 
-def test_jobs_that_never_finish_are_told_beside_the_figures(rota: Rota, tmp_path: Path):
+def test_unfinished_jobs_give_a_warning(rota: Rota, tmp_path: Path):
     trace = tmp_path / "fixed.csv"
     rows = [f"{name},{start},1,36000,fixed" for name, start in (("a", 0), ("b", 10), ("c", 20))]
     trace.write_text("\n".join(["name,submit_s,gpus,duration_s,mode", *rows]))
     result = rota("simulate", str(trace), "--cluster", "1x1", "--policy", "fifo,tiresias")
     assert result.code == 0
-    assert result.err == "rota: jobs that never finished: 3 of 3 under tiresias\n"
+    assert result.err == "rota: unfinished jobs: 3 of 3 under tiresias\n"
     assert "Completion time" in result.out

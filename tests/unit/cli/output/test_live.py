@@ -1,4 +1,4 @@
-"""Live views and colours are for terminals, and a terminal is left as it was."""
+"""Live views and colours on a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 import pytest
 
 from rota.cli.output.live import SCREEN_OFF, SCREEN_ON, live
-from rota.cli.output.table import Column, draw, is_coloured, say_table
+from rota.cli.output.table import Column, draw, is_coloured, print_table
 
 
 class Terminal(io.StringIO):
@@ -40,7 +40,7 @@ def interrupted(*views: list[str]) -> Iterator[list[str]]:
     raise KeyboardInterrupt
 
 
-def test_a_terminal_is_drawn_over_and_given_back(terminal: Terminal):
+def test_terminal_is_redrawn_and_restored(terminal: Terminal):
     views = interrupted(["a", "b", "c", "d"], ["漢字漢字漢字", "x" * 99])
     with on(terminal), pytest.raises(KeyboardInterrupt):
         live(lambda: next(views))
@@ -52,7 +52,7 @@ def test_a_terminal_is_drawn_over_and_given_back(terminal: Terminal):
     assert "漢字漢字漢\x1b[K\n" + "x" * 10 + "\x1b[K\x1b[J" in out
 
 
-def test_a_pipe_gets_the_view_again_for_each_change(capsys: pytest.CaptureFixture[str]):
+def test_pipe_gets_the_view_after_each_change(capsys: pytest.CaptureFixture[str]):
     views = iter([["a"], ["b"], ["c"]])
     live(lambda: next(views), changes=[1, 2])
     assert capsys.readouterr().out == "a\n\nb\n\nc\n"
@@ -64,25 +64,25 @@ BEST = [
 ]
 
 
-def test_colours_are_for_terminals(terminal: Terminal):
+def test_only_terminals_get_colours(terminal: Terminal):
     with on(terminal):
-        say_table(BEST, "Title")
+        print_table(BEST, "Title")
     assert "\x1b[1mTitle\x1b[0m\n" in terminal.getvalue()
     assert "fifo     \x1b[1;32m1\x1b[0m\n" in terminal.getvalue()
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colours_can_be_refused(
+def test_no_color_turns_colours_off(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ):
     with on(terminal):
         assert is_coloured()
         monkeypatch.setenv(name, value)
-        say_table(BEST, "Title")
+        print_table(BEST, "Title")
     assert "\x1b" not in terminal.getvalue()
 
 
-def test_a_cell_cannot_speak_to_the_terminal():
+def test_control_characters_in_cells_are_escaped():
     hostile = "\x1b]0;owned\x07\nnext"
     lines = draw([Column("name", (hostile, "plain"), is_number=False)])
     assert lines == ["name", "─" * 22, r"\x1b]0;owned\x07\nnext", "plain"]
@@ -94,5 +94,5 @@ def test_wide_characters_and_accents_stay_in_their_columns():
     assert lines == ["name    n", "─" * 9, "漢字    1", "e\u0301      22", "abc     3"]
 
 
-def test_a_table_without_rows_is_its_head():
+def test_table_without_rows():
     assert draw([Column("a", ()), Column("bc", ())]) == ["a   bc", "──────"]

@@ -1,4 +1,4 @@
-"""Charts of whatever was measured: nothing, one figure, huge ones, and never what is no number."""
+"""Plots with no values, one value, huge values and invalid values."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ from xml.etree import ElementTree as ET
 import pytest
 from inline_snapshot import snapshot
 
-from rota.cli.output import chart
-from rota.cli.output.plot import TIME_STEPS, WHOLE_STEPS, Dot, Plot, Scale, height_at, scales
+from rota.cli.output.plot import (
+    TIME_STEPS,
+    WHOLE_STEPS,
+    WIDTH,
+    Dot,
+    Plot,
+    Scale,
+    draw_plot,
+    height_at,
+    scales,
+)
 from rota.cli.output.profile import lines
 from rota.cli.output.profile_svg import svg, write_svg
 from rota.wire.training import JobProfile, SizeFigure, StepFigure, WorkerFigure
@@ -34,21 +43,21 @@ def plot(*dots: Dot, line: tuple[Dot, ...] = ()) -> Plot:
     )
 
 
-def test_nothing_is_no_chart():
-    assert chart.draw(plot()) == []
-    assert chart.draw(plot(Dot(math.nan, 1.0), Dot(1.0, math.inf), Dot(1.0, -1.0))) == []
+def test_empty_plot_has_no_lines():
+    assert draw_plot(plot()) == []
+    assert draw_plot(plot(Dot(math.nan, 1.0), Dot(1.0, math.inf), Dot(1.0, -1.0))) == []
 
 
-def test_one_dot_stands_in_the_middle():
-    drawn = chart.draw(plot(Dot(5.0, 2.0)))
+def test_single_dot_is_in_the_middle():
+    drawn = draw_plot(plot(Dot(5.0, 2.0)))
     (row,) = [line for line in drawn if "●" in line]
-    assert row.index("●") - row.index("┤") == pytest.approx(chart.WIDTH / 2, abs=2)
+    assert row.index("●") - row.index("┤") == pytest.approx(WIDTH / 2, abs=2)
     assert "nan" not in "".join(drawn)
 
 
 def test_dots_errors_and_a_line():
     line = (Dot(1.0, 1.0), Dot(4.0, 3.0))
-    assert "\n".join(chart.draw(plot(Dot(1, 1), Dot(3, 3.0, 0.9), line=line))) == snapshot("""\
+    assert "\n".join(draw_plot(plot(Dot(1, 1), Dot(3, 3.0, 0.9), line=line))) == snapshot("""\
 title
 4 ┤                                       │
   │                                       │
@@ -67,8 +76,8 @@ title
 
 
 @pytest.mark.parametrize("huge", [1e12, 1e200, 1e299])
-def test_huge_figures_are_drawn(huge: float):
-    drawn = chart.draw(plot(Dot(0.0, 1.0), Dot(huge, huge, huge)))
+def test_huge_values_are_drawn(huge: float):
+    drawn = draw_plot(plot(Dot(0.0, 1.0), Dot(huge, huge, huge)))
     assert sum("●" in line for line in drawn) == 2
     assert max(map(len, drawn)) < 100
 
@@ -89,12 +98,12 @@ def test_ticks_are_round_and_few(
     assert Scale(low, high).ticks(7, steps=steps) == pytest.approx(ticks)
 
 
-def test_a_line_has_a_height_between_its_ends_only():
+def test_line_has_values_between_its_ends_only():
     line = [Dot(1.0, 10.0), Dot(3.0, 30.0)]
     assert [height_at(line, x) for x in (0.0, 1.0, 2.0, 3.0, 4.0)] == [None, 10, 20, 30, None]
 
 
-def test_the_y_axis_begins_at_zero_and_holds_the_errors():
+def test_y_axis_starts_at_zero_and_includes_errors():
     found = scales(plot(Dot(1, 10, 5), Dot(2, 3)))
     assert found is not None
     assert found[1].low == 0
@@ -115,10 +124,10 @@ def test_svg_of_a_profile_has_a_panel_for_each_plot():
     assert titles == snapshot(
         [
             "speed-up over one worker: dots measured (hollow: across nodes), line fitted",
-            "time of a step",
+            "step time",
             "samples per second",
-            "memory of its processes",
-            "memory on the card",
+            "host memory",
+            "GPU memory",
         ]
     )
     n_measured = sum(each.kind == "measured" for each in PROFILE.sizes)
@@ -126,8 +135,8 @@ def test_svg_of_a_profile_has_a_panel_for_each_plot():
     assert len(circles) == n_measured + 4 * len(PROFILE.steps)
 
 
-def test_svg_of_nothing_says_so():
-    assert "nothing was measured yet" in texts(NOTHING)
+def test_svg_without_measurements():
+    assert "no measurements yet" in texts(NOTHING)
 
 
 def test_names_cannot_break_an_svg():
@@ -156,7 +165,7 @@ def hostile() -> JobProfile:
 
 
 @pytest.mark.parametrize("profile", [NOTHING, PROFILE, hostile()])
-def test_what_is_no_number_is_never_shown(profile: JobProfile):
+def test_invalid_numbers_are_not_shown(profile: JobProfile):
     assert [line for line in lines(profile) if NUMBER.search(line)] == []
     drawn = ET.tostring(root(profile), encoding="unicode")
     assert NUMBER.search(drawn) is None
@@ -164,13 +173,13 @@ def test_what_is_no_number_is_never_shown(profile: JobProfile):
         assert 0 <= float(value) < 5000, name
 
 
-def test_many_sizes_are_few_rows():
+def test_many_sizes_are_shortened():
     sizes = [
         SizeFigure(n, "fitted", "prior", epoch_s=60 / n, speedup=n, speedup_error=0.5)
         for n in range(1, 513)
     ]
     shown = lines(replace(NOTHING, max_workers=512, sizes=sizes))
-    rows = [line.split()[0] for line in shown if line.endswith("assumed of every job")]
+    rows = [line.split()[0] for line in shown if line.endswith("assumed for every job")]
     assert rows == ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"]
 
 

@@ -1,4 +1,4 @@
-"""The progress bar is for people: on a terminal, on stderr, and gone afterwards."""
+"""The progress bar is on stderr, on terminals only, and removed at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_pipe_sees_nothing(monkeypatch: pytest.MonkeyPatch):
+def test_pipe_gets_no_progress_bar(monkeypatch: pytest.MonkeyPatch):
     pipe = io.StringIO()
     monkeypatch.setattr("sys.stderr", pipe)
     with progress(["fifo"]) as report:
@@ -22,7 +22,7 @@ def test_a_pipe_sees_nothing(monkeypatch: pytest.MonkeyPatch):
     assert pipe.getvalue() == ""
 
 
-def test_a_terminal_sees_a_line_for_each_policy(monkeypatch: pytest.MonkeyPatch):
+def test_terminal_gets_one_bar_per_policy(monkeypatch: pytest.MonkeyPatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")

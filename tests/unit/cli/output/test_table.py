@@ -1,4 +1,4 @@
-"""Bars, percentages, and what stands for them where signs are missing."""
+"""Bars and percentages, also in ASCII."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from rota.cli.output.jobs import columns, finish, left
-from rota.cli.output.marks import bar, percent, progress, told
-from rota.cli.output.table import draw
-from rota.cli.output.times import clock_time, give_or_take, short_time, span
-from tests.golden.stand_in import FAILED, NOW, QUEUED, RUNNING
+from rota.cli.output.format import clock_time, short_time, span, time_error
+from rota.cli.output.jobs import columns, finish_time, remaining_time
+from rota.cli.output.table import bar, draw, percent, progress, to_output_charset
+from tests.golden.fake_client import FAILED, NOW, QUEUED, RUNNING
 
 
 class Screen(io.TextIOWrapper):
@@ -48,10 +47,10 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     ],
 )
 def test_bars(part: float, drawn: str, plain: str):
-    assert (bar(part, plain=False), bar(part, plain=True)) == (drawn, plain)
+    assert (bar(part, is_ascii=False), bar(part, is_ascii=True)) == (drawn, plain)
 
 
-def test_only_what_is_done_is_a_hundred_percent():
+def test_only_finished_work_is_100_percent():
     assert [percent(each) for each in (None, 0.0, 0.29, 0.9999, 1.0)] == [
         "-",
         "0%",
@@ -61,25 +60,25 @@ def test_only_what_is_done_is_a_hundred_percent():
     ]
 
 
-def test_a_bar_is_for_terminals():
+def test_only_terminals_get_bars():
     assert progress(0.45) == "45%"
     with redirect_stdout(Screen()):
         assert progress(0.45) == "████▌░░░░░  45%"
         assert progress(None) == "-"
 
 
-def test_ascii_is_enough_for_a_terminal_without_more():
+def test_ascii_terminal_gets_ascii_signs():
     screen = Screen("ascii")
     with redirect_stdout(screen):
         lines = draw(columns([RUNNING], now=NOW))
-        assert told("±") == "+-"
+        assert to_output_charset("±") == "+-"
     text = "\n".join(lines)
     assert text.isascii()
     assert "[####......]  45%" in text
     assert "+-6 min" in text
 
 
-def test_columns_that_nothing_is_known_for_are_left_out():
+def test_columns_without_values_are_left_out():
     titles = [[each.title for each in columns(jobs, now=NOW)] for jobs in ([FAILED], [QUEUED])]
     assert titles[0] == ["id", "name", "user", "state", "gpus", "age", "ran", "why"]
     assert titles[1] == ["id", "name", "user", "state", "gpus", "age", "ran", "left", "ends", "why"]
@@ -99,13 +98,13 @@ def test_columns_that_nothing_is_known_for_are_left_out():
 @pytest.mark.usefixtures("utc")
 def test_a_finish_time_has_its_error(remaining_s: float, error: float, words: str):
     job = replace(RUNNING, remaining_s=remaining_s, finish_s=NOW + remaining_s, finish_error=error)
-    assert finish(job, now=NOW) == words
-    assert left(replace(RUNNING, remaining_s=4800.0)) == "1h20m ±10 min"
+    assert finish_time(job, now=NOW) == words
+    assert remaining_time(replace(RUNNING, remaining_s=4800.0)) == "1h20m ±10 min"
 
 
 def test_spans_of_any_length():
     assert [span(each) for each in (1e30, 86400.0 * 9999)] == [">9999d", "9999d00h"]
-    assert [give_or_take(each) for each in (0.2, 59.0, 60.0, 7200.0)] == [
+    assert [time_error(each) for each in (0.2, 59.0, 60.0, 7200.0)] == [
         "1 s",
         "59 s",
         "1 min",

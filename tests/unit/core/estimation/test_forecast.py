@@ -1,4 +1,4 @@
-"""Start and finish times by running the kernel forward."""
+"""Forecasts of start and finish times by running the kernel forward."""
 
 import math
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from copy import deepcopy
 
 import pytest
 
-from rota.core.forecast import Expected, Horizon, Situation, forecast
-from rota.core.model import Estimate, JobId, JobSpec
-from rota.core.speed import ESTIMATE_ERROR, PRIOR_ERROR
-from rota.engines.fake_run import Delays
-from rota.engines.foreseen import foreseen
-from tests.builders import QUICK, Lab, cluster, job, live_job
+from rota.core.estimation.forecast import Horizon, JobForecast, Situation, forecast
+from rota.core.estimation.speed_model import ESTIMATE_ERROR, PRIOR_ERROR
+from rota.core.model.job import Estimate, JobId, JobSpec
+from rota.engines.virtual.forecast import forecast_engine
+from rota.engines.virtual.run import Delays
+from tests.support.builders import QUICK, Lab, cluster, job, live_job
 
 
-def expected(lab: Lab, until_s: float = math.inf) -> dict[str, Expected]:
+def expected(lab: Lab, until_s: float = math.inf) -> dict[str, JobForecast]:
     kernel = lab.kernel
     situation = Situation(
         jobs=tuple(kernel.jobs.values()),
@@ -23,7 +23,7 @@ def expected(lab: Lab, until_s: float = math.inf) -> dict[str, Expected]:
         outcomes=lab.store.load().outcomes,
     )
     found = forecast(
-        situation, lab.policy, engine_of=foreseen, now=lab.now, horizon=Horizon(until_s)
+        situation, lab.policy, engine_of=forecast_engine, now=lab.now, horizon=Horizon(until_s)
     )
     return {str(job_id): each for job_id, each in found.items()}
 
@@ -37,13 +37,13 @@ def test_jobs_start_one_after_the_other() -> None:
     lab.submit(*(job(name, estimate=hour()) for name in "abc"))
     lab.wait(100)
     assert expected(lab) == {
-        "a": Expected(100, 3700, ESTIMATE_ERROR),
-        "b": Expected(3700, 7300, ESTIMATE_ERROR),
-        "c": Expected(7300, 10900, ESTIMATE_ERROR),
+        "a": JobForecast(100, 3700, ESTIMATE_ERROR),
+        "b": JobForecast(3700, 7300, ESTIMATE_ERROR),
+        "c": JobForecast(7300, 10900, ESTIMATE_ERROR),
     }
 
 
-def test_what_was_done_is_not_done_again() -> None:
+def test_done_work_is_not_repeated_in_a_forecast() -> None:
     """Neither by a job that runs, which is taken to have gone on since its last report, nor by
     one that has been stopped."""
     lab = Lab(cluster("1x2"))
@@ -62,7 +62,7 @@ def test_what_was_done_is_not_done_again() -> None:
 
 
 @pytest.mark.parametrize("make", [job, live_job])
-def test_jobs_grow_into_what_others_leave(make: Callable[..., JobSpec]) -> None:
+def test_jobs_grow_when_others_finish(make: Callable[..., JobSpec]) -> None:
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.run(make("a", gpus="2..4", estimate=hour(2)), make("b", gpus=2, estimate=hour(2)))
     lab.progress("b", 5)
@@ -80,7 +80,7 @@ def test_measured_times_count_more_than_estimates() -> None:
     assert (found.finish_s, found.error) == (pytest.approx(1000), 0.1)
 
 
-def test_who_waits_for_an_uncertain_job_is_uncertain() -> None:
+def test_waiting_for_an_uncertain_job_is_uncertain() -> None:
     lab = Lab(cluster("1x1"))
     lab.run(job("b", estimate=hour()))
     lab.progress("b", 1, epoch_s=360.0)
@@ -89,20 +89,20 @@ def test_who_waits_for_an_uncertain_job_is_uncertain() -> None:
     assert (found["b"].error, found["a"].error) == (0.1, ESTIMATE_ERROR)
 
 
-def test_what_is_not_to_be_foreseen_is_infinite() -> None:
-    """A job of unknown length, whoever waits behind it, and a job on hold."""
+def test_unpredictable_times_are_infinite() -> None:
+    """A job of unknown length, a job behind it, and a held job."""
     lab = Lab(cluster("1x1"))
     lab.run(job("a"))
     lab.submit(job("b", estimate=hour()))
     lab.submit(job("c", estimate=hour()), is_held=True)
     assert expected(lab) == {
-        "a": Expected(0, math.inf, PRIOR_ERROR),
-        "b": Expected(math.inf, math.inf, ESTIMATE_ERROR),
-        "c": Expected(math.inf, math.inf, ESTIMATE_ERROR),
+        "a": JobForecast(0, math.inf, PRIOR_ERROR),
+        "b": JobForecast(math.inf, math.inf, ESTIMATE_ERROR),
+        "c": JobForecast(math.inf, math.inf, ESTIMATE_ERROR),
     }
 
 
-def test_it_looks_no_further_than_it_is_asked_to() -> None:
+def test_a_forecast_ends_at_its_time_horizon() -> None:
     lab = Lab(cluster("1x1"))
     lab.submit(job("a", estimate=hour()), job("b", estimate=hour()))
     found = expected(lab, until_s=5000)
@@ -132,13 +132,13 @@ def test_slow_starts_count_if_the_engine_has_them() -> None:
     found = forecast(
         situation,
         lab.policy,
-        engine_of=lambda jobs, now: foreseen(jobs, now, delays=Delays(start_s=30.0)),
+        engine_of=lambda jobs, now: forecast_engine(jobs, now, delays=Delays(start_s=30.0)),
         now=0.0,
     )
     assert found[JobId("a")].finish_s == 3630
 
 
-def test_the_kernel_that_was_asked_about_is_left_alone() -> None:
+def test_a_forecast_does_not_change_the_kernel() -> None:
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..4", estimate=hour()))
     lab.submit(job("b", gpus=2, estimate=hour()))
@@ -151,13 +151,13 @@ def test_the_kernel_that_was_asked_about_is_left_alone() -> None:
     assert lab.decide() == view
 
 
-def test_a_forecast_looks_no_further_than_its_rounds() -> None:
-    """The next in line are told; whoever is behind that is not."""
+def test_a_forecast_ends_after_its_rounds() -> None:
+    """Only the next jobs in the queue have a forecast."""
     lab = Lab(cluster("1x1"))
     lab.submit(*(job(name, estimate=hour()) for name in "abcdef"))
     situation = Situation(tuple(lab.kernel.jobs.values()), tuple(lab.kernel.nodes.values()), QUICK)
     found = forecast(
-        situation, lab.policy, engine_of=foreseen, now=0.0, horizon=Horizon(most_rounds=3)
+        situation, lab.policy, engine_of=forecast_engine, now=0.0, horizon=Horizon(max_rounds=3)
     )
     ends = [math.isfinite(each.finish_s) for each in found.values()]
     assert ends == sorted(ends, reverse=True)

@@ -1,11 +1,11 @@
-"""When a job that runs will be done, and how sure that is."""
+"""When a running job will finish, and the error of that time."""
 
 import random
 
 import pytest
 
-from rota.core.progress import finish
-from tests.builders import Lab, cluster, job
+from rota.core.estimation.remaining_time import finish
+from tests.support.builders import Lab, cluster, job
 
 
 def running(epochs: float = 90.0, gpus: int = 1) -> Lab:
@@ -20,7 +20,7 @@ def go_on(lab: Lab, *times: float) -> None:
         lab.progress("a", lab.job("a").epochs_done + 1, seconds)
 
 
-def test_half_of_a_steady_job_tells_its_finish_within_a_tenth() -> None:
+def test_half_of_a_steady_job_predicts_its_finish_within_ten_percent() -> None:
     """Epochs of 100 s, give or take 15 %, whatever the seed."""
     for seed in range(50):
         draw = random.Random(seed)
@@ -33,7 +33,7 @@ def test_half_of_a_steady_job_tells_its_finish_within_a_tenth() -> None:
         assert abs(expected.at_s - sum(times)) < 4 * expected.error_s, seed
 
 
-def test_after_a_slow_down_it_is_right_within_three_epochs() -> None:
+def test_the_finish_is_right_three_epochs_after_a_slow_down() -> None:
     lab = running()
     go_on(lab, *[100.0] * 45, *[250.0] * 3)
     expected = finish(lab.job("a"), lab.now)
@@ -41,7 +41,7 @@ def test_after_a_slow_down_it_is_right_within_three_epochs() -> None:
     assert expected.remaining_s == pytest.approx(42 * 250.0, rel=0.1)
 
 
-def test_the_part_of_the_epoch_under_way_counts() -> None:
+def test_the_current_epoch_counts_in_part() -> None:
     lab = running(epochs=10.0)
     go_on(lab, 100.0, 100.0)
     lab.wait(50.0)
@@ -53,7 +53,7 @@ def test_the_part_of_the_epoch_under_way_counts() -> None:
     assert heard.remaining_s == pytest.approx(720.0)
 
 
-def test_the_time_is_that_of_the_size_now_held() -> None:
+def test_the_finish_uses_the_current_size() -> None:
     lab = running(epochs=10.0, gpus=2)
     go_on(lab, 60.0)
     expected = finish(lab.job("a"), lab.now)
@@ -61,7 +61,7 @@ def test_the_time_is_that_of_the_size_now_held() -> None:
     assert expected.remaining_s == pytest.approx(540.0)
 
 
-def test_the_end_that_the_program_tells_counts() -> None:
+def test_the_programs_number_of_epochs_counts() -> None:
     lab = running(epochs=90.0)
     lab.progress("a", 1.0, 100.0, epochs_total=3.0)
     expected = finish(lab.job("a"), lab.now)
@@ -69,7 +69,7 @@ def test_the_end_that_the_program_tells_counts() -> None:
     assert expected.remaining_s == 200.0
 
 
-def test_the_error_shrinks_with_what_is_known_and_with_what_is_left() -> None:
+def test_the_error_shrinks_with_measurements_and_progress() -> None:
     lab = running()
     errors: list[float] = []
     for _ in range(5):
@@ -80,7 +80,7 @@ def test_the_error_shrinks_with_what_is_known_and_with_what_is_left() -> None:
     assert errors == sorted(errors, reverse=True)
 
 
-def test_a_job_past_its_end_is_as_unsure_as_it_is_late() -> None:
+def test_the_error_of_an_overdue_job_is_its_delay() -> None:
     lab = running(epochs=2.0)
     go_on(lab, 100.0)
     lab.wait(500.0)
@@ -89,7 +89,7 @@ def test_a_job_past_its_end_is_as_unsure_as_it_is_late() -> None:
     assert (expected.at_s, expected.error_s) == (600.0, 400.0)
 
 
-def test_of_a_job_that_waits_or_that_nothing_is_known_of_nothing_is_said() -> None:
+def test_a_waiting_or_unknown_job_has_no_finish() -> None:
     lab = running()
     assert finish(lab.job("a"), lab.now) is None
     go_on(lab, 100.0)

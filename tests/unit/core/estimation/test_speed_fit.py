@@ -1,11 +1,11 @@
-"""A fit from few measurements stays sensible: no size looks free, none useless."""
+"""A fit from few measurements stays plausible: no size takes no time, and none is useless."""
 
 from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
 
-from rota.core.speed import PRIOR, Size, SpeedModel, estimated, learn
+from rota.core.estimation.speed_model import PRIOR, MeasuredSize, SpeedModel, estimated, learn
 
 TRANSFORMER = (0.0, 1.0, 1.657, 2.148, 2.521)
 ONE_S = 65.5
@@ -22,7 +22,7 @@ PAIRS: list[Measured] = [
 def learnt(model: SpeedModel, measured: Measured) -> SpeedModel:
     for workers, crosses in measured:
         epoch_s = ONE_S / TRANSFORMER[workers]
-        model = learn(model, Size(workers, crosses), epoch_s=epoch_s, max_workers=4)
+        model = learn(model, MeasuredSize(workers, crosses), epoch_s=epoch_s, max_workers=4)
     return model
 
 
@@ -45,8 +45,8 @@ def test_without_an_estimate_it_is_not_degenerate(
 
 
 @pytest.mark.parametrize("measured", PAIRS)
-def test_what_is_assumed_of_every_job_is_not_kept_with_each(measured: Measured) -> None:
-    """It has some hundred sizes, and a cluster keeps each job as text."""
+def test_the_prior_is_not_stored_with_each_job(measured: Measured) -> None:
+    """The prior has hundreds of sizes, and a cluster stores each job as text."""
     spelled_out = replace(learnt(PRIOR, measured[:1]), assumed=PRIOR.speedups)
     model = learnt(PRIOR, measured)
     assert model.assumed == ()

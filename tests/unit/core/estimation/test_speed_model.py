@@ -1,22 +1,31 @@
-"""What is believed of a job's speed: measured, else fitted, else estimated, else a prior."""
+"""The speed model of a job: measured, else fitted, else estimated, else a prior."""
 
 import itertools
 import math
 
 import pytest
 
-from rota.core.speed import PRIOR, Size, SpeedModel, estimated, learn, sized_for
+from rota.core.estimation.speed_model import (
+    PRIOR,
+    MeasuredSize,
+    SpeedModel,
+    estimated,
+    learn,
+    sized_for,
+)
 
 
-def on_one_node(workers: int) -> Size:
-    return Size(workers, crosses=False)
+def on_one_node(workers: int) -> MeasuredSize:
+    return MeasuredSize(workers, crosses=False)
 
 
-def across(workers: int) -> Size:
-    return Size(workers, crosses=True)
+def across(workers: int) -> MeasuredSize:
+    return MeasuredSize(workers, crosses=True)
 
 
-def learnt(times: dict[Size, float], model: SpeedModel = PRIOR, most: int = 8) -> SpeedModel:
+def learnt(
+    times: dict[MeasuredSize, float], model: SpeedModel = PRIOR, most: int = 8
+) -> SpeedModel:
     for size, epoch_s in times.items():
         model = learn(model, size, epoch_s=epoch_s, max_workers=most)
     return model
@@ -31,7 +40,7 @@ def test_the_prior_is_concave_and_of_unknown_length() -> None:
     assert PRIOR.epoch_s(4) == math.inf
 
 
-def test_an_estimate_is_the_users_word() -> None:
+def test_an_estimate_comes_from_the_user() -> None:
     model = estimated(100.0, speedups=(0.0, 1.0, 1.5))
     assert (model.epoch_s(1), model.epoch_s(2)) == (100.0, pytest.approx(66.7, abs=0.1))
 
@@ -51,13 +60,13 @@ def test_a_size_beyond_the_table_speeds_nothing_up() -> None:
     assert model.epoch_s(0) == math.inf
 
 
-def test_what_was_measured_wins_over_the_estimate() -> None:
+def test_a_measurement_overrides_the_estimate() -> None:
     model = learnt({on_one_node(1): 80.0, on_one_node(2): 70.0}, estimated(100.0))
     assert model.epoch_s(1) == pytest.approx(80.0)
     assert model.epoch_s(2) == pytest.approx(70.0)
 
 
-def test_the_mean_of_what_was_measured_at_a_size_counts() -> None:
+def test_the_mean_of_all_measurements_at_a_size_counts() -> None:
     model = learnt({on_one_node(2): 60.0})
     model = learn(model, on_one_node(2), epoch_s=80.0, max_workers=8)
     assert model.epoch_s(2) == pytest.approx(70.0)
@@ -74,7 +83,7 @@ def test_with_two_sizes_measured_the_others_are_fitted() -> None:
     assert model.epoch_s(4) == pytest.approx(32.5, rel=0.001)
 
 
-def test_the_cost_of_crossing_nodes_is_told_from_the_rest() -> None:
+def test_the_cost_of_crossing_nodes_is_fitted_separately() -> None:
     """100/n, and 7 more from four workers on, which were only seen across nodes."""
     times = {on_one_node(1): 100.0, on_one_node(2): 50.0, across(4): 32.0}
     model = learnt(times)
@@ -113,12 +122,12 @@ def test_the_error_shrinks_with_measurements() -> None:
 
 
 @pytest.mark.parametrize("epoch_s", [0.0, -1.0, math.inf, math.nan])
-def test_nonsense_teaches_nothing(epoch_s: float) -> None:
+def test_invalid_measurements_are_ignored(epoch_s: float) -> None:
     model = learnt({on_one_node(1): 100.0})
     assert learn(model, on_one_node(1), epoch_s=epoch_s, max_workers=8) is model
 
 
-def test_a_time_of_no_workers_teaches_nothing() -> None:
+def test_a_measurement_without_workers_is_ignored() -> None:
     assert learn(PRIOR, on_one_node(0), epoch_s=1.0, max_workers=8) is PRIOR
 
 
@@ -128,7 +137,7 @@ def test_the_table_reaches_one_beyond_the_most_workers() -> None:
     assert model.speedup(6) == 0.0
 
 
-def test_what_small_jobs_of_a_category_measured_serves_a_larger_one() -> None:
+def test_a_category_model_is_extended_for_a_larger_job() -> None:
     small = learnt({on_one_node(1): 100.0, on_one_node(2): 55.0}, most=2)
     assert small.speedup(8) == 0.0
     large = sized_for(small, 8)

@@ -1,14 +1,15 @@
-"""Why a job waits, in words."""
+"""The texts that explain why a job waits."""
 
 from dataclasses import replace
 
-from rota.core.events import JobHeld, JobSubmitted, NodeSeen, WorkersLost
-from rota.core.explain import Answers
-from rota.core.kernel import Kernel
-from rota.core.model import Gpu, Job, JobId, JobSpec, Node, NodeId
-from rota.core.plan import Plan
-from rota.core.round import decide
-from rota.core.view import Rules, View
+from rota.core.explain.explain import WaitExplainer
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.events import JobHeld, JobSubmitted, NodeSeen, WorkersLost
+from rota.core.model.job import Job, JobId, JobSpec
+from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules, View
 from rota.policies.fifo import Fifo
 
 
@@ -25,7 +26,7 @@ def one_round(*specs: JobSpec) -> tuple[Kernel, View, Plan]:
 
 def why(name: str, *specs: JobSpec) -> str | None:
     kernel, view, plan = one_round(*specs)
-    reason = Answers(view, plan).why_it_waits(job(kernel, name))
+    reason = WaitExplainer(view, plan).wait_reason(job(kernel, name))
     return None if reason is None else str(reason)
 
 
@@ -44,25 +45,27 @@ def test_a_job_that_starts_does_not_wait():
     assert why("a", gang("a", 2)) is None
 
 
-def test_a_job_behind_others_is_told_how_many():
+def test_a_queued_job_shows_how_many_are_ahead():
     jobs = (gang("a", 2), gang("b", 1), gang("c", 2))
-    assert why("c", *jobs) == ("waits for 2 workers with 1 GPU each: 1 running, 1 ahead of it")
+    assert why("c", *jobs) == (
+        "waits for 2 workers with 1 GPU each: 1 running, 1 ahead in the queue"
+    )
 
 
 def test_a_higher_priority_is_ahead_although_it_came_later():
     jobs = (gang("a", 2, priority=2), gang("b", 1), gang("c", 1, priority=1))
-    assert why("b", *jobs) == ("waits for 1 GPU: 1 running, 1 ahead of it")
+    assert why("b", *jobs) == ("waits for 1 GPU: 1 running, 1 ahead in the queue")
 
 
 def test_a_gpu_type_that_no_node_has_is_named():
     assert why("a", gang("a", 1, gpu_types=("A100",))) == (
-        "could not run here even if all else were gone: it needs 1 A100 GPU"
+        "can never run on this cluster: requests a GPU of type A100, no node has one"
     )
 
 
-def test_more_workers_than_the_cluster_holds_is_said():
+def test_more_workers_than_the_cluster_holds_are_reported():
     assert why("a", gang("a", 3)) == (
-        "could not run here even if all else were gone: it needs 3 workers with 1 GPU each"
+        "can never run on this cluster: requests 3 GPUs, at most 2 fit"
     )
 
 
@@ -71,14 +74,14 @@ def test_a_job_that_waits_for_another_names_it():
     assert why("b", *jobs) == "waits for a to succeed"
 
 
-def test_a_held_job_says_so():
+def test_a_held_job_shows_its_hold():
     kernel, view, plan = one_round(gang("a", 1))
     kernel.apply(JobHeld(JobId("a")), 11.0)
-    reason = Answers(view, plan).why_it_waits(job(kernel, "a"))
-    assert str(reason) == "is held until somebody releases it"
+    reason = WaitExplainer(view, plan).wait_reason(job(kernel, "a"))
+    assert str(reason) == "held until a user releases it"
 
 
-def test_a_job_that_is_refused_again_and_again_says_why():
+def test_a_job_in_back_off_shows_why():
     kernel, _, _ = one_round(gang("a", 1))
     lost = [WorkersLost(JobId("a"), n, frozenset({0}), "no quota") for n in (1, 2)]
     now = 10.0
@@ -87,15 +90,15 @@ def test_a_job_that_is_refused_again_and_again_says_why():
         kernel.commit(decide(view, Fifo()), now)
         kernel.apply(each, now)
     view = kernel.view(now)
-    reason = Answers(view, decide(view, Fifo())).why_it_waits(job(kernel, "a"))
-    assert str(reason) == "waits before it is tried again: lost: no quota"
+    reason = WaitExplainer(view, decide(view, Fifo())).wait_reason(job(kernel, "a"))
+    assert str(reason) == "waits before a retry: worker lost: no quota"
 
 
-def test_a_job_on_its_way_to_a_node_that_does_not_answer_says_so():
+def test_a_job_starting_on_a_silent_node_shows_the_node():
     kernel, view, plan = one_round(gang("a", 1))
     kernel.commit(plan, 10.0)
     [node] = view.nodes.values()
     kernel.apply(NodeSeen(replace(node, note="does not answer", is_cordoned=True)), 10.0)
     view = kernel.view(10.0)
-    reason = Answers(view, decide(view, Fifo())).why_it_waits(job(kernel, "a"))
+    reason = WaitExplainer(view, decide(view, Fifo())).wait_reason(job(kernel, "a"))
     assert str(reason) == "waits for node n1, which does not answer"

@@ -1,4 +1,4 @@
-"""Nodes that come, drain, vanish and return."""
+"""Nodes that are added, drained, lost and seen again."""
 
 import math
 from collections.abc import Mapping
@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from rota.core.commands import ChangeMembership, StartWorkers, StopWorkers
-from rota.core.events import JobCancelled, NodeSeen, WorkersLost
-from rota.core.intent import Intent
-from rota.core.model import GIB, Job, JobId, Node, NodeId, Queued, Share
-from rota.core.plan import Plan
-from rota.core.states import State
-from tests.builders import Lab, cluster, job, live_job, slots
+from rota.core.kernel.desired_state import DesiredState
+from rota.core.lifecycle.states import JobState
+from rota.core.model.commands import ChangeMembership, StartWorkers, StopWorkers
+from rota.core.model.events import JobCancelled, NodeSeen, WorkersLost
+from rota.core.model.job import GpuShare, Job, JobId, Queued
+from rota.core.model.node import Node, NodeId
+from rota.core.model.units import GIB
+from rota.core.scheduling.plan import Plan
+from tests.support.builders import Lab, cluster, job, live_job, slots
 
 A, B = JobId("a"), JobId("b")
 
@@ -41,7 +43,7 @@ def test_the_loss_of_a_node_is_no_failure() -> None:
     assert lab.lose(1) == []
     assert lab.job("a").phase == Queued(0.0)
     assert (lab.job("a").failures, lab.job("a").idle_attempts) == (0, 0)
-    assert lab.reason("a") == "lost with its node"
+    assert lab.reason("a") == "worker lost with its node"
     assert lab.round() == [StartWorkers(A, 2, 0, slots("2:0", "2:1"))]
 
 
@@ -73,7 +75,7 @@ def test_workers_that_are_lost_again_and_again_wait_longer_each_time() -> None:
 
 
 @pytest.mark.parametrize("end", ["a long run", "progress", "progress of a run that gave way"])
-def test_a_run_that_came_to_something_ends_the_row_of_losses(end: str) -> None:
+def test_a_run_with_progress_resets_the_losses(end: str) -> None:
     lab = Lab(cluster("1x2"))
     lab.submit(job("a", gpus=2, epochs=10))
     lost(lab, 1.0)
@@ -95,7 +97,7 @@ def test_a_run_that_came_to_something_ends_the_row_of_losses(end: str) -> None:
     assert backoff_s(lab) == 10.0
 
 
-def test_a_back_off_after_a_loss_takes_back_a_plan_that_was_made_meanwhile() -> None:
+def test_a_back_off_after_a_loss_drops_a_plan_made_meanwhile() -> None:
     lab = Lab(cluster("3x2"))
     lab.submit(job("a", gpus=4))
     lost(lab, 1.0)
@@ -110,7 +112,7 @@ def test_a_back_off_after_a_loss_takes_back_a_plan_that_was_made_meanwhile() -> 
     assert lab.round() == [StartWorkers(A, 3, 0, lab.job("a").allocation)]
 
 
-def test_a_job_lost_ever_so_often_is_still_only_late() -> None:
+def test_a_job_never_fails_because_of_lost_workers() -> None:
     lab = Lab(cluster("1x2"))
     lab.submit(job("a", gpus=2))
     lab.kernel.recover(
@@ -153,18 +155,18 @@ def test_a_drained_node_takes_no_new_work() -> None:
     assert lab.round() == [StartWorkers(A, 1, 0, slots("2:0", "2:1"))]
 
 
-def test_a_job_whose_next_place_is_lost_stays_where_it_is() -> None:
-    """It is not stopped for a place that no longer exists."""
+def test_a_job_whose_planned_node_is_lost_stays_in_its_slots() -> None:
+    """The job is not stopped for slots that no longer exist."""
     lab = Lab(cluster("1x2, 1x4"), policy="elastic-fifo")
     lab.run(live_job("b", gpus=4), live_job("a", gpus="2..4"))
     assert lab.job("a").allocation == slots("1:0", "1:1")
     moved = {A: slots("2:0", "2:1", "2:2", "2:3")}
     assert lab.commit(Plan(moved, {A: "gpu"})) == [StopWorkers(B, 1, (0, 1, 2, 3), 30.0)]
     lab.lose(2)
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     assert lab.job("a").allocation == slots("1:0", "1:1")
     lab.round()
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
 def test_a_job_that_waits_for_a_node_to_open_again_starts_when_it_does() -> None:
@@ -177,8 +179,8 @@ def test_a_job_that_waits_for_a_node_to_open_again_starts_when_it_does() -> None
     assert lab.tell(NodeSeen(cluster("1x2")[0])) == [StartWorkers(B, 1, 0, slots("1:0", "1:1"))]
 
 
-def test_a_plan_that_facts_overtook_is_taken_in_part() -> None:
-    """What has lost its new place goes on in its old one, and another round is asked for."""
+def test_an_outdated_plan_is_adopted_in_part() -> None:
+    """A job that lost its new slots stays in its old ones, and another round is requested."""
     lab = Lab(cluster("2x2"))
     lab.run(job("a", gpus="2..4"))
     lab.submit(job("b"))
@@ -189,11 +191,11 @@ def test_a_plan_that_facts_overtook_is_taken_in_part() -> None:
     lab.round()
     assert not lab.kernel.wants_round
     assert lab.commit(plan) == []
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     assert lab.kernel.wants_round
 
 
-def test_a_plan_is_not_taken_for_jobs_that_were_cancelled_meanwhile() -> None:
+def test_a_plan_is_not_adopted_for_cancelled_jobs() -> None:
     lab = Lab(cluster("1x4"))
     lab.submit(job("a"), job("b"))
     plan = lab.decide()
@@ -201,19 +203,19 @@ def test_a_plan_is_not_taken_for_jobs_that_were_cancelled_meanwhile() -> None:
     assert lab.commit(plan) == [StartWorkers(B, 1, 0, slots("1:1"))]
 
 
-def test_a_gpu_that_vanished_is_given_to_nobody() -> None:
+def test_a_missing_gpu_is_not_allocated() -> None:
     node = cluster("1x4")[0]
     lab = Lab([node])
     lab.run(job("a", gpus=2), job("b", gpus=2))
     lab.tell(NodeSeen(replace(node, gpus=node.gpus[:2])))
-    assert lab.state("b") is State.STOPPING
+    assert lab.state("b") is JobState.STOPPING
     assert lab.round() == []
     lab.exited("b", 143)
     assert lab.round() == []
     assert lab.kernel.ledger.is_sound(lab.kernel.nodes)
 
 
-def test_what_was_known_of_nodes_is_written_down() -> None:
+def test_node_changes_are_in_the_effects() -> None:
     lab = Lab(cluster("3x2"))
     lab.drain(1)
     lab.lose(2)
@@ -223,11 +225,11 @@ def test_what_was_known_of_nodes_is_written_down() -> None:
     }
 
 
-def test_cards_of_one_type_but_several_sizes_are_all_used():
+def test_gpus_of_one_type_with_different_memory_are_all_used():
     lab = Lab(cluster("1x1:A@16GiB,1x1:A@80GiB"))
-    lab.submit(*(job(f"j{i}", share=Share(memory_bytes=8 * GIB)) for i in range(12)))
+    lab.submit(*(job(f"j{i}", share=GpuShare(memory_bytes=8 * GIB)) for i in range(12)))
     lab.round()
-    assert [lab.state(f"j{i}") for i in range(12)] == [State.STARTING] * 12
+    assert [lab.state(f"j{i}") for i in range(12)] == [JobState.STARTING] * 12
 
 
 def test_nodes_that_come_one_by_one_are_all_used():
@@ -238,10 +240,14 @@ def test_nodes_that_come_one_by_one_are_all_used():
         lab.tell(NodeSeen(node))
     lab.submit(job("b"), job("c"))
     lab.round()
-    assert [lab.state(name) for name in "abc"] == [State.RUNNING, State.STARTING, State.STARTING]
+    assert [lab.state(name) for name in "abc"] == [
+        JobState.RUNNING,
+        JobState.STARTING,
+        JobState.STARTING,
+    ]
 
 
-def test_a_node_may_be_lost_before_anybody_has_looked_at_a_new_one() -> None:
+def test_a_node_may_be_lost_before_a_new_node_is_used() -> None:
     one, two, three = cluster("3x2")
     lab = Lab([one, two])
     lab.run(job("a", gpus=4))
@@ -264,16 +270,18 @@ def test_a_node_that_comes_back_smaller_waits_for_those_it_lost() -> None:
     assert lab.kernel.ledger.is_sound(lab.kernel.nodes)
 
 
-def test_nodes_that_change_at_once_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With thousands of jobs, a look at all plans for each of hundreds of nodes takes minutes."""
+def test_nodes_that_change_together_are_refitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of jobs, one refit for each of hundreds of nodes takes minutes."""
     looks: list[int] = []
-    refit = Intent.refit
+    refit = DesiredState.refit
 
-    def counted(intent: Intent, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]) -> object:
+    def counted(
+        desired: DesiredState, jobs: Mapping[JobId, Job], nodes: Mapping[NodeId, Node]
+    ) -> object:
         looks.append(len(nodes))
-        return refit(intent, jobs, nodes)
+        return refit(desired, jobs, nodes)
 
-    monkeypatch.setattr(Intent, "refit", counted)
+    monkeypatch.setattr(DesiredState, "refit", counted)
     nodes = cluster("3x4")
     lab = Lab(nodes)
     lab.run(job("a", gpus=4))

@@ -1,14 +1,14 @@
-"""Sizes beyond the policy: what an owner pins, and growth that did not pay."""
+"""Sizes that override the policy: pins by the owner, and caps after an unprofitable growth."""
 
 import pytest
 
-from rota.core.commands import ChangeMembership
-from rota.core.events import JobResized, MembershipChanged
-from rota.core.model import JobId
-from rota.core.states import State
-from rota.core.view import Rules
+from rota.core.lifecycle.states import JobState
+from rota.core.model.commands import ChangeMembership
+from rota.core.model.events import JobResized, MembershipChanged
+from rota.core.model.job import JobId
+from rota.core.scheduling.view import Rules
 from rota.policies.registry import POLICIES
-from tests.builders import QUICK, Lab, cluster, job, live_job, slots
+from tests.support.builders import QUICK, Lab, cluster, job, live_job, slots
 
 A, B = JobId("a"), JobId("b")
 GUARDED = Rules(min_runtime_s=0.0, restart_cost_s=0.0)
@@ -19,7 +19,7 @@ def n_workers(lab: Lab, name: str = "a") -> int:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_honours_a_pin(policy: str) -> None:
+def test_every_policy_respects_a_pinned_size(policy: str) -> None:
     lab = Lab(cluster("1x4"), policy=policy)
     lab.submit(live_job("a", gpus="1..4", requested_workers=2), live_job("b", gpus="1..4"))
     lab.tell(JobResized(A, 3, "owner"))
@@ -30,28 +30,28 @@ def test_every_policy_honours_a_pin(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nobody_is_stopped_by_a_pin_that_there_is_no_room_for(policy: str) -> None:
+def test_a_pin_that_does_not_fit_stops_no_job(policy: str) -> None:
     lab = Lab(cluster("1x4"), policy=policy)
     lab.run(live_job("b", gpus=3), live_job("a", gpus="1..4"))
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     lab.tell(JobResized(A, 4, "owner"))
     assert n_workers(lab) >= 1
 
 
-def test_a_pin_shrinks_a_job_whose_gpus_nobody_else_needs() -> None:
+def test_a_pin_shrinks_a_job_even_if_its_gpus_stay_idle() -> None:
     lab = Lab(cluster("1x4"), policy="elastic-fifo", rules=GUARDED)
     lab.run(live_job("a", gpus="1..4"))
     lab.tell(JobResized(A, 2, "owner"))
     assert lab.reason("a") == "resized to 2 by owner"
     assert lab.round() == [ChangeMembership(A, 1, 1, slots("1:0", "1:1"), (0, 1))]
-    assert lab.reason("a") == "2 workers as its owner wants"
+    assert lab.reason("a") == "pinned to 2 workers by its owner"
     lab.switched("a")
     assert lab.round() == []
     lab.tell(JobResized(A, None, "owner"))
     assert n_workers(lab) == 4
 
 
-def test_a_pin_outlives_a_crash_and_comes_within_the_job_s_own_bounds_only() -> None:
+def test_a_pin_survives_a_crash_and_must_be_within_the_jobs_range() -> None:
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.submit(live_job("a", gpus="1..3"))
     lab.tell(JobResized(A, 2))
@@ -75,11 +75,14 @@ def grown(rules: Rules = QUICK, pause_s: float | None = None) -> Lab:
 
 
 @pytest.mark.parametrize("rules", [QUICK, GUARDED])
-def test_a_growth_that_did_not_pay_is_undone_for_a_while(rules: Rules) -> None:
+def test_an_unprofitable_growth_is_undone_for_a_while(rules: Rules) -> None:
     lab = grown(rules)
     lab.progress("a", 4, 20.0)
     assert lab.round() == [ChangeMembership(A, 1, 2, slots("1:0", "1:1"), (0, 1))]
-    assert lab.reason("a") == "2 workers for a while: on 4 an epoch took 20 s, and 10 s before"
+    assert (
+        lab.reason("a")
+        == "temporarily limited to 2 workers: an epoch took 20 s on 4 workers and 10 s on 2"
+    )
     lab.switched("a")
     assert lab.round() == []
     assert lab.kernel.next_timer_s() == 1800
@@ -94,7 +97,7 @@ def test_a_growth_that_may_have_paid_stays() -> None:
     assert lab.round() == []
 
 
-def test_a_way_back_that_costs_more_than_it_saves_is_not_taken() -> None:
+def test_an_unprofitable_growth_stays_if_undoing_it_costs_more() -> None:
     lab = grown(pause_s=2000.0)
     lab.progress("a", 4, 20.0)
     assert lab.round() == []
@@ -107,8 +110,8 @@ def test_a_pin_counts_for_more_than_a_cap() -> None:
     assert n_workers(lab) == 4
 
 
-def test_a_pause_that_was_measured_keeps_a_job_from_growing_for_little() -> None:
-    """Nothing is known of a first one, and then it costs nothing."""
+def test_a_measured_pause_prevents_a_small_growth() -> None:
+    """The first pause is unknown and counts as no cost."""
     lab = Lab(cluster("1x4"), policy="elastic-fifo", rules=GUARDED)
     lab.run(live_job("a", gpus="1..4", epochs=4.0), live_job("b", gpus=2))
     lab.progress("a", 1.0, 10.0)
@@ -126,7 +129,7 @@ def test_a_pause_that_was_measured_keeps_a_job_from_growing_for_little() -> None
 
 
 @pytest.mark.parametrize("nonsense", [-1.0, float("nan"), float("inf"), None])
-def test_a_pause_that_makes_no_sense_is_not_taken_over(nonsense: float | None) -> None:
+def test_an_invalid_pause_is_ignored(nonsense: float | None) -> None:
     lab = Lab(cluster("1x2"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..2"))
     lab.submit(job("b"))
@@ -144,7 +147,7 @@ def test_a_drained_node_s_workers_move_in_one_change_and_worker_0_stays() -> Non
     assert lab.round() == [ChangeMembership(A, 1, 1, slots("1:0", "3:0"), (0, 2))]
 
 
-def test_worker_0_s_part_goes_over_to_another_if_its_node_is_drained() -> None:
+def test_another_worker_becomes_rank_0_if_its_node_is_drained() -> None:
     lab = Lab(cluster("3x1"))
     lab.run(live_job("a", gpus=2))
     lab.drain(1)
@@ -157,6 +160,6 @@ def test_a_job_of_one_worker_moves_without_a_stop() -> None:
     lab.drain(1)
     assert lab.round() == [ChangeMembership(A, 1, 1, slots("2:0"), (1,))]
     lab.exited("a", 0, workers=[0])
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     lab.switched("a")
     assert lab.job("a").allocation == slots("2:0")

@@ -1,13 +1,13 @@
-"""A priority that somebody changes while the job waits or runs."""
+"""A change of priority while the job waits or runs."""
 
-from rota.core.events import JobPrioritised
-from rota.core.model import JobId
-from tests.builders import Lab, cluster, job
+from rota.core.model.events import JobPrioritised
+from rota.core.model.job import JobId
+from tests.support.builders import Lab, cluster, job
 
 A, B = JobId("a"), JobId("b")
 
 
-def test_a_job_that_was_raised_comes_first() -> None:
+def test_a_job_with_a_raised_priority_comes_first() -> None:
     lab = Lab(cluster("1x1"), policy="fifo")
     lab.submit(job("a"), job("b"))
     assert set(lab.decide().allocations) == {A}

@@ -1,19 +1,19 @@
-"""After a crash: orders are given again, what runs is adopted, what nobody knows is ended."""
+"""After a crash: commands are sent again, running workers are adopted, unknown ones are stopped."""
 
 import pytest
 
-from rota.core.commands import (
+from rota.core.kernel.kernel import Kernel
+from rota.core.lifecycle.states import JobState
+from rota.core.model.commands import (
     ChangeMembership,
     Command,
     ReportWorkers,
     StartWorkers,
     StopWorkers,
 )
-from rota.core.events import WorkersFound, WorkersLost
-from rota.core.kernel import Kernel
-from rota.core.model import JobId
-from rota.core.states import State
-from tests.builders import Lab, cluster, job, live_job, slots
+from rota.core.model.events import WorkersFound, WorkersLost
+from rota.core.model.job import JobId
+from tests.support.builders import Lab, cluster, job, live_job, slots
 
 A = JobId("a")
 REPORT = ReportWorkers(A, 1, (0, 1))
@@ -68,7 +68,7 @@ def queued() -> Lab:
         ),
     ],
 )
-def test_orders_are_given_again_with_their_old_fences(lab: Lab, orders: list[Command]) -> None:
+def test_commands_are_sent_again_with_their_old_fences(lab: Lab, orders: list[Command]) -> None:
     before, booked = lab.job("a"), lab.kernel.ledger.booked()
     assert lab.recover() == orders
     assert lab.job("a") == before
@@ -76,19 +76,19 @@ def test_orders_are_given_again_with_their_old_fences(lab: Lab, orders: list[Com
     assert lab.kernel.wants_round
 
 
-def test_what_runs_stays_where_it_is() -> None:
+def test_running_jobs_stay_in_their_slots() -> None:
     lab = running()
     lab.recover()
     assert lab.round() == []
     assert lab.tell(WorkersFound(A, 1, frozenset({0, 1}))) == []
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
 def test_a_start_whose_answer_was_lost_is_adopted() -> None:
     lab = starting()
     lab.recover()
     assert lab.tell(WorkersFound(A, 1, frozenset({0, 1}))) == []
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
 def test_a_running_job_of_which_the_engine_knows_nothing_starts_again() -> None:
@@ -98,7 +98,7 @@ def test_a_running_job_of_which_the_engine_knows_nothing_starts_again() -> None:
     assert lab.round() == [StartWorkers(A, 2, 0, slots("1:0", "1:1"))]
 
 
-def test_workers_that_nobody_knows_are_ended() -> None:
+def test_unknown_workers_are_stopped() -> None:
     lab = running()
     lab.recover()
     stranger = WorkersFound(JobId("x"), 7, frozenset({1, 0}))
@@ -106,7 +106,7 @@ def test_workers_that_nobody_knows_are_ended() -> None:
 
 
 @pytest.mark.parametrize("how", ["requeued", "over"])
-def test_workers_of_an_attempt_that_was_given_up_are_ended(how: str) -> None:
+def test_workers_of_an_old_attempt_are_stopped(how: str) -> None:
     lab = running()
     if how == "requeued":
         lab.lose(1)
@@ -153,8 +153,8 @@ def test_what_a_category_measured_is_known_after_a_crash() -> None:
     assert lab.job("b").speed.epoch_s(1) == 50
 
 
-def test_what_a_category_had_measured_may_be_told_to_a_new_kernel() -> None:
-    """Its jobs are over; one that waits since before it was measured does not speak for it."""
+def test_stored_category_models_are_restored() -> None:
+    """The measuring jobs have ended; a job that was queued before them has no measurements."""
     lab = Lab(cluster("1x1"))
     lab.run(job("a", category="bert", epochs=9.0))
     lab.progress("a", 1, epoch_s=50.0)

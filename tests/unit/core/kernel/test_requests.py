@@ -1,107 +1,111 @@
-"""What users ask for, in every state that a job can be in."""
+"""User requests in every state of a job."""
 
 import pytest
 
-from rota.core.commands import StartWorkers, StopWorkers
-from rota.core.model import JobId
-from rota.core.states import State
-from tests.builders import Lab, cluster, job, slots
+from rota.core.lifecycle.states import JobState
+from rota.core.model.commands import StartWorkers, StopWorkers
+from rota.core.model.job import JobId
+from tests.support.builders import Lab, cluster, job, slots
 
 A = JobId("a")
 STOP = StopWorkers(A, 1, (0, 1), 30.0)
 
 
-def lab_with_job(state: State) -> Lab:
+def lab_with_job(state: JobState) -> Lab:
     """A lab with a job on two GPUs in that state, on its first attempt."""
     lab = Lab(cluster("1x4"))
-    lab.submit(job("a", gpus=2), is_held=state is State.HELD)
-    if state in (State.HELD, State.QUEUED):
+    lab.submit(job("a", gpus=2), is_held=state is JobState.HELD)
+    if state in (JobState.HELD, JobState.QUEUED):
         return lab
     lab.round()
-    if state is not State.STARTING:
+    if state is not JobState.STARTING:
         lab.started("a")
-    if state is State.STOPPING:
+    if state is JobState.STOPPING:
         lab.drain(1)
         lab.round()
     assert lab.state("a") is state
     return lab
 
 
-@pytest.mark.parametrize("state", [State.HELD, State.QUEUED])
-def test_cancelling_a_job_that_does_not_run_ends_it_at_once(state: State) -> None:
+@pytest.mark.parametrize("state", [JobState.HELD, JobState.QUEUED])
+def test_cancelling_a_job_that_does_not_run_ends_it_at_once(state: JobState) -> None:
     lab = lab_with_job(state)
     assert lab.cancel("a") == []
-    assert lab.state("a") is State.CANCELLED
+    assert lab.state("a") is JobState.CANCELLED
     assert lab.reason("a") == "cancelled by owner"
 
 
 @pytest.mark.parametrize(
     ("state", "orders"),
-    [(State.STARTING, [STOP]), (State.RUNNING, [STOP]), (State.STOPPING, [])],
+    [(JobState.STARTING, [STOP]), (JobState.RUNNING, [STOP]), (JobState.STOPPING, [])],
 )
-def test_cancelling_a_job_that_runs_stops_it_first(state: State, orders: list[StopWorkers]) -> None:
+def test_cancelling_a_job_that_runs_stops_it_first(
+    state: JobState, orders: list[StopWorkers]
+) -> None:
     lab = lab_with_job(state)
     assert lab.cancel("a") == orders
-    assert lab.state("a") is State.STOPPING
+    assert lab.state("a") is JobState.STOPPING
     lab.exited("a", 143)
-    assert lab.state("a") is State.CANCELLED
+    assert lab.state("a") is JobState.CANCELLED
 
 
-@pytest.mark.parametrize("state", [State.HELD, State.QUEUED])
-def test_holding_a_job_that_does_not_run(state: State) -> None:
+@pytest.mark.parametrize("state", [JobState.HELD, JobState.QUEUED])
+def test_holding_a_job_that_does_not_run(state: JobState) -> None:
     lab = lab_with_job(state)
     assert lab.hold("a") == []
-    assert lab.state("a") is State.HELD
+    assert lab.state("a") is JobState.HELD
     assert lab.round() == []
 
 
 @pytest.mark.parametrize(
     ("state", "orders"),
-    [(State.STARTING, [STOP]), (State.RUNNING, [STOP]), (State.STOPPING, [])],
+    [(JobState.STARTING, [STOP]), (JobState.RUNNING, [STOP]), (JobState.STOPPING, [])],
 )
-def test_holding_a_job_that_runs_stops_it_first(state: State, orders: list[StopWorkers]) -> None:
+def test_holding_a_job_that_runs_stops_it_first(state: JobState, orders: list[StopWorkers]) -> None:
     lab = lab_with_job(state)
     assert lab.hold("a") == orders
     lab.exited("a", 143)
-    assert lab.state("a") is State.HELD
+    assert lab.state("a") is JobState.HELD
     assert lab.round() == []
 
 
 def test_releasing_a_held_job_queues_it() -> None:
-    lab = lab_with_job(State.HELD)
+    lab = lab_with_job(JobState.HELD)
     lab.release("a")
     assert lab.round() == [StartWorkers(A, 1, 0, slots("1:0", "1:1"))]
 
 
-@pytest.mark.parametrize("state", [State.QUEUED, State.STARTING, State.RUNNING, State.STOPPING])
-def test_releasing_any_other_job_changes_nothing(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [JobState.QUEUED, JobState.STARTING, JobState.RUNNING, JobState.STOPPING]
+)
+def test_releasing_any_other_job_changes_nothing(state: JobState) -> None:
     lab = lab_with_job(state)
     story, before = lab.story("a"), lab.job("a")
     assert lab.release("a") == []
     assert (lab.story("a"), lab.job("a")) == (story, before)
 
 
-def test_a_release_takes_back_a_hold_that_is_under_way() -> None:
-    lab = lab_with_job(State.RUNNING)
+def test_a_release_cancels_a_pending_hold() -> None:
+    lab = lab_with_job(JobState.RUNNING)
     lab.hold("a")
     lab.release("a")
     lab.exited("a", 143)
-    assert lab.state("a") is State.QUEUED
+    assert lab.state("a") is JobState.QUEUED
     assert lab.round() == [StartWorkers(A, 2, 0, slots("1:0", "1:1"))]
 
 
 @pytest.mark.parametrize("order", ["hold first", "cancel first"])
 def test_a_cancel_wins_over_a_hold_while_the_job_stops(order: str) -> None:
-    lab = lab_with_job(State.RUNNING)
+    lab = lab_with_job(JobState.RUNNING)
     asked = [lab.hold, lab.cancel] if order == "hold first" else [lab.cancel, lab.hold]
     assert asked[0]("a") == [STOP]
     assert asked[1]("a") == []
     lab.release("a")
     lab.exited("a", 143)
-    assert lab.state("a") is State.CANCELLED
+    assert lab.state("a") is JobState.CANCELLED
 
 
-def test_a_cancelled_job_that_was_to_restart_gives_its_place_up_at_once() -> None:
+def test_a_cancelled_job_gives_up_its_planned_slots_at_once() -> None:
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.run(job("a", gpus="1..4"))
     lab.submit(job("b", gpus=2))
@@ -123,7 +127,7 @@ def test_a_job_is_stopped_at_its_time_limit() -> None:
     assert lab.wait(69) == []
     assert lab.wait(1) == [STOP]
     lab.exited("a", 0)
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
     assert lab.reason("a") == "reached its time limit of 100 s"
 
 
@@ -139,7 +143,7 @@ def test_the_time_limit_counts_all_attempts_together() -> None:
     assert lab.kernel.next_timer_s() == lab.now + 40
 
 
-def test_a_job_waits_for_those_it_comes_after() -> None:
+def test_a_job_waits_for_its_dependencies() -> None:
     lab = Lab(cluster("1x4"))
     lab.submit(job("b", after=(A,)), job("a"))
     assert lab.round() == [StartWorkers(A, 1, 0, slots("1:0"))]
@@ -150,7 +154,7 @@ def test_a_job_waits_for_those_it_comes_after() -> None:
 @pytest.mark.parametrize("is_held", [True, False])
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_failed_dependency_fails_a_job(is_held: bool, is_late: bool) -> None:
-    """Held or not, submitted before or after that was known."""
+    """Also a held job, and a job submitted after the failure."""
     lab = Lab(cluster("1x4"))
     dependent = job("b", after=(A,))
     if not is_late:
@@ -159,14 +163,14 @@ def test_a_failed_dependency_fails_a_job(is_held: bool, is_late: bool) -> None:
     lab.exited("a", 1)
     if is_late:
         lab.submit(dependent, is_held=is_held)
-    assert lab.state("b") is State.FAILED
-    assert lab.reason("b") == "a, which it waits for, has failed"
+    assert lab.state("b") is JobState.FAILED
+    assert lab.reason("b") == "dependency a failed"
 
 
-def test_a_failure_goes_down_the_line_and_each_job_fails_once() -> None:
+def test_a_failure_propagates_to_all_dependents_once() -> None:
     lab = Lab(cluster("1x4"))
     b, c = JobId("b"), JobId("c")
     lab.submit(job("a"), job("b", after=(A,)), job("c", after=(A, b)), job("d", after=(c, A)))
     lab.cancel("a")
-    assert [lab.story(name) for name in "bcd"] == [[State.QUEUED, State.FAILED]] * 3
-    assert lab.reason("b") == "a, which it waits for, has been cancelled"
+    assert [lab.story(name) for name in "bcd"] == [[JobState.QUEUED, JobState.FAILED]] * 3
+    assert lab.reason("b") == "dependency a was cancelled"

@@ -1,13 +1,15 @@
-"""Who gets what, seen from the orders that follow: priorities, types, jobs without GPUs."""
+"""Results of whole rounds, seen from their commands: priorities, GPU types, jobs without GPUs."""
 
-from rota.core.commands import StartWorkers, StopWorkers
-from rota.core.model import GIB, JobId, Share, Slot
-from rota.core.plan import apply_changes, diff
-from rota.core.round import decide
-from rota.core.states import State
-from rota.core.view import Rules
+from rota.core.lifecycle.states import JobState
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import StartWorkers, StopWorkers
+from rota.core.model.job import GpuShare, JobId
+from rota.core.model.units import GIB
+from rota.core.scheduling.plan import apply_changes, diff
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules
 from rota.policies.registry import parse
-from tests.builders import Lab, cluster, job, slots
+from tests.support.builders import Lab, cluster, job, slots
 
 A, B = JobId("a"), JobId("b")
 
@@ -32,7 +34,7 @@ def test_an_equal_priority_waits_for_the_minimum_run_time() -> None:
     lab.run(job("a", gpus=2))
     lab.release("b")
     assert lab.round() == []
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     lab.wait(60)
     assert lab.round() == [StopWorkers(A, 1, (0, 1), 30.0)]
 
@@ -53,9 +55,9 @@ def test_jobs_without_gpus_are_bounded_by_cpus_and_memory() -> None:
     assert lab.round() == [StartWorkers(B, 1, 0, slots("1:"))]
 
 
-def test_shares_of_one_card_are_held_together() -> None:
+def test_shares_of_one_gpu_are_held_together() -> None:
     lab = Lab(cluster("1x2"))
-    half = Share(fraction=0.5)
+    half = GpuShare(fraction=0.5)
     lab.submit(*(job(name, share=half, gpus_per_worker=0) for name in "abc"))
     share = Slot(slots("1:")[0].node, (0,), 8 * GIB, 0.5)
     assert [order.allocation for order in lab.round() if isinstance(order, StartWorkers)] == [
@@ -83,7 +85,7 @@ def test_several_gpus_for_each_worker_are_on_one_node() -> None:
     assert lab.round() == [StartWorkers(A, 1, 0, slots("1:0,1", "2:0,1"))]
 
 
-def test_a_size_that_no_cluster_like_this_holds_is_no_target() -> None:
+def test_a_size_larger_than_the_cluster_is_no_target() -> None:
     """Tiresias gives what was requested, or as much of it as there could ever be."""
     lab = Lab(cluster("1x3"), policy="tiresias")
     lab.submit(job("a", gpus="2..8", requested_workers=6))
@@ -96,14 +98,14 @@ def test_changes_lead_from_one_plan_to_another() -> None:
     assert apply_changes(before, diff(before, after)) == after
 
 
-def test_a_start_is_looked_at_again_when_its_queue_is_due() -> None:
+def test_a_round_follows_when_a_started_job_changes_its_queue() -> None:
     lab = Lab(cluster("1x2"))
     lab.submit(job("a", gpus=2))
     plan = decide(lab.kernel.view(10.0), parse("tiresias:threshold_gpu_s=1800"))
     assert plan.wake_at_s == 10.0 + 1800 / 2
 
 
-def test_nobody_waits_for_a_gpu_that_is_being_left_while_another_is_free() -> None:
+def test_a_free_gpu_is_preferred_to_a_gpu_that_is_being_released() -> None:
     """On the same node, or on another, although that is less tight."""
     lab = Lab(cluster("2x2"))
     lab.run(job("a", gpus=1))
@@ -118,7 +120,7 @@ def test_nobody_waits_for_a_gpu_that_is_being_left_while_another_is_free() -> No
     assert lab.exited("a", 143) == [StartWorkers(JobId("d"), 1, 0, slots("1:0"))]
 
 
-def test_a_gang_prefers_gpus_that_nobody_has_to_leave_first() -> None:
+def test_a_gang_prefers_gpus_that_are_free_now() -> None:
     lab = Lab(cluster("2x2"))
     lab.run(job("a", gpus=1))
     lab.cancel("a")

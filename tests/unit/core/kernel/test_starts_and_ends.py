@@ -1,20 +1,20 @@
-"""A job's way from the queue to its end, and what its exit codes mean."""
+"""A job from the queue to its end, and the meaning of exit codes."""
 
 import pytest
 
-from rota.core import states
-from rota.core.commands import StartWorkers, StopWorkers
-from rota.core.events import (
+from rota.core.lifecycle import states
+from rota.core.lifecycle.states import JobState, Trigger
+from rota.core.model.commands import StartWorkers, StopWorkers
+from rota.core.model.events import (
     JobSubmitted,
     ProgressReported,
     WorkersExited,
     WorkersHindered,
     WorkersStarted,
 )
-from rota.core.model import JobId, Queued
-from rota.core.states import State, Trigger
-from rota.daemon.views import for_others, job_view
-from tests.builders import Lab, cluster, job, slots
+from rota.core.model.job import JobId, Queued
+from rota.daemon.jobs.views import job_view, redact_reason
+from tests.support.builders import Lab, cluster, job, slots
 
 A = JobId("a")
 
@@ -26,84 +26,89 @@ def new_lab() -> Lab:
 def test_a_submitted_job_starts_in_the_next_round() -> None:
     lab = new_lab()
     assert lab.submit(job("a", gpus=2)) == []
-    assert lab.state("a") is State.QUEUED
+    assert lab.state("a") is JobState.QUEUED
     assert lab.kernel.wants_round
     assert lab.round() == [StartWorkers(A, 1, 0, slots("1:0", "1:1"))]
-    assert lab.state("a") is State.STARTING
+    assert lab.state("a") is JobState.STARTING
 
 
-def test_it_runs_when_all_its_workers_have_started() -> None:
+def test_a_job_runs_when_all_its_workers_have_started() -> None:
     lab = new_lab()
     lab.submit(job("a", gpus=2))
     lab.round()
     lab.started("a", workers=[1])
-    assert lab.state("a") is State.STARTING
+    assert lab.state("a") is JobState.STARTING
     lab.started("a", workers=[0])
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
-def test_what_keeps_its_workers_from_starting_is_told_once_and_until_they_have() -> None:
+def test_a_hindrance_is_recorded_once_and_shown_until_the_start() -> None:
     lab = new_lab()
     lab.submit(job("a", gpus=2))
     lab.round()
     for worker, attempt in ((0, 1), (1, 1), (0, 7)):
         lab.tell(WorkersHindered(A, attempt, frozenset({worker}), "no such image"))
-    assert lab.story("a") == [State.QUEUED, State.STARTING, State.STARTING]
+    assert lab.story("a") == [JobState.QUEUED, JobState.STARTING, JobState.STARTING]
     reason = "cannot start: no such image"
     assert job_view(lab.job("a"), now=lab.now).reason == lab.reason("a") == reason
-    assert for_others(reason) == "cannot start", "it may name what is its owner's alone"
+    assert redact_reason(reason) == "cannot start", "it may name what is its owner's alone"
     assert lab.recover() == [StartWorkers(A, 1, 0, slots("1:0", "1:1"))]
     lab.started("a", workers=[0, 1])
     assert job_view(lab.job("a"), now=lab.now).reason == ""
     lab.tell(WorkersHindered(A, 1, frozenset({2}), "no such image"))
     assert lab.reason("a") == reason
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
-def test_it_succeeds_when_all_its_workers_have_exited_with_0() -> None:
+def test_a_job_succeeds_when_all_its_workers_have_exited_with_0() -> None:
     lab = new_lab()
     lab.run(job("a", gpus=2))
     lab.progress("a", 10)
     assert lab.exited("a", workers=[0]) == []
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     assert lab.exited("a", workers=[1]) == []
-    assert lab.story("a") == [State.QUEUED, State.STARTING, State.RUNNING, State.SUCCEEDED]
+    assert lab.story("a") == [
+        JobState.QUEUED,
+        JobState.STARTING,
+        JobState.RUNNING,
+        JobState.SUCCEEDED,
+    ]
     assert lab.reason("a") == ""
     assert lab.kernel.ledger.booked() == {}
 
 
-def test_a_job_that_exits_with_0_before_its_last_epoch_says_so() -> None:
+def test_an_exit_with_0_before_the_last_epoch_is_reported() -> None:
     lab = new_lab()
     lab.run(job("a", epochs=90.0))
     lab.progress("a", 30)
     lab.exited("a")
-    assert lab.state("a") is State.SUCCEEDED
+    assert lab.state("a") is JobState.SUCCEEDED
     assert lab.reason("a") == "ended early at epoch 30 of 90"
 
 
-def test_a_job_may_end_before_its_start_was_heard_of() -> None:
+def test_exits_may_arrive_before_the_start() -> None:
     lab = new_lab()
     lab.submit(job("a"))
     lab.round()
     lab.exited("a")
-    assert lab.state("a") is State.SUCCEEDED
+    assert lab.state("a") is JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("code", [1, 2, 127])
-def test_an_exit_code_of_its_own_fails_a_job_at_once(code: int) -> None:
+def test_an_exit_code_below_128_fails_a_job_at_once(code: int) -> None:
     lab = new_lab()
     lab.run(job("a", retries=3))
     assert lab.exited("a", code) == []
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
     assert lab.reason("a") == f"exit code {code}"
 
 
-def test_unless_the_job_lists_the_code() -> None:
+def test_an_exit_code_in_retry_on_is_retried() -> None:
     lab = new_lab()
     lab.run(job("a", retries=3, retry_on=frozenset({75})))
     lab.exited("a", 75)
-    assert lab.state("a") is State.QUEUED
-    assert lab.reason("a") == "exit code 75, will be tried again"
+    assert lab.state("a") is JobState.QUEUED
+    assert lab.reason("a") == "exit code 75, will be retried"
 
 
 def test_a_signal_is_retried_with_a_back_off_that_doubles() -> None:
@@ -113,7 +118,7 @@ def test_a_signal_is_retried_with_a_back_off_that_doubles() -> None:
         assert lab.job("a").attempt == attempt
         lab.progress("a", attempt)
         lab.exited("a", 137)
-        until_s, why = lab.now + backoff_s, "exit code 137, will be tried again"
+        until_s, why = lab.now + backoff_s, "exit code 137, will be retried"
         assert lab.job("a").phase == Queued(lab.now, not_before_s=until_s, reason=why)
         assert lab.round() == []
         assert lab.kernel.next_timer_s() == lab.now + backoff_s
@@ -123,7 +128,7 @@ def test_a_signal_is_retried_with_a_back_off_that_doubles() -> None:
         lab.started("a")
     lab.progress("a", 9)
     lab.exited("a", 137)
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
     assert lab.reason("a") == "exit code 137, no retries left"
 
 
@@ -132,14 +137,14 @@ def test_three_attempts_in_a_row_without_progress_fail_a_job() -> None:
     lab.run(job("a", retries=100))
     lab.progress("a", 1)
     for _ in range(3):
-        assert lab.state("a") is State.RUNNING
+        assert lab.state("a") is JobState.RUNNING
         lab.exited("a", 139)
         lab.wait(600)
         lab.round()
         lab.started("a")
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     lab.exited("a", 139)
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
     assert lab.reason("a") == "exit code 139; 3 attempts in a row made no progress"
 
 
@@ -147,40 +152,40 @@ def test_when_one_worker_fails_the_others_are_stopped_and_the_job_fails() -> Non
     lab = new_lab()
     lab.run(job("a", gpus=3))
     assert lab.exited("a", 1, workers=[1]) == [StopWorkers(A, 1, (0, 1, 2), 30.0)]
-    assert lab.state("a") is State.STOPPING
+    assert lab.state("a") is JobState.STOPPING
     lab.exited("a", 143, workers=[0, 2])
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
     assert lab.reason("a") == "exit code 1"
 
 
-def test_when_one_worker_is_killed_the_job_is_tried_again() -> None:
+def test_when_one_worker_is_killed_the_job_is_retried() -> None:
     lab = new_lab()
     lab.run(job("a", gpus=2, retries=1))
     lab.exited("a", 137, workers=[0])
     lab.exited("a", 143, workers=[1])
-    assert lab.state("a") is State.QUEUED
+    assert lab.state("a") is JobState.QUEUED
     assert lab.job("a").failures == 1
 
 
-def test_an_exit_after_our_stop_is_a_stop_whatever_its_code() -> None:
+def test_any_exit_code_after_a_stop_request_is_a_stop() -> None:
     for code in (0, 1, 143):
         lab = new_lab()
         lab.run(job("a"))
         lab.hold("a")
         lab.exited("a", code)
-        assert lab.state("a") is State.HELD
+        assert lab.state("a") is JobState.HELD
 
 
-def test_unless_all_epochs_are_done() -> None:
+def test_a_stop_after_all_epochs_is_a_success() -> None:
     lab = new_lab()
     lab.run(job("a", epochs=10.0))
     lab.hold("a")
     lab.progress("a", 10)
     lab.exited("a", 143)
-    assert lab.state("a") is State.SUCCEEDED
+    assert lab.state("a") is JobState.SUCCEEDED
 
 
-def test_repeated_and_old_facts_change_nothing() -> None:
+def test_repeated_and_old_events_change_nothing() -> None:
     lab = new_lab()
     lab.submit(job("a", gpus=2, retries=1), job("a", gpus=4))
     assert lab.job("a").spec.max_workers == 2
@@ -205,7 +210,7 @@ def test_repeated_and_old_facts_change_nothing() -> None:
         assert lab.job("a") == before
 
 
-def test_what_is_over_stays_over() -> None:
+def test_an_ended_job_stays_ended() -> None:
     lab = new_lab()
     lab.run(job("a"))
     lab.exited("a")
@@ -217,7 +222,7 @@ def test_what_is_over_stays_over() -> None:
 
 
 @pytest.mark.parametrize("epochs", [float("nan"), float("inf"), -1.0, 2.0, 11.0])
-def test_nonsense_progress_is_dropped(epochs: float) -> None:
+def test_invalid_progress_is_ignored(epochs: float) -> None:
     lab = new_lab()
     lab.run(job("a", epochs=10.0))
     lab.progress("a", 3)
@@ -225,22 +230,22 @@ def test_nonsense_progress_is_dropped(epochs: float) -> None:
     assert lab.job("a").epochs_done == 3
 
 
-def test_an_unlisted_pair_holds_that_job_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlisted_transition_holds_only_that_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forced by tearing an entry out of the table. The job is stopped, because who knows what
     it holds, and held for somebody to look at it."""
     lab = new_lab()
     lab.run(job("a"), job("b"))
-    torn = dict(states.TABLE[State.RUNNING])
+    torn = dict(states.TABLE[JobState.RUNNING])
     del torn[Trigger.FINISHED]
-    monkeypatch.setattr(states, "TABLE", {**states.TABLE, State.RUNNING: torn})
+    monkeypatch.setattr(states, "TABLE", {**states.TABLE, JobState.RUNNING: torn})
     assert lab.exited("a") == [StopWorkers(A, 1, (0,), 30.0)]
-    bug = "no entry for 'finished' in state 'running'"
+    bug = "the state table has no entry for 'finished' in state 'running'"
     assert lab.reason("a") == f"held because of a bug in rota: {bug}"
     lab.tell(WorkersExited(A, 1, {0: 0}))
-    assert lab.state("a") is State.HELD
+    assert lab.state("a") is JobState.HELD
     monkeypatch.undo()
     lab.release("a")
     assert lab.round() == [StartWorkers(A, 2, 0, slots("1:0"))]
-    assert lab.state("b") is State.RUNNING
+    assert lab.state("b") is JobState.RUNNING
     lab.exited("b")
-    assert lab.state("b") is State.SUCCEEDED
+    assert lab.state("b") is JobState.SUCCEEDED

@@ -1,9 +1,9 @@
-"""Nobody waits for ever, whatever the shape of what becomes free."""
+"""No job waits forever, however fragmented the free GPUs are."""
 
 from dataclasses import replace
 
-from rota.core.states import State
-from tests.builders import QUICK, Lab, cluster, job
+from rota.core.lifecycle.states import JobState
+from tests.support.builders import QUICK, Lab, cluster, job
 
 
 def one_gpu_on_each_node(*, is_guarded: bool) -> Lab:
@@ -19,25 +19,25 @@ def one_gpu_on_each_node(*, is_guarded: bool) -> Lab:
     return lab
 
 
-def test_a_job_waits_while_a_hole_for_it_would_cost_too_much():
+def test_a_job_waits_while_space_for_it_costs_too_much():
     for is_guarded in (True, False):
         lab = one_gpu_on_each_node(is_guarded=is_guarded)
-        assert lab.state("big") is State.QUEUED
+        assert lab.state("big") is JobState.QUEUED
 
 
-def test_after_the_time_of_starvation_somebody_makes_room_whatever_it_costs():
+def test_a_starving_job_gets_space_at_any_cost():
     for is_guarded in (True, False):
         lab = one_gpu_on_each_node(is_guarded=is_guarded)
         lab.wait(3600.0)
         lab.round()
-        moving = [name for name in ("a", "c") if lab.state(name) is State.STOPPING]
+        moving = [name for name in ("a", "c") if lab.state(name) is JobState.STOPPING]
         assert len(moving) == 1
         lab.exited(moving[0], 143)
-        assert lab.state("big") is State.STARTING
-        assert lab.state(moving[0]) is State.STARTING
+        assert lab.state("big") is JobState.STARTING
+        assert lab.state(moving[0]) is JobState.STARTING
 
 
-def test_progress_in_between_ends_a_row_of_idle_attempts():
+def test_progress_resets_the_idle_attempts():
     lab = Lab(cluster("1x1"))
     lab.run(job("a", retries=9))
     lab.exited("a", 137)
@@ -49,7 +49,7 @@ def test_progress_in_between_ends_a_row_of_idle_attempts():
     for _ in range(2):
         run_again(lab)
         lab.exited("a", 137)
-    assert lab.state("a") is State.QUEUED
+    assert lab.state("a") is JobState.QUEUED
 
 
 def run_again(lab: Lab) -> None:
@@ -58,16 +58,16 @@ def run_again(lab: Lab) -> None:
     lab.started("a")
 
 
-def test_a_job_of_several_types_goes_where_nobody_sits():
+def test_a_job_of_several_types_chooses_the_free_type():
     lab = Lab(cluster("1x4 A, 1x4 B"))
     lab.run(job("a", 4, gpu_types=("A",)))
     lab.submit(job("b", 4, gpu_types=("A", "B")))
     lab.round()
-    assert [lab.state(name) for name in "ab"] == [State.RUNNING, State.STARTING]
+    assert [lab.state(name) for name in "ab"] == [JobState.RUNNING, JobState.STARTING]
 
 
 def test_two_jobs_of_several_types_do_not_crowd_one():
     lab = Lab(cluster("1x4 A, 1x4 B"))
     lab.submit(*(job(name, 4, gpu_types=("A", "B")) for name in "ab"))
     lab.round()
-    assert [lab.state(name) for name in "ab"] == [State.STARTING, State.STARTING]
+    assert [lab.state(name) for name in "ab"] == [JobState.STARTING, JobState.STARTING]

@@ -1,17 +1,18 @@
-"""Nodes that would not have a job: it goes elsewhere, or waits and says why."""
+"""Nodes that reject a job: the job goes elsewhere, or waits and shows why."""
 
-from rota.core.commands import StartWorkers
-from rota.core.events import NodeSeen, WorkersLost
-from rota.core.explain import Answers
-from rota.core.growth import CAP_S
-from rota.core.model import JobId, NodeId, Refusal
-from rota.core.placement import place
-from rota.core.plan import Plan, check
-from rota.core.refusals import REFUSED_S
-from rota.core.round import decide
-from tests.builders import Lab, cluster, job, live_job
-from tests.unit.core import clusters
-from tests.unit.core.clusters import nodes, view, where, wish
+from rota.core.explain.explain import WaitExplainer
+from rota.core.lifecycle.node_refusals import REFUSED_S
+from rota.core.lifecycle.size_caps import CAP_S
+from rota.core.model.commands import StartWorkers
+from rota.core.model.events import NodeSeen, WorkersLost
+from rota.core.model.job import JobId, NodeRefusal
+from rota.core.model.node import NodeId
+from rota.core.placement.placer import place
+from rota.core.scheduling.plan import Plan, check
+from rota.core.scheduling.round import decide
+from tests.support.builders import Lab, cluster, job, live_job
+from tests.unit.core import view_builders
+from tests.unit.core.view_builders import nodes, request, view, where
 
 WHY = "no volume there"
 
@@ -29,8 +30,8 @@ def nodes_of(lab: Lab, name: str) -> list[str]:
 
 def why(lab: Lab, name: str) -> str:
     seen = lab.kernel.view(lab.now)
-    answers = Answers(seen, decide(seen, lab.policy))
-    return str(answers.why_it_waits(lab.job(name)))
+    answers = WaitExplainer(seen, decide(seen, lab.policy))
+    return str(answers.wait_reason(lab.job(name)))
 
 
 def test_a_job_is_sent_to_one_node_after_the_other_without_delay() -> None:
@@ -44,7 +45,7 @@ def test_a_job_is_sent_to_one_node_after_the_other_without_delay() -> None:
     assert tried == ["node-01", "node-02", "node-03", "node-04"]
 
 
-def test_a_job_that_every_node_refused_waits_says_why_and_is_tried_again() -> None:
+def test_a_job_that_every_node_rejected_waits_and_is_retried() -> None:
     lab = Lab(cluster("2x1 A100"))
     lab.submit(job("a"))
     for _ in range(2):
@@ -53,7 +54,7 @@ def test_a_job_that_every_node_refused_waits_says_why_and_is_tried_again() -> No
     lab.round()
     assert lab.job("a").state == "queued"
     assert why(lab, "a") == (
-        f"waits for another node, or a later try: node-01, node-02 would not have it: {WHY}"
+        f"waits for another node or a later retry: node-01, node-02 rejected it: {WHY}"
     )
     lab.wait(REFUSED_S - 1)
     lab.round()
@@ -64,7 +65,7 @@ def test_a_job_that_every_node_refused_waits_says_why_and_is_tried_again() -> No
     assert nodes_of(lab, "a") == ["node-01"]
 
 
-def test_a_node_that_refused_one_job_is_there_for_the_others() -> None:
+def test_a_node_that_rejected_one_job_still_runs_others() -> None:
     lab = Lab(cluster("1x2 A100"))
     lab.submit(job("a"))
     lab.round()
@@ -74,8 +75,8 @@ def test_a_node_that_refused_one_job_is_there_for_the_others() -> None:
     assert nodes_of(lab, "b") == ["node-01"] * 2
 
 
-def test_a_job_waits_for_the_node_that_may_have_it() -> None:
-    """Room where it was sent in vain is none."""
+def test_a_job_waits_for_a_node_that_did_not_reject_it() -> None:
+    """Free capacity on a node that rejected the job does not count."""
     lab = Lab(cluster("1x1 A100, 1x2 A100"))
     lab.submit(job("a"))
     lab.round()
@@ -84,7 +85,7 @@ def test_a_job_waits_for_the_node_that_may_have_it() -> None:
     lab.round()
     assert nodes_of(lab, "b") == ["node-02"] * 2
     lab.round()
-    assert "node-01 would not have it" in why(lab, "a")
+    assert "node-01 rejected it" in why(lab, "a")
     lab.started("b")
     lab.exited("b")
     lab.round()
@@ -104,7 +105,7 @@ def test_the_last_refusal_counts_for_all() -> None:
     assert lab.job("a").state == "queued", "node-01 is not tried again yet"
 
 
-def test_a_gang_of_which_one_was_refused_goes_elsewhere_as_a_whole() -> None:
+def test_a_gang_with_one_rejected_worker_moves_as_a_whole() -> None:
     lab = Lab(cluster("2x2 A100"))
     lab.submit(job("a", 2))
     lab.round()
@@ -115,7 +116,7 @@ def test_a_gang_of_which_one_was_refused_goes_elsewhere_as_a_whole() -> None:
     assert nodes_of(lab, "a") == ["node-02"] * 2
 
 
-def test_a_plan_that_was_made_before_is_not_followed() -> None:
+def test_a_plan_from_before_the_rejection_is_not_adopted() -> None:
     lab = Lab(cluster("1x1 A100"))
     lab.submit(job("a"))
     plan = decide(lab.kernel.view(lab.now), lab.policy)
@@ -140,7 +141,7 @@ def growing(before: str, after: str) -> Lab:
     return lab
 
 
-def test_newcomers_that_were_refused_do_not_come_there_again() -> None:
+def test_rejected_new_workers_are_not_sent_there_again() -> None:
     lab = growing("1x1 A100", "2x1 A100")
     refuse(lab, "a", 1)
     lab.switched("a")
@@ -152,7 +153,7 @@ def test_newcomers_that_were_refused_do_not_come_there_again() -> None:
     assert len(lab.job("a").members) == 2
 
 
-def test_a_job_that_its_own_node_takes_no_more_of_does_not_grow_for_a_while() -> None:
+def test_a_job_rejected_by_its_own_node_does_not_grow_for_a_while() -> None:
     """Where it is, it can be."""
     lab = growing("1x1 A100", "1x2 A100")
     refuse(lab, "a", 1)
@@ -166,17 +167,17 @@ def test_a_job_that_its_own_node_takes_no_more_of_does_not_grow_for_a_while() ->
     assert len(lab.job("a").members) == 2
 
 
-def test_nobody_is_sent_to_a_node_that_refused_him_so_that_others_need_not_move() -> None:
-    sent = clusters.job("sent", gpus=2, priority=1, refusal=Refusal((NodeId("n1"),), 100.0))
-    there = clusters.runs("there", "n2/0,1")
+def test_node_matching_does_not_use_a_node_that_rejected_the_job() -> None:
+    sent = view_builders.job(
+        "sent", gpus=2, priority=1, refusal=NodeRefusal((NodeId("n1"),), 100.0)
+    )
+    there = view_builders.runs("there", "n2/0,1")
     everybody = view(nodes("2 2"), sent, there)
-    placed = place(everybody, [wish(sent), wish(there)], movable=[there.id])
+    placed = place(everybody, [request(sent), request(there)], movable=[there.id])
     assert where(placed) == {"sent": "n2/0,1", "there": "n1/0,1"}
 
 
-def test_a_plan_for_a_node_that_refused_the_job_is_wrong() -> None:
-    sent = clusters.job("sent", refusal=Refusal((NodeId("n1"),), 100.0))
-    plan = Plan({JobId("sent"): clusters.slots("n1/0")}, {JobId("sent"): "A"})
-    assert check(plan, view(nodes("1 1"), sent)) == (
-        "sent is planned on a node that would not have it",
-    )
+def test_a_plan_for_a_node_that_rejected_the_job_is_a_violation() -> None:
+    sent = view_builders.job("sent", refusal=NodeRefusal((NodeId("n1"),), 100.0))
+    plan = Plan({JobId("sent"): view_builders.slots("n1/0")}, {JobId("sent"): "A"})
+    assert check(plan, view(nodes("1 1"), sent)) == ("sent is planned on a node that rejected it",)

@@ -1,14 +1,14 @@
-"""What a program says of itself: how far it is, what it saved, how much it will do."""
+"""Progress reports of a program: progress, saved work and total work."""
 
 import math
 
 import pytest
 
-from rota.core.events import ProgressReported, WorkersLost
-from rota.core.model import Estimate, JobId
-from rota.core.progress import finish
-from rota.core.states import State
-from tests.builders import Lab, cluster, job
+from rota.core.estimation.remaining_time import finish
+from rota.core.lifecycle.states import JobState
+from rota.core.model.events import ProgressReported, WorkersLost
+from rota.core.model.job import Estimate, JobId
+from tests.support.builders import Lab, cluster, job
 
 A = JobId("a")
 
@@ -25,7 +25,7 @@ def again(lab: Lab) -> None:
     lab.started("a")
 
 
-def test_what_was_not_saved_is_done_again_and_told() -> None:
+def test_unsaved_work_is_repeated_and_reported() -> None:
     lab = running()
     lab.progress("a", 3.0, 90.0, saved=3.0)
     lab.progress("a", 3.4, saved=3.0)
@@ -36,15 +36,15 @@ def test_what_was_not_saved_is_done_again_and_told() -> None:
     assert lab.job("a").lost_s == pytest.approx(36.0)
 
 
-def test_a_program_that_does_not_say_keeps_its_whole_epochs() -> None:
+def test_whole_epochs_count_as_saved_without_a_report() -> None:
     lab = running()
     lab.progress("a", 3.75, 8.0)
     lab.exited("a", 137)
-    assert lab.reason("a") == "exit code 137, will be tried again; 0.75 epochs (6 s) lost"
+    assert lab.reason("a") == "exit code 137, will be retried; 0.75 epochs (6 s) lost"
     assert lab.job("a").epochs_done == 3.0
 
 
-def test_where_nothing_was_lost_no_word_is() -> None:
+def test_no_lost_work_is_not_mentioned() -> None:
     lab = running()
     lab.progress("a", 3.4, saved=3.4)
     lab.hold("a")
@@ -58,7 +58,7 @@ def test_before_the_first_epoch_is_measured_the_time_since_the_start_is_lost() -
     lab.wait(50)
     lab.progress("a", 0.8)
     lab.tell(WorkersLost(A, 1, frozenset({0})))
-    assert lab.reason("a") == "lost with its node; 0.8 epochs (50 s) lost"
+    assert lab.reason("a") == "worker lost with its node; 0.8 epochs (50 s) lost"
 
 
 def test_losses_add_up_over_attempts() -> None:
@@ -74,7 +74,7 @@ def test_a_job_that_succeeds_loses_nothing() -> None:
     lab = running()
     lab.progress("a", 9.5, saved=2.0)
     lab.exited("a", 0)
-    assert lab.state("a") is State.SUCCEEDED
+    assert lab.state("a") is JobState.SUCCEEDED
     assert lab.reason("a") == "ended early at epoch 9.5 of 10"
 
 
@@ -87,23 +87,23 @@ def test_a_job_that_fails_says_what_it_lost(code: int) -> None:
 
 
 @pytest.mark.parametrize("saved", [math.nan, math.inf, -1.0, 1.0, 5.0])
-def test_nonsense_about_what_was_saved_is_dropped_alone(saved: float) -> None:
+def test_an_invalid_saved_count_is_ignored_alone(saved: float) -> None:
     lab = running()
     lab.progress("a", 3.0, saved=2.0)
     lab.progress("a", 4.0, saved=saved)
     assert (lab.job("a").epochs_done, lab.job("a").epochs_saved) == (4.0, 2.0)
 
 
-def test_progress_that_was_not_saved_is_none() -> None:
+def test_unsaved_progress_does_not_count_as_progress() -> None:
     """Each attempt comes further than the last one, and saves nothing."""
     lab = running(retries=100)
     for done in (1.0, 2.0, 3.0):
         lab.progress("a", done, saved=0.0)
         lab.exited("a", 139)
         if done < 3.0:
-            assert lab.state("a") is State.QUEUED
+            assert lab.state("a") is JobState.QUEUED
             again(lab)
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
     assert "3 attempts in a row made no progress" in lab.reason("a")
 
 
@@ -120,7 +120,7 @@ def test_the_next_attempt_may_begin_before_what_was_saved() -> None:
     assert lab.job("a").epochs_done == 3.0
 
 
-def test_the_program_knows_better_how_many_epochs_it_takes() -> None:
+def test_the_programs_total_overrides_the_users() -> None:
     lab = running(epochs=90.0)
     lab.progress("a", 10.0, epochs_total=30.0)
     assert (lab.job("a").epochs, lab.job("a").spec.epochs) == (30.0, 90.0)
@@ -130,7 +130,7 @@ def test_the_program_knows_better_how_many_epochs_it_takes() -> None:
     assert lab.reason("a") == "ended early at epoch 10 of 30"
 
 
-def test_a_job_of_which_nobody_said_how_long_it_is_learns_it_from_the_program() -> None:
+def test_a_job_of_unknown_length_learns_it_from_the_program() -> None:
     lab = running(epochs=1.0)
     lab.progress("a", 2.0)
     assert lab.job("a").epochs_done == 0.0
@@ -138,11 +138,11 @@ def test_a_job_of_which_nobody_said_how_long_it_is_learns_it_from_the_program() 
     lab.hold("a")
     lab.progress("a", 8.0)
     lab.exited("a", 75)
-    assert lab.state("a") is State.SUCCEEDED
+    assert lab.state("a") is JobState.SUCCEEDED
 
 
 @pytest.mark.parametrize("total", [math.nan, -math.inf, 0.0, -3.0, 1e13])
-def test_nonsense_about_the_end_is_dropped_alone(total: float) -> None:
+def test_an_invalid_total_is_ignored_alone(total: float) -> None:
     lab = running()
     lab.progress("a", 4.0, epochs_total=total)
     assert (lab.job("a").epochs, lab.job("a").epochs_done) == (10.0, 4.0)
@@ -154,15 +154,15 @@ def test_a_job_that_counts_epochs_without_an_end_is_never_complete_and_never_ear
     assert (finish(lab.job("a"), lab.now), lab.job("a").epochs_done) == (None, 3.0)
     lab.hold("a")
     lab.exited("a", 75)
-    assert lab.state("a") is State.HELD
+    assert lab.state("a") is JobState.HELD
     lab.release("a")
     lab.round()
     lab.started("a")
     lab.exited("a", 0)
-    assert (lab.state("a"), lab.reason("a")) == (State.SUCCEEDED, "")
+    assert (lab.state("a"), lab.reason("a")) == (JobState.SUCCEEDED, "")
 
 
-def test_an_estimate_outlives_the_time_when_nobody_knew_how_many_epochs_there_are() -> None:
+def test_an_estimate_survives_an_unknown_number_of_epochs() -> None:
     lab = running(epochs=1.0, estimate=Estimate(3600.0))
     lab.progress("a", 1.0, epochs_total=math.inf)
     lab.progress("a", 1.0, epochs_total=60.0)

@@ -1,19 +1,19 @@
-"""Workers that die, in jobs that can do without them."""
+"""Workers that die in jobs that can continue without them."""
 
 import pytest
 
-from rota.core.commands import (
+from rota.core.lifecycle.states import JobState
+from rota.core.model.commands import (
     AskToStop,
     ChangeMembership,
     KillWorkers,
     StartWorkers,
     StopWorkers,
 )
-from rota.core.events import WorkersExited, WorkersLost, WorkersSilent
-from rota.core.model import JobId, Mode, Running
-from rota.core.states import State
-from rota_trainer.stops import CODE
-from tests.builders import Lab, cluster, job, live_job, slots
+from rota.core.model.events import WorkersExited, WorkersLost, WorkersSilent
+from rota.core.model.job import JobId, Mode, Running
+from rota_trainer.exceptions import STOPPED_EXIT_CODE
+from tests.support.builders import Lab, cluster, job, live_job, slots
 
 A, B = JobId("a"), JobId("b")
 
@@ -24,14 +24,14 @@ def running(lab: Lab) -> Running:
     return phase
 
 
-def test_the_survivors_go_on_and_the_slot_is_free_at_once() -> None:
+def test_survivors_continue_and_the_slot_is_free_at_once() -> None:
     lab = Lab(cluster("1x3"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..3"))
     left = slots("1:0", "1:2")
     assert lab.exited("a", 137, workers=[1], reason="ended by SIGKILL") == [
         ChangeMembership(A, 1, 1, left, (0, 2))
     ]
-    assert lab.reason("a") == "goes on without worker 1; exit code 137; ended by SIGKILL"
+    assert lab.reason("a") == "continues without worker 1; exit code 137; ended by SIGKILL"
     assert lab.job("a").members == left
     lab.submit(job("b", priority=1))
     assert lab.round() == [StartWorkers(B, 1, 0, slots("1:1"))]
@@ -40,7 +40,7 @@ def test_the_survivors_go_on_and_the_slot_is_free_at_once() -> None:
     assert lab.round() == []
 
 
-def test_a_replacement_is_the_next_round_s_business() -> None:
+def test_the_next_round_replaces_a_dead_worker() -> None:
     lab = Lab(cluster("1x2"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..2"))
     lab.exited("a", 137, workers=[0])
@@ -69,7 +69,7 @@ def growing() -> Lab:
     return lab
 
 
-def test_a_newcomer_may_die_on_its_way() -> None:
+def test_a_new_worker_may_die_before_it_joins() -> None:
     lab = growing()
     assert lab.exited("a", 137, workers=[2]) == [
         ChangeMembership(A, 1, 2, slots("1:0", "1:1", "1:3"), (0, 1, 3))
@@ -77,7 +77,7 @@ def test_a_newcomer_may_die_on_its_way() -> None:
     assert lab.job("a").members == slots("1:0", "1:1", "1:3")
 
 
-def test_an_old_member_may_die_while_others_come() -> None:
+def test_an_old_member_may_die_while_new_workers_join() -> None:
     lab = growing()
     assert lab.exited("a", 137, workers=[0]) == [
         ChangeMembership(A, 1, 2, slots("1:1", "1:2", "1:3"), (1, 2, 3))
@@ -86,18 +86,18 @@ def test_an_old_member_may_die_while_others_come() -> None:
     assert lab.job("a").allocation == slots("1:1", "1:2", "1:3")
 
 
-def test_whoever_is_on_the_way_holds_no_state_to_go_on_with() -> None:
+def test_new_workers_alone_cannot_continue() -> None:
     lab = growing()
     lab.exited("a", 137, workers=[0])
     lab.exited("a", 137, workers=[1])
-    assert lab.state("a") is State.STOPPING
+    assert lab.state("a") is JobState.STOPPING
 
 
 def test_a_newcomer_that_fails_does_not_fail_the_job() -> None:
     """Nor is another one sent at once, which would fail for the same reason."""
     lab = growing()
     lab.exited("a", 78, workers=[2, 3])
-    assert lab.reason("a") == "goes on without workers 2, 3; exit code 78"
+    assert lab.reason("a") == "continues without workers 2, 3; exit code 78"
     lab.switched("a")
     assert lab.round() == []
     lab.wait(1800)
@@ -106,7 +106,7 @@ def test_a_newcomer_that_fails_does_not_fail_the_job() -> None:
     ]
 
 
-def test_a_leaver_that_dies_is_not_missed() -> None:
+def test_the_death_of_a_leaving_worker_changes_nothing() -> None:
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..4"))
     lab.submit(job("b", gpus=2))
@@ -117,14 +117,14 @@ def test_a_leaver_that_dies_is_not_missed() -> None:
     assert lab.switched("a") == [StartWorkers(B, 1, 0, slots("1:2", "1:3"))]
 
 
-def test_a_leaver_that_dies_last_does_not_keep_a_job_from_having_finished() -> None:
+def test_a_job_finishes_although_a_leaving_worker_dies_last() -> None:
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..4"))
     lab.submit(job("b", gpus=3))
     lab.round()
     lab.exited("a", 0, workers=[0, 1, 2])
     lab.exited("a", 137, workers=[3])
-    assert lab.state("a") is State.SUCCEEDED
+    assert lab.state("a") is JobState.SUCCEEDED
 
 
 def test_a_death_among_those_who_have_finished_is_no_success() -> None:
@@ -132,7 +132,7 @@ def test_a_death_among_those_who_have_finished_is_no_success() -> None:
     lab.run(live_job("a", gpus="1..2"))
     lab.exited("a", 0, workers=[0])
     lab.exited("a", 137, workers=[1])
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
 
 
 def moving(gpus: int = 1) -> Lab:
@@ -144,14 +144,14 @@ def moving(gpus: int = 1) -> Lab:
     return lab
 
 
-def test_who_takes_over_the_whole_work_and_dies_has_not_finished_it() -> None:
+def test_a_replacement_of_all_workers_that_dies_has_not_finished() -> None:
     lab = moving()
     lab.exited("a", 0, workers=[0])
     lab.exited("a", 137, workers=[1])
-    assert lab.state("a") is State.QUEUED
+    assert lab.state("a") is JobState.QUEUED
 
 
-def test_a_move_of_all_goes_on_while_one_of_the_old_is_left() -> None:
+def test_a_move_of_all_workers_continues_while_one_old_worker_is_left() -> None:
     """Which may train on until the others have come, in a generation that was never given."""
     lab = moving(gpus=2)
     assert lab.exited("a", 137, workers=[0]) == [
@@ -161,17 +161,17 @@ def test_a_move_of_all_goes_on_while_one_of_the_old_is_left() -> None:
     assert running(lab).numbers == (2, 3)
 
 
-def test_a_move_fails_with_the_last_of_the_old() -> None:
+def test_a_move_of_all_workers_fails_with_the_last_old_worker() -> None:
     lab = moving()
     assert lab.exited("a", 137, workers=[0]) == [StopWorkers(A, 1, (0, 1), 30.0)]
 
 
-def test_a_newcomer_that_fails_to_take_over_costs_a_restart_and_no_more() -> None:
+def test_a_replacement_that_fails_costs_one_restart() -> None:
     lab = moving()
     lab.exited("a", 78, workers=[1])
     assert lab.reason("a") == "too few workers are left: exit code 78"
     lab.exited("a", 143, workers=[0])
-    assert (lab.state("a"), lab.job("a").failures) == (State.QUEUED, 0)
+    assert (lab.state("a"), lab.job("a").failures) == (JobState.QUEUED, 0)
 
 
 def test_below_the_minimum_a_lost_worker_sends_the_job_back_to_the_queue() -> None:
@@ -179,10 +179,10 @@ def test_below_the_minimum_a_lost_worker_sends_the_job_back_to_the_queue() -> No
     lab.run(live_job("a", gpus=2))
     assert lab.tell(WorkersLost(A, 1, frozenset({1}))) == [StopWorkers(A, 1, (0, 1), 30.0)]
     lab.exited("a", 143)
-    assert (lab.state("a"), lab.job("a").failures) == (State.QUEUED, 0)
+    assert (lab.state("a"), lab.job("a").failures) == (JobState.QUEUED, 0)
 
 
-def test_below_the_minimum_a_live_job_that_hears_is_asked() -> None:
+def test_below_the_minimum_a_listening_live_job_is_asked() -> None:
     """What its survivors hold in memory is worth saving."""
     lab = Lab(cluster("1x2"))
     lab.run(live_job("a", gpus=2))
@@ -192,19 +192,19 @@ def test_below_the_minimum_a_live_job_that_hears_is_asked() -> None:
     ]
     lab.progress("a", 1.5, saved=1.5)
     lab.exited("a", 75, workers=[0])
-    assert (lab.state("a"), lab.job("a").epochs_done) == (State.QUEUED, 1.5)
+    assert (lab.state("a"), lab.job("a").epochs_done) == (JobState.QUEUED, 1.5)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
-def test_survivors_that_waited_in_vain_for_the_daemon_are_started_again(
+def test_survivors_that_gave_up_on_the_daemon_are_restarted(
     order: tuple[int, ...],
 ) -> None:
     """It is back, and hears of a death, and of those who saved and stopped because of it."""
     lab = Lab(cluster("1x3"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="2..3"))
     for worker in order:
-        lab.exited("a", 137 if worker == 0 else CODE, workers=[worker])
-    assert (lab.state("a"), lab.job("a").failures) == (State.QUEUED, 0)
+        lab.exited("a", 137 if worker == 0 else STOPPED_EXIT_CODE, workers=[worker])
+    assert (lab.state("a"), lab.job("a").failures) == (JobState.QUEUED, 0)
 
 
 def test_below_the_minimum_torchrun_s_survivors_have_nothing_to_save() -> None:
@@ -219,10 +219,10 @@ def test_a_worker_that_fails_by_itself_fails_the_job() -> None:
     lab.run(live_job("a", gpus="1..3"))
     lab.exited("a", 1, workers=[1])
     lab.exited("a", 143)
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
 
 
-def test_jobs_that_cannot_change_their_members_stop_as_ever() -> None:
+def test_jobs_that_cannot_change_their_members_stop() -> None:
     lab = Lab(cluster("1x3"), policy="elastic-fifo")
     lab.run(job("a", gpus="1..3"))
     assert lab.exited("a", 137, workers=[1]) == [StopWorkers(A, 1, (0, 1, 2), 30.0)]
@@ -234,7 +234,7 @@ def torchrun() -> Lab:
     return lab
 
 
-def test_an_agent_that_falls_with_its_peer_is_a_victim() -> None:
+def test_an_agent_that_fails_soon_after_a_peer_is_a_victim() -> None:
     lab = torchrun()
     lab.exited("a", 137, workers=[0])
     lab.wait(5)
@@ -242,7 +242,7 @@ def test_an_agent_that_falls_with_its_peer_is_a_victim() -> None:
         ChangeMembership(A, 1, 2, slots("1:1", "1:3"), (1, 3))
     ]
     lab.exited("a", 1, workers=[1, 3])
-    assert (lab.state("a"), lab.job("a").failures) == (State.QUEUED, 0)
+    assert (lab.state("a"), lab.job("a").failures) == (JobState.QUEUED, 0)
     assert lab.reason("a") == "too few workers are left: exit code 1"
 
 
@@ -251,7 +251,7 @@ def test_an_agent_that_fails_later_is_a_cause() -> None:
     lab.exited("a", 137, workers=[0])
     lab.wait(20)
     lab.exited("a", 1, workers=[2])
-    assert lab.state("a") is State.STOPPING
+    assert lab.state("a") is JobState.STOPPING
     assert lab.reason("a") == "exit code 1"
 
 
@@ -266,58 +266,58 @@ def test_three_deaths_in_a_row_fail_a_job() -> None:
     for _ in range(2):
         die_again(lab)
         lab.wait(100)
-        assert lab.state("a") is State.RUNNING
+        assert lab.state("a") is JobState.RUNNING
     die_again(lab)
-    assert lab.reason("a") == "exit code 137; 3 deaths in a row without progress"
+    assert lab.reason("a") == "exit code 137; 3 worker deaths in a row without progress"
     lab.exited("a", 143)
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
 
 
-def test_three_deaths_fail_a_job_although_nobody_is_left_to_stop() -> None:
+def test_three_deaths_fail_a_job_without_remaining_workers() -> None:
     lab = Lab(cluster("1x3"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..3", retries=5))
     lab.progress("a", 1.0)
     for _ in range(3):
         die_again(lab)
         lab.wait(100)
-    assert lab.state("a") is State.FAILED
+    assert lab.state("a") is JobState.FAILED
 
 
-def test_progress_ends_the_row() -> None:
+def test_progress_resets_the_deaths() -> None:
     lab = Lab(cluster("1x4"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..4"))
     for epochs in (1.0, 2.0, 3.0):
         die_again(lab)
         lab.wait(100)
         lab.progress("a", epochs)
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
-def test_deaths_at_one_time_are_one() -> None:
+def test_deaths_close_together_count_as_one() -> None:
     lab = Lab(cluster("1x5"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..5"))
     for _ in range(4):
         die_again(lab)
         lab.wait(1)
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
-def test_a_job_that_reports_nothing_is_judged_by_how_long_it_stood() -> None:
+def test_without_reports_a_stable_period_resets_the_deaths() -> None:
     lab = Lab(cluster("1x5"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..5"))
     for _ in range(4):
         die_again(lab)
         lab.wait(100)
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
-def test_silent_workers_are_killed_and_then_outlived() -> None:
+def test_silent_workers_are_killed_and_the_job_continues() -> None:
     lab = Lab(cluster("1x3"), policy="elastic-fifo")
     lab.run(live_job("a", gpus="1..3"))
     silent = WorkersSilent(A, 1, frozenset({1, 9}), "worker 1 has said nothing for 10 s")
     assert lab.tell(silent) == [KillWorkers(A, 1, (1,))]
     assert lab.reason("a") == "worker 1 has said nothing for 10 s"
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     lab.exited("a", 137, workers=[1])
     assert lab.tell(silent) == []
     assert lab.tell(WorkersSilent(A, 2, frozenset({0}))) == []

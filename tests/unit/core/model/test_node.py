@@ -1,14 +1,14 @@
-"""A node that is kept for some: those are planned there, and nobody else counts on it."""
+"""Tainted nodes: only jobs that tolerate the taints are planned on them."""
 
 from dataclasses import replace
 
-from rota.core.events import JobSubmitted, NodeSeen, WorkersStarted
-from rota.core.explain import Answers
-from rota.core.kernel import Kernel
-from rota.core.model import Gpu, Job, JobId, JobSpec, Node, NodeId
-from rota.core.round import decide
-from rota.core.taints import USUAL, tolerates
-from rota.core.view import Rules
+from rota.core.explain.explain import WaitExplainer
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.events import JobSubmitted, NodeSeen, WorkersStarted
+from rota.core.model.job import Job, JobId, JobSpec
+from rota.core.model.node import DEFAULT_TOLERATIONS, Gpu, Node, NodeId, tolerates
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules
 from rota.policies.fifo import Fifo
 
 TAINTS = (frozenset({"team", "team=vision"}), frozenset({"slow"}))
@@ -33,7 +33,7 @@ class Lab:
         view = self.kernel.view(self.now)
         plan = decide(view, Fifo())
         assert not plan.violations
-        self.answers = Answers(view, plan)
+        self.answers = WaitExplainer(view, plan)
         self.kernel.commit(plan, self.now)
 
     def job(self, name: str) -> Job:
@@ -45,15 +45,15 @@ class Lab:
         return ",".join(slot.node for slot in self.job(name).allocation)
 
 
-def test_every_taint_is_to_be_tolerated() -> None:
+def test_every_taint_must_be_tolerated() -> None:
     assert tolerates(VISION, TAINTS)
     assert not tolerates(frozenset({"team"}), TAINTS)
     assert tolerates(frozenset(), ())
 
 
-def test_only_who_tolerates_it_is_planned_on_a_kept_node() -> None:
+def test_only_a_tolerating_job_is_planned_on_a_tainted_node() -> None:
     lab = Lab(OPEN, KEPT)
-    assert not tolerates(USUAL, TAINTS)
+    assert not tolerates(DEFAULT_TOLERATIONS, TAINTS)
     for name in "ab":
         lab.submit(name)
     lab.submit("late", tolerations=VISION)
@@ -66,21 +66,21 @@ def test_only_who_tolerates_it_is_planned_on_a_kept_node() -> None:
         "kept",
         "open",
     ]
-    assert "1 GPU" in str(lab.answers.why_it_waits(lab.job("b")))
-    reason = lab.answers.why_it_waits(lab.job("too large"))
-    assert str(reason) == "waits until a drained or cordoned node takes work again"
+    assert "1 GPU" in str(lab.answers.wait_reason(lab.job("b")))
+    reason = lab.answers.wait_reason(lab.job("too large"))
+    assert str(reason) == "waits for a drained or cordoned node to accept workers again"
 
 
-def test_nobody_waits_for_a_kept_node_that_has_nothing_for_them() -> None:
+def test_a_job_does_not_wait_for_a_tainted_node_that_is_too_small() -> None:
     """As most clusters have one."""
     lab = Lab(OPEN, Node(NodeId("control"), taints=TAINTS))
     lab.submit("too large", gpus=2)
     lab.round()
-    reason = str(lab.answers.why_it_waits(lab.job("too large")))
-    assert reason == "could not run here even if all else were gone: it needs 2 GPUs"
+    reason = str(lab.answers.wait_reason(lab.job("too large")))
+    assert reason == "can never run on this cluster: requests 2 GPUs per worker, largest node has 1"
 
 
-def test_what_runs_on_a_node_that_is_kept_from_now_on_or_no_longer_goes_on() -> None:
+def test_running_jobs_continue_when_taints_change() -> None:
     lab = Lab(KEPT)
     lab.submit("a", tolerations=VISION)
     lab.round()
@@ -96,7 +96,7 @@ def test_what_runs_on_a_node_that_is_kept_from_now_on_or_no_longer_goes_on() -> 
     assert lab.node_of("b") == "kept"
 
 
-def test_a_plan_that_was_made_before_the_taint_came_is_not_followed() -> None:
+def test_a_plan_from_before_a_new_taint_is_not_adopted() -> None:
     plain = replace(KEPT, gpus=(Gpu(0, "T4"), Gpu(1, "T4")), taints=())
     lab = Lab(plain)
     lab.submit("a")
@@ -110,7 +110,7 @@ def test_a_plan_that_was_made_before_the_taint_came_is_not_followed() -> None:
     assert lab.node_of("b") == "kept"
 
 
-def test_a_plan_that_was_made_before_the_taint_went_is_not_followed() -> None:
+def test_a_plan_from_before_a_removed_taint_is_not_adopted() -> None:
     lab = Lab(KEPT)
     lab.submit("a", tolerations=VISION)
     plan = decide(lab.kernel.view(lab.now), Fifo())

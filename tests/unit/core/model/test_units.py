@@ -1,7 +1,7 @@
 import pytest
 
-from rota.core.model import GIB, Share
-from rota.core.notation import GpuCount, parse_bytes, parse_gpus
+from rota.core.model.job import GpuShare
+from rota.core.model.units import GIB, GpuCount, parse_bytes, parse_gpus
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ def test_bad_amounts_of_memory(text: str):
         ("1..4", GpuCount(1, 4, 1)),
         ("1..4@2", GpuCount(1, 4, 2)),
         ("0", GpuCount(0, 0, 0)),
-        ("0.5", GpuCount(1, 1, 1, Share(fraction=0.5))),
-        (".25", GpuCount(1, 1, 1, Share(fraction=0.25))),
-        ("6GiB", GpuCount(1, 1, 1, Share(memory_bytes=6 * GIB))),
+        ("0.5", GpuCount(1, 1, 1, GpuShare(fraction=0.5))),
+        (".25", GpuCount(1, 1, 1, GpuShare(fraction=0.25))),
+        ("6GiB", GpuCount(1, 1, 1, GpuShare(memory_bytes=6 * GIB))),
     ],
 )
 def test_numbers_of_gpus(text: str, count: GpuCount):
@@ -40,9 +40,9 @@ def test_numbers_of_gpus(text: str, count: GpuCount):
         ("4..2", "the minimum 4 is above the maximum 2"),
         ("2..4@5", "the requested 5 is not within 2..4"),
         ("2..4@1", "the requested 1 is not within 2..4"),
-        ("0..4", "a range starts at 1"),
-        ("1.5", "'1.5' is not a share of one GPU"),
-        ("0.0", "'0.0' is not a share of one GPU"),
+        ("0..4", "a range of GPUs must start at 1 or more"),
+        ("1.5", "'1.5' is not a GPU share"),
+        ("0.0", "'0.0' is not a GPU share"),
         ("100001", "100001 is above 100000"),
         ("-1", "'-1' is not a number of GPUs"),
         ("nan", "'nan' is not a number of GPUs"),

@@ -1,53 +1,57 @@
-"""What is free on all nodes, and where to look first."""
+"""The free capacity of all nodes, and the order in which nodes are offered."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
-from rota.core.capacity import Capacity
-from rota.core.demand import Demand
-from rota.core.model import Allocation, NodeId, Share
-from rota.core.room import OverbookedError, Room
-from tests.unit.core.clusters import CARD_BYTES, nodes, slots
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import GpuShare
+from rota.core.model.node import NodeId
+from rota.core.placement.cluster_capacity import ClusterCapacity
+from rota.core.placement.node_capacity import NodeCapacity, OverbookedError
+from rota.core.placement.worker_demand import Demand
+from tests.unit.core.view_builders import CARD_BYTES, nodes, slots
 
 WHOLE = Demand("A", gpus=1)
-SHARE = Demand("A", share=Share(0.25))
+SHARE = Demand("A", share=GpuShare(0.25))
 
 
-def names(rooms: Iterable[Room]) -> list[str]:
+def names(rooms: Iterable[NodeCapacity]) -> list[str]:
     return [str(room.node.id) for room in rooms]
 
 
-def taken(capacity: Capacity, allocation: Allocation, demand: Demand = WHOLE) -> Capacity:
+def taken(
+    capacity: ClusterCapacity, allocation: Allocation, demand: Demand = WHOLE
+) -> ClusterCapacity:
     capacity.take_all(allocation, demand)
     return capacity
 
 
-def test_rooms_come_tightest_first_and_then_in_their_order() -> None:
-    capacity = taken(Capacity(nodes("4 2 4 1")), slots("n3/0 n3/1 n3/2"))
+def test_nodes_come_tightest_first_then_in_order() -> None:
+    capacity = taken(ClusterCapacity(nodes("4 2 4 1")), slots("n3/0 n3/1 n3/2"))
     assert names(capacity.by_fit(WHOLE)) == ["n3", "n4", "n2", "n1"]
     assert names(capacity.by_fit(WHOLE, 2)) == ["n2", "n1"]
     assert names(capacity.by_size(WHOLE))[:2] == ["n1", "n2"]
 
 
-def test_rooms_of_one_type_only() -> None:
-    capacity = Capacity(nodes("4 2:B"))
+def test_only_nodes_with_the_gpu_type_are_offered() -> None:
+    capacity = ClusterCapacity(nodes("4 2:B"))
     assert names(capacity.by_fit(Demand("B", gpus=1))) == ["n2"]
     assert capacity.gpus == {"A": 4, "B": 2}
 
 
 def test_a_draining_node_is_not_offered_but_what_it_held_can_be_given_back() -> None:
     first, second = nodes("2 2")
-    capacity = taken(Capacity([replace(first, is_draining=True), second]), slots("n1/0"))
+    capacity = taken(ClusterCapacity([replace(first, is_draining=True), second]), slots("n1/0"))
     assert names(capacity.by_fit(WHOLE)) == ["n2"]
     capacity.give(slots("n1/0"), WHOLE)
     assert capacity.n_free("A") == 2
     assert capacity.gpus == {"A": 2}
 
 
-def test_rooms_with_shared_cards_come_fullest_first_and_then_those_with_free_ones() -> None:
-    capacity = Capacity(nodes("1 2 1 1"))
+def test_nodes_with_the_fullest_shared_gpu_come_first() -> None:
+    capacity = ClusterCapacity(nodes("1 2 1 1"))
     capacity.take_all(slots("n4/0", CARD_BYTES // 2), SHARE)
     capacity.take_all(slots("n2/0", CARD_BYTES * 3 // 4), SHARE)
     capacity.take_all(slots("n3/0", CARD_BYTES), SHARE)
@@ -58,22 +62,22 @@ def test_rooms_with_shared_cards_come_fullest_first_and_then_those_with_free_one
 
 
 def test_all_or_none_is_taken() -> None:
-    capacity = taken(Capacity(nodes("2 2")), slots("n2/0"))
+    capacity = taken(ClusterCapacity(nodes("2 2")), slots("n2/0"))
     assert not capacity.try_take_all(slots("n1/0 n2/0"), WHOLE)
     assert capacity.n_free("A") == 3
     assert not capacity.try_take_all(slots("n9/0"), WHOLE)
     assert capacity.try_take_all(slots("n1/0 n2/1"), WHOLE)
 
 
-def test_taking_on_a_node_that_is_gone_is_a_bug_and_giving_back_there_is_not() -> None:
-    capacity = Capacity(nodes("1"))
+def test_taking_on_an_unknown_node_raises_and_giving_back_does_not() -> None:
+    capacity = ClusterCapacity(nodes("1"))
     with pytest.raises(OverbookedError):
         capacity.take(slots("n9/0")[0], WHOLE)
     capacity.give(slots("n9/0"), WHOLE)
 
 
 def test_a_copy_and_its_original_do_not_see_each_others_changes() -> None:
-    first = taken(Capacity(nodes("2 2")), slots("n1/0"))
+    first = taken(ClusterCapacity(nodes("2 2")), slots("n1/0"))
     second = first.copy()
     second.take_all(slots("n1/1"), WHOLE)
     first.take_all(slots("n2/0", CARD_BYTES // 2), SHARE)
@@ -86,8 +90,8 @@ def test_a_copy_and_its_original_do_not_see_each_others_changes() -> None:
     assert names(second.by_card(SHARE)) == ["n2"]
 
 
-def test_a_share_that_cannot_be_taken_leaves_the_books_as_they_were() -> None:
-    capacity = Capacity(nodes("1"))
+def test_a_share_that_cannot_be_taken_changes_nothing() -> None:
+    capacity = ClusterCapacity(nodes("1"))
     capacity.take_all(slots("n1/0", CARD_BYTES // 2), SHARE)
     with pytest.raises(OverbookedError):
         capacity.take(slots("n1/0", CARD_BYTES)[0], SHARE)
@@ -95,7 +99,7 @@ def test_a_share_that_cannot_be_taken_leaves_the_books_as_they_were() -> None:
     assert capacity.n_free("A") == 1
 
 
-def test_a_type_with_cards_of_two_sizes_counts_the_smaller() -> None:
+def test_a_type_with_gpus_of_two_sizes_counts_the_smaller() -> None:
     small, large = nodes("1 1")
     large = replace(large, gpus=(replace(large.gpus[0], memory_bytes=2 * CARD_BYTES),))
-    assert Capacity([large, small]).card_bytes == {"A": CARD_BYTES}
+    assert ClusterCapacity([large, small]).card_bytes == {"A": CARD_BYTES}

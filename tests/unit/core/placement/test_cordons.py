@@ -1,15 +1,17 @@
-"""Nodes that their cluster has cordoned: what runs there goes on, and nobody else comes."""
+"""Cordoned nodes: running workers stay, and no new ones start."""
 
 from dataclasses import replace
 
-from rota.core.commands import ChangeMembership, StartWorkers
-from rota.core.events import NodeSeen, WorkersLost
-from rota.core.explain import Answers
-from rota.core.model import GIB, JobId, JobSpec, Node, NodeId, Share
-from rota.core.reasons import Drained
-from rota.core.states import State
-from rota.core.view import Rules
-from tests.builders import Lab, cluster, job, live_job, slots
+from rota.core.explain.explain import WaitExplainer
+from rota.core.explain.reasons import Drained
+from rota.core.lifecycle.states import JobState
+from rota.core.model.commands import ChangeMembership, StartWorkers
+from rota.core.model.events import NodeSeen, WorkersLost
+from rota.core.model.job import GpuShare, JobId, JobSpec
+from rota.core.model.node import Node, NodeId
+from rota.core.model.units import GIB
+from rota.core.scheduling.view import Rules
+from tests.support.builders import Lab, cluster, job, live_job, slots
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")
 RULES = Rules(min_runtime_s=0.0, restart_cost_s=0.0)
@@ -32,7 +34,7 @@ def lab_with(*specs: JobSpec, nodes: str, policy: str = "elastic-fifo") -> Lab:
     return lab
 
 
-def test_what_runs_goes_on_and_nothing_new_comes() -> None:
+def test_running_workers_stay_and_no_new_ones_start() -> None:
     lab = lab_with(job("a"), nodes="1x2, 1x1")
     assert lab.job("a").allocation == slots("2:0")
     cordon(lab, "1x2, 1x1", 2)
@@ -48,44 +50,44 @@ def test_what_runs_goes_on_and_nothing_new_comes() -> None:
     assert lab.round() == [StartWorkers(JobId("d"), 1, 0, slots("2:0"))]
 
 
-def test_the_only_node_keeps_what_it_has() -> None:
+def test_a_cordoned_only_node_keeps_its_jobs() -> None:
     lab = lab_with(job("a"), job("b", gpus="1..3"), nodes="1x4")
     cordon(lab, "1x4", 1)
     assert lab.round() == []
     lab.submit(job("c"))
     assert lab.round() == []
     view = lab.kernel.view(lab.now)
-    assert Answers(view, lab.decide()).why_it_waits(lab.job("c")) == Drained()
+    assert WaitExplainer(view, lab.decide()).wait_reason(lab.job("c")) == Drained()
 
 
-def test_nobody_is_stopped_for_a_place_that_nobody_could_take() -> None:
+def test_no_job_is_preempted_for_slots_that_no_job_can_use() -> None:
     lab = lab_with(job("a"), nodes="1x1")
     cordon(lab, "1x1", 1)
     lab.submit(job("b", priority=9))
     assert lab.round() == []
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
-def test_who_gives_way_sits_where_somebody_else_could_sit() -> None:
+def test_victims_are_on_nodes_that_the_new_job_can_use() -> None:
     """Not the youngest, which would be the first to go, and of no use."""
     lab = lab_with(job("a"), job("b"), nodes="1x1, 1x1")
     assert lab.job("b").allocation == slots("2:0")
     cordon(lab, "1x1, 1x1", 2)
     lab.submit(job("c", priority=9))
     lab.round()
-    assert (lab.state("a"), lab.state("b")) == (State.STOPPING, State.RUNNING)
+    assert (lab.state("a"), lab.state("b")) == (JobState.STOPPING, JobState.RUNNING)
 
 
-def test_a_job_that_would_have_to_stop_for_it_does_not_change_its_size() -> None:
+def test_a_job_that_would_have_to_stop_keeps_its_size() -> None:
     lab = lab_with(job("a", gpus="2..4"), nodes="2x2")
     assert lab.job("a").allocation == slots("1:0", "1:1", "2:0", "2:1")
     cordon(lab, "2x2", 1)
     lab.submit(job("b", gpus=2))
     assert lab.round() == []
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
 
 
-def test_a_live_job_gives_up_seats_and_takes_others_elsewhere() -> None:
+def test_a_live_job_gives_up_slots_and_takes_others_elsewhere() -> None:
     lab = lab_with(live_job("a", gpus="1..3"), job("b", gpus=2), nodes="1x2, 1x2")
     assert lab.job("a").allocation == slots("1:0", "1:1")
     cordon(lab, "1x2, 1x2", 1)
@@ -100,14 +102,14 @@ def test_a_live_job_gives_up_seats_and_takes_others_elsewhere() -> None:
     assert lab.round() == [ChangeMembership(A, 1, 2, slots("1:0", "1:1"), (0, 1))]
 
 
-def test_a_worker_that_is_taken_from_there_is_replaced_elsewhere() -> None:
+def test_a_slow_worker_on_a_cordoned_node_is_replaced_elsewhere() -> None:
     lab = lab_with(live_job("a", gpus=2), nodes="1x2, 1x2")
     cordon(lab, "1x2, 1x2", 1)
     assert lab.round() == []
     lab = lab_with(live_job("a", gpus="1..2"), nodes="1x2, 1x2")
     cordon(lab, "1x2, 1x2", 1)
     lab.tell(WorkersLost(A, 1, frozenset({1}), "its pod was evicted"))
-    assert lab.state("a") is State.RUNNING
+    assert lab.state("a") is JobState.RUNNING
     lab.switched("a")
     grown = lab.round()
     assert isinstance(grown[0], ChangeMembership)
@@ -131,7 +133,7 @@ def test_a_start_that_was_planned_there_is_planned_anew() -> None:
     lab.run(job("b"))
     lab.submit(job("c", priority=1))
     lab.round()
-    victim = "a" if lab.state("a") is State.STOPPING else "b"
+    victim = "a" if lab.state("a") is JobState.STOPPING else "b"
     closing = 1 if victim == "a" else 2
     cordon(lab, "1x1, 1x1", closing)
     lab.exited(victim, 143)
@@ -142,8 +144,8 @@ def test_a_start_that_was_planned_there_is_planned_anew() -> None:
     assert lab.job("c").allocation == slots(f"{3 - closing}:0")
 
 
-def test_sharers_of_a_card_there_stay_together_and_alone() -> None:
-    half = Share(memory_bytes=8 * GIB)
+def test_sharers_of_a_gpu_on_a_cordoned_node_stay() -> None:
+    half = GpuShare(memory_bytes=8 * GIB)
     lab = lab_with(
         job("a", share=half, gpus_per_worker=0),
         job("b", share=half, gpus_per_worker=0),

@@ -1,19 +1,21 @@
-"""The free part of one node."""
+"""The free capacity of one node."""
 
 import pytest
 
-from rota.core.demand import Demand
-from rota.core.model import GIB, Share, Slot
-from rota.core.room import OverbookedError, Room
-from tests.unit.core.clusters import CARD_BYTES, nodes, slots
+from rota.core.model.allocation import Slot
+from rota.core.model.job import GpuShare
+from rota.core.model.units import GIB
+from rota.core.placement.node_capacity import NodeCapacity, OverbookedError
+from rota.core.placement.worker_demand import Demand
+from tests.unit.core.view_builders import CARD_BYTES, nodes, slots
 
 WHOLE = Demand("A", gpus=1)
-HALF = Demand("A", share=Share(0.5))
+HALF = Demand("A", share=GpuShare(0.5))
 HALF_OF_0 = slots("n1/0", CARD_BYTES // 2)[0]
 
 
-def room(size: str = "4", **limits: float) -> Room:
-    return Room(nodes(size, **limits)[0], 0)
+def room(size: str = "4", **limits: float) -> NodeCapacity:
+    return NodeCapacity(nodes(size, **limits)[0], 0)
 
 
 def test_what_is_taken_is_not_free_and_what_is_given_back_is() -> None:
@@ -25,7 +27,7 @@ def test_what_is_taken_is_not_free_and_what_is_given_back_is() -> None:
 
 
 @pytest.mark.parametrize("taken", ["n1/0", "n1/0,1", "n1/7"])
-def test_nothing_is_taken_twice_or_from_nowhere(taken: str) -> None:
+def test_a_slot_is_not_taken_twice_or_from_a_missing_gpu(taken: str) -> None:
     here = room("2")
     here.take(slots("n1/0")[0], WHOLE)
     slot = slots(taken)[0]
@@ -34,7 +36,7 @@ def test_nothing_is_taken_twice_or_from_nowhere(taken: str) -> None:
         here.take(slot, Demand("A", gpus=len(slot.gpus)))
 
 
-def test_a_shared_card_is_not_free_and_a_held_one_is_not_shared() -> None:
+def test_a_shared_gpu_is_not_free_and_a_whole_one_is_not_shared() -> None:
     here = room("2")
     here.take(HALF_OF_0, HALF)
     assert not here.has_free(slots("n1/0")[0])
@@ -43,7 +45,7 @@ def test_a_shared_card_is_not_free_and_a_held_one_is_not_shared() -> None:
     assert here.fits(HALF) == 1
 
 
-def test_a_card_that_its_last_sharer_leaves_is_whole_again() -> None:
+def test_a_gpu_without_sharers_is_whole_again() -> None:
     here = room("1")
     here.take(HALF_OF_0, HALF)
     here.take(HALF_OF_0, HALF)
@@ -54,19 +56,19 @@ def test_a_card_that_its_last_sharer_leaves_is_whole_again() -> None:
     assert here.fits(WHOLE) == 1
 
 
-def test_no_share_is_larger_than_its_card() -> None:
+def test_no_share_is_larger_than_its_gpu() -> None:
     here = room("1")
     assert not here.has_free(slots("n1/0", CARD_BYTES + 1)[0])
-    assert here.fits(Demand("A", share=Share(memory_bytes=CARD_BYTES + 1))) == 0
+    assert here.fits(Demand("A", share=GpuShare(memory_bytes=CARD_BYTES + 1))) == 0
 
 
-def test_the_next_share_goes_to_the_fullest_card_that_fits_and_a_free_one_last() -> None:
+def test_the_next_share_goes_to_the_fullest_gpu_that_fits() -> None:
     here = room("3")
     here.take(slots("n1/1", CARD_BYTES // 4)[0], HALF)
     here.take(slots("n1/2", CARD_BYTES * 3 // 4)[0], HALF)
     assert here.choose(HALF).gpus == (1,)
-    assert here.choose(Demand("A", share=Share(0.25))).gpus == (2,)
-    assert here.choose(Demand("A", share=Share(0.8))).gpus == (0,)
+    assert here.choose(Demand("A", share=GpuShare(0.25))).gpus == (2,)
+    assert here.choose(Demand("A", share=GpuShare(0.8))).gpus == (0,)
 
 
 def test_cpus_memory_and_workers_run_out() -> None:
@@ -84,7 +86,7 @@ def test_a_demand_for_nothing_is_bounded_by_workers_only() -> None:
     assert room("0").choose(Demand()) == Slot(room().node.id)
 
 
-def test_equal_rooms_have_one_shape_however_they_became_equal() -> None:
+def test_nodes_with_equal_capacity_have_equal_shapes() -> None:
     one, other = room(cpus=8.0), room(cpus=8.0)
     for _ in range(30):
         one.take(slots("n1/2")[0], Demand("A", gpus=1, cpus=0.1))
@@ -94,7 +96,7 @@ def test_equal_rooms_have_one_shape_however_they_became_equal() -> None:
     assert one.shape != other.shape
 
 
-def test_a_copy_has_its_own_books() -> None:
+def test_a_copy_is_independent() -> None:
     here = room("2")
     twin = here.copy()
     twin.take(HALF_OF_0, HALF)

@@ -1,23 +1,26 @@
-"""Where wishes go: scenarios on small clusters, the published defects of others among them."""
+"""Placements on small clusters, including published defects of other schedulers."""
 
 from dataclasses import replace
 
 import pytest
 
-from rota.core.model import GIB, JobId, Node, Share, n_nodes
-from rota.core.placement import place, place_next_in_line
-from tests.unit.core.clusters import (
+from rota.core.model.allocation import n_nodes
+from rota.core.model.job import GpuShare, JobId
+from rota.core.model.node import Node
+from rota.core.model.units import GIB
+from rota.core.placement.placer import place, place_waiting
+from tests.unit.core.view_builders import (
     CARD_BYTES,
     job,
     n_by_node,
     nodes,
     placed_anew,
+    request,
     runs,
     slots,
     spots,
     view,
     where,
-    wish,
 )
 
 
@@ -62,7 +65,7 @@ def test_a_job_of_eight_is_not_bound_to_the_node_of_two() -> None:
 def test_a_job_of_eight_moves_to_the_node_of_eight_however_many_it_had_on_the_node_of_two() -> None:
     """Its assignment by overlap alone bound a large plan to a small node."""
     big = runs("big", "n1/0 n1/1", "2..8")
-    placed = place(view(nodes("2 8"), big), [wish(big, 8)])
+    placed = place(view(nodes("2 8"), big), [request(big, 8)])
     assert n_by_node(placed.allocations[big.id]) == {"n2": 8}
 
 
@@ -72,7 +75,7 @@ def test_workers_stay_on_their_nodes_from_round_to_round() -> None:
     wide = runs("wide", "n3/0 n1/2 n3/1 n1/0 n2/3 n2/1")
     other = runs("other", "n1/1")
     before = view(cluster, wide, other)
-    placed = place(before, [wish(other), wish(wide)])
+    placed = place(before, [request(other), request(wide)])
     assert placed.allocations[wide.id] is before.planned[wide.id]
 
 
@@ -98,14 +101,14 @@ def test_nodes_of_mixed_sizes(
 def test_a_small_job_goes_where_the_least_is_left_over() -> None:
     taken = runs("taken", "n2/0 n2/1")
     small = job("small", "2")
-    placed = place(view(nodes("4 4"), taken, small), [wish(taken), wish(small)])
+    placed = place(view(nodes("4 4"), taken, small), [request(taken), request(small)])
     assert spots(placed.allocations[small.id]) == "n2/2 n2/3"
 
 
 def test_a_big_job_gets_whole_nodes() -> None:
     taken = runs("taken", "n1/0")
     big = job("big", "8")
-    placed = place(view(nodes("4 4 4"), taken, big), [wish(taken), wish(big)])
+    placed = place(view(nodes("4 4 4"), taken, big), [request(taken), request(big)])
     assert n_by_node(placed.allocations[big.id]) == {"n2": 4, "n3": 4}
 
 
@@ -115,7 +118,7 @@ def test_two_jobs_of_several_nodes_share_none_if_no_more_nodes_are_needed() -> N
     fill = runs("fill", "n1/1 n1/2 n1/3 n1/4")
     new = job("new", "4")
     cluster = nodes("8 8 2 2")
-    placed = place(view(cluster, wide, fill, new), [wish(wide), wish(fill), wish(new)])
+    placed = place(view(cluster, wide, fill, new), [request(wide), request(fill), request(new)])
     assert n_by_node(placed.allocations[new.id]) == {"n3": 2, "n4": 2}
 
 
@@ -123,14 +126,14 @@ def test_two_jobs_of_several_nodes_share_one_rather_than_take_more_nodes() -> No
     wide = runs("wide", "n1/0 n2/0 n2/1 n2/2 n2/3")
     new = job("new", "4")
     cluster = nodes("4 4 1 1 1 1")
-    placed = place(view(cluster, wide, new), [wish(wide), wish(new)])
+    placed = place(view(cluster, wide, new), [request(wide), request(new)])
     assert n_by_node(placed.allocations[new.id]) == {"n1": 3, "n3": 1}
 
 
 def test_a_job_of_one_node_may_sit_beside_one_of_several() -> None:
     wide = runs("wide", "n1/0 n2/0 n2/1 n2/2 n2/3")
     small = job("small", "3")
-    placed = place(view(nodes("4 4 4"), wide, small), [wish(wide), wish(small)])
+    placed = place(view(nodes("4 4 4"), wide, small), [request(wide), request(small)])
     assert n_by_node(placed.allocations[small.id]) == {"n1": 3}
 
 
@@ -190,7 +193,7 @@ def test_a_job_without_gpus_is_bounded_by_cpus_and_memory_alone() -> None:
     assert n_by_node(placed.allocations[JobId("cpu")]) == {"n1": 2, "n2": 1}
 
 
-def test_labels_are_hard() -> None:
+def test_labels_are_required() -> None:
     plain, fast = nodes("4 4")
     cluster = [plain, replace(fast, labels=frozenset({("disk", "nvme"), ("rack", "1")}))]
     picky = job("picky", "5", node_labels=frozenset({("disk", "nvme")}))
@@ -199,7 +202,7 @@ def test_labels_are_hard() -> None:
     assert n_by_node(placed_anew(cluster, picky).allocations[picky.id]) == {"n2": 3}
 
 
-def test_gpu_types_are_hard_and_never_mixed() -> None:
+def test_gpu_types_are_required_and_never_mixed() -> None:
     cluster = nodes("2 4:B")
     placed = placed_anew(cluster, job("a", "3"))
     assert placed.short == {"a": 2}
@@ -209,7 +212,7 @@ def test_gpu_types_are_hard_and_never_mixed() -> None:
 
 def test_a_job_that_gets_another_type_moves_to_it() -> None:
     a = runs("a", "n1/0", gpu_types=("A", "B"))
-    placed = place(view(nodes("2 2:B"), a), [wish(a, gpu_type="B")])
+    placed = place(view(nodes("2 2:B"), a), [request(a, gpu_type="B")])
     assert where(placed) == {"a": "n2/0"}
     assert placed.left.n_free("A") == 2
 
@@ -217,34 +220,36 @@ def test_a_job_that_gets_another_type_moves_to_it() -> None:
 # -- shares ---------------------------------------------------------------------------------------
 
 
-def test_shares_go_to_the_fullest_card_that_still_fits() -> None:
-    half = runs("half", slots("n1/0", CARD_BYTES // 2), share=Share(0.5), gpus=1)
-    most = runs("most", slots("n2/1", CARD_BYTES * 3 // 4), share=Share(0.75), gpus=1)
-    quarter = job("quarter", share=Share(0.25))
-    third = job("third", share=Share(0.3))
+def test_shares_go_to_the_fullest_gpu_that_still_fits() -> None:
+    half = runs("half", slots("n1/0", CARD_BYTES // 2), share=GpuShare(0.5), gpus=1)
+    most = runs("most", slots("n2/1", CARD_BYTES * 3 // 4), share=GpuShare(0.75), gpus=1)
+    quarter = job("quarter", share=GpuShare(0.25))
+    third = job("third", share=GpuShare(0.3))
     jobs = [half, most, quarter, third]
-    placed = place(view(nodes("2 2"), *jobs), [wish(each) for each in jobs])
+    placed = place(view(nodes("2 2"), *jobs), [request(each) for each in jobs])
     assert spots(placed.allocations[quarter.id]) == "n2/1"
     assert spots(placed.allocations[third.id]) == "n1/0"
 
 
-def test_ten_tenths_share_one_card() -> None:
-    jobs = [job(f"j{i}", share=Share(0.1)) for i in range(10)]
+def test_ten_tenths_share_one_gpu() -> None:
+    jobs = [job(f"j{i}", share=GpuShare(0.1)) for i in range(10)]
     placed = placed_anew(nodes("2"), *jobs)
     assert set(where(placed).values()) == {"n1/0"}
 
 
-def test_whole_and_shared_use_of_a_card_never_mix() -> None:
-    tiny = job("tiny", share=Share(0.01))
+def test_whole_and_shared_use_of_a_gpu_never_mix() -> None:
+    tiny = job("tiny", share=GpuShare(0.01))
     whole = job("whole", "2")
     placed = placed_anew(nodes("2"), tiny, whole)
     assert where(placed) == {"whole": "n1/0 n1/1"}
     assert placed.short == {tiny.id: 0}
 
 
-def test_a_share_counts_as_what_was_seen_once_that_is_known() -> None:
+def test_observed_memory_replaces_the_declared_share() -> None:
     """Declared half a card, seen to use an eighth: with a margin of a tenth seven fit a card."""
-    frugal = [job(f"j{i}", share=Share(0.5), memory_bytes_seen=CARD_BYTES // 8) for i in range(8)]
+    frugal = [
+        job(f"j{i}", share=GpuShare(0.5), memory_bytes_seen=CARD_BYTES // 8) for i in range(8)
+    ]
     placed = placed_anew(nodes("1"), *frugal)
     assert len(placed.allocations) == 7
     slot = placed.allocations[frugal[0].id][0]
@@ -252,20 +257,20 @@ def test_a_share_counts_as_what_was_seen_once_that_is_known() -> None:
     assert slot.fraction == pytest.approx(0.1375)
 
 
-def test_a_share_that_was_seen_to_use_more_than_declared_gets_more() -> None:
-    greedy = [job(f"j{i}", share=Share(0.25), memory_bytes_seen=CARD_BYTES // 2) for i in "ab"]
+def test_a_share_that_uses_more_than_declared_gets_more() -> None:
+    greedy = [job(f"j{i}", share=GpuShare(0.25), memory_bytes_seen=CARD_BYTES // 2) for i in "ab"]
     placed = placed_anew(nodes("1"), *greedy)
     assert len(placed.allocations) == 1
 
 
-def test_a_share_that_filled_its_card_still_fits_one() -> None:
+def test_a_share_that_filled_its_gpu_still_fits() -> None:
     """The margin must not make it larger than any card."""
-    full = job("full", share=Share(0.9), memory_bytes_seen=CARD_BYTES - 1)
+    full = job("full", share=GpuShare(0.9), memory_bytes_seen=CARD_BYTES - 1)
     assert where(placed_anew(nodes("1"), full)) == {"full": "n1/0"}
 
 
-def test_a_share_in_bytes_that_no_card_has_does_not_fit() -> None:
-    large = job("large", share=Share(memory_bytes=CARD_BYTES + 1))
+def test_a_share_larger_than_any_gpu_does_not_fit() -> None:
+    large = job("large", share=GpuShare(memory_bytes=CARD_BYTES + 1))
     assert placed_anew(nodes("1"), large).short == {"large": 0}
 
 
@@ -274,40 +279,40 @@ def test_a_share_in_bytes_that_no_card_has_does_not_fit() -> None:
 
 def test_a_job_that_grows_stays_and_takes_more_on_its_node() -> None:
     a = runs("a", "n1/1", "1..3")
-    placed = place(view(nodes("4 4"), a), [wish(a, 3)])
+    placed = place(view(nodes("4 4"), a), [request(a, 3)])
     assert spots(placed.allocations[a.id]) == "n1/1 n1/0 n1/2"
 
 
 def test_a_job_that_grows_moves_if_that_puts_it_on_one_node() -> None:
     a = runs("a", "n1/0 n1/1", "2..4")
-    placed = place(view(nodes("2 4"), a), [wish(a, 4)])
+    placed = place(view(nodes("2 4"), a), [request(a, 4)])
     assert n_by_node(placed.allocations[a.id]) == {"n2": 4}
 
 
 def test_a_job_that_grows_over_several_nodes_keeps_the_one_it_has() -> None:
     a = runs("a", "n2/0 n2/1", "2..6")
-    placed = place(view(nodes("4 4 4"), a), [wish(a, 6)])
+    placed = place(view(nodes("4 4 4"), a), [request(a, 6)])
     assert spots(placed.allocations[a.id]).startswith("n2/0 n2/1 n2/2 n2/3 ")
 
 
 def test_a_job_that_shrinks_gives_up_its_last_workers() -> None:
     a = runs("a", "n2/3 n1/0 n2/1", "1..3")
-    placed = place(view(nodes("1 4"), a), [wish(a, 1)])
+    placed = place(view(nodes("1 4"), a), [request(a, 1)])
     assert spots(placed.allocations[a.id]) == "n2/3"
     assert placed.left.n_free("A") == 4
 
 
-def test_a_job_that_shrinks_draws_together_on_one_node_where_worker_0_stays() -> None:
+def test_a_job_that_shrinks_moves_to_the_node_of_worker_0() -> None:
     a = runs("a", "n1/0 n2/0 n1/1", "2..3")
-    placed = place(view(nodes("2 2"), a), [wish(a, 2)])
+    placed = place(view(nodes("2 2"), a), [request(a, 2)])
     assert spots(placed.allocations[a.id]) == "n1/0 n1/1"
 
 
-def test_a_job_that_shrinks_stays_apart_where_no_node_holds_it() -> None:
+def test_a_job_that_shrinks_keeps_its_nodes_if_no_node_fits_it() -> None:
     a = runs("a", "n1/0 n2/0 n1/1", "2..3")
     b = runs("b", "n2/1")
     c = job("c", "1", priority=1)
-    placed = place(view(nodes("2 2"), a, b, c), [wish(a, 2), wish(b), wish(c)])
+    placed = place(view(nodes("2 2"), a, b, c), [request(a, 2), request(b), request(c)])
     assert spots(placed.allocations[a.id]) == "n1/0 n2/0"
     assert spots(placed.allocations[c.id]) == "n1/1"
 
@@ -316,33 +321,33 @@ def test_a_running_job_that_cannot_grow_as_wanted_keeps_what_it_has() -> None:
     a = runs("a", "n1/0", "1..4")
     b = runs("b", "n1/1")
     new = job("new", "1", priority=1, gpus=2)
-    placed = place(view(nodes("4"), a, b, new), [wish(a, 4), wish(b), wish(new)])
+    placed = place(view(nodes("4"), a, b, new), [request(a, 4), request(b), request(new)])
     assert spots(placed.allocations[a.id]) == "n1/0"
     assert placed.short == {a.id: 1}
 
 
-def test_nobody_is_given_the_slots_of_a_job_that_is_about_to_grow() -> None:
-    """The newcomer is larger and comes first, but a's GPUs are not on offer."""
+def test_the_slots_of_a_growing_job_are_not_given_away() -> None:
+    """The new job is larger and comes first, but a's GPUs are not offered."""
     a = runs("a", "n1/0 n1/1", "2..3")
     new = job("new", "1", gpus=4)
-    placed = place(view(nodes("4 2"), a, new), [wish(a, 3), wish(new)])
+    placed = place(view(nodes("4 2"), a, new), [request(a, 3), request(new)])
     assert placed.short == {new.id: 0}
     assert len(placed.allocations[a.id]) == 3
 
 
-def test_who_moves_makes_room_for_one_that_was_turned_down() -> None:
+def test_a_move_frees_space_for_a_request_that_failed_before() -> None:
     """b wants the very node that a leaves for the one that holds it all."""
     small, large = nodes("2 4")
     cluster = [replace(small, labels=frozenset({("rack", "1")})), large]
     a = runs("a", "n1/0 n1/1", "2..4")
     b = job("b", "1", gpus=2, node_labels=frozenset({("rack", "1")}))
-    placed = place(view(cluster, a, b), [wish(b), wish(a, 4)], in_order=True)
+    placed = place(view(cluster, a, b), [request(b), request(a, 4)], in_order=True)
     assert where(placed) == {"b": "n1/0,1", "a": "n2/0 n2/1 n2/2 n2/3"}
 
 
-def test_what_nobody_wants_any_more_is_free() -> None:
+def test_the_slots_of_a_stopped_job_are_free() -> None:
     gone, new = runs("gone", "n1/0 n1/1"), job("new", "2")
-    placed = place(view(nodes("2"), gone, new), [wish(new)])
+    placed = place(view(nodes("2"), gone, new), [request(new)])
     assert where(placed) == {"new": "n1/0 n1/1"}
 
 
@@ -353,24 +358,24 @@ def drained(cluster: list[Node], name: str) -> list[Node]:
     return [replace(node, is_draining=node.id == name) for node in cluster]
 
 
-def test_a_draining_node_is_offered_to_nobody_and_left_by_all() -> None:
+def test_a_draining_node_is_not_offered_and_its_jobs_move() -> None:
     a = runs("a", "n1/0 n2/0")
     new = job("new", "2")
     cluster = drained(nodes("4 4 4"), "n1")
-    placed = place(view(cluster, a, new), [wish(a), wish(new)])
+    placed = place(view(cluster, a, new), [request(a), request(new)])
     assert n_by_node(placed.allocations[a.id]) == {"n2": 2}
     assert n_by_node(placed.allocations[new.id]) == {"n2": 2}
 
 
 def test_workers_beside_the_draining_node_keep_their_slots() -> None:
     a = runs("a", "n1/0 n2/2 n2/3")
-    placed = place(view(drained(nodes("4 4"), "n1"), a), [wish(a)])
+    placed = place(view(drained(nodes("4 4"), "n1"), a), [request(a)])
     assert spots(placed.allocations[a.id]) == "n2/0 n2/2 n2/3"
 
 
 def test_a_job_on_a_draining_node_without_another_place_is_short() -> None:
     a = runs("a", "n1/0 n1/1")
-    placed = place(view(drained(nodes("4 1"), "n1"), a), [wish(a)])
+    placed = place(view(drained(nodes("4 1"), "n1"), a), [request(a)])
     assert placed.short == {a.id: 1}
     assert not placed.allocations
 
@@ -378,32 +383,32 @@ def test_a_job_on_a_draining_node_without_another_place_is_short() -> None:
 # -- packing anew, and binding --------------------------------------------------------------------
 
 
-def test_packing_all_anew_moves_nobody_who_need_not_move() -> None:
+def test_repacking_moves_only_jobs_that_must_move() -> None:
     """Packed as if new, a would go to n1 and b to n2; bound to where they are, both stay."""
     a, b = runs("a", "n2/0 n2/1 n2/2"), runs("b", "n1/0 n1/1")
     before = view(nodes("4 4"), a, b)
-    placed = place(before, [wish(a), wish(b)], movable={a.id, b.id})
+    placed = place(before, [request(a), request(b)], movable={a.id, b.id})
     assert placed.allocations == dict(before.planned)
 
 
-def test_packing_anew_keeps_the_very_gpus_although_lower_ones_are_free() -> None:
+def test_repacking_keeps_the_same_gpus() -> None:
     a, b = runs("a", "n1/3 n1/1"), runs("b", "n1/2")
     before = view(nodes("4"), a, b)
-    placed = place(before, [wish(a), wish(b)], movable={a.id, b.id})
+    placed = place(before, [request(a), request(b)], movable={a.id, b.id})
     assert placed.allocations == dict(before.planned)
 
 
 def test_of_two_equal_moves_the_one_that_keeps_worker_0_is_made() -> None:
     """One of the two workers has to leave its node; it is not worker 0."""
     a = runs("a", "n2/0 n1/0")
-    placed = place(view(nodes("2 2 2"), a), [wish(a)], movable={a.id})
+    placed = place(view(nodes("2 2 2"), a), [request(a)], movable={a.id})
     assert spots(placed.allocations[a.id]) == "n2/0 n2/1"
 
 
-def test_next_in_line_get_what_is_left_in_their_order() -> None:
+def test_waiting_jobs_get_the_remaining_slots_in_order() -> None:
     a = runs("a", "n1/0 n1/1")
     big, small = job("big", "3"), job("small", "2")
-    placed = place(view(nodes("4"), a, big, small), [wish(a)])
-    placed = place_next_in_line(placed, [wish(big), wish(small)])
+    placed = place(view(nodes("4"), a, big, small), [request(a)])
+    placed = place_waiting(placed, [request(big), request(small)])
     assert where(placed) == {"a": "n1/0 n1/1", "small": "n1/2 n1/3"}
     assert n_nodes(placed.allocations[small.id]) == 1

@@ -1,16 +1,16 @@
-"""Holes for jobs that wait only because what is free is scattered."""
+"""Space for jobs that wait only because the free GPUs are scattered."""
 
 from dataclasses import replace
 from typing import Any
 
-from rota.core.model import Job, Mode, Share
-from rota.core.plan import Plan
-from rota.core.reasons import Fragmented
-from rota.core.round import decide
-from rota.core.speed import SpeedModel
-from rota.core.view import Rules, View
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.explain.reasons import Fragmented
+from rota.core.model.job import GpuShare, Job, Mode
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.view import Rules, View
 from rota.policies.registry import parse
-from tests.unit.core.clusters import CARD_BYTES, job, nodes, runs, slots, spots, view
+from tests.unit.core.view_builders import CARD_BYTES, job, nodes, runs, slots, spots, view
 
 
 def timed(epoch_s: float) -> SpeedModel:
@@ -47,14 +47,14 @@ def test_with_one_gpu_used_on_each_node_a_job_of_two_makes_one_move() -> None:
     }
 
 
-def test_the_one_who_loses_least_moves() -> None:
+def test_the_job_that_loses_least_moves() -> None:
     a = reported("a", "n1/0", left_s=1e6, start_s=50.0)
     b = reported("b", "n2/0", left_s=1e6, start_s=20.0)
     plan = decided(view(nodes("2 2"), a, b, wide()))
     assert held(plan) == {"a": "n1/0", "b": "n1/1", "wide": "n2/0,1"}
 
 
-def test_it_is_not_worth_it_if_the_hole_will_soon_open_by_itself() -> None:
+def test_no_move_if_the_space_soon_becomes_free() -> None:
     """a ends in 10 s: two GPUs gain 20 GPU-seconds, a restart costs 30."""
     a = reported("a", "n1/0", left_s=10.0)
     b = reported("b", "n2/0", left_s=1e6)
@@ -63,14 +63,14 @@ def test_it_is_not_worth_it_if_the_hole_will_soon_open_by_itself() -> None:
     assert plan.waits == {"wide": Fragmented(1, 0)}
 
 
-def test_it_is_worth_it_if_the_hole_opens_late_enough() -> None:
+def test_a_move_pays_if_the_space_becomes_free_late() -> None:
     """a ends in 16 s: two GPUs gain 32 GPU-seconds, a restart of one costs 30."""
     a = reported("a", "n1/0", left_s=16.0)
     b = reported("b", "n2/0", left_s=1e6)
     assert "wide" in held(decided(view(nodes("2 2"), a, b, wide())))
 
 
-def test_it_is_not_worth_it_for_a_job_that_is_shorter_than_the_restart() -> None:
+def test_no_move_for_a_job_shorter_than_the_restart() -> None:
     a, b = reported("a", "n1/0", left_s=1e6), reported("b", "n2/0", left_s=1e6)
     assert "wide" not in held(decided(view(nodes("2 2"), a, b, wide(left_s=14.0))))
     assert "wide" in held(decided(view(nodes("2 2"), a, b, wide(left_s=16.0))))
@@ -83,7 +83,7 @@ def test_work_that_was_not_reported_yet_is_lost_by_a_move() -> None:
     assert "wide" in held(decided(view(nodes("2 2"), a, b, wide(left_s=70.0))))
 
 
-def test_a_hole_that_needs_several_ends_opens_at_the_last_of_them() -> None:
+def test_space_that_needs_several_ends_is_free_at_the_last_end() -> None:
     """Of the two in the way one ends at once; the other one in a long time."""
     a = reported("a", "n1/0", left_s=1.0)
     b = reported("b", "n1/1", left_s=1e6)
@@ -93,7 +93,7 @@ def test_a_hole_that_needs_several_ends_opens_at_the_last_of_them() -> None:
     assert held(plan)["new"] == "n1/0,1,2,3"
 
 
-def test_who_has_only_just_started_is_not_moved() -> None:
+def test_a_job_below_its_minimum_run_time_is_not_moved() -> None:
     a = runs("a", "n1/0", since_s=-10.0)
     b = runs("b", "n2/0", since_s=-10.0)
     assert "wide" not in held(decided(view(nodes("2 2"), a, b, wide())))
@@ -105,13 +105,13 @@ def test_a_higher_priority_is_not_moved_for_a_lower_one() -> None:
     assert "wide" in held(decided(view(nodes("2 2"), a, b, wide(priority=1))))
 
 
-def test_a_lower_priority_moves_whatever_it_loses() -> None:
+def test_a_lower_priority_moves_at_any_cost() -> None:
     a = runs("a", "n1/0", since_s=-10.0)
     b = runs("b", "n2/0", since_s=-10.0)
     assert "wide" in held(decided(view(nodes("2 2"), a, b, wide(left_s=14.0, priority=1))))
 
 
-def test_a_lower_priority_that_can_go_nowhere_else_gives_way() -> None:
+def test_a_lower_priority_that_fits_nowhere_else_is_preempted() -> None:
     """Although enough is free in number: on a node that is of no use to the one who waits."""
     rack, other = nodes("2 2")
     on_rack = frozenset({("rack", "1")})
@@ -127,7 +127,7 @@ def test_a_lower_priority_that_can_go_nowhere_else_gives_way() -> None:
     assert held(decided(view(cluster, pinned, free, equal))) == {"pinned": "n1/0", "free": "n1/1"}
 
 
-def test_of_those_who_could_give_way_the_lowest_priority_does() -> None:
+def test_the_lowest_priority_is_preempted_first() -> None:
     rack, other = nodes("2 2")
     on_rack = frozenset({("rack", "1")})
     cluster = [replace(rack, labels=on_rack), other]
@@ -137,19 +137,19 @@ def test_of_those_who_could_give_way_the_lowest_priority_does() -> None:
     assert held(decided(view(cluster, high, low, urgent))) == {"urgent": "n1/1", "high": "n1/0"}
 
 
-def test_without_the_guard_nobody_is_moved() -> None:
+def test_without_the_guard_no_job_is_moved() -> None:
     a, b = runs("a", "n1/0"), runs("b", "n2/0")
     rules = Rules(is_guarded=False)
     assert "wide" not in held(decided(view(nodes("2 2"), a, b, wide(), rules=rules)))
 
 
-def test_nobody_is_moved_if_too_little_is_free_in_number() -> None:
+def test_no_job_is_moved_if_too_few_gpus_are_free() -> None:
     a, b = runs("a", "n1/0"), runs("b", "n2/0 n2/1")
     plan = decided(view(nodes("2 2"), a, b, wide()))
     assert held(plan) == {"a": "n1/0", "b": "n2/0 n2/1"}
 
 
-def test_only_as_many_move_as_have_to() -> None:
+def test_as_few_jobs_as_possible_move() -> None:
     """a would be cheaper to move, but b would have to follow; b does alone."""
     rack, other = nodes("4 4")
     cluster = [replace(rack, labels=frozenset({("rack", "1")})), other]
@@ -160,7 +160,7 @@ def test_only_as_many_move_as_have_to() -> None:
     assert held(plan) == {"a": "n1/0", "b": "n2/0,1", "new": "n1/1,2,3"}
 
 
-def test_a_small_job_does_not_take_the_room_that_a_large_one_has_to_move_to() -> None:
+def test_a_small_job_does_not_take_the_space_for_a_large_one() -> None:
     """a is cheaper and would be moved first, and then b would fit nowhere."""
     a = reported("a", "n1/0", left_s=1e6, start_s=10.0)
     b = reported("b", "n1/1,2", left_s=1e6, start_s=6.0)
@@ -179,7 +179,7 @@ def test_a_job_goes_only_where_its_labels_allow() -> None:
     assert held(plan) == {"a": "n1/0", "b": "n1/1", "wide": "n2/0,1"}
 
 
-def test_several_holes_are_opened_for_several_workers() -> None:
+def test_several_nodes_are_opened_for_several_workers() -> None:
     small = [runs(f"s{i}", f"n{i}/0") for i in range(1, 5)]
     new = job("new", "2", gpus=2)
     plan = decided(view(nodes("2 2 2 2"), *small, new))
@@ -187,17 +187,17 @@ def test_several_holes_are_opened_for_several_workers() -> None:
     assert {len(slot.gpus) for slot in plan.allocations[new.id]} == {2}
 
 
-def test_sharers_move_together_to_free_a_card() -> None:
+def test_sharers_move_together_to_free_a_gpu() -> None:
     half = CARD_BYTES // 2
-    a = runs("a", slots("n1/0", half), share=Share(0.5), gpus=1)
-    b = runs("b", slots("n2/0", half), share=Share(0.5), gpus=1)
+    a = runs("a", slots("n1/0", half), share=GpuShare(0.5), gpus=1)
+    b = runs("b", slots("n2/0", half), share=GpuShare(0.5), gpus=1)
     whole = job("whole")
     plan = decided(view(nodes("1 1"), a, b, whole))
     assert held(plan) == {"a": "n2/0", "b": "n2/0", "whole": "n1/0"}
 
 
-def test_if_no_single_node_opens_all_are_packed_anew() -> None:
-    """Nobody fits anywhere else as things stand; a and d would have to change places."""
+def test_if_no_node_can_be_opened_all_jobs_are_repacked() -> None:
+    """No job fits on another node; a and d have to exchange their nodes."""
     a, b = runs("a", "n1/0,1"), runs("b", "n1/2")
     c, d = runs("c", "n2/0,1"), runs("d", "n2/2")
     e = runs("e", "n3/0,1", mode=Mode.LIVE)

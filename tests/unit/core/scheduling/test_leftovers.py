@@ -6,19 +6,19 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rota.core.divide import divide
-from rota.core.model import Job, Queued, Service
-from rota.core.policy import Budget, Targets
-from rota.core.size import size
-from rota.core.speed import SpeedModel
-from rota.core.view import Rules
+from rota.core.estimation.speed_model import SpeedModel
+from rota.core.model.job import Job, Queued, ServiceTime
+from rota.core.scheduling.policy_api import Budget, Targets
+from rota.core.scheduling.quota import divide
+from rota.core.scheduling.sizing import size
+from rota.core.scheduling.view import Rules
 from rota.policies.registry import POLICIES, parse
-from tests.unit.core.clusters import job, nodes, runs, view
+from tests.unit.core.view_builders import job, nodes, runs, view
 
 
 @dataclass(frozen=True)
 class FirstComeMost:
-    """Everybody in order gets the most that is left, from its minimum up."""
+    """Each job in order gets as much as is left, from its minimum up."""
 
     shares_leftovers: ClassVar[bool] = True
 
@@ -35,7 +35,7 @@ class FirstComeMost:
 
 @dataclass(frozen=True)
 class MinimumOnly:
-    """Everybody in order gets the minimum, if that is left."""
+    """Each job in order gets its minimum, if enough is left."""
 
     shares_leftovers: ClassVar[bool] = True
 
@@ -56,7 +56,7 @@ class MinimumAndNoMore(MinimumOnly):
 
 @dataclass(frozen=True)
 class LastComeFirst(MinimumOnly):
-    """Starves the first in line as long as somebody stands behind it."""
+    """Starves the first job in the queue while another job is behind it."""
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         return super().size(jobs[::-1], budget, now=now)
@@ -82,37 +82,37 @@ def started(waiting: Job, where: str) -> Job:
 
 
 def starving(name: str, sizes: str, seconds: float = 100.0) -> Job:
-    waited = Service(as_of_s=0.0, last_waiting_s=3600.0)
+    waited = ServiceTime(as_of_s=0.0, last_waiting_s=3600.0)
     return lasting(name, sizes, seconds, phase=Queued(-3600.0), service=waited)
 
 
-def test_no_classic_policy_declares_it() -> None:
+def test_no_shipped_policy_shares_leftovers() -> None:
     assert not any(getattr(parse(name), "shares_leftovers", False) for name in POLICIES)
 
 
-def test_the_targets_of_a_policy_that_does_not_are_final() -> None:
+def test_the_targets_of_other_policies_are_final() -> None:
     assert sized("8", MinimumAndNoMore(), job("a", "1..4")) == {"a": 1}
 
 
 # -- what nobody used -----------------------------------------------------------------------------
 
 
-def test_what_nobody_used_is_offered_to_all_who_can_grow() -> None:
+def test_unused_gpus_go_to_jobs_that_can_grow() -> None:
     a, b = job("a", "1..8"), job("b", "1..2")
     assert sized("8", MinimumOnly(), a, b) == {"a": 6, "b": 2}
 
 
-def test_it_is_offered_in_turn() -> None:
+def test_unused_gpus_are_offered_in_turns() -> None:
     jobs = [job(name, "1..8") for name in "abc"]
     assert sized("8", MinimumOnly(), *jobs) == {"a": 3, "b": 3, "c": 2}
 
 
-def test_nobody_grows_past_what_was_found_to_fit() -> None:
+def test_no_job_grows_beyond_its_limit() -> None:
     a, b = job("a", "1..8"), job("b", "1..8")
     assert sized("8", MinimumOnly(), a, b, limits={a.id: 2}) == {"a": 2, "b": 6}
 
 
-def test_it_is_offered_only_when_every_priority_has_been_sized() -> None:
+def test_unused_gpus_are_offered_after_all_priorities_are_sized() -> None:
     high, low = job("high", "1..8", priority=1), job("low", "4")
     assert sized("8", MinimumOnly(), low, high) == {"high": 4, "low": 4}
 
@@ -120,17 +120,17 @@ def test_it_is_offered_only_when_every_priority_has_been_sized() -> None:
 # -- room for newcomers ---------------------------------------------------------------------------
 
 
-def test_an_elastic_job_shrinks_before_a_newcomer_has_to_wait() -> None:
+def test_an_elastic_job_shrinks_before_a_new_job_waits() -> None:
     a, new = started(job("a", "1..4"), "n1/0 n1/1 n1/2 n1/3"), job("new", "2")
     assert sized("4", FirstComeMost(), a, new) == {"a": 2, "new": 2}
 
 
-def test_who_has_most_to_spare_gives_first() -> None:
+def test_the_largest_surplus_shrinks_first() -> None:
     a, b, new = job("a", "1..3"), job("b", "2..5"), job("new", "2")
     assert sized("8", FirstComeMost(), a, b, new) == {"a": 3, "b": 3, "new": 2}
 
 
-def test_nobody_shrinks_below_the_minimum_or_in_vain() -> None:
+def test_no_job_shrinks_below_its_minimum_or_without_use() -> None:
     a, big = job("a", "3..4"), job("big", "2")
     assert sized("4", FirstComeMost(), a, big) == {"a": 4}
 
@@ -144,7 +144,7 @@ def test_newcomers_are_served_in_their_order() -> None:
 # -- reservation and backfill ---------------------------------------------------------------------
 
 
-def test_a_job_that_has_waited_too_long_is_passed_only_by_what_ends_in_time() -> None:
+def test_only_jobs_that_end_in_time_pass_a_starving_job() -> None:
     """big gets its turn when busy ends, in 500 s."""
     busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
     big = starving("big", "4")
@@ -152,61 +152,61 @@ def test_a_job_that_has_waited_too_long_is_passed_only_by_what_ends_in_time() ->
     assert sized("4", MinimumOnly(), busy, big, quick, slow) == {"busy": 2, "quick": 1}
 
 
-def test_before_that_anybody_may_pass_it() -> None:
+def test_any_job_may_pass_before_starvation() -> None:
     busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
     big, slow = lasting("big", "4", 100.0), lasting("slow", "1", 600.0)
     assert sized("4", MinimumOnly(), busy, big, slow) == {"busy": 2, "slow": 1}
 
 
-def test_what_will_be_spare_beside_it_may_be_used_for_long() -> None:
+def test_spare_gpus_beside_a_reservation_may_be_used() -> None:
     busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
     big = starving("big", "3")
     slow, more = lasting("slow", "1", 1e6), lasting("more", "1", 1e6)
     assert sized("4", MinimumOnly(), busy, big, slow, more) == {"busy": 2, "slow": 1}
 
 
-def test_it_starts_at_once_if_holding_others_back_is_enough() -> None:
+def test_a_starving_job_starts_if_holding_others_back_is_enough() -> None:
     big, small, late = starving("big", "3"), lasting("small", "1", 1.0), lasting("late", "2", 1.0)
     assert sized("4", LastComeFirst(), big, small, late) == {"big": 3, "small": 1}
-    in_time = replace(big, service=Service(as_of_s=0.0))
+    in_time = replace(big, service=ServiceTime(as_of_s=0.0))
     assert sized("4", LastComeFirst(), in_time, small, late) == {"small": 1, "late": 2}
 
 
-def test_who_runs_already_is_not_stopped_for_it() -> None:
+def test_a_running_job_is_not_stopped_for_a_reservation() -> None:
     busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
     big = starving("big", "4")
     other = started(lasting("other", "1", 1e6), "n1/2")
     assert sized("4", MinimumOnly(), busy, big, other) == {"busy": 2, "other": 1}
 
 
-def test_who_stood_before_it_in_line_does_not_pass_it() -> None:
+def test_a_job_ahead_of_a_reservation_does_not_use_it() -> None:
     busy = started(lasting("busy", "2", 1000.0), "n1/0 n1/1")
     first, big = lasting("first", "1", 1e6), starving("big", "4")
     assert sized("4", MinimumOnly(), busy, first, big) == {"busy": 2, "first": 1}
 
 
-def test_nobody_grows_past_its_turn_either() -> None:
+def test_no_job_grows_into_a_reservation() -> None:
     busy = started(lasting("busy", "2..4", 1000.0), "n1/0 n1/1")
     other = started(lasting("other", "1..2", 1e6), "n1/2")
     big = starving("big", "7")
     assert sized("8", MinimumOnly(), busy, other, big) == {"busy": 4, "other": 1}
 
 
-def test_where_no_end_is_known_nobody_passes_it_at_all() -> None:
+def test_without_known_ends_no_job_passes_a_reservation() -> None:
     """So that what runs ends one day and nothing new has come in between."""
     busy = started(job("busy", "2"), "n1/0 n1/1")
     big, quick = starving("big", "4"), lasting("quick", "1", 1.0)
     assert sized("4", MinimumOnly(), busy, big, quick) == {"busy": 2}
 
 
-def test_a_lower_priority_does_not_pass_it() -> None:
+def test_a_lower_priority_does_not_pass_a_reservation() -> None:
     busy = started(lasting("busy", "2", 1000.0, priority=1), "n1/0 n1/1")
     big = replace(starving("big", "4"), spec=replace(starving("big", "4").spec, priority=1))
     slow, quick = lasting("slow", "1", 600.0), lasting("quick", "1", 400.0)
     assert sized("4", MinimumOnly(), busy, big, slow, quick) == {"busy": 2, "quick": 1}
 
 
-def test_a_reservation_on_one_gpu_type_holds_nobody_back_on_another() -> None:
+def test_a_reservation_applies_to_its_gpu_type_only() -> None:
     busy = started(lasting("busy", "2", 1000.0, gpu_types=("A",)), "n1/0 n1/1")
     big = replace(starving("big", "4"), spec=replace(starving("big", "4").spec, gpu_types=("A",)))
     slow = lasting("slow", "1", 600.0, gpu_types=("B",))

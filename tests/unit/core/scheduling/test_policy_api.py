@@ -1,12 +1,12 @@
-"""A policy may be anybody's code: what it answers is looked at before it is believed."""
+"""A policy may be foreign code: its targets are checked."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from rota.core.model import Job, JobId
-from rota.core.policy import BadTargetsError, Budget, Targets, ask
-from tests.builders import Lab, cluster, job
+from rota.core.model.job import Job, JobId
+from rota.core.scheduling.policy_api import BadTargetsError, Budget, Targets, ask
+from tests.support.builders import Lab, cluster, job
 
 
 class Answers:
@@ -25,31 +25,31 @@ class Answers:
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        ({JobId("a"): -1}, "it gave a -1 workers, not 0 or 1..1"),
-        ({JobId("a"): 1.5}, "it gave a 1.5 workers, not 0 or 1..1"),
-        ({JobId("a"): True}, "it gave a True workers, not 0 or 1..1"),
-        ({JobId("a"): 2}, "it gave a 2 workers, not 0 or 1..1"),
-        ({JobId("b"): 1}, "it sized 'b', which it was not asked about"),
-        (None, "it answered None"),
-        (ZeroDivisionError("oh"), "it raised ZeroDivisionError: oh"),
-        (SystemExit(), "it raised SystemExit$"),
-        (SystemExit(3), "it raised SystemExit: 3"),
-        (ValueError("x" * 10**6), "it raised ValueError: x{197}[.]{3}$"),
+        ({JobId("a"): -1}, "the policy gave a -1 workers, not 0 or 1..1"),
+        ({JobId("a"): 1.5}, "the policy gave a 1.5 workers, not 0 or 1..1"),
+        ({JobId("a"): True}, "the policy gave a True workers, not 0 or 1..1"),
+        ({JobId("a"): 2}, "the policy gave a 2 workers, not 0 or 1..1"),
+        ({JobId("b"): 1}, "the policy sized an unknown job: 'b'"),
+        (None, "the policy returned None"),
+        (ZeroDivisionError("oh"), "the policy raised ZeroDivisionError: oh"),
+        (SystemExit(), "the policy raised SystemExit$"),
+        (SystemExit(3), "the policy raised SystemExit: 3"),
+        (ValueError("x" * 10**6), "the policy raised ValueError: x{197}[.]{3}$"),
         (["\x1b" * 10**6], "x1b.{1,60}$"),
     ],
 )
-def test_nonsense_is_named(answer: object, complaint: str):
+def test_bad_targets_are_reported(answer: object, complaint: str):
     lab = Lab(cluster("1x1"))
     lab.submit(job("a"))
     with pytest.raises(BadTargetsError, match=complaint):
         ask(Answers(answer), [lab.job("a")], budget=Budget(1.0), now=0.0)
 
 
-def test_a_policy_that_spends_more_than_its_budget_is_named():
+def test_a_policy_that_overspends_is_reported():
     lab = Lab(cluster("1x2"))
     lab.submit(job("a"), job("b"))
     answer = {JobId("a"): 1, JobId("b"): 1}
-    with pytest.raises(BadTargetsError, match="it spent 2 GPUs of 1"):
+    with pytest.raises(BadTargetsError, match="the policy spent 2 GPUs of 1"):
         ask(Answers(answer), [lab.job("a"), lab.job("b")], budget=Budget(1.0), now=0.0)
 
 
@@ -68,4 +68,4 @@ def test_a_policy_that_fails_between_queues_leaves_the_last_plan():
     lab = Lab(cluster("1x1"))
     lab.submit(job("a"))
     lab.policy = Leaves({})
-    assert lab.decide().violations == ("it raised SystemExit: 0",)
+    assert lab.decide().violations == ("the policy raised SystemExit: 0",)

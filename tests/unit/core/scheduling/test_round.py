@@ -1,18 +1,18 @@
-"""Whole rounds: dividing, sizing, placing, guarding and checking together."""
+"""Whole rounds: divide, size, place, guard and check together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rota.core.divide import divide
-from rota.core.model import Job, JobId, Queued, Share
-from rota.core.plan import Plan
-from rota.core.policy import Budget, Targets
-from rota.core.reasons import Fragmented, Impossible
-from rota.core.round import decide
-from rota.core.size import size
-from rota.core.view import Rules, View
+from rota.core.explain.reasons import Fragmented, Impossible
+from rota.core.model.job import GpuShare, Job, JobId, Queued
+from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.policy_api import Budget, Targets
+from rota.core.scheduling.quota import divide
+from rota.core.scheduling.round import decide
+from rota.core.scheduling.sizing import size
+from rota.core.scheduling.view import Rules, View
 from rota.policies.registry import parse
-from tests.unit.core.clusters import job, nodes, runs, spots, view
+from tests.unit.core.view_builders import job, nodes, runs, spots, view
 
 
 def held(plan: Plan) -> dict[str, str]:
@@ -48,7 +48,7 @@ def test_a_job_that_accepts_several_types_gets_the_first_that_has_room_for_it() 
     assert pools(view(nodes("4 2:B"), *both)) == [("A", ["j1", "j2"]), ("B", ["j0"])]
 
 
-def test_what_no_node_could_ever_run_is_named_and_not_sized() -> None:
+def test_an_impossible_job_is_reported_and_not_sized() -> None:
     big, odd = job("big", "9"), job("odd", gpu_types=("H100",))
     wide = job("wide", gpus=5)
     division = divide(view(nodes("4 4"), big, odd, wide))
@@ -77,7 +77,7 @@ def test_a_job_without_gpus_gets_what_it_asked_for() -> None:
 
 @dataclass(frozen=True)
 class Careless:
-    """Gives everybody what the test says, or the name of a stranger."""
+    """Returns the sizes of the test, or the name of an unknown job."""
 
     targets: dict[str, int]
 
@@ -86,23 +86,23 @@ class Careless:
         return {JobId(name): workers for name, workers in self.targets.items()}
 
 
-def test_a_policy_that_sizes_a_stranger_is_told() -> None:
+def test_a_policy_that_sizes_an_unknown_job_is_reported() -> None:
     plan = decide(view(nodes("4"), job("a")), Careless({"nobody": 1}))
-    assert plan.violations == ("it sized 'nobody', which it was not asked about",)
+    assert plan.violations == ("the policy sized an unknown job: 'nobody'",)
 
 
-def test_a_plan_that_breaks_a_rule_is_not_followed() -> None:
+def test_a_plan_that_breaks_a_rule_is_not_adopted() -> None:
     a = runs("a", "n1/0", "1..2")
     before = view(nodes("8"), a, rules=Rules(is_guarded=False))
     plan = decide(before, Careless({"a": 7}))
-    assert plan.violations == ("it gave a 7 workers, not 0 or 1..2",)
+    assert plan.violations == ("the policy gave a 7 workers, not 0 or 1..2",)
     assert plan.allocations == before.planned
 
 
 # -- rounds ---------------------------------------------------------------------------------------
 
 
-def test_what_finds_no_place_goes_back_and_gets_what_fits() -> None:
+def test_a_job_without_a_place_is_sized_again_at_what_fits() -> None:
     """Workers of two GPUs on nodes of three: the policy counts six, two workers fit."""
     a = job("a", "1..3", gpus=2)
     assert held(decide(view(nodes("3 3"), a), parse("elastic-fifo"))) == {"a": "n1/0,1 n2/0,1"}
@@ -133,14 +133,14 @@ def test_a_quiet_round_changes_nothing_and_keeps_every_allocation() -> None:
 
 
 def test_shares_and_whole_gpus_are_planned_together() -> None:
-    tenths = [job(f"t{i}", share=Share(0.1)) for i in range(10)]
+    tenths = [job(f"t{i}", share=GpuShare(0.1)) for i in range(10)]
     whole = job("whole", "3")
     plan = decide(view(nodes("4"), *tenths, whole), parse("fifo"))
     assert len(held(plan)) == 11
     assert {held(plan)[f"t{i}"] for i in range(10)} == {"n1/3"}
 
 
-def test_a_round_looks_again_when_a_protection_ends() -> None:
+def test_a_round_follows_when_a_protection_ends() -> None:
     young = runs("young", "n1/0 n1/1", since_s=-10.0)
     vip = job("vip", "2", submitted_s=-100.0)
     plan = decide(view(nodes("2"), vip, young), parse("fifo"))

@@ -1,4 +1,4 @@
-"""What the daemon keeps of shipped folders, what it refuses, and what it leaves behind."""
+"""Storage of snapshots: uploads, permissions, quota, pruning, corruption."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rota.daemon import incoming
-from rota.daemon.snapshots import Shipper, Snapshots
+from rota.daemon.artifacts import upload
+from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots
 from rota.errors import UnavailableError, UserError
-from rota.wire.manifest import File, Link, Manifest
-from tests.ships import UID, names_in, tree_of
+from rota.wire.manifest import ManifestFile, ManifestLink, SnapshotManifest
+from tests.support.shipping import UID, names_in, tree_of
 
 OTHER = UID + 1
 KIB = 1024
@@ -24,9 +24,9 @@ def sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def manifest(**contents: bytes) -> Manifest:
-    return Manifest.of(
-        File(name, sha(content), size_bytes=len(content), is_executable=False)
+def manifest(**contents: bytes) -> SnapshotManifest:
+    return SnapshotManifest.of(
+        ManifestFile(name, sha(content), size_bytes=len(content), is_executable=False)
         for name, content in contents.items()
     )
 
@@ -41,7 +41,7 @@ def snapshots(root: Path) -> Snapshots:
     return Snapshots(root)
 
 
-def put(snapshots: Snapshots, *, owner: Shipper = UID, **contents: bytes) -> str:
+def put(snapshots: Snapshots, *, owner: SnapshotOwner = UID, **contents: bytes) -> str:
     made = manifest(**contents)
     wanted = {sha(content): content for content in contents.values()}
     for each in snapshots.missing(made, owner=owner):
@@ -49,12 +49,12 @@ def put(snapshots: Snapshots, *, owner: Shipper = UID, **contents: bytes) -> str
     return snapshots.finish(made, owner=owner)
 
 
-def test_from_contents_to_a_folder(snapshots: Snapshots, root: Path):
+def test_unpack_uploaded_snapshot(snapshots: Snapshots, root: Path):
     made = manifest(a=b"one", b=b"two", c=b"one")
     assert snapshots.missing(made, owner=UID) == [sha(b"one"), sha(b"two")]
     snapshots.receive(sha(b"one"), [b"o", b"", b"ne"], owner=UID)
     assert snapshots.missing(made, owner=UID) == [sha(b"two")]
-    with pytest.raises(UserError, match="1 of the folder's contents have not been sent; ship the"):
+    with pytest.raises(UserError, match="1 of the folder's files were not uploaded; ship the"):
         snapshots.finish(made, owner=UID)
     assert not snapshots.has(made.snapshot_id, owner=UID)
     snapshots.receive(sha(b"two"), [b"two"], owner=UID)
@@ -66,24 +66,24 @@ def test_from_contents_to_a_folder(snapshots: Snapshots, root: Path):
     assert tree_of(tree) == {"a": (b"one", False), "b": (b"two", False), "c": (b"one", False)}
 
 
-def test_a_hash_is_no_key_to_the_file_of_another(snapshots: Snapshots, root: Path):
+def test_hash_gives_no_access_to_another_users_file(snapshots: Snapshots, root: Path):
     secret = put(snapshots, key=b"secret")
     snapshots.unpack(secret, owner=UID, gid=UID)
     made = manifest(stolen=b"secret")
     assert snapshots.missing(made, owner=OTHER) == [sha(b"secret")]
-    with pytest.raises(UserError, match="have not been sent"):
+    with pytest.raises(UserError, match="were not uploaded"):
         snapshots.finish(made, owner=OTHER)
     assert not snapshots.has(secret, owner=OTHER)
-    with pytest.raises(UserError, match="there is no snapshot"):
+    with pytest.raises(UserError, match="does not exist"):
         snapshots.unpack(secret, owner=OTHER, gid=OTHER)
     assert names_in(root / str(OTHER)) == []
 
 
-def test_who_may_look_where(snapshots: Snapshots, root: Path):
+def test_folder_permissions(snapshots: Snapshots, root: Path):
     tree = snapshots.unpack(put(snapshots, a=b"a"), owner=UID, gid=UID + 7)
-    shelf = root / str(UID)
+    folder = root / str(UID)
     modes = {
-        each.name: stat.S_IMODE(each.stat().st_mode) for each in (root, shelf, *shelf.iterdir())
+        each.name: stat.S_IMODE(each.stat().st_mode) for each in (root, folder, *folder.iterdir())
     }
     through, closed = 0o711, 0o700
     assert modes == {
@@ -100,9 +100,9 @@ def test_who_may_look_where(snapshots: Snapshots, root: Path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_the_tree_is_its_submitters(snapshots: Snapshots):
-    run = File("bin/run", sha(b"run"), size_bytes=3, is_executable=True)
-    made = Manifest.of([run, Link("now", "bin/run")])
+def test_tree_belongs_to_the_submitter(snapshots: Snapshots):
+    run = ManifestFile("bin/run", sha(b"run"), size_bytes=3, is_executable=True)
+    made = SnapshotManifest.of([run, ManifestLink("now", "bin/run")])
     snapshots.receive(sha(b"run"), [b"run"], owner=UID)
     tree = snapshots.unpack(snapshots.finish(made, owner=UID), owner=UID, gid=UID + 7)
     paths = [tree, tree / "bin", tree / "bin" / "run", tree / "now"]
@@ -112,14 +112,14 @@ def test_the_tree_is_its_submitters(snapshots: Snapshots):
 
 
 @pytest.mark.parametrize("sent", [b"", b"on", b"oned", b"eno"])
-def test_a_wrong_hash_leaves_nothing(snapshots: Snapshots, root: Path, sent: bytes):
-    with pytest.raises(UserError, match="has another hash; the file may have changed"):
+def test_upload_with_wrong_hash_stores_nothing(snapshots: Snapshots, root: Path, sent: bytes):
+    with pytest.raises(UserError, match=r"does not match its hash .*; the file may have changed"):
         snapshots.receive(sha(b"one"), [sent], owner=UID)
     assert names_in(root) == []
     assert snapshots.used_bytes(owner=UID) == 0
 
 
-def test_a_sender_that_breaks_off_leaves_nothing(snapshots: Snapshots, root: Path):
+def test_aborted_upload_stores_nothing(snapshots: Snapshots, root: Path):
     def chunks() -> Iterator[bytes]:
         yield b"on"
         raise ConnectionResetError
@@ -130,22 +130,24 @@ def test_a_sender_that_breaks_off_leaves_nothing(snapshots: Snapshots, root: Pat
     assert snapshots.used_bytes(owner=UID) == 0
 
 
-def test_a_content_that_never_ends(snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(incoming, "MAX_FILE_BYTES", 10 * KIB)
-    with pytest.raises(UserError, match="has more than 10,240 bytes"):
+def test_upload_over_the_size_limit_is_refused(
+    snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(upload, "MAX_FILE_BYTES", 10 * KIB)
+    with pytest.raises(UserError, match="is larger than 10,240 bytes"):
         snapshots.receive(sha(b"x"), iter(lambda: bytes(KIB), None), owner=UID)
     assert snapshots.used_bytes(owner=UID) == 0
 
 
 @pytest.mark.parametrize("name", ["", "x", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 64 + "\n"])
-def test_names_that_are_no_hash(snapshots: Snapshots, name: str):
-    with pytest.raises(UserError, match="is no hash"):
+def test_invalid_hashes_are_refused(snapshots: Snapshots, name: str):
+    with pytest.raises(UserError, match="is not a SHA-256 hash"):
         snapshots.receive(name, [b""], owner=UID)
-    with pytest.raises(UserError, match="is no hash"):
+    with pytest.raises(UserError, match="is not a SHA-256 hash"):
         snapshots.unpack(name, owner=UID, gid=UID)
-    with pytest.raises(UserError, match="is no hash"):
+    with pytest.raises(UserError, match="is not a SHA-256 hash"):
         snapshots.has(name, owner=UID)
-    with pytest.raises(UserError, match="is no user"):
+    with pytest.raises(UserError, match="is not a valid uid"):
         snapshots.receive("0" * 64, [b""], owner=-1)
 
 
@@ -157,12 +159,12 @@ def test_the_quota(root: Path):
     put(snapshots, a=bytes(5 * KIB))
     snapshots.receive(sha(bytes(5 * KIB)), [bytes(5 * KIB)], owner=UID)
     assert snapshots.used_bytes(owner=UID) == 24 * KIB
-    with pytest.raises(UserError, match="more than the 102,400 bytes that a user may"):
+    with pytest.raises(UserError, match="exceed your quota of 102,400 bytes"):
         snapshots.receive(sha(b"x"), [bytes(40 * KIB), bytes(40 * KIB)], owner=UID)
     assert snapshots.used_bytes(owner=UID) == 24 * KIB
     large = manifest(a=b"a" * 40 * KIB)
     snapshots.receive(sha(b"a" * 40 * KIB), [b"a" * 40 * KIB], owner=UID)
-    with pytest.raises(UserError, match="may use"):
+    with pytest.raises(UserError, match="exceed your quota"):
         snapshots.finish(large, owner=UID)
     assert snapshots.used_bytes(owner=UID) == 64 * KIB
     assert not snapshots.has(large.snapshot_id, owner=UID)
@@ -170,11 +172,11 @@ def test_the_quota(root: Path):
     assert Snapshots(root).used_bytes(owner=UID) == 64 * KIB
 
 
-def test_contents_that_arrive_at_once_share_the_quota(root: Path):
+def test_concurrent_uploads_share_the_quota(root: Path):
     snapshots = Snapshots(root, quota_bytes=100 * KIB)
-    with snapshots.incoming("0" * 64, owner=UID) as first:
+    with snapshots.upload("0" * 64, owner=UID) as first:
         first.write(bytes(60 * KIB))
-        with snapshots.incoming("1" * 64, owner=UID) as second, pytest.raises(UserError):
+        with snapshots.upload("1" * 64, owner=UID) as second, pytest.raises(UserError):
             second.write(bytes(60 * KIB))
     assert snapshots.used_bytes(owner=UID) == 0
 
@@ -204,7 +206,7 @@ def test_prune_removes_what_no_job_uses(snapshots: Snapshots, root: Path):
     assert snapshots.used_bytes(owner=UID) == 0
 
 
-def test_what_is_about_to_be_used_is_not_pruned(snapshots: Snapshots, root: Path):
+def test_recently_used_snapshots_are_not_pruned(snapshots: Snapshots, root: Path):
     snapshot_id = put(snapshots, a=b"a")
     for each in root.rglob("*"):
         os.utime(each, (0, 0))
@@ -220,7 +222,7 @@ def test_what_is_about_to_be_used_is_not_pruned(snapshots: Snapshots, root: Path
     snapshots.unpack(snapshot_id, owner=UID, gid=UID)
 
 
-def test_what_jobs_did_to_their_folder_does_not_stop_prune(snapshots: Snapshots, root: Path):
+def test_prune_removes_trees_that_jobs_changed(snapshots: Snapshots, root: Path):
     outside = root.parent / "outside"
     outside.mkdir()
     (outside / "precious").touch()
@@ -236,12 +238,12 @@ def test_what_jobs_did_to_their_folder_does_not_stop_prune(snapshots: Snapshots,
     assert (outside / "precious").exists()
 
 
-def test_a_damaged_content_is_noticed_and_asked_for_again(snapshots: Snapshots, root: Path):
+def test_corrupt_blob_is_detected_and_requested_again(snapshots: Snapshots, root: Path):
     snapshot_id = put(snapshots, a=b"one")
     blob = root / str(UID) / "blobs" / sha(b"one")[:2] / sha(b"one")
     blob.chmod(0o600)
     blob.write_bytes(b"eno")
-    with pytest.raises(UnavailableError, match="is damaged or gone; ship the folder again"):
+    with pytest.raises(UnavailableError, match="is corrupt or missing; ship the folder again"):
         snapshots.unpack(snapshot_id, owner=UID, gid=UID)
     assert names_in(root) == [f"{UID}/manifests/{snapshot_id}"]
     assert put(snapshots, a=b"one") == snapshot_id
@@ -249,14 +251,14 @@ def test_a_damaged_content_is_noticed_and_asked_for_again(snapshots: Snapshots, 
 
 
 @pytest.mark.parametrize("content", [b"", b"4096\n", b"4096\n{}", b"x\n" + manifest().to_json()])
-def test_a_damaged_manifest_is_noticed(snapshots: Snapshots, root: Path, content: bytes):
+def test_corrupt_manifest_is_detected(snapshots: Snapshots, root: Path, content: bytes):
     snapshot_id = put(snapshots, a=b"one")
     put(snapshots, owner=OTHER, a=b"one")
     (root / str(UID) / "manifests" / snapshot_id).write_bytes(content)
     again = Snapshots(root)
-    with pytest.raises(UnavailableError, match="is damaged"):
+    with pytest.raises(UnavailableError, match="is corrupt"):
         again.unpack(snapshot_id, owner=UID, gid=UID)
-    with pytest.raises(UnavailableError, match="is damaged"):
+    with pytest.raises(UnavailableError, match="is corrupt"):
         again.prune([(UID, snapshot_id)], unused_s=-1)
     assert len(names_in(root / str(UID) / "blobs")) == 1, "nobody knows whether it is needed"
     assert names_in(root / str(OTHER)) == [], "others do not suffer"
@@ -264,7 +266,7 @@ def test_a_damaged_manifest_is_noticed(snapshots: Snapshots, root: Path, content
     assert names_in(root) == []
 
 
-def test_the_next_start_removes_what_a_crash_left(snapshots: Snapshots, root: Path):
+def test_start_removes_leftovers_of_a_crash(snapshots: Snapshots, root: Path):
     snapshot_id = put(snapshots, a=b"a")
     tree = snapshots.unpack(snapshot_id, owner=UID, gid=UID)
     before = names_in(root)
@@ -278,13 +280,13 @@ def test_the_next_start_removes_what_a_crash_left(snapshots: Snapshots, root: Pa
     assert again.unpack(snapshot_id, owner=UID, gid=UID) == tree
 
 
-def test_a_root_that_cannot_be_made(tmp_path: Path):
+def test_root_that_cannot_be_created(tmp_path: Path):
     (tmp_path / "file").touch()
-    with pytest.raises(UnavailableError, match="file/snapshots: not a directory; look at its disk"):
+    with pytest.raises(UnavailableError, match="file/snapshots: not a directory; check this disk"):
         Snapshots(tmp_path / "file" / "snapshots")
 
 
-def test_people_without_an_account_have_shelves_by_name(snapshots: Snapshots, root: Path):
+def test_users_without_an_account_have_a_store_by_name(snapshots: Snapshots, root: Path):
     made = put(snapshots, owner="ann@lab", a=b"a")
     assert snapshots.has(made, owner="ann@lab")
     assert not snapshots.has(made, owner="bob")

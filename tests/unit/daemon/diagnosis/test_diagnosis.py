@@ -1,14 +1,14 @@
-"""What the end of a log says about a failure. The messages are those of the libraries."""
+"""Findings from the end of a log. The messages are real ones of the libraries."""
 
 import time
 
 import pytest
 
-from rota.core.events import WorkersExited
-from rota.core.model import JobId
-from rota.daemon.diagnosis import TAIL_BYTES, Finding, diagnose, hint_for, with_finding
-from rota.daemon.failures import FAILURES
-from rota.engines.words import OUT_OF_MEMORY
+from rota.core.model.events import WorkersExited
+from rota.core.model.job import JobId
+from rota.daemon.diagnosis.catalogue import FAILURES
+from rota.daemon.diagnosis.diagnosis import TAIL_BYTES, Finding, diagnose, hint_for, with_finding
+from rota.engines.exit_reasons import OUT_OF_MEMORY
 
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, "
 SAMPLE = "[{'mem_used': 9000, 'gpu_util': 100}, {'mem_used': 9100, 'gpu_util': %d}]\n"
@@ -67,16 +67,16 @@ def name_of(tail: str, code: int = 1) -> str:
     return finding.name if finding else ""
 
 
-def test_every_failure_has_an_example_here() -> None:
+def test_every_known_failure_has_an_example() -> None:
     assert [each.name for each in FAILURES] == list(MESSAGES)
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_a_message_is_known(name: str) -> None:
+def test_known_messages_are_named(name: str) -> None:
     finding = diagnose(f"epoch 1\n{MESSAGES[name]}\nbye\n", 1)
     assert finding is not None
     assert (finding.name, finding.is_retriable) == (name, name in RETRIABLE)
-    assert finding.words
+    assert finding.message
     assert hint_for(f"exit code 1: {finding}; no retries left") == finding.hint != ""
 
 
@@ -92,15 +92,15 @@ def test_a_message_is_known(name: str) -> None:
         SAMPLE % 1000 * 200,
     ],
 )
-def test_what_is_no_failure_is_not_named(tail: str) -> None:
+def test_harmless_messages_are_not_named(tail: str) -> None:
     assert diagnose(tail, 1) is None
 
 
-def test_a_success_has_no_failure() -> None:
+def test_exit_code_0_has_no_finding() -> None:
     assert diagnose(MESSAGES["OOM"], 0) is None
 
 
-def test_a_barrier_long_before_has_nothing_to_do_with_it() -> None:
+def test_anchor_more_than_100_lines_above_does_not_match() -> None:
     tail = "barrier()\n" + "step\n" * 100 + MESSAGES["illegal_access"]
     assert name_of(tail) == "illegal_access"
     assert name_of(tail.replace("step\n", "", 1)) == "init_access"
@@ -118,7 +118,7 @@ def test_a_barrier_long_before_has_nothing_to_do_with_it() -> None:
         ("RegNaN", "NaN"),
     ],
 )
-def test_the_cause_is_named_whatever_comes_after_it(cause: str, effect: str) -> None:
+def test_cause_is_named_before_its_effects(cause: str, effect: str) -> None:
     assert name_of(f"{MESSAGES[cause]}\n{MESSAGES[effect]}\n") == cause
     assert name_of(f"{MESSAGES[effect]}\n{MESSAGES[cause]}\n") == cause
 
@@ -139,13 +139,13 @@ def test_the_cause_is_named_whatever_comes_after_it(cause: str, effect: str) -> 
         (f"{TRACEBACK}ValueError: {'x' * 999}", f"ValueError: {'x' * 105}..."),
     ],
 )
-def test_otherwise_the_last_traceback_says_it(tail: str, words: str) -> None:
+def test_unknown_failure_shows_the_last_traceback(tail: str, words: str) -> None:
     expected = words.splitlines()[-1]
     assert diagnose(tail, 1) == Finding(expected)
     assert len(expected) <= 120
 
 
-def test_a_shell_that_finds_no_program_says_so() -> None:
+def test_program_not_found_by_a_shell() -> None:
     assert diagnose("sh: 1: pyton: not found\n", 127) == Finding("sh: 1: pyton: not found")
     assert diagnose("sh: 1: pyton: not found\n", 1) is None
 
@@ -172,22 +172,20 @@ FAR_CAUSE = 'registry example.org: Get "https://example.org/v2/": connect: conne
         (MISSING, 1, None),
     ],
 )
-def test_a_container_tool_says_why_it_started_nothing(
-    tail: str, code: int, words: str | None
-) -> None:
+def test_message_of_a_container_tool_is_shown(tail: str, code: int, words: str | None) -> None:
     finding = diagnose(tail, code)
     assert finding == (None if words is None else Finding(words))
     assert len(words or "") <= 120
 
 
-def test_a_container_tools_message_is_told_with_the_failure_that_it_shows() -> None:
+def test_message_of_a_container_tool_is_added_to_the_failure() -> None:
     finding = diagnose(MESSAGES["daemon"] + "\n\nRun 'docker run --help'\n", 125)
-    refused = "docker refused to do what was asked of it"
+    refused = "docker refused the request"
     assert str(finding) == f"{refused}: {MESSAGES['daemon']} (daemon)"
     assert str(diagnose(MESSAGES["daemon"], 1)) == f"{refused} (daemon)"
 
 
-def test_only_the_end_of_a_log_is_looked_at() -> None:
+def test_only_the_end_of_a_log_is_searched() -> None:
     assert diagnose(MESSAGES["OOM"] + "\n" + "x" * TAIL_BYTES, 1) is None
 
 
@@ -199,7 +197,7 @@ def test_only_the_end_of_a_log_is_looked_at() -> None:
         f"{TRACEBACK}x" , "an illegal memory access was encountere\n",
     ],
 )  # fmt: skip
-def test_no_log_takes_long(piece: str) -> None:
+def test_hostile_logs_are_searched_in_linear_time(piece: str) -> None:
     """4 MiB, of which a part is looked at. The bound is for a busy machine."""
     start = time.process_time()
     diagnose(piece * (4 * 1024**2 // len(piece)), 1)
@@ -213,14 +211,14 @@ def exited(*codes: int, reason: str = "") -> WorkersExited:
     return WorkersExited(JobId("a"), 1, dict(enumerate(codes)), reason=reason)
 
 
-def test_a_fact_gets_its_finding() -> None:
+def test_exit_event_gets_a_finding() -> None:
     fact = with_finding(exited(1), {0: MESSAGES["ECC"]})
     assert fact == WorkersExited(
         JobId("a"), 1, {0: 1}, "", "the GPU's memory is damaged (ECC)", is_retriable=True
     )
 
 
-def test_another_workers_log_may_have_the_cause() -> None:
+def test_cause_in_the_log_of_another_worker() -> None:
     fact = with_finding(exited(1), {0: MESSAGES["connect"], 1: MESSAGES["OOM"]})
     assert fact.finding == "the GPU ran out of memory (OOM)"
 
@@ -228,11 +226,11 @@ def test_another_workers_log_may_have_the_cause() -> None:
 @pytest.mark.parametrize(
     "fact", [exited(0), exited(137, reason=f"{OUT_OF_MEMORY}: the limit is 1 GiB")]
 )
-def test_a_fact_that_needs_none_stays_as_it_is(fact: WorkersExited) -> None:
+def test_memory_limit_of_the_engine_needs_no_finding(fact: WorkersExited) -> None:
     assert with_finding(fact, {0: MESSAGES["Loader"]}) is fact
 
 
-def test_the_log_of_a_worker_that_succeeded_is_not_looked_at() -> None:
+def test_log_of_a_successful_worker_is_ignored() -> None:
     assert with_finding(exited(0, 1), {0: MESSAGES["OOM"], 1: "no"}).finding == ""
 
 
@@ -241,19 +239,22 @@ def test_a_memory_limit_has_its_hint() -> None:
     assert hint_for("exit code 1: something (else)") == ""
 
 
-def test_who_refuses_its_checkpoint_says_more_than_those_who_lose_it() -> None:
-    log = "[rank0]: rota_trainer.torch.parts.OtherStateError: this checkpoint is of something else"
+def test_refused_checkpoint_comes_before_lost_connections() -> None:
+    error = "rota_trainer.torch.components.OtherStateError"
+    log = f"[rank0]: {error}: the checkpoint does not fit this training"
     exited = WorkersExited(JobId("a"), 1, {1: 1})
     found = with_finding(exited, {0: log, 1: MESSAGES["connect"]}).finding
-    assert found == "this checkpoint is of something else"
+    assert found == "the checkpoint does not fit this training"
 
 
-def test_a_worker_that_may_not_join_has_said_why() -> None:
-    log = "rota: reports arrive again\nrota: this worker may not join: it has torch 3\n"
+def test_reason_of_a_worker_that_may_not_join() -> None:
+    log = "rota: the daemon is reachable again\nrota: this worker may not join: it has torch 3\n"
     found = diagnose(log, 78)
     assert found is not None
-    assert str(found) == "it may not join: it has torch 3"
+    assert str(found) == "worker may not join: it has torch 3"
     exited = WorkersExited(JobId("a"), 1, {1: 78})
     others = "RuntimeError: CUDA out of memory\n"
-    assert with_finding(exited, {0: others, 1: log}).finding == "it may not join: it has torch 3"
+    assert (
+        with_finding(exited, {0: others, 1: log}).finding == "worker may not join: it has torch 3"
+    )
     assert diagnose(log, 1) is None

@@ -1,40 +1,59 @@
-"""The desk where live workers hear whom to train with, and the kernel that hears of it."""
+"""Membership of live jobs: the service together with a kernel."""
 
 import math
 from typing import Any, cast
 
-from rota.core.commands import ChangeMembership, Command, KillWorkers
-from rota.core.effects import Effects
-from rota.core.events import NodeDrained
-from rota.core.model import JobId, Node, Running
-from rota.core.states import State
-from rota.daemon.membership import Care, Membership
-from rota.daemon.reports import told
-from rota.daemon.trainees import Team
-from rota_trainer.messages import Report, Switch, to_json
-from rota_trainer.reporting import BACKOFF_MAX_S
-from tests.builders import Lab, cluster, job, live_job
+from rota.core.lifecycle.states import JobState
+from rota.core.model.commands import ChangeMembership, Command, KillWorkers
+from rota.core.model.effects import Effects
+from rota.core.model.events import NodeDrained
+from rota.core.model.job import JobId, Running
+from rota.core.model.node import Node
+from rota.daemon.elastic.membership import LivenessPolicy, MembershipService
+from rota.daemon.training.report_parser import parse_report
+from rota.daemon.training.worker_progress import AttemptProgress
+from rota_trainer.reporting.loop import BACKOFF_MAX_S
+from rota_trainer.reporting.messages import Switch, TrainingReport, to_json
+from tests.support.builders import Lab, cluster, job, live_job
 
 A = JobId("a")
 HEARTBEAT_S = 10.0
 
 
+class Remarks:
+    """Collects the remarks of all jobs."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def wake(self, job_id: JobId) -> None:
+        pass
+
+    def remark(self, job_id: JobId, words: str) -> None:  # noqa: ARG002 - protocol
+        self.words.append(words)
+
+
 class House(Lab):
-    """A kernel, its store and the desk. Commands reach the desk as the shell sends them."""
+    """A kernel, its store and the membership service, which gets the kernel's commands."""
 
     trouble = ""
 
-    def __init__(self, nodes: tuple[Node, ...] = cluster("1x4")) -> None:
-        self.desk: Membership | None = None
+    def __init__(
+        self, nodes: tuple[Node, ...] = cluster("1x4"), *, listener: Remarks | None = None
+    ) -> None:
+        self.service: MembershipService | None = None
+        self.listener = listener or Remarks()
         self.commands: list[Command] = []
         super().__init__(nodes, policy="elastic-fifo")
         self.open()
 
     def open(self) -> None:
-        """A desk that knows nothing."""
-        shell = cast(Any, self)
-        care = Care(HEARTBEAT_S, replaces_stragglers=True)
-        self.desk = Membership(shell, clock=lambda: self.now, care=care)
+        """Start with an empty membership service."""
+        controller = cast(Any, self)
+        liveness = LivenessPolicy(HEARTBEAT_S, replaces_stragglers=True)
+        self.service = MembershipService(
+            controller, self.listener, clock=lambda: self.now, liveness=liveness
+        )
 
     def restart(self) -> None:
         self.open()
@@ -44,33 +63,33 @@ class House(Lab):
         commands = super()._written(effects)
         self.commands += commands
         for command in commands:
-            if self.desk is not None:
-                self.desk.order(command)
+            if self.service is not None:
+                self.service.on_command(command)
         return commands
 
     # -- what workers do ------------------------------------------------------------------------
 
     def report(self, worker: int, generation: int, **more: Any) -> Switch | None:
-        """What a worker hears when it reports."""
-        assert self.desk is not None
+        """Report as a worker; returns the switch of the response."""
+        assert self.service is not None
         here = {"address": f"127.0.0.1:{5000 + worker}", "identity": "same"}
-        raw = to_json(Report(worker, 1, generation=generation, **{**here, **more}))
+        raw = to_json(TrainingReport(worker, 1, generation=generation, **{**here, **more}))
         found = self.job("a")
-        self.desk.heard(found, told(raw, now=self.now))
-        switch, _ = self.desk.orders(A, worker, attempt=found.attempt)
+        self.service.on_report(found, parse_report(raw, now=self.now))
+        switch, _ = self.service.orders(A, worker, attempt=found.attempt)
         return switch
 
     def refused(self, worker: int) -> str:
-        assert self.desk is not None
-        return self.desk.orders(A, worker, attempt=self.job("a").attempt)[1]
+        assert self.service is not None
+        return self.service.orders(A, worker, attempt=self.job("a").attempt)[1]
 
     def look(self, seconds: float = 0.0) -> list[Command]:
-        """After so long, second by second; what the desk caused."""
-        assert self.desk is not None
+        """After so long, second by second; what the service caused."""
+        assert self.service is not None
         before = len(self.commands)
         for _ in range(int(seconds)):
             self.wait(1.0)
-            self.desk.look_around(self.now)
+            self.service.check_workers(self.now)
         return self.commands[before:]
 
     def is_joining(self) -> bool:
@@ -142,14 +161,14 @@ def test_the_first_generation_waits_for_all() -> None:
     assert house.report(0, 0) is None
 
 
-def test_a_fixed_job_that_trains_live_comes_together_as_well() -> None:
+def test_fixed_job_with_live_training_forms_a_generation() -> None:
     house = House()
     house.run(job("a", gpus=2))
     house.report(0, -1)
     assert numbers(house.report(1, -1)) == [0, 1]
 
 
-def test_who_outlives_a_death_does_not_wait_for_newcomers_that_are_on_their_way() -> None:
+def test_survivors_of_a_failure_do_not_wait_for_new_workers() -> None:
     house = training(2)
     house.wait(100)
     house.exited("other")
@@ -171,7 +190,7 @@ def test_who_outlives_a_death_does_not_wait_for_newcomers_that_are_on_their_way(
     assert not house.is_joining()
 
 
-def test_who_outlives_a_leaver_does_not_wait_for_its_successor() -> None:
+def test_survivors_do_not_wait_for_a_replacement() -> None:
     house = moving()
     house.exited("a", 137, workers=(1,))
     switch = house.report(0, 0)
@@ -184,7 +203,7 @@ def test_who_outlives_a_leaver_does_not_wait_for_its_successor() -> None:
     assert not house.is_joining()
 
 
-def test_growth_waits_for_the_newcomers_and_is_told_when_all_are_in() -> None:
+def test_growth_is_complete_when_all_members_have_joined() -> None:
     house = growing()
     assert house.report(0, 0) is None
     for worker in (1, 2):
@@ -202,19 +221,19 @@ def test_growth_waits_for_the_newcomers_and_is_told_when_all_are_in() -> None:
     assert house.job("a").resize_s == 0.25
 
 
-def test_a_shrink_is_told_when_the_leavers_are_gone() -> None:
+def test_shrink_is_complete_when_removed_workers_have_exited() -> None:
     house = shrinking()
     assert [numbers(house.report(worker, 0)) for worker in range(4)] == [[0, 1]] * 4
     house.report(0, 1)
     house.report(1, 1)
     assert house.is_joining()
     house.exited("a", 0, (2, 3))
-    assert house.desk is not None
+    assert house.service is not None
     house.report(0, 1)
     assert not house.is_joining()
 
 
-def test_a_leaver_that_stays_is_ended_after_its_grace_period() -> None:
+def test_removed_worker_is_killed_after_its_grace_period() -> None:
     house = shrinking()
     house.report(0, 1)
     house.report(1, 1)
@@ -225,10 +244,10 @@ def test_a_leaver_that_stays_is_ended_after_its_grace_period() -> None:
             house.report(worker, min(1, worker // 2 ^ 1), global_step=step)
     assert caused == [KillWorkers(A, 1, (2, 3))]
     assert step >= house.job("a").spec.grace_s
-    assert house.reason("a") == "did not leave in time"
+    assert house.reason("a") == "did not exit in time after its removal"
 
 
-def test_a_newcomer_that_differs_is_refused_and_the_others_go_on() -> None:
+def test_incompatible_new_worker_is_refused_and_others_continue() -> None:
     house = growing()
     house.report(0, 0)
     house.report(1, -1)
@@ -236,13 +255,13 @@ def test_a_newcomer_that_differs_is_refused_and_the_others_go_on() -> None:
     house.report(3, -1, identity="other")
     assert house.refused(3) == "it has other; the others have same"
     house.exited("a", 78, (3,), finding="it may not join")
-    assert house.state("a") is State.RUNNING
+    assert house.state("a") is JobState.RUNNING
     assert "could not join" in str(house.job("a").cap)
     assert "it may not join" in house.reason("a")
     assert numbers(house.report(0, 0)) == [0, 1, 2]
 
 
-def test_a_death_breaks_the_generation_that_stands() -> None:
+def test_failure_breaks_the_training_generation() -> None:
     house = training(4)
     house.exited("a", 137, (1,))
     switch = house.report(0, 0)
@@ -251,7 +270,7 @@ def test_a_death_breaks_the_generation_that_stands() -> None:
     assert switch.is_broken
 
 
-def test_a_newcomer_that_dies_breaks_nothing() -> None:
+def test_failure_of_a_new_worker_breaks_nothing() -> None:
     house = growing()
     house.report(0, 0)
     for worker in (1, 2, 3):
@@ -263,7 +282,7 @@ def test_a_newcomer_that_dies_breaks_nothing() -> None:
     assert not switch.is_broken
 
 
-def test_a_newcomer_that_ends_well_and_never_came_is_not_waited_for() -> None:
+def test_new_worker_that_exits_0_without_joining_is_missing() -> None:
     house = growing()
     house.report(0, 0)
     house.exited("a", 0, workers=(2,))
@@ -271,7 +290,7 @@ def test_a_newcomer_that_ends_well_and_never_came_is_not_waited_for() -> None:
     house.wait(1)
     house.report(0, 0)
     house.look(1)
-    assert house.reason("a") == "goes on without worker 2; ended before the others had met it"
+    assert house.reason("a") == "continues without worker 2; exited before it joined the others"
     house.report(1, -1)
     assert numbers(house.report(3, -1)) == [0, 1, 3]
     for worker in (0, 1, 3):
@@ -280,7 +299,7 @@ def test_a_newcomer_that_ends_well_and_never_came_is_not_waited_for() -> None:
     assert house.look(2) == []
 
 
-def test_a_newcomer_that_came_and_finished_first_is_not_missed() -> None:
+def test_new_worker_that_joined_and_finished_is_not_missing() -> None:
     house = growing()
     for worker in (0, 1, 2, 3):
         house.report(worker, worker and -1)
@@ -294,22 +313,19 @@ def test_a_newcomer_that_came_and_finished_first_is_not_missed() -> None:
     assert not house.is_joining()
 
 
-def test_a_program_that_knows_nothing_of_generations_is_told_so_once() -> None:
+def test_program_without_live_training_is_remarked_once() -> None:
     house = House()
     house.run(live_job("a", gpus="1..4"))
-    words: list[str] = []
-    assert house.desk is not None
-    house.desk.remark = lambda _job, told: words.append(told)
     house.look(300)
     house.restart()
     house.look(300)
-    assert len(words) == 1
-    assert "does not use rota_trainer.torch.live" in words[0]
+    [words] = house.listener.words
+    assert "does not use rota_trainer.torch.live" in words
     story = [each.transition.reason for each in house.store.story(A)]
-    assert story.count(words[0]) == 1
+    assert story.count(words) == 1
 
 
-def test_who_speaks_of_generations_is_told_nothing() -> None:
+def test_live_program_gets_no_remark() -> None:
     house = training(1)
     for _ in range(200):
         house.report(0, 0)
@@ -317,7 +333,7 @@ def test_who_speaks_of_generations_is_told_nothing() -> None:
     assert not any("live" in each.transition.reason for each in house.store.story(A))
 
 
-def test_one_frozen_worker_is_ended_and_a_partition_ends_nobody() -> None:
+def test_frozen_worker_is_killed_but_a_partition_kills_none() -> None:
     house = training(4)
     assert house.look(HEARTBEAT_S * 3) == []
     for worker in range(4):
@@ -328,20 +344,20 @@ def test_one_frozen_worker_is_ended_and_a_partition_ends_nobody() -> None:
         for worker in (0, 2, 3):
             house.report(worker, 0, global_step=7)
     assert caused == [KillWorkers(A, 1, (1,))]
-    assert house.reason("a") == "said nothing for 10 s, and the others cannot go on"
+    assert house.reason("a") == "no report for 10 s while the other workers wait"
 
 
-def test_after_a_sleep_of_the_daemon_nobody_is_to_blame() -> None:
+def test_suspended_daemon_blames_no_worker() -> None:
     house = training(4)
-    assert house.desk is not None
+    assert house.service is not None
     before = len(house.commands)
     house.wait(1000)
     house.report(0, 0)
-    house.desk.look_around(house.now)
+    house.service.check_workers(house.now)
     assert house.commands[before:] == []
 
 
-def test_after_a_restart_a_change_goes_on() -> None:
+def test_change_continues_after_a_restart() -> None:
     house = growing()
     house.restart()
     house.report(0, 0)
@@ -350,7 +366,7 @@ def test_after_a_restart_a_change_goes_on() -> None:
     assert numbers(house.report(3, -1)) == [0, 1, 2, 3]
 
 
-def test_what_was_committed_meanwhile_counts() -> None:
+def test_generation_formed_during_a_restart_counts() -> None:
     house = growing()
     house.restart()
     for worker in range(4):
@@ -358,7 +374,7 @@ def test_what_was_committed_meanwhile_counts() -> None:
     assert not house.is_joining()
 
 
-def test_after_a_restart_the_first_generation_is_given_if_nobody_is_in_it() -> None:
+def test_first_generation_is_sent_again_after_a_restart() -> None:
     house = House()
     house.run(live_job("a", gpus="1..4"))
     house.restart()
@@ -367,7 +383,7 @@ def test_after_a_restart_the_first_generation_is_given_if_nobody_is_in_it() -> N
     assert numbers(house.report(3, -1)) == [0, 1, 2, 3]
 
 
-def test_who_froze_before_a_restart_is_found_when_it_had_time_to_come_back() -> None:
+def test_worker_frozen_before_a_restart_is_killed_after_the_backoff() -> None:
     house = training(4)
     house.restart()
     waited_s = 0
@@ -381,28 +397,28 @@ def test_who_froze_before_a_restart_is_found_when_it_had_time_to_come_back() -> 
     assert waited_s >= BACKOFF_MAX_S
 
 
-def test_the_word_of_an_attempt_that_is_over_counts_for_nothing() -> None:
+def test_reports_of_an_old_attempt_are_ignored() -> None:
     house = training(4)
     house.exited("a", 75)
-    assert house.state("a") is not State.RUNNING
-    assert house.desk is not None
-    house.desk.look_around(house.now + 1)
-    assert house.desk.orders(A, 0, attempt=1) == (None, "")
+    assert house.state("a") is not JobState.RUNNING
+    assert house.service is not None
+    house.service.check_workers(house.now + 1)
+    assert house.service.orders(A, 0, attempt=1) == (None, "")
 
 
-def test_a_slow_worker_leaves_when_another_has_come_in_its_place() -> None:
+def test_slow_worker_leaves_after_its_replacement_joined() -> None:
     house = House()
     house.run(live_job("a", gpus=3))
     for generation in (-1, 0):
         for worker in range(3):
             house.report(worker, generation)
-    assert house.desk is not None
+    assert house.service is not None
     before, slow = len(house.commands), house.job("a").allocation[1]
-    house.desk.replace_slow(A, 1, why="worker 1 takes twice as long")
+    house.service.replace_slow(A, 1, why="worker 1 takes twice as long")
     (change,) = house.commands[before:]
     assert isinstance(change, ChangeMembership)
     assert (change.workers, slow in change.allocation) == ((0, 3, 2), False)
-    assert "worker 1 takes twice as long, and is replaced" in [
+    assert "worker 1 takes twice as long; it is replaced" in [
         each.transition.reason for each in house.store.story(A)
     ]
     house.started("a", (3,))
@@ -416,21 +432,21 @@ def test_a_slow_worker_leaves_when_another_has_come_in_its_place() -> None:
     assert house.job("a").allocation == change.allocation
 
 
-def test_where_there_is_no_room_a_slow_worker_is_ended_unless_the_others_are_too_few() -> None:
+def test_slow_worker_without_replacement_is_killed_above_the_minimum() -> None:
     house = training(4)
-    assert house.desk is not None
+    assert house.service is not None
     before = len(house.commands)
-    house.desk.replace_slow(A, 2, why="worker 2 takes twice as long")
+    house.service.replace_slow(A, 2, why="worker 2 takes twice as long")
     assert house.commands[before:] == [KillWorkers(A, 1, (2,))]
-    assert house.reason("a") == "worker 2 takes twice as long, and is replaced"
+    assert house.reason("a") == "worker 2 takes twice as long; it is replaced"
     alone = training(1)
-    assert alone.desk is not None
+    assert alone.service is not None
     before = len(alone.commands)
-    alone.desk.replace_slow(A, 0, why="worker 0 takes twice as long")
+    alone.service.replace_slow(A, 0, why="worker 0 takes twice as long")
     assert alone.commands[before:] == []
 
 
-def test_a_drained_machine_is_left_in_one_switch() -> None:
+def test_drained_node_is_left_in_one_switch() -> None:
     house = House(cluster("2x2"))
     house.run(live_job("a", gpus=2))
     for worker in range(2):
@@ -454,19 +470,19 @@ def test_a_drained_machine_is_left_in_one_switch() -> None:
     assert house.job("a").attempt == 1
 
 
-def test_what_is_measured_during_a_change_is_no_measure_of_either_size() -> None:
+def test_epochs_during_a_change_are_not_measured() -> None:
     house = growing()
-    assert house.desk is not None
-    assert house.desk.steady_since_s(house.job("a")) == math.inf
+    assert house.service is not None
+    assert house.service.steady_since_s(house.job("a")) == math.inf
     house.wait(7)
     for worker in range(4):
         house.report(worker, 1)
     changed_at_s = house.now
     house.wait(5)
     house.report(0, 1)
-    assert house.desk.steady_since_s(house.job("a")) == changed_at_s
-    team = Team(1)
+    assert house.service.steady_since_s(house.job("a")) == changed_at_s
+    attempt_progress = AttemptProgress(1)
     records = [{"at_s": house.now, "number": n, "seconds": n} for n in (4, 5, 6)]
     raw = {"worker": 0, "sequence": 1, "epochs": records}
-    team.note_epochs(told(raw, now=house.now), since_s=changed_at_s)
-    assert team.epochs_s == [4, 5]
+    attempt_progress.add_epochs(parse_report(raw, now=house.now), since_s=changed_at_s)
+    assert attempt_progress.epochs_s == [4, 5]

@@ -1,16 +1,18 @@
-"""What a request becomes, and how it is refused."""
+"""Jobs of a request, and rejected requests."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rota.core.misfit import Misfits
-from rota.core.model import GIB, Estimate, JobSpec, Mode, Share
-from rota.daemon.admission import Admitted, Defaults, admit, without_defaults
-from rota.daemon.fields import RefusedError, check_shape, parse_mount
+from rota.core.explain.feasibility import FeasibilityChecker
+from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode
+from rota.core.model.units import GIB
+from rota.daemon.errors import RefusedError
+from rota.daemon.jobs.admission import Admitted, Defaults, admit, without_defaults
+from rota.daemon.jobs.validation import check_shape, parse_mount
 from rota.wire.jobs import JobRequest
-from tests.builders import cluster
+from tests.support.builders import cluster
 
 NODES = cluster("1x4")
 NOTHING = Defaults()
@@ -19,7 +21,7 @@ NOTHING = Defaults()
 def admitted(defaults: Defaults = NOTHING, **fields: Any) -> list[Admitted]:
     request = JobRequest(**{"command": ["python", "train.py"], **fields})
     check_shape(request)
-    return admit(request, user="user-1", defaults=defaults, misfits=Misfits(NODES))
+    return admit(request, user="user-1", defaults=defaults, feasibility=FeasibilityChecker(NODES))
 
 
 def spec(**fields: Any) -> JobSpec:
@@ -36,27 +38,27 @@ def refusal(**fields: Any) -> str:
 PLAIN = JobSpec(name="train.py", user="user-1", mode=Mode.FIXED, gpus=1)
 
 
-def test_a_bare_command_is_one_process_on_one_gpu():
+def test_a_command_without_options_is_one_worker_on_one_gpu():
     assert spec() == PLAIN
 
 
-def test_several_gpus_go_to_one_process_unless_it_says_otherwise():
+def test_several_gpus_belong_to_one_worker_by_default():
     assert spec(gpus="2") == replace(PLAIN, gpus=2)
     assert spec(gpus="4", gpus_per_worker=2) == replace(
         PLAIN, gpus=2, min_workers=2, max_workers=2, requested_workers=2
     )
 
 
-def test_a_range_is_a_number_of_processes():
+def test_a_range_of_gpus_is_a_range_of_workers():
     assert spec(gpus="1..4@2") == replace(PLAIN, max_workers=4, requested_workers=2)
 
 
 def test_shares():
-    assert spec(gpus="0.5") == replace(PLAIN, gpus=0, share=Share(fraction=0.5))
-    assert spec(gpu_memory="6GiB") == replace(PLAIN, gpus=0, share=Share(memory_bytes=6 * GIB))
+    assert spec(gpus="0.5") == replace(PLAIN, gpus=0, share=GpuShare(fraction=0.5))
+    assert spec(gpu_memory="6GiB") == replace(PLAIN, gpus=0, share=GpuShare(memory_bytes=6 * GIB))
 
 
-def test_patience_is_the_users_to_set():
+def test_the_user_may_set_rota_patience():
     assert spec(env={"ROTA_PATIENCE": "60"}) == PLAIN
 
 
@@ -91,12 +93,14 @@ def test_the_site_s_defaults_are_filled_in():
 def test_the_sites_mounts_are_there_once_however_often_a_job_is_submitted_again():
     site = Defaults(image="lab/torch", mounts=("/data/{user}:/data",))
     (first,) = admitted(site, mounts=["/own:/own"])
-    (again,) = admit(first.request, user="user-1", defaults=site, misfits=Misfits(NODES))
+    (again,) = admit(
+        first.request, user="user-1", defaults=site, feasibility=FeasibilityChecker(NODES)
+    )
     assert again.request == first.request
     assert first.request.mounts == ["/data/user-1:/data", "/own:/own"]
 
 
-def test_what_belongs_to_the_place_does_not_go_elsewhere_with_a_job():
+def test_defaults_of_the_site_are_not_part_of_a_resubmit_request():
     site = Defaults(image="lab/torch", env={"A": "1", "B": "2"}, mounts=("/data/{user}:/data",))
     (only,) = admitted(site, env={"B": "3"}, mounts=["/own:/own"])
     left = without_defaults(only.request, user="user-1", defaults=site)
@@ -104,7 +108,7 @@ def test_what_belongs_to_the_place_does_not_go_elsewhere_with_a_job():
     assert left.image == "lab/torch"
 
 
-def test_where_all_are_contained_a_job_without_an_image_has_mounts_too():
+def test_a_job_without_an_image_may_have_mounts_if_the_engine_has_an_image():
     site = Defaults(are_contained=True, mounts=("pvc:home-{user}:/home",))
     (only,) = admitted(site, mounts=["pvc:data:/data"])
     assert only.request.mounts == ["pvc:home-user-1:/home", "pvc:data:/data"]
@@ -120,7 +124,7 @@ def test_where_all_are_contained_a_job_without_an_image_has_mounts_too():
         ("nfs:files.lab:/export:/b:ro", ("nfs:files.lab:/export", "/b", False)),
     ],
 )
-def test_what_may_be_mounted(mount: str, parts: tuple[str, str, bool]):
+def test_parse_mount(mount: str, parts: tuple[str, str, bool]):
     assert parse_mount(mount) == parts
 
 
@@ -133,7 +137,7 @@ def test_what_may_be_mounted(mount: str, parts: tuple[str, str, bool]):
         (["~~~"], "job"),
     ],
 )
-def test_a_job_without_a_name_is_called_after_its_program(command: list[str], name: str):
+def test_the_default_name_is_the_name_of_the_program(command: list[str], name: str):
     assert spec(command=command).name == name
 
 
@@ -193,7 +197,7 @@ def test_a_job_without_a_name_is_called_after_its_program(command: list[str], na
         ({"array": "0-99999"}, "array"),
     ],
 )
-def test_what_is_refused_names_its_field(fields: dict[str, Any], field: str):
+def test_a_rejection_names_its_field(fields: dict[str, Any], field: str):
     assert refusal(**fields).startswith(f"{field}: {field}: ")
 
 
@@ -202,7 +206,7 @@ def test_what_is_refused_names_its_field(fields: dict[str, Any], field: str):
 
 def category(user: str = "user-1", defaults: Defaults = NOTHING, **fields: Any) -> str:
     request = JobRequest(**{"command": ["python", "train.py"], **fields})
-    (only,) = admit(request, user=user, defaults=defaults, misfits=Misfits(NODES))
+    (only,) = admit(request, user=user, defaults=defaults, feasibility=FeasibilityChecker(NODES))
     return only.spec.category
 
 
@@ -217,11 +221,11 @@ def test_jobs_of_the_same_code_and_arguments_are_of_one_category():
     assert len({category(), *others}) == 5
 
 
-def test_words_of_a_command_are_told_apart():
+def test_words_of_a_command_are_not_joined():
     assert category(command=["a", "b c"]) != category(command=["a b", "c"])
 
 
-def test_a_name_or_category_of_the_user_s_own_goes_before_the_code():
+def test_a_given_name_or_category_takes_precedence_over_the_code():
     one, other = ["python", "one.py"], ["python", "other.py"]
     assert category(name="bert", command=one) == category(name="bert", command=other)
     assert category(category="bert", command=one) == category(name="bert", command=other)
@@ -229,14 +233,14 @@ def test_a_name_or_category_of_the_user_s_own_goes_before_the_code():
     assert category(name="train.py") != category()
 
 
-def test_nobody_is_of_somebody_else_s_category():
+def test_users_do_not_share_categories():
     assert category(user="user-1", name="bert") != category(user="user-2", name="bert")
     assert category(user="user-1") != category(user="user-2")
 
 
-def test_workers_that_hold_more_are_of_another_category():
+def test_workers_with_more_gpus_have_another_category():
     assert len({category(name="bert", gpus=gpus) for gpus in ("1", "2", "0.5", "0")}) == 4
 
 
-def test_the_image_of_the_site_counts():
+def test_the_default_image_is_part_of_the_category():
     assert category(defaults=Defaults(image="lab/torch")) == category(image="lab/torch")

@@ -1,17 +1,17 @@
-"""Figures for each size: what was measured and fitted, how well, and by whom."""
+"""Speeds for each size: measured and fitted values, errors and origins."""
 
 from __future__ import annotations
 
 import pytest
 
-from rota.core.model import Estimate, Job, JobId
-from rota.core.speed import ESTIMATE_ERROR, PRIOR_ERROR, Size
-from rota.daemon.profiles import size_figures, sizes_seen
-from rota.store.records import Attempt, Sample, Worker
+from rota.core.estimation.speed_model import ESTIMATE_ERROR, PRIOR_ERROR, MeasuredSize
+from rota.core.model.job import Estimate, Job, JobId
+from rota.daemon.jobs.profile_view import size_figures, sizes_seen
+from rota.store.records import Attempt, SampleRecord, Worker
 from rota.wire.training import CATEGORY, ESTIMATE, FITTED, HERE, MEASURED, PRIOR, SizeFigure
-from tests.builders import Lab, cluster, job, slots
+from tests.support.builders import Lab, cluster, job, slots
 
-ONE, TWO = Size(1, crosses=False), Size(2, crosses=False)
+ONE, TWO = MeasuredSize(1, crosses=False), MeasuredSize(2, crosses=False)
 
 
 def trained(*epochs_s: tuple[str, int, float], category: str = "") -> Lab:
@@ -34,7 +34,7 @@ def by_size(figures: list[SizeFigure], kind: str) -> dict[int, SizeFigure]:
     return {each.workers: each for each in figures if each.kind == kind}
 
 
-def test_nothing_is_known_but_how_jobs_are():
+def test_without_measurements_the_prior_is_shown():
     figures = size_figures(waiting(Lab()), frozenset())
     assert [(each.workers, each.kind, each.origin) for each in figures] == [
         (n, FITTED, PRIOR) for n in (1, 2, 3, 4)
@@ -43,14 +43,14 @@ def test_nothing_is_known_but_how_jobs_are():
     assert [each.speedup_error for each in figures] == [0.0, *[PRIOR_ERROR] * 3]
 
 
-def test_an_estimate_is_named_as_such():
+def test_an_estimate_has_its_own_origin():
     found = by_size(size_figures(waiting(Lab(), estimate=Estimate(1000.0)), frozenset()), FITTED)
     assert found[1].epoch_s == 100.0
     assert {each.origin for each in found.values()} == {ESTIMATE}
     assert found[2].epoch_error == ESTIMATE_ERROR
 
 
-def test_one_measured_size_leaves_the_shape_assumed():
+def test_one_measured_size_keeps_the_assumed_scaling():
     lab = trained(("old", 1, 60.0), category="bert")
     found = size_figures(waiting(lab, category="bert"), frozenset())
     measured, fitted = by_size(found, MEASURED), by_size(found, FITTED)
@@ -72,7 +72,7 @@ def test_two_measured_sizes_make_a_fit():
     assert 9.0 < fitted[4].epoch_s < 36.0
 
 
-def test_a_job_of_no_category_measured_all_by_itself():
+def test_a_job_without_a_category_has_only_own_measurements():
     lab = Lab(cluster("1x4"))
     lab.run(job("a", 1))
     lab.progress("a", 1, 60.0)
@@ -80,14 +80,14 @@ def test_a_job_of_no_category_measured_all_by_itself():
     assert (measured.origin, fitted.origin) == (HERE, HERE)
 
 
-def test_sizes_that_a_job_reported_at():
+def test_sizes_at_which_a_job_was_measured():
     job_id = JobId("a")
     attempts = [
         Attempt(job_id, 1, 0.0, workers=_workers("1:0")),
         Attempt(job_id, 2, 0.0, workers=_workers("1:0", "2:0")),
     ]
-    samples = [Sample(job_id, n, 0.0, worker=0, workers=n, epochs_done=1.0) for n in (1, 2)]
-    assert sizes_seen(samples, attempts) == {ONE, Size(2, crosses=True)}
+    samples = [SampleRecord(job_id, n, 0.0, worker=0, workers=n, epochs_done=1.0) for n in (1, 2)]
+    assert sizes_seen(samples, attempts) == {ONE, MeasuredSize(2, crosses=True)}
 
 
 def _workers(*places: str) -> tuple[Worker, ...]:

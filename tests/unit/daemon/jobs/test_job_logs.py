@@ -1,4 +1,4 @@
-"""What a job printed, asked for at the wrong moment."""
+"""Logs of jobs that are starting, and logs that cannot be read."""
 
 from __future__ import annotations
 
@@ -9,47 +9,48 @@ from typing import Any, cast
 
 import pytest
 
-from rota.core.model import JobId, State
-from rota.daemon.desk import Desk
-from rota.daemon.logs import JobLogs, Piece
-from rota.engines.base import Engine, LogChunk, LogQuery, WorkerId
+from rota.core.lifecycle.states import JobState
+from rota.core.model.job import JobId
+from rota.daemon.jobs.job_logs import JobLogChunk, JobLogs
+from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.engines.interface import Engine, LogChunk, LogQuery, WorkerId
 from rota.wire.jobs import LogRange
-from tests.builders import Lab, cluster, job
+from tests.support.builders import Lab, cluster, job
 
 
-def read(lab: Lab, *, attempts: list[Any], engine: object = None) -> list[Piece]:
-    """Whoever has an engine to ask follows."""
+def read(lab: Lab, *, attempts: list[Any], engine: object = None) -> list[JobLogChunk]:
+    """All chunks of the log. Follows the log if there is an engine."""
 
     async def never() -> None:
         await asyncio.Event().wait()
 
     store = SimpleNamespace(attempts=lambda _: attempts)
-    desk = SimpleNamespace(shell=SimpleNamespace(kernel=lab.kernel, changed=never), store=store)
+    controller = SimpleNamespace(kernel=lab.kernel, changed=never)
     logs = JobLogs(
-        cast("Desk", desk),
+        JobDirectory(cast("Any", controller), cast("Any", store)),
         cast("Engine", engine),
         JobId("a"),
         wanted=LogRange(follow=engine is not None),
     )
 
-    async def all_of_them() -> list[Piece]:
+    async def all_of_them() -> list[JobLogChunk]:
         async with asyncio.timeout(30):
             return [piece async for piece in logs.pieces()]
 
     return asyncio.run(all_of_them())
 
 
-def test_a_job_that_is_still_starting_has_printed_nothing():
-    """A pod may wait for its image for minutes; whoever wants to wait, too, follows."""
+def test_a_starting_job_has_no_output():
+    """A pod may wait for its image for minutes; only a reader that follows waits, too."""
     lab = Lab(cluster("1x2"))
     lab.submit(job("a"))
     lab.round()
-    assert lab.job("a").state is State.STARTING
+    assert lab.job("a").state is JobState.STARTING
     assert read(lab, attempts=[]) == []
 
 
-def test_one_of_many_that_cannot_be_read_ends_it_for_whoever_follows():
-    """Nobody waits for what does not come."""
+def test_an_unreadable_log_of_one_worker_ends_the_stream():
+    """The reader must not wait forever."""
     lab = Lab(cluster("1x2"))
     lab.run(job("a", gpus=2))
 

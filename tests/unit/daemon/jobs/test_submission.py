@@ -1,19 +1,20 @@
-"""What is remembered between one submit and the next."""
+"""The feasibility check follows the current nodes."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rota.core.events import NodeSeen
-from rota.core.kernel import Kernel
-from rota.core.model import Gpu, Node, NodeId
-from rota.core.view import Rules
-from rota.daemon.admission import Defaults
-from rota.daemon.fields import RefusedError
-from rota.daemon.intake import Intake
-from rota.daemon.people import Caller
-from rota.daemon.premises import ThisMachine
+from rota.core.kernel.kernel import Kernel
+from rota.core.model.events import NodeSeen
+from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.scheduling.view import Rules
+from rota.daemon.access.authorization import Caller
+from rota.daemon.errors import RefusedError
+from rota.daemon.jobs.admission import Defaults
+from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.submission import SubmissionService
+from rota.daemon.launch.local import LocalEnvironment
 from rota.store.memory import MemoryStore
 from rota.wire.jobs import JobRequest
 
@@ -25,22 +26,25 @@ def node(n_gpus: int) -> NodeSeen:
     return NodeSeen(Node(NodeId("node"), tuple(Gpu(each, "a100") for each in range(n_gpus))))
 
 
-def test_what_can_never_run_is_asked_of_the_nodes_of_today() -> None:
+def test_feasibility_is_checked_against_the_current_nodes() -> None:
     kernel = Kernel(Rules())
-    shell: Any = SimpleNamespace(kernel=kernel)
+    controller: Any = SimpleNamespace(kernel=kernel)
     nothing: Any = None
     site: Any = SimpleNamespace(
         clock=lambda: 0.0,
         defaults=lambda _: Defaults(),
         snapshots=nothing,
-        premises=ThisMachine(nothing, nothing, door=""),
+        launch_environment=LocalEnvironment(nothing, nothing, socket_dir=""),
     )
-    intake = Intake(shell, MemoryStore(), site=site)
+    store = MemoryStore()
+    submission_service = SubmissionService(
+        controller, store, directory=JobDirectory(controller, store), site=site
+    )
     kernel.apply(node(1), 0.0)
-    with pytest.raises(RefusedError, match="no single node has 2 GPUs"):
-        intake.admit(ADA, [TWO_GPUS])
+    with pytest.raises(RefusedError, match="requests 2 GPUs per worker, largest node has 1"):
+        submission_service.admit(ADA, [TWO_GPUS])
     kernel.apply(node(2), 1.0)
-    assert len(intake.admit(ADA, [TWO_GPUS])) == 1
+    assert len(submission_service.admit(ADA, [TWO_GPUS])) == 1
     kernel.apply(node(1), 2.0)
-    with pytest.raises(RefusedError, match="no single node has 2 GPUs"):
-        intake.admit(ADA, [TWO_GPUS])
+    with pytest.raises(RefusedError, match="requests 2 GPUs per worker, largest node has 1"):
+        submission_service.admit(ADA, [TWO_GPUS])

@@ -1,12 +1,12 @@
-"""Folders for checkpoints, also where their owners may do as they like."""
+"""Checkpoint folders, also in places where users can write."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from rota.core.model import JobId
-from rota.daemon.checkpoints import Owner, parse
+from rota.core.model.job import JobId
+from rota.daemon.launch.checkpoint_dirs import CheckpointDirOwner, parse_checkpoint_dirs
 from rota.errors import RotaError, UserError
 
 JOB = JobId("job-1")
@@ -14,32 +14,32 @@ NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 
 
-def test_a_folder_for_each_job_that_stays(tmp_path: Path) -> None:
-    places = parse("", folder=tmp_path)
-    made = places.make(JOB, Owner("ada"))
+def test_each_job_has_a_folder_that_outlives_attempts(tmp_path: Path) -> None:
+    places = parse_checkpoint_dirs("", folder=tmp_path)
+    made = places.make(JOB, CheckpointDirOwner("ada"))
     assert made == tmp_path / "checkpoints" / JOB
     assert made.stat().st_mode & 0o777 == 0o700
     (made / "epoch-3").touch()
-    assert places.make(JOB, Owner("ada")) == made
+    assert places.make(JOB, CheckpointDirOwner("ada")) == made
     assert (made / "epoch-3").exists()
     places.remove(JOB, "ada")
     assert not made.exists()
 
 
 @as_root
-def test_root_gives_it_to_the_owner(tmp_path: Path) -> None:
-    places = parse(f"{tmp_path}/{{user}}/rota/{{job}}", folder=tmp_path)
-    made = places.make(JOB, Owner("nobody", NOBODY, NOBODY))
+def test_a_daemon_of_root_gives_the_folder_to_its_owner(tmp_path: Path) -> None:
+    places = parse_checkpoint_dirs(f"{tmp_path}/{{user}}/rota/{{job}}", folder=tmp_path)
+    made = places.make(JOB, CheckpointDirOwner("nobody", NOBODY, NOBODY))
     owners = [(each.stat().st_uid, each.stat().st_gid) for each in (made, *made.parents[:2])]
     assert owners == [(NOBODY, NOBODY)] * 3
     assert made.parents[1] == tmp_path / "nobody"
-    assert places.make(JOB, Owner("nobody", NOBODY, NOBODY)) == made
+    assert places.make(JOB, CheckpointDirOwner("nobody", NOBODY, NOBODY)) == made
 
 
 @as_root
 @pytest.mark.parametrize("name", ["nobody", "nobody/rota", f"nobody/rota/{JOB}"])
-def test_a_link_on_the_way_is_not_followed(tmp_path: Path, name: str) -> None:
-    places = parse(f"{tmp_path}/{{user}}/rota/{{job}}", folder=tmp_path)
+def test_a_link_in_the_path_is_not_followed(tmp_path: Path, name: str) -> None:
+    places = parse_checkpoint_dirs(f"{tmp_path}/{{user}}/rota/{{job}}", folder=tmp_path)
     victim = tmp_path / "victim"
     victim.mkdir()
     link = tmp_path / name
@@ -48,23 +48,23 @@ def test_a_link_on_the_way_is_not_followed(tmp_path: Path, name: str) -> None:
         if each.exists():
             os.chown(each, NOBODY, NOBODY)
     link.symlink_to(victim)
-    with pytest.raises(RotaError, match="no folder for checkpoints"):
-        places.make(JOB, Owner("nobody", NOBODY, NOBODY))
+    with pytest.raises(RotaError, match="cannot make the checkpoint folder"):
+        places.make(JOB, CheckpointDirOwner("nobody", NOBODY, NOBODY))
     assert victim.stat().st_uid == 0
     assert list(victim.iterdir()) == []
 
 
 @as_root
-def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
-    places = parse(f"{tmp_path}/{{user}}/{{job}}", folder=tmp_path)
+def test_a_folder_of_another_user_is_not_used(tmp_path: Path) -> None:
+    places = parse_checkpoint_dirs(f"{tmp_path}/{{user}}/{{job}}", folder=tmp_path)
     (tmp_path / "nobody").mkdir()
     os.chown(tmp_path / "nobody", 1, 1)
-    with pytest.raises(RotaError, match="not nobody's"):
-        places.make(JOB, Owner("nobody", NOBODY, NOBODY))
+    with pytest.raises(RotaError, match="does not belong to nobody"):
+        places.make(JOB, CheckpointDirOwner("nobody", NOBODY, NOBODY))
 
 
-def test_what_a_link_leads_to_is_not_removed(tmp_path: Path) -> None:
-    places = parse(f"{tmp_path}/{{user}}/{{job}}", folder=tmp_path)
+def test_the_target_of_a_link_is_not_deleted(tmp_path: Path) -> None:
+    places = parse_checkpoint_dirs(f"{tmp_path}/{{user}}/{{job}}", folder=tmp_path)
     other = tmp_path / "other" / JOB
     other.mkdir(parents=True)
     (tmp_path / "ada").symlink_to(tmp_path / "other")
@@ -76,6 +76,6 @@ def test_what_a_link_leads_to_is_not_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["relative/{job}", "/scratch/all", "/scratch/{user}", "/a/../{job}", "/a/{job}/b"]
 )
-def test_places_that_are_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_settings_are_rejected(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError):
-        parse(text, folder=tmp_path)
+        parse_checkpoint_dirs(text, folder=tmp_path)

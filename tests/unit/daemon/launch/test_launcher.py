@@ -1,4 +1,4 @@
-"""What a job's workers run when they start."""
+"""Programs of starting jobs."""
 
 import asyncio
 import os
@@ -7,20 +7,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from rota.core.model import JobId
-from rota.daemon.admission import Defaults
-from rota.daemon.checkpoints import parse
-from rota.daemon.launches import Launches, Site
-from rota.daemon.premises import ThisMachine
-from rota.daemon.programs import Saved, account_of, pack
-from rota.engines.base import Mount, Program
+from rota.core.model.job import JobId
+from rota.daemon.jobs.admission import Defaults
+from rota.daemon.launch.checkpoint_dirs import parse_checkpoint_dirs
+from rota.daemon.launch.launcher import Launcher, SiteConfig, WorkerCredentials
+from rota.daemon.launch.local import LocalEnvironment
+from rota.daemon.launch.programs import SubmittedProgram, account_of, pack
+from rota.engines.interface import Mount, Program
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
-from tests.builders import job
+from tests.support.builders import job
 
 TREE = "/shelf/trees/abc"
 JOB = JobId("job")
@@ -41,54 +41,54 @@ def launch(
     saved: float = 0.0,
     defaults: Defaults = NOTHING,
 ) -> Program:
-    submission = Submission(JOB, "ada", os.getuid(), pack(Saved(request)))
+    submission = Submission(JOB, "ada", os.getuid(), pack(SubmittedProgram(request)))
     known = SimpleNamespace(spec=job(), attempt=attempt, epochs_saved=saved)
-    shell: Any = SimpleNamespace(kernel=SimpleNamespace(job=lambda _: known))
+    controller: Any = SimpleNamespace(kernel=SimpleNamespace(job=lambda _: known))
     store: Any = SimpleNamespace(submission=lambda _: submission)
     snapshots: Any = SimpleNamespace(unpack=lambda *_, **__: Path(TREE))
-    site = Site(
+    site = SiteConfig(
         clock=lambda: 1_700_000_000.25,
         defaults=lambda _: defaults,
-        env=lambda _: {},
+        credentials=WorkerCredentials("", tokens=cast("Any", None)),
         snapshots=snapshots,
-        premises=ThisMachine(snapshots, parse("", folder=folder), "/state/door"),
+        launch_environment=LocalEnvironment(
+            snapshots, parse_checkpoint_dirs("", folder=folder), "/state/door"
+        ),
     )
-    return asyncio.run(Launches(shell, store, site=site).program(JOB))
+    return asyncio.run(Launcher(controller, store, site=site).program(JOB))
 
 
 @pytest.mark.parametrize("image", ["", "pytorch"])
-def test_shipped_code_is_where_the_job_begins(image: str, launched: Launched) -> None:
+def test_the_working_directory_is_in_the_shipped_code(image: str, launched: Launched) -> None:
     made = launched(JobRequest(command=["p"], image=image, snapshot="abc"))
     assert made.workdir == TREE
     assert Mount(TREE, TREE, is_writable=True) in made.mounts
 
 
-def test_an_unknown_uid_gets_nobodys_group() -> None:
+def test_an_unknown_uid_gets_the_nobody_group() -> None:
     account = account_of("4242424", 4242424)
     assert (account.uid, account.gid, account.groups) == (4242424, 65534, ())
 
 
-def test_a_container_is_told_the_umask_that_nobody_can_give_it(launched: Launched) -> None:
+def test_a_container_gets_the_umask_as_a_variable(launched: Launched) -> None:
     request = JobRequest(command=["p"], umask=0o027)
     assert "ROTA_UMASK" not in launched(request).env
     assert launched(replace(request, image="pytorch")).env["ROTA_UMASK"] == "0027"
     assert "ROTA_UMASK" not in launched(JobRequest(command=["p"], image="pytorch")).env
 
 
-def test_where_a_job_begins_that_names_no_folder(launched: Launched) -> None:
+def test_the_default_working_directory(launched: Launched) -> None:
     assert launched(JobRequest(command=["p"])).workdir == str(Path.home())
     assert launched(JobRequest(command=["p"], image="pytorch")).workdir == ""
 
 
-def test_where_all_are_contained_a_job_without_an_image_is_too(launched: Launched) -> None:
+def test_a_job_without_an_image_may_be_contained_by_default(launched: Launched) -> None:
     contained = Defaults(are_contained=True)
     made = launched(JobRequest(command=["p"], umask=0o027), defaults=contained)
     assert (made.image, made.workdir, made.env["ROTA_UMASK"]) == ("", "", "0027")
 
 
-def test_an_attempt_is_told_where_the_one_before_was_stopped(
-    launched: Launched, tmp_path: Path
-) -> None:
+def test_an_attempt_gets_the_progress_of_the_last_one(launched: Launched, tmp_path: Path) -> None:
     made = launched(JobRequest(command=["p"], epochs=90, image="pytorch"), attempt=3, saved=4.5)
     place = str(tmp_path / "checkpoints" / JOB)
     assert made.env == {
@@ -105,5 +105,5 @@ def test_an_attempt_is_told_where_the_one_before_was_stopped(
     )
 
 
-def test_a_job_of_unknown_length_is_told_no_length(launched: Launched) -> None:
+def test_a_job_without_epochs_gets_no_rota_epochs(launched: Launched) -> None:
     assert "ROTA_EPOCHS" not in launched(JobRequest(command=["p"])).env

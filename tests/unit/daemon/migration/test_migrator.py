@@ -1,9 +1,10 @@
-"""Jobs that go elsewhere: wherever it breaks off, it goes on, and never in two places."""
+"""Moves of jobs: they continue after a crash at any step, and a job never runs twice."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,28 +12,33 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rota.core.events import JobSubmitted
-from rota.core.model import JobId
-from rota.core.states import State
-from rota.core.view import Rules
-from rota.daemon.admission import Defaults
-from rota.daemon.desk import Desk
-from rota.daemon.launches import Site
-from rota.daemon.move_files import Move, MoveFiles, MoveKeeper, Target
-from rota.daemon.move_plans import Limits
-from rota.daemon.move_secret import MoveSecret
-from rota.daemon.moves import Moves
-from rota.daemon.people import Caller
-from rota.daemon.programs import Saved, pack
-from rota.daemon.shell import Parts, Shell
+from rota.core.lifecycle.states import JobState
+from rota.core.model.events import JobSubmitted
+from rota.core.model.job import JobId
+from rota.core.scheduling.view import Rules
+from rota.daemon.access.authorization import Caller
+from rota.daemon.jobs.admission import Defaults
+from rota.daemon.jobs.forecaster import Forecaster
+from rota.daemon.jobs.job_lookup import JobDirectory
+from rota.daemon.jobs.job_service import JobService, JobViewSources
+from rota.daemon.jobs.submission import SubmissionService
+from rota.daemon.jobs.wait_reasons import WaitReasons
+from rota.daemon.launch.launcher import SiteConfig, WorkerCredentials
+from rota.daemon.launch.programs import SubmittedProgram, pack
+from rota.daemon.migration.file_journal import FileMoveJournal
+from rota.daemon.migration.migrator import Migrator, TransferBuilder
+from rota.daemon.migration.planned_moves import PlannedMoves
+from rota.daemon.migration.requests import MigrationLimits, MigrationTarget, Move, MoveJournal
+from rota.daemon.migration.secret_journal import SecretMoveJournal
+from rota.daemon.runtime.controller import Controller, ControllerDependencies
 from rota.errors import UnavailableError, UserError
 from rota.policies.registry import parse
 from rota.store.records import Submission
-from rota.store.sqlite import SqliteStore
+from rota.store.sqlite.store import SqliteStore
 from rota.wire.jobs import JobRequest
-from rota.wire.moves import MoveRequest, Parcel
-from tests.builders import job
-from tests.patience import PATIENCE_S
+from rota.wire.moves import JobTransfer, MoveRequest
+from tests.support.builders import job
+from tests.support.timeouts import PATIENCE_S
 
 JOB = JobId("1q1ghcmf")
 ANN = Caller("ann")
@@ -64,18 +70,18 @@ class There:
         self.refusal: Exception | None = None
         self.is_ready_here: Callable[[], bool] = lambda: False
 
-    def hand_over(self, _: Target, parcel: Parcel) -> str:
+    def hand_over(self, _: MigrationTarget, transfer: JobTransfer) -> str:
         if self.refusal is not None:
             raise self.refusal
         assert not self.is_ready_here()
-        self.jobs.setdefault(parcel.key, "held")
-        return f"there-{list(self.jobs).index(parcel.key)}"
+        self.jobs.setdefault(transfer.key, "held")
+        return f"there-{list(self.jobs).index(transfer.key)}"
 
-    def let_go(self, _: Target, job_id: str) -> None:
+    def let_go(self, _: MigrationTarget, job_id: str) -> None:
         assert not self.is_ready_here()
         self._set(job_id, "ready")
 
-    def take_back(self, _: Target, job_id: str, *, reason: str) -> None:
+    def take_back(self, _: MigrationTarget, job_id: str, *, reason: str) -> None:
         assert reason
         self._set(job_id, "cancelled")
 
@@ -101,7 +107,7 @@ class Shaky:
 
 
 class ShakyKeeper:
-    def __init__(self, kept: MoveKeeper, crashes: Crashes) -> None:
+    def __init__(self, kept: MoveJournal, crashes: Crashes) -> None:
         self._kept = kept
         self._crashes = crashes
 
@@ -148,13 +154,21 @@ class Nowhere:
         return ()
 
 
+@dataclass(frozen=True)
+class Here:
+    """The daemon that jobs leave."""
+
+    controller: Controller
+    job_service: JobService
+
+
 def life(
     folder: Path,
     there: There,
     crashes: Crashes,
     *,
-    do: Callable[[Desk, Moves], Awaitable[None]],
-    drawer: Drawer | None = None,
+    do: Callable[[Here, Migrator], Awaitable[None]],
+    secret: Drawer | None = None,
 ) -> None:
     """One life of a daemon on this folder; on a cluster, with this Secret."""
 
@@ -162,30 +176,50 @@ def life(
         store = SqliteStore(folder / "rota.db")
         engine: Any = Nowhere()
         clock = asyncio.get_running_loop().time
-        shell = Shell(Parts(store, engine, clock, Rules()), parse("fifo"))
-        premises: Any = None
-        site = Site(clock, lambda _: Defaults(), lambda _: {}, premises, premises)
-        training: Any = None
-        desk = Desk(shell, store, site=site, training=training)
-        carrier: Any = Shaky(there, crashes)
-        kept = MoveSecret(drawer) if drawer else MoveFiles(folder / "moves")
-        keeper = ShakyKeeper(kept, crashes)
-        moves = Moves(desk, keeper, carrier=carrier, limits=Limits(patience_s=0.0), origin="box")
+        controller = Controller(
+            ControllerDependencies(store, engine, clock, Rules()), parse("fifo")
+        )
+        nothing: Any = None
+        site = SiteConfig(
+            clock, lambda _: Defaults(), WorkerCredentials("", nothing), nothing, nothing
+        )
+        transport: Any = Shaky(there, crashes)
+        kept = SecretMoveJournal(secret) if secret else FileMoveJournal(folder / "moves")
+        planned = PlannedMoves(ShakyKeeper(kept, crashes), clock)
+        directory = JobDirectory(controller, store)
+        submissions = SubmissionService(controller, store, directory=directory, site=site)
+        sources = JobViewSources(
+            Forecaster(controller, clock, engine_of=nothing),
+            WaitReasons(controller.scheduling_loop, planned),
+            nothing,
+            nothing,
+        )
+        job_service = JobService(controller, directory, store=store, sources=sources, clock=clock)
+        moves = Migrator(
+            controller,
+            directory,
+            job_service=job_service,
+            planned=planned,
+            transfers=TransferBuilder(directory, submissions, snapshots=nothing, origin="box"),
+            transport=transport,
+            limits=MigrationLimits(patience_s=0.0),
+            clock=clock,
+        )
 
         def is_ready_here() -> bool:
-            known = shell.kernel.job(JOB)
-            return known is not None and known.state is not State.HELD
+            known = controller.kernel.job(JOB)
+            return known is not None and known.state is not JobState.HELD
 
         there.is_ready_here = is_ready_here
-        await shell.start(lambda _: asyncio.sleep(0), listener=lambda _: None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        await controller.start(lambda _: asyncio.sleep(0), listeners=())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         running = asyncio.ensure_future(moves.run())
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await do(desk, moves)
+                await do(Here(controller, job_service), moves)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-            await shell.close()
+            await controller.close()
             store.close()
 
     def quiet(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -196,23 +230,23 @@ def life(
         runner.run(live())
 
 
-async def submit(desk: Desk, moves: Moves, *, after: str = "0") -> None:
-    saved = pack(Saved(JobRequest(["true"], gpus="1")))
+async def submit(here: Here, moves: Migrator, *, after: str = "0") -> None:
+    saved = pack(SubmittedProgram(JobRequest(["true"], gpus="1")))
     submission = Submission(JOB, "ann", 0, saved)
-    told = desk.shell.tell_all([JobSubmitted(JOB, job(user="ann"))], [submission], actor="ann")
-    await desk.shell.durable(told)
+    told = here.controller.tell_all([JobSubmitted(JOB, job(user="ann"))], [submission], actor="ann")
+    await here.controller.durable(told)
     await moves.plan(ANN, MoveRequest([JOB], "lab", "http://lab:1", "secret", after))
 
 
 def until(
-    crashes: Crashes, folder: Path, drawer: Drawer | None = None
-) -> Callable[[Desk, Moves], Awaitable[None]]:
+    crashes: Crashes, folder: Path, secret: Drawer | None = None
+) -> Callable[[Here, Migrator], Awaitable[None]]:
     """Until nothing is left to be moved, or the daemon is gone."""
 
     def is_left() -> bool:
-        return bool(drawer.kept if drawer else list((folder / "moves").glob("*.json")))
+        return bool(secret.kept if secret else list((folder / "moves").glob("*.json")))
 
-    async def wait(_: Desk, __: Moves) -> None:
+    async def wait(_: Here, __: Migrator) -> None:
         # Nobody tells when a file is gone.
         while not crashes.happened and is_left():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -231,7 +265,7 @@ def outcome(folder: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("after", range(9))
-def test_a_daemon_may_die_at_any_moment(tmp_path: Path, after: int) -> None:
+def test_crash_at_any_step_continues_the_move(tmp_path: Path, after: int) -> None:
     there = There()
     life(tmp_path, there, Crashes(10_000), do=partial(submit, after="0.5s"))
     crashes = Crashes(after)
@@ -245,35 +279,36 @@ def test_a_daemon_may_die_at_any_moment(tmp_path: Path, after: int) -> None:
 
 
 @pytest.mark.parametrize("after", range(9))
-def test_the_next_daemon_of_a_cluster_goes_on_with_an_empty_folder(
-    tmp_path: Path, after: int
-) -> None:
-    there, drawer = There(), Drawer()
-    life(tmp_path, there, Crashes(10_000), do=partial(submit, after="0.5s"), drawer=drawer)
-    assert b"secret" in drawer.kept[JOB]
+def test_another_replica_continues_the_move(tmp_path: Path, after: int) -> None:
+    there, secret = There(), Drawer()
+    life(tmp_path, there, Crashes(10_000), do=partial(submit, after="0.5s"), secret=secret)
+    assert b"secret" in secret.kept[JOB]
     for crashes in (Crashes(after), Crashes(10_000)):
-        do = until(crashes, tmp_path, drawer)
-        life(tmp_path, there, crashes, do=do, drawer=drawer)
+        do = until(crashes, tmp_path, secret)
+        life(tmp_path, there, crashes, do=do, secret=secret)
     assert outcome(tmp_path) == ("cancelled", "moved to lab as there-0")
     assert list(there.jobs.values()) == ["ready"]
-    assert drawer.kept == {}
+    assert secret.kept == {}
     assert not (tmp_path / "moves").exists()
 
 
-def test_a_secret_takes_only_so_much_and_nonsense_in_it_is_left_alone() -> None:
+def test_secret_journal_is_limited_and_ignores_invalid_entries() -> None:
     async def scenario() -> None:
-        drawer = Drawer()
-        kept, target = MoveSecret(drawer), Target("lab", "http://lab:1", "x" * 16_000)
+        secret = Drawer()
+        kept, target = (
+            SecretMoveJournal(secret),
+            MigrationTarget("lab", "http://lab:1", "x" * 16_000),
+        )
         moves = [Move(JobId(f"job-{n}"), "ann", target, due_s=0.0) for n in range(60)]
-        with pytest.raises(UserError, match="as many jobs"):
+        with pytest.raises(UserError, match="too many planned moves"):
             await kept.save(*moves)
-        assert drawer.kept == {}
+        assert secret.kept == {}
         await kept.save(*moves[:50])
-        with pytest.raises(UserError, match="as many jobs"):
+        with pytest.raises(UserError, match="too many planned moves"):
             await kept.save(*moves[50:])
         await kept.forget(moves[0].job_id)
-        drawer.kept["nonsense"] = b"\xff"
-        assert await MoveSecret(drawer).load() == moves[1:50]
+        secret.kept["nonsense"] = b"\xff"
+        assert await SecretMoveJournal(secret).load() == moves[1:50]
 
     asyncio.run(scenario())
 
@@ -281,44 +316,46 @@ def test_a_secret_takes_only_so_much_and_nonsense_in_it_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("refusal", "words"),
     [
-        (UserError("no such GPUs"), "stays here: lab did not take it: no such GPUs"),
-        (UnavailableError("nobody there"), "stays here: lab cannot be reached: nobody there"),
+        (UserError("no such GPUs"), "not moved: lab refused the job: no such GPUs"),
+        (UnavailableError("nobody there"), "not moved: cannot reach lab: nobody there"),
     ],
 )
-def test_what_is_not_taken_is_released(tmp_path: Path, refusal: Exception, words: str) -> None:
+def test_refused_job_is_released(tmp_path: Path, refusal: Exception, words: str) -> None:
     there, crashes = There(), Crashes(10_000)
     there.refusal = refusal
 
-    async def do(desk: Desk, moves: Moves) -> None:
-        await submit(desk, moves)
-        await until(crashes, tmp_path)(desk, moves)
+    async def do(here: Here, moves: Migrator) -> None:
+        await submit(here, moves)
+        await until(crashes, tmp_path)(here, moves)
 
     life(tmp_path, there, crashes, do=do)
     assert outcome(tmp_path) == ("queued", words)
     assert there.jobs == {}
 
 
-def test_a_job_that_is_cancelled_on_its_way_runs_nowhere(tmp_path: Path) -> None:
+def test_job_cancelled_during_a_move_runs_nowhere(tmp_path: Path) -> None:
     there, crashes = There(), Crashes(10_000)
 
-    async def do(desk: Desk, moves: Moves) -> None:
+    async def do(here: Here, moves: Migrator) -> None:
         loop = asyncio.get_running_loop()
         hand_over = there.hand_over
 
-        def and_cancel(target: Target, parcel: Parcel) -> str:
-            asyncio.run_coroutine_threadsafe(desk.cancel(ANN, JOB), loop).result(PATIENCE_S)
-            return hand_over(target, parcel)
+        def and_cancel(target: MigrationTarget, transfer: JobTransfer) -> str:
+            asyncio.run_coroutine_threadsafe(here.job_service.cancel(ANN, JOB), loop).result(
+                PATIENCE_S
+            )
+            return hand_over(target, transfer)
 
         there.hand_over = and_cancel  # type: ignore[method-assign]
-        await submit(desk, moves)
-        await until(crashes, tmp_path)(desk, moves)
+        await submit(here, moves)
+        await until(crashes, tmp_path)(here, moves)
 
     life(tmp_path, there, crashes, do=do)
     assert outcome(tmp_path) == ("cancelled", "cancelled by ann")
     assert list(there.jobs.values()) == ["cancelled"]
 
 
-def test_a_bug_with_one_is_told_with_its_job_and_it_is_tried_again(tmp_path: Path) -> None:
+def test_unexpected_error_is_logged_with_the_job_and_retried(tmp_path: Path) -> None:
     there, crashes = There(), Crashes(10_000)
     hand_over = there.hand_over
 
@@ -328,9 +365,9 @@ def test_a_bug_with_one_is_told_with_its_job_and_it_is_tried_again(tmp_path: Pat
 
     there.hand_over = stumble  # type: ignore[method-assign]
 
-    async def do(desk: Desk, moves: Moves) -> None:
-        await submit(desk, moves)
-        await until(crashes, tmp_path)(desk, moves)
+    async def do(here: Here, moves: Migrator) -> None:
+        await submit(here, moves)
+        await until(crashes, tmp_path)(here, moves)
 
     with capture_logs() as lines:
         life(tmp_path, there, crashes, do=do)

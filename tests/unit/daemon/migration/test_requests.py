@@ -1,10 +1,10 @@
-"""Where jobs may be moved to: whatever the address is, it is taken or refused by name."""
+"""Validation of move targets."""
 
 import pytest
 
-from rota.daemon.fields import RefusedError
-from rota.daemon.move_plans import DEFAULT_LIMITS, is_link_local, planned
-from rota.daemon.people import Caller
+from rota.daemon.access.authorization import Caller
+from rota.daemon.errors import RefusedError
+from rota.daemon.migration.requests import DEFAULT_MIGRATION_LIMITS, is_link_local, validate_move
 from rota.wire.moves import MoveRequest
 
 ADA = Caller("ada")
@@ -26,20 +26,20 @@ ADA = Caller("ada")
         "http://[fe80::1%25lo]",
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        planned(
+        validate_move(
             ADA,
             MoveRequest(["job"], to="lab", url=url, token="t", after="1m"),
-            limits=DEFAULT_LIMITS,
+            limits=DEFAULT_MIGRATION_LIMITS,
         )
     assert refused.value.message.startswith("url: ")
 
 
 @pytest.mark.parametrize("url", ["http://lab:80/", "https://[::1]:7600", "http://lab"])
-def test_what_is_one_is_taken(url: str) -> None:
+def test_valid_addresses_are_accepted(url: str) -> None:
     request = MoveRequest(["job"], to="lab", url=url, token="t", after="1m")
-    target, wait_s = planned(ADA, request, limits=DEFAULT_LIMITS)
+    target, wait_s = validate_move(ADA, request, limits=DEFAULT_MIGRATION_LIMITS)
     assert (target.url, wait_s) == (url.removesuffix("/"), 60.0)
 
 

@@ -1,29 +1,30 @@
-"""A shell whose store refuses a submit or a fence, or in which there is a bug: who notices it."""
+"""The controller with a store that rejects writes, and with bugs in its tasks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from rota.core.commands import Command, StartWorkers, StopWorkers
-from rota.core.events import JobSubmitted, NodeSeen, WorkersExited
-from rota.core.model import Ended, JobId, Node
-from rota.daemon.machine import Address, Machine, Setup
-from rota.daemon.people import Caller
-from rota.daemon.shell import Parts, Shell
-from rota.engines.base import Facts, Program
-from rota.errors import NotKeptError, UserError
+from rota.core.model.commands import Command, StartWorkers, StopWorkers
+from rota.core.model.events import JobSubmitted, NodeSeen, WorkersExited
+from rota.core.model.job import Ended, JobId
+from rota.core.model.node import Node
+from rota.daemon.access.authorization import Caller
+from rota.daemon.cluster_service import ClusterService, DaemonAddress, DaemonSetup
+from rota.daemon.runtime.controller import Controller, ControllerDependencies
+from rota.engines.interface import EventSink, Program
+from rota.errors import UserError, WriteRejectedError
 from rota.policies.registry import parse
-from rota.store.cluster import ClusterStore
+from rota.server.backend import NoGpuInfo
+from rota.store.kubernetes.store import KubernetesStore
 from rota.store.memory import MemoryStore
 from rota.store.records import Submission
-from tests.builders import QUICK, cluster, job
-from tests.objects import Objects
-from tests.patience import PATIENCE_S
+from tests.support.builders import QUICK, cluster, job
+from tests.support.fake_object_api import FakeObjectApi
+from tests.support.timeouts import PATIENCE_S
 
 A, B = JobId("aaaaaaaa"), JobId("bbbbbbbb")
 PROGRAM = '{"request":{"command":["p"]}}'
@@ -36,7 +37,7 @@ class Engine:
         self.started: list[JobId] = []
         self.is_told = asyncio.Event()
 
-    async def start(self, facts: Facts) -> None:
+    async def start(self, facts: EventSink) -> None:
         self._facts = facts
 
     async def adopt(self) -> None: ...
@@ -55,56 +56,62 @@ class Engine:
             self._facts(WorkersExited(command.job_id, command.attempt, codes))
 
 
-def test_a_job_that_the_cluster_does_not_keep_never_was() -> None:
+def test_a_job_that_the_store_rejects_is_cancelled() -> None:
     async def scenario() -> None:
-        objects, engine = Objects(refuses={A}), Engine()
-        store = ClusterStore(MemoryStore(), objects, key=b"k", nodes=engine.inventory)
+        objects, engine = FakeObjectApi(refuses={A}), Engine()
+        store = KubernetesStore(MemoryStore(), objects, key=b"k", nodes=engine.inventory)
         made: Any = engine
-        shell = Shell(Parts(store, made, lambda: 100.0, QUICK), parse("fifo"))
+        controller = Controller(
+            ControllerDependencies(store, made, lambda: 100.0, QUICK), parse("fifo")
+        )
 
         async def program(job_id: JobId) -> Program:
             if store.submission(job_id) is None:
                 raise UserError("nobody knows what it runs")
             return Program(("p",))
 
-        await shell.start(program, listener=lambda _: None)
+        await controller.start(program, listeners=())
         written = [
-            shell.tell_all([JobSubmitted(each, job(each))], [submission(each)], actor="ada")
+            controller.tell_all([JobSubmitted(each, job(each))], [submission(each)], actor="ada")
             for each in (A, B)
         ]
-        with pytest.raises(NotKeptError, match="exceeded quota"):
-            await shell.durable(written[0])
-        await shell.durable(written[1])
+        with pytest.raises(WriteRejectedError, match="exceeded quota"):
+            await controller.durable(written[0])
+        await controller.durable(written[1])
         async with asyncio.timeout(PATIENCE_S):
             await engine.is_told.wait()
-        assert (engine.started, list(shell.kernel.jobs), shell.trouble) == ([B], [B], "")
+        assert (engine.started, list(controller.kernel.jobs), controller.trouble) == ([B], [B], "")
         assert set(objects.found) == {B}
-        await shell.close()
+        await controller.close()
         await asyncio.to_thread(store.close)
 
     asyncio.run(scenario())
 
 
-def test_a_job_whose_fence_is_refused_never_starts_and_ends_with_the_reason() -> None:
+def test_a_job_whose_fence_is_rejected_never_starts_and_ends_with_the_reason() -> None:
     async def scenario() -> None:
-        objects, engine = Objects(), Engine()
+        objects, engine = FakeObjectApi(), Engine()
         objects.mute = {A}
-        store = ClusterStore(MemoryStore(), objects, key=b"k", nodes=engine.inventory)
+        store = KubernetesStore(MemoryStore(), objects, key=b"k", nodes=engine.inventory)
         made: Any = engine
-        shell = Shell(Parts(store, made, lambda: 100.0, QUICK), parse("fifo"))
+        controller = Controller(
+            ControllerDependencies(store, made, lambda: 100.0, QUICK), parse("fifo")
+        )
 
         async def program(_: JobId) -> Program:
             return Program(("p",))
 
-        await shell.start(program, listener=lambda _: None)
+        await controller.start(program, listeners=())
         submits = [JobSubmitted(each, job(each)) for each in (A, B)]
-        await shell.durable(shell.tell_all(submits, list(map(submission, (A, B))), actor="ada"))
+        await controller.durable(
+            controller.tell_all(submits, list(map(submission, (A, B))), actor="ada")
+        )
         async with asyncio.timeout(PATIENCE_S):
             while (found := store.job(A)) is None or not isinstance(found.phase, Ended):
-                await shell.changed()
+                await controller.changed()
         assert found.phase.reason == "the cluster does not keep its status: not in this lab"
-        assert (engine.started, list(shell.kernel.jobs), shell.trouble) == ([B], [B], "")
-        await shell.close()
+        assert (engine.started, list(controller.kernel.jobs), controller.trouble) == ([B], [B], "")
+        await controller.close()
         await asyncio.to_thread(store.close)
 
     asyncio.run(scenario())
@@ -119,9 +126,9 @@ class Stumbling(Engine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tell: Facts = lambda _: None
+        self.tell: EventSink = lambda _: None
 
-    async def start(self, facts: Facts) -> None:  # type: ignore[override]
+    async def start(self, facts: EventSink) -> None:  # type: ignore[override]
         self.tell = facts
 
     def logs(self, *_: object) -> None:
@@ -140,32 +147,34 @@ class Clock:
         return 100.0
 
 
-async def with_a_job(play: Callable[[Shell, Stumbling, Clock], Awaitable[None]]) -> None:
+async def with_a_job(play: Callable[[Controller, Stumbling, Clock], Awaitable[None]]) -> None:
     engine, clock = Stumbling(), Clock()
     made: Any = engine
-    shell = Shell(Parts(MemoryStore(), made, clock, QUICK), parse("fifo"))
+    controller = Controller(
+        ControllerDependencies(MemoryStore(), made, clock, QUICK), parse("fifo")
+    )
 
     async def program(_: JobId) -> Program:
         return Program(("p",))
 
-    await shell.start(program, listener=lambda _: None)
+    await controller.start(program, listeners=())
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await shell.durable(
-                shell.tell_all([JobSubmitted(A, job(A))], [submission(A)], actor="ada")
+            await controller.durable(
+                controller.tell_all([JobSubmitted(A, job(A))], [submission(A)], actor="ada")
             )
             await engine.is_told.wait()
-            await play(shell, engine, clock)
+            await play(controller, engine, clock)
     finally:
-        await shell.close()
+        await controller.close()
 
 
-def test_an_exit_is_told_although_its_log_cannot_be_looked_at() -> None:
-    async def play(shell: Shell, engine: Stumbling, _: Clock) -> None:
+def test_an_exit_is_recorded_if_its_log_cannot_be_read() -> None:
+    async def play(controller: Controller, engine: Stumbling, _: Clock) -> None:
         engine.tell(WorkersExited(A, 1, {0: 1}))
-        while A in shell.kernel.jobs:
-            await shell.changed()
-        assert not shell.trouble
+        while A in controller.kernel.jobs:
+            await controller.changed()
+        assert not controller.trouble
 
     with capture_logs() as lines:
         asyncio.run(with_a_job(play))
@@ -173,27 +182,28 @@ def test_an_exit_is_told_although_its_log_cannot_be_looked_at() -> None:
     assert (told["job"], type(told["exc_info"])) == (A, KeyError)
 
 
-def test_a_bug_in_what_a_timer_rings_is_everybodys() -> None:
-    async def play(shell: Shell, engine: Stumbling, clock: Clock) -> None:
+def test_a_bug_in_a_timer_callback_breaks_the_daemon() -> None:
+    async def play(controller: Controller, engine: Stumbling, clock: Clock) -> None:
         [node] = cluster("1x5")
         clock.is_broken = True
         engine.tell(NodeSeen(node))
-        await shell.broken.wait()
-        assert "a bug in rota (KeyError)" in shell.trouble
+        await controller.broken.wait()
+        assert "a bug in rota (KeyError)" in controller.trouble
 
     asyncio.run(with_a_job(play))
 
 
-def test_a_farewell_that_dies_is_noticed() -> None:
-    """Nothing is decided any more by then: the daemon would neither work nor end."""
+def test_a_bug_while_jobs_stop_breaks_the_daemon() -> None:
+    """Scheduling is paused by then: otherwise the daemon would neither work nor stop."""
 
-    async def play(shell: Shell, engine: Stumbling, clock: Clock) -> None:
-        desk: Any = SimpleNamespace(shell=shell, clock=clock)
-        setup = Setup("fake", Address("", ""), "fifo", Path("policy"))
+    async def play(controller: Controller, engine: Stumbling, clock: Clock) -> None:
+        setup = DaemonSetup("fake", DaemonAddress("", ""), "fifo", Path("policy"))
         stumbling: Any = engine
-        machine = Machine(desk, stumbling, tuple, setup=setup)
+        cluster_service = ClusterService(
+            controller, stumbling, gpus=NoGpuInfo(), setup=setup, clock=clock
+        )
         clock.is_broken = True
-        machine.stop(Caller("ada", is_admin=True), stop_jobs=True)
-        await shell.broken.wait()
+        cluster_service.stop(Caller("ada", is_admin=True), stop_jobs=True)
+        await controller.broken.wait()
 
     asyncio.run(with_a_job(play))

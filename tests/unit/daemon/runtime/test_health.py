@@ -1,4 +1,4 @@
-"""A disk that fails, and comes back."""
+"""Recovery from a failed disk."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,16 +6,16 @@ from concurrent.futures import Future
 
 import pytest
 
-from rota.daemon import health
-from rota.daemon.health import Health
-from rota.errors import StoreError, Trouble, UnavailableError, UserError
+from rota.daemon.runtime import health
+from rota.daemon.runtime.health import DaemonHealth
+from rota.errors import StoreError, StoreErrorKind, UnavailableError, UserError
 from rota.store.memory import MemoryStore
 
-FULL = StoreError(Trouble.FULL, "rota.db: no space left", "make room")
+FULL = StoreError(StoreErrorKind.FULL, "rota.db: no space left", "make room")
 
 
 class Failing(MemoryStore):
-    """Cannot be written so many times."""
+    """Rejects the first writes."""
 
     def __init__(self, *, times: int) -> None:
         super().__init__()
@@ -35,20 +35,20 @@ NO_ROOM = OSError(28, "No space left on device", "/var/lib/rota/engine")
 
 def run(
     store: MemoryStore,
-    test: Callable[[Health, list[str]], Awaitable[None]],
+    test: Callable[[DaemonHealth, list[str]], Awaitable[None]],
     troubles: Sequence[Exception] = (NO_ROOM,),
 ) -> list[str]:
-    """What was wrong each time that all began anew; the first times it fails with these."""
+    """The trouble at each recovery. The first recoveries fail with `troubles`."""
     begun: list[str] = []
 
     async def scenario() -> None:
-        async def begin_anew() -> None:
+        async def recover() -> None:
             begun.append(subject.trouble)
             if len(begun) <= len(troubles):
                 raise troubles[len(begun) - 1]
-            subject.begin()
+            subject.mark_healthy()
 
-        subject = Health(store, begin_anew=begin_anew)
+        subject = DaemonHealth(store, recover=recover)
         try:
             await test(subject, begun)
         finally:
@@ -63,14 +63,14 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "RETRY_S", 0.0)
 
 
-async def until_sound(subject: Health) -> None:
+async def until_sound(subject: DaemonHealth) -> None:
     async with asyncio.timeout(60):
         while subject.trouble:  # noqa: ASYNC110 - nobody is told; it is a matter of turns
             await asyncio.sleep(0)
 
 
-def test_it_begins_anew_until_nothing_fails() -> None:
-    async def scenario(subject: Health, _: list[str]) -> None:
+def test_recovery_is_retried_until_it_succeeds() -> None:
+    async def scenario(subject: DaemonHealth, _: list[str]) -> None:
         subject.require()
         subject.fail(FULL)
         with pytest.raises(UnavailableError, match="no space left; make room"):
@@ -78,14 +78,14 @@ def test_it_begins_anew_until_nothing_fails() -> None:
         await until_sound(subject)
         subject.require()
 
-    engine_is_full = "/var/lib/rota/engine: no space left on device; rota goes on by itself"
+    engine_is_full = "/var/lib/rota/engine: no space left on device; rota retries and continues"
     first, second = run(Failing(times=3), scenario)
     assert first == "rota.db: no space left; make room"
     assert second.startswith(engine_is_full)
 
 
-def test_it_is_mended_once_however_many_notice() -> None:
-    async def scenario(subject: Health, _: list[str]) -> None:
+def test_several_failures_start_one_recovery() -> None:
+    async def scenario(subject: DaemonHealth, _: list[str]) -> None:
         for _number in range(5):
             subject.fail(FULL)
         await until_sound(subject)
@@ -95,12 +95,12 @@ def test_it_is_mended_once_however_many_notice() -> None:
     assert len(run(Failing(times=0), scenario)) == 3
 
 
-def test_a_bug_does_not_pass_by_itself() -> None:
-    async def scenario(subject: Health, begun: list[str]) -> None:
-        subject.break_down(KeyError("x"))
+def test_a_bug_stays_until_a_restart() -> None:
+    async def scenario(subject: DaemonHealth, begun: list[str]) -> None:
+        subject.fail_permanently(KeyError("x"))
         subject.fail(FULL)
         await asyncio.sleep(0)
-        subject.begin()
+        subject.mark_healthy()
         assert "a bug in rota (KeyError)" in subject.trouble
         assert subject.broken.is_set()
         assert begun == []
@@ -108,18 +108,18 @@ def test_a_bug_does_not_pass_by_itself() -> None:
     run(Failing(times=0), scenario)
 
 
-def test_what_somebody_else_can_mend_is_waited_for() -> None:
-    async def scenario(subject: Health, _: list[str]) -> None:
+def test_an_error_of_the_user_during_recovery_is_retried() -> None:
+    async def scenario(subject: DaemonHealth, _: list[str]) -> None:
         subject.fail(FULL)
         await until_sound(subject)
         assert not subject.broken.is_set()
 
-    missing = UserError("the cluster does not know what a TrainingJob is")
+    missing = UserError("the cluster has no CRD for TrainingJobs")
     assert run(Failing(times=0), scenario, [missing])[1] == str(missing)
 
 
-def test_a_bug_while_it_begins_anew_is_noticed() -> None:
-    async def scenario(subject: Health, _: list[str]) -> None:
+def test_a_bug_during_recovery_breaks_the_daemon() -> None:
+    async def scenario(subject: DaemonHealth, _: list[str]) -> None:
         subject.fail(FULL)
         async with asyncio.timeout(60):
             await subject.broken.wait()

@@ -1,12 +1,12 @@
-"""The machine is looked at again, whatever came of the last look."""
+"""The inventory is read again after a failed read."""
 
 import asyncio
 
 import pytest
 from structlog.testing import capture_logs
 
-from rota.core.model import Node, NodeId
-from rota.daemon import nodes
+from rota.core.model.node import Node, NodeId
+from rota.daemon.runtime import node_watcher
 from rota.errors import RotaError
 
 HERE = Node(NodeId("here"), ())
@@ -24,15 +24,15 @@ class Flaky:
         return (HERE,)
 
 
-def test_a_look_that_fails_is_told_once_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "LOOK_S", 0.0)
+def test_a_failed_read_is_logged_once_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_watcher, "LOOK_S", 0.0)
     full = OSError(24, "Too many open files")
     engine = Flaky(full, full, RotaError("no answer"))
 
     async def scenario() -> tuple[Node, ...]:
         seen: asyncio.Queue[tuple[Node, ...]] = asyncio.Queue()
         async with asyncio.timeout(60):
-            watching = asyncio.ensure_future(nodes.watch(engine, seen.put_nowait))
+            watching = asyncio.ensure_future(node_watcher.watch(engine, seen.put_nowait))
             first = await seen.get()
             assert not watching.done()
             watching.cancel()

@@ -1,17 +1,17 @@
-"""Who used how many GPU seconds, as it is on the disk and as it is by now."""
+"""GPU seconds of users, in the store and at the current time."""
 
-from rota.core.commands import Command
-from rota.core.effects import Effects
-from rota.daemon.accounts import Accounts
-from rota.store.base import Batch
-from rota.store.records import Usage
-from tests.builders import Lab, cluster, job
+from rota.core.model.commands import Command
+from rota.core.model.effects import Effects
+from rota.daemon.runtime.usage import UsageAccounting
+from rota.store.interface import Batch
+from rota.store.records import UsageRecord
+from tests.support.builders import Lab, cluster, job
 
 
 class Box(Lab):
     """Writes accounts with what they count, as the shell does."""
 
-    accounts = Accounts()
+    accounts = UsageAccounting()
 
     def _written(self, effects: Effects) -> list[Command]:
         rows = self.accounts.count(effects.jobs.values(), now=effects.now)
@@ -23,16 +23,16 @@ class Box(Lab):
         return {row.user: row.gpu_s for row in rows}
 
     def on_disk(self) -> dict[str, float]:
-        return {row.user: row.gpu_s for row in self.store.rows(Usage)}
+        return {row.user: row.gpu_s for row in self.store.rows(UsageRecord)}
 
     def crash(self) -> None:
-        self.accounts = Accounts(self.store.rows(Usage), self.store.load().jobs)
+        self.accounts = UsageAccounting(self.store.rows(UsageRecord), self.store.load().jobs)
         self.recover()
 
 
 def test_time_is_counted_once_through_attempts_ends_and_crashes() -> None:
     box = Box(cluster("1x4"))
-    box.accounts = Accounts()
+    box.accounts = UsageAccounting()
     box.run(job("a", 2, user="ada"), job("b", 1, user="ben"), job("c", 1, user="ada"))
     box.wait(100)
     assert (box.used(), box.on_disk()) == ({"ada": 300.0, "ben": 100.0}, {})
@@ -52,14 +52,14 @@ def test_time_is_counted_once_through_attempts_ends_and_crashes() -> None:
     assert box.used() == box.on_disk() == {"ada": 420.0, "ben": 160.0}
 
 
-def test_projects_are_kept_apart() -> None:
+def test_projects_are_counted_separately() -> None:
     box = Box(cluster("1x2"))
-    box.accounts = Accounts()
+    box.accounts = UsageAccounting()
     box.run(job("a", 1, user="ada", project="vision"), job("b", 1, user="ada", project="speech"))
     box.wait(7)
     box.exited("a")
     box.exited("b")
-    assert [(row.project, row.user, row.gpu_s) for row in box.store.rows(Usage)] == [
+    assert [(row.project, row.user, row.gpu_s) for row in box.store.rows(UsageRecord)] == [
         ("speech", "ada", 7.0),
         ("vision", "ada", 7.0),
     ]

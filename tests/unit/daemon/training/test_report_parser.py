@@ -1,4 +1,4 @@
-"""What is made of a report, and of several in a row."""
+"""Parsing of reports, and progress from several reports."""
 
 import math
 from typing import Any
@@ -7,13 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.events import ProgressReported
-from rota.core.model import Job, JobId, Running, Service
-from rota.daemon.fields import RefusedError
-from rota.daemon.reports import SKEW_S, Told, told
-from rota.daemon.trainees import FACT_EVERY_S, PRESENT_S, SAMPLE_EVERY_S, Team, Trainee
-from rota_trainer.messages import MOST_METRICS, MOST_RECORDS
-from tests.builders import job, slots
+from rota.core.model.events import ProgressReported
+from rota.core.model.job import Job, JobId, Running, ServiceTime
+from rota.daemon.errors import RefusedError
+from rota.daemon.training.report_parser import SKEW_S, WorkerReport, parse_report
+from rota.daemon.training.worker_progress import (
+    FACT_EVERY_S,
+    PRESENT_S,
+    SAMPLE_EVERY_S,
+    AttemptProgress,
+    WorkerProgress,
+)
+from rota_trainer.reporting.messages import MOST_METRICS, MOST_RECORDS
+from tests.support.builders import job, slots
 
 NOW = 1_000_000.0
 
@@ -22,16 +28,16 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=6,
 )
-names = st.sampled_from([*Told.__slots__, "version", "generation"])
+names = st.sampled_from([*WorkerReport.__slots__, "version", "generation"])
 
 
-def report(**fields: Any) -> Told:
-    return told({"worker": 0, "sequence": 1, **fields}, now=NOW)
+def report(**fields: Any) -> WorkerReport:
+    return parse_report({"worker": 0, "sequence": 1, **fields}, now=NOW)
 
 
 @given(raw=st.dictionaries(names, anything))
-def test_whatever_comes_only_sense_is_taken(raw: dict[str, Any]) -> None:
-    found = told({**raw, "worker": 0, "sequence": 1}, now=NOW)
+def test_only_valid_fields_are_used(raw: dict[str, Any]) -> None:
+    found = parse_report({**raw, "worker": 0, "sequence": 1}, now=NOW)
     taken = [found.epochs_done, found.epochs_total, found.epochs_saved, found.wait_s]
     taken += [found.start_s, found.load_s, found.save_s, found.memory_bytes, found.steps_done]
     assert all(each is None or (math.isfinite(each) and each >= 0) for each in taken)
@@ -41,7 +47,7 @@ def test_whatever_comes_only_sense_is_taken(raw: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("number", [True, -1, 1.0, "1", None, 2**60, [1]])
 @pytest.mark.parametrize("name", ["worker", "sequence"])
-def test_who_reports_has_to_be_clear(name: str, number: Any) -> None:
+def test_worker_and_sequence_are_required(name: str, number: Any) -> None:
     with pytest.raises(RefusedError, match=name):
         report(**{name: number})
 
@@ -65,63 +71,67 @@ def steps(**fields: Any) -> dict[str, Any]:
         {"at_s": None},
     ],
 )
-def test_a_record_of_nonsense_is_left_out_alone(wrong: dict[str, Any]) -> None:
+def test_only_the_invalid_record_is_ignored(wrong: dict[str, Any]) -> None:
     found = report(steps=[steps(), steps(**wrong), "?", steps()])
     assert len(found.steps) == 2
     assert list(found.faults) == ["steps"]
 
 
-def test_of_too_many_records_the_newest_count() -> None:
+def test_newest_of_too_many_records_are_used() -> None:
     found = report(steps=[steps(count=1 + number) for number in range(MOST_RECORDS + 5)])
     assert [each.count for each in found.steps] == list(range(6, MOST_RECORDS + 6))
     assert list(found.faults) == ["steps_count"]
 
 
-def test_of_a_million_metrics_the_first_count() -> None:
+def test_first_of_too_many_metrics_are_used() -> None:
     found = report(metrics={f"m{number}": number for number in range(1_000_000)})
     assert list(found.metrics) == [f"m{number}" for number in range(MOST_METRICS)]
     assert found.faults == {
-        "metrics_count": "1000000 metrics in one report are too many; the first 64 count"
+        "metrics_count": "1000000 metrics exceed the limit of a report; the first 64 are used"
     }
 
 
-def test_a_name_cannot_write_to_a_terminal() -> None:
+def test_metric_names_with_control_characters_are_ignored() -> None:
     found = report(metrics={"\x1b[2J": 1.0, "ok": 2.0})
     assert found.metrics == {"ok": 2.0}
     assert "\x1b" not in found.faults["metrics_name"]
 
 
-def trained(*reports: dict[str, Any]) -> tuple[Trainee, dict[str, str]]:
-    trainee, faults = Trainee(0), dict[str, str]()
+def trained(*reports: dict[str, Any]) -> tuple[WorkerProgress, dict[str, str]]:
+    worker_progress, faults = WorkerProgress(0), dict[str, str]()
     for number, fields in enumerate(reports, start=1):
-        faults |= trainee.take(report(**{"sequence": number, **fields}), now=NOW + number)
-    return trainee, faults
+        faults |= worker_progress.update(report(**{"sequence": number, **fields}), now=NOW + number)
+    return worker_progress, faults
 
 
-def test_what_goes_back_stays() -> None:
-    trainee, faults = trained(
+def test_decreasing_progress_is_ignored() -> None:
+    worker_progress, faults = trained(
         {"epochs_done": 3, "epochs_saved": 2}, {"epochs_done": 2, "epochs_saved": 1}
     )
-    assert (trainee.epochs_done, trainee.epochs_saved) == (3, 2)
+    assert (worker_progress.epochs_done, worker_progress.epochs_saved) == (3, 2)
     assert list(faults) == ["epochs_done_back", "epochs_saved_back"]
 
 
 @pytest.mark.parametrize(("sequence", "done"), [(5, 2), (4, 2), (6, 3), (1, 3)])
-def test_a_report_counts_once_and_a_new_program_begins_anew(sequence: int, done: int) -> None:
-    trainee, faults = trained(
+def test_duplicate_report_is_ignored_and_sequence_1_resets(sequence: int, done: int) -> None:
+    worker_progress, faults = trained(
         {"sequence": 5, "epochs_done": 2}, {"sequence": sequence, "epochs_done": 3}
     )
-    assert (trainee.epochs_done, faults) == (done, {})
+    assert (worker_progress.epochs_done, faults) == (done, {})
 
 
-def test_another_program_of_the_same_worker_may_be_behind() -> None:
-    trainee, faults = trained({"sequence": 9, "epochs_done": 5}, {"sequence": 1, "epochs_done": 1})
-    assert (trainee.epochs_done, faults) == (1, {})
+def test_new_program_of_a_worker_may_be_behind() -> None:
+    worker_progress, faults = trained(
+        {"sequence": 9, "epochs_done": 5}, {"sequence": 1, "epochs_done": 1}
+    )
+    assert (worker_progress.epochs_done, faults) == (1, {})
 
 
 def test_metrics_of_many_reports_are_bounded() -> None:
-    trainee, _ = trained(*({"metrics": {f"{n}-{m}": 1.0 for m in range(9)}} for n in range(100)))
-    assert len(trainee.metrics) == MOST_METRICS
+    worker_progress, _ = trained(
+        *({"metrics": {f"{n}-{m}": 1.0 for m in range(9)}} for n in range(100))
+    )
+    assert len(worker_progress.metrics) == MOST_METRICS
 
 
 class Course:
@@ -130,8 +140,8 @@ class Course:
     def __init__(self) -> None:
         phase = Running(NOW, slots("1:0", "1:1"), numbers=(0, 1))
         spec = job(gpus=2, epochs=90.0)
-        self.job = Job(JobId("job"), spec, NOW, phase, Service(NOW), attempt=1)
-        self.team = Team(1)
+        self.job = Job(JobId("job"), spec, NOW, phase, ServiceTime(NOW), attempt=1)
+        self.attempt_progress = AttemptProgress(1)
         self.now = NOW
         self._sequence = 0
 
@@ -140,18 +150,18 @@ class Course:
     ) -> ProgressReported | None:
         self.now += after_s
         self._sequence += 1
-        said = told(
+        said = parse_report(
             {"worker": worker, "sequence": self._sequence, "hears": True, **fields}, now=self.now
         )
-        trainee = self.team.trainees.setdefault(worker, Trainee(worker))
-        trainee.take(said, now=self.now)
-        lead = self.team.lead(self.job.numbers, now=self.now)
+        worker_progress = self.attempt_progress.by_worker.setdefault(worker, WorkerProgress(worker))
+        worker_progress.update(said, now=self.now)
+        lead = self.attempt_progress.lead(self.job.numbers, now=self.now)
         if lead is None or lead.worker != worker:
             return None
-        self.team.note_epochs(said)
-        fact = self.team.next_fact(self.job, lead, now=self.now)
+        self.attempt_progress.add_epochs(said)
+        fact = self.attempt_progress.next_fact(self.job, lead, now=self.now)
         if fact is not None:
-            self.team.has_told(fact, lead, now=self.now)
+            self.attempt_progress.record_sent(fact, lead, now=self.now)
         return fact
 
 
@@ -159,7 +169,7 @@ def epoch(seconds: float) -> dict[str, Any]:
     return {"at_s": NOW, "number": 1, "seconds": seconds}
 
 
-def test_the_scheduler_hears_what_it_needs_and_no_more() -> None:
+def test_kernel_gets_only_the_events_that_it_needs() -> None:
     course = Course()
     first = course.fact(epochs_done=0.5, epochs_total=20)
     assert first is not None
@@ -175,7 +185,7 @@ def test_the_scheduler_hears_what_it_needs_and_no_more() -> None:
     assert course.fact(epochs_done=2.5, epochs_saved=2, after_s=FACT_EVERY_S) is not None
 
 
-def test_a_program_that_has_not_begun_says_nothing_about_where_it_is() -> None:
+def test_program_that_has_not_started_keeps_the_stored_progress() -> None:
     course = Course()
     fact = course.fact(epochs_done=0)
     assert fact is not None
@@ -183,7 +193,7 @@ def test_a_program_that_has_not_begun_says_nothing_about_where_it_is() -> None:
     assert course.fact(epochs_done=0) is None
 
 
-def test_the_lowest_rank_that_is_there_speaks_for_the_job() -> None:
+def test_lowest_reporting_rank_is_the_lead() -> None:
     course = Course()
     assert course.fact(worker=1, epochs_done=1) is not None
     assert course.fact(worker=0, epochs_done=2, epochs_saved=2) is not None
@@ -193,13 +203,13 @@ def test_the_lowest_rank_that_is_there_speaks_for_the_job() -> None:
     assert fact.epochs_done == 4
 
 
-def test_samples_are_taken_now_and_then_and_at_the_ends_of_epochs() -> None:
+def test_samples_are_periodic_and_at_ends_of_epochs() -> None:
     course, taken = Course(), list[float]()
     for second in range(21):
         course.fact(epochs_done=1 + second / 10, after_s=1.0)
-        lead = course.team.trainees[0]
-        course.team.epochs_s = [1.0] if second == 12 else []
-        sample = course.team.sample(course.job, lead, now=course.now)
+        lead = course.attempt_progress.by_worker[0]
+        course.attempt_progress.epochs_s = [1.0] if second == 12 else []
+        sample = course.attempt_progress.sample(course.job, lead, now=course.now)
         if sample is not None:
             taken.append(second)
     assert taken == [0, 5, 10, 12, 17]

@@ -1,11 +1,11 @@
-"""Who is named as slow, and who is not."""
+"""Detection of stragglers."""
 
 from collections import deque
 
 import pytest
 
-from rota.daemon.stragglers import REPORTS, slowness
-from rota.daemon.trainees import Team, Trainee
+from rota.daemon.training.stragglers import REPORTS, slowness
+from rota.daemon.training.worker_progress import AttemptProgress, WorkerProgress
 
 
 def steady(*paces: float) -> dict[int, deque[float]]:
@@ -25,23 +25,25 @@ def steady(*paces: float) -> dict[int, deque[float]]:
         ({}, {}),
     ],
 )
-def test_who_is_slow(paces: dict[int, deque[float]], slow: dict[int, float]) -> None:
+def test_stragglers(paces: dict[int, deque[float]], slow: dict[int, float]) -> None:
     assert slowness(paces) == slow
 
 
-def test_one_slow_moment_is_an_accident() -> None:
+def test_one_slow_report_makes_no_straggler() -> None:
     paces = steady(1.0, 1.0, 9.0)
     paces[2][2] = 1.0
     assert slowness(paces) == {}
 
 
-def test_who_has_only_begun_is_not_judged() -> None:
+def test_too_few_reports_make_no_straggler() -> None:
     paces = steady(1.0, 1.0)
     assert slowness({**paces, 2: deque([9.0] * (REPORTS - 1))}) == {}
 
 
-def test_a_team_knows_its_slow_worker() -> None:
-    team = Team(attempt=1, trainees={worker: Trainee(worker) for worker in range(2)})
-    for worker, trainee in team.trainees.items():
-        trainee.paces.extend([1.0 + 2 * worker] * (REPORTS + 1))
-    assert team.slow() == {1: 3.0}
+def test_attempt_finds_its_straggler() -> None:
+    attempt_progress = AttemptProgress(
+        attempt=1, by_worker={worker: WorkerProgress(worker) for worker in range(2)}
+    )
+    for worker, worker_progress in attempt_progress.by_worker.items():
+        worker_progress.paces.extend([1.0 + 2 * worker] * (REPORTS + 1))
+    assert attempt_progress.slow() == {1: 3.0}

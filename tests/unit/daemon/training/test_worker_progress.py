@@ -1,4 +1,4 @@
-"""When the scheduler hears of what a worker says."""
+"""When the kernel gets progress events."""
 
 import math
 from dataclasses import replace
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rota.daemon.trainees import Team, Trainee
-from tests.builders import Lab, cluster, job
+from rota.daemon.training.worker_progress import AttemptProgress, WorkerProgress
+from tests.support.builders import Lab, cluster, job
 
 HANDED = {"epochs_done": 3.0}
 """What a worker says that was handed 3 epochs and has not looked at its checkpoint yet."""
@@ -23,14 +23,12 @@ HANDED = {"epochs_done": 3.0}
         ({"epochs_done": 3.75}, 3.75),
     ],
 )
-def test_who_repeats_what_it_was_handed_has_not_said_where_it_is(
-    said: dict[str, Any], heard: float | None
-) -> None:
+def test_repeated_initial_progress_is_not_sent(said: dict[str, Any], heard: float | None) -> None:
     lab = Lab(cluster("1x1"))
     lab.run(job("a", 1, epochs=9.0))
     resumed = replace(lab.job("a"), epochs_done=3.75, epochs_saved=3.75)
-    lead = Trainee(0, **said)
-    fact = Team(attempt=1, trainees={0: lead}).next_fact(resumed, lead, now=0.0)
+    lead = WorkerProgress(0, **said)
+    fact = AttemptProgress(attempt=1, by_worker={0: lead}).next_fact(resumed, lead, now=0.0)
     assert (None if fact is None else fact.epochs_done) == heard
 
 
@@ -45,30 +43,30 @@ def test_who_repeats_what_it_was_handed_has_not_said_where_it_is(
     ],
     ids=["nobody knows", "the user knows", "the user was wrong", "it knows", "it counts none"],
 )
-def test_how_many_epochs_there_are_is_never_made_up(
+def test_total_epochs_are_never_invented(
     promised: float, said: dict[str, Any], total: float | None
 ) -> None:
     lab = Lab(cluster("1x1"))
     lab.run(job("a", 1, epochs=promised))
-    lead = Trainee(0, **said)
-    fact = Team(attempt=1, trainees={0: lead}).next_fact(lab.job("a"), lead, now=0.0)
+    lead = WorkerProgress(0, **said)
+    fact = AttemptProgress(attempt=1, by_worker={0: lead}).next_fact(lab.job("a"), lead, now=0.0)
     assert fact is not None
     assert fact.epochs_total == total
 
 
-def test_the_end_of_an_epoch_is_told_however_little_it_says_of_the_speed() -> None:
+def test_end_of_an_epoch_is_sent_without_a_measured_duration() -> None:
     """One that was under way while the job changed its size is not measured. The last may be such
     a one, and nothing comes after it."""
     lab = Lab(cluster("1x1"))
     lab.run(job("a", 1, epochs=8.0))
-    lead = Trainee(0, epochs_done=7.25, epochs_total=8.0)
-    team = Team(attempt=1, trainees={0: lead})
-    fact = team.next_fact(lab.job("a"), lead, now=0.0)
+    lead = WorkerProgress(0, epochs_done=7.25, epochs_total=8.0)
+    attempt_progress = AttemptProgress(attempt=1, by_worker={0: lead})
+    fact = attempt_progress.next_fact(lab.job("a"), lead, now=0.0)
     assert fact is not None
-    team.has_told(fact, lead, now=0.0)
+    attempt_progress.record_sent(fact, lead, now=0.0)
     lead.epochs_done = 7.75
-    assert team.next_fact(lab.job("a"), lead, now=0.1) is None
+    assert attempt_progress.next_fact(lab.job("a"), lead, now=0.1) is None
     lead.epochs_done = 8.0
-    last = team.next_fact(lab.job("a"), lead, now=0.2)
+    last = attempt_progress.next_fact(lab.job("a"), lead, now=0.2)
     assert last is not None
     assert last.epochs_done == 8.0

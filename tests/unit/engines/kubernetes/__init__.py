@@ -1,1 +1,1 @@
-"""The Kubernetes engine without a cluster: what is pure about it, and a server that is scripted."""
+"""Unit tests of the Kubernetes engine, without a cluster: pure parts, and a scripted server."""

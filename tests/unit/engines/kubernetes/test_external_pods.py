@@ -1,21 +1,28 @@
-"""What a pod asks for that people made themselves, and what is refused by name."""
+"""Requests of external pods, and fields that are refused."""
 
 from typing import Any
 
 import pytest
 
-from rota.core.model import JobId, NodeId, Slot
-from rota.engines.base import WorkerId
-from rota.engines.kubernetes import names
-from rota.engines.kubernetes.api import Cluster
-from rota.engines.kubernetes.bodies import body_of, container
-from rota.engines.kubernetes.crew import Crew
-from rota.engines.kubernetes.endings import Ending
-from rota.engines.kubernetes.manifests import Seat
-from rota.engines.kubernetes.plain_pods import Asked, PlainPods, asked_of, is_waiting
+from rota.core.model.allocation import Slot
+from rota.core.model.job import JobId
+from rota.core.model.node import NodeId
+from rota.engines.interface import WorkerId
+from rota.engines.kubernetes.external_pods import (
+    ExternalPodBinder,
+    ExternalPodRequest,
+    external_pod_request,
+    is_waiting,
+)
+from rota.engines.kubernetes.pods import naming
+from rota.engines.kubernetes.pods.manifest import PodPlacement
+from rota.engines.kubernetes.pods.state import container, pod_state_of
+from rota.engines.kubernetes.pods.termination import PodTermination
+from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.errors import UserError
-from tests.unit.engines.kubernetes.objects import Object
-from tests.unit.engines.kubernetes.test_api import served
+from rota.kube.client import KubeClient
+from tests.support.kube_objects import Object
+from tests.unit.kube.test_client import served
 
 GPU = "nvidia.com/gpu"
 
@@ -34,14 +41,14 @@ def pod(labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_what_is_understood() -> None:
+def test_supported_fields() -> None:
     found = pod(
         {"user": "ada", "priority": "-3"},
         nodeSelector={"zone": "a"},
         tolerations=[{"key": "team", "value": "vision", "effect": "NoSchedule"}],
         volumes=[{"name": "home", "persistentVolumeClaim": {"claimName": "home-ada"}}],
     )
-    assert asked_of(found, gpu_resource=GPU) == Asked(
+    assert external_pod_request(found, gpu_resource=GPU) == ExternalPodRequest(
         user="ada",
         priority=-3,
         gpus=2,
@@ -57,32 +64,32 @@ def test_what_is_understood() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"affinity": {"nodeAffinity": {}}}, "spec.affinity is not understood"),
+        ({"affinity": {"nodeAffinity": {}}}, "spec.affinity is not supported"),
         ({"topologySpreadConstraints": [{}]}, "spec.topologySpreadConstraints"),
         ({"resourceClaims": [{"name": "x"}]}, "spec.resourceClaims"),
-        ({"volumes": [{"name": "scratch", "ephemeral": {"a": 1}}]}, "the volume scratch"),
+        ({"volumes": [{"name": "scratch", "ephemeral": {"a": 1}}]}, "the ephemeral volume scratch"),
         ({"containers": [{"name": "a", "ports": [{"hostPort": 80}]}]}, "hostPort"),
         ({"initContainers": [{"name": "a", "ports": [{"hostPort": 80}]}]}, "hostPort"),
     ],
 )
-def test_what_is_not_understood_is_refused_by_name(spec: dict[str, Any], words: str) -> None:
+def test_an_unsupported_field_is_refused_by_name(spec: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        asked_of(pod(**spec), gpu_resource=GPU)
+        external_pod_request(pod(**spec), gpu_resource=GPU)
 
 
-def test_a_priority_is_a_number() -> None:
+def test_a_priority_is_an_integer() -> None:
     with pytest.raises(UserError, match="priority=high"):
-        asked_of(pod({"priority": "high"}), gpu_resource=GPU)
+        external_pod_request(pod({"priority": "high"}), gpu_resource=GPU)
 
 
-def test_only_what_is_free_and_ours_waits_for_us() -> None:
+def test_only_unbound_pods_of_our_scheduler_wait() -> None:
     assert is_waiting(pod())
     assert not is_waiting(pod(schedulerName="default-scheduler"))
     assert not is_waiting(pod(nodeName="n1"))
     assert not is_waiting(pod(schedulingGates=[{"name": "later"}]))
 
 
-def test_the_container_that_failed_is_the_one_that_counts() -> None:
+def test_a_failed_container_is_the_main_container() -> None:
     found = pod()
     meta = {"uid": "u", "resourceVersion": "1"}
     found["metadata"] |= meta
@@ -94,24 +101,26 @@ def test_the_container_that_failed_is_the_one_that_counts() -> None:
         ],
     }
     assert container(found)["name"] == "side"
-    assert body_of(found, WorkerId(JobId("a"), 1, 0)).is_plain
+    assert pod_state_of(found, WorkerId(JobId("a"), 1, 0)).is_external
 
 
-def brought_up(found: Object, attempt: int) -> tuple[list[str], list[Ending]]:
+def brought_up(found: Object, attempt: int) -> tuple[list[str], list[PodTermination]]:
     """What was asked for when a pod is to run as this attempt, and the verdicts."""
-    crew, verdicts = Crew(), list[Ending]()
+    pod_tracker, verdicts = PodTracker(), list[PodTermination]()
 
     def see(pod: Object) -> None:
-        if worker := names.worker_of(pod):
-            crew.see(pod, worker)
+        if worker := naming.worker_of(pod):
+            pod_tracker.see(pod, worker)
 
-    def give_up(_: WorkerId, ending: Ending) -> None:
-        verdicts.append(ending)
+    def give_up(_: WorkerId, termination: PodTermination) -> None:
+        verdicts.append(termination)
 
-    async def play(cluster: Cluster) -> None:
-        seat = Seat(WorkerId(JobId("job"), attempt, 0), 0, 0, 1, Slot(NodeId("n1"), (0,)))
-        plain = PlainPods(cluster, crew, see=see, give_up=give_up)
-        await plain.bring_up(seat, f"mine/{found['metadata']['uid']}")
+    async def play(cluster: KubeClient) -> None:
+        placement = PodPlacement(
+            WorkerId(JobId("job"), attempt, 0), 0, 0, 1, Slot(NodeId("n1"), (0,))
+        )
+        plain = ExternalPodBinder(cluster, pod_tracker, see=see, give_up=give_up)
+        await plain.launch(placement, f"mine/{found['metadata']['uid']}")
 
     return served([(200, found)], play), verdicts
 
@@ -119,20 +128,20 @@ def brought_up(found: Object, attempt: int) -> tuple[list[str], list[Ending]]:
 def bound(**status: Any) -> Object:
     """By the first attempt."""
     found = pod(nodeName="n1")
-    notes = {names.PLACED: "job/1/0/u1"}
+    notes = {naming.PLACED: "job/1/0/u1"}
     found["metadata"] |= {"uid": "u1", "resourceVersion": "1", "annotations": notes}
     return found | {"status": status}
 
 
-def test_a_pod_that_its_node_refused_is_not_waited_for_in_another_attempt() -> None:
+def test_a_pod_refused_by_its_node_ends_the_next_attempt() -> None:
     refused = bound(phase="Failed", reason="OutOfcpu", message="no room")
     asked, [verdict] = brought_up(refused, attempt=2)
     assert len(asked) == 1
     assert verdict.code == 126
-    assert verdict.reason.startswith("its node has had its pod: OutOfcpu: no room; ")
+    assert verdict.reason.startswith("its pod was already bound to a node: OutOfcpu: no room; ")
 
 
-def test_a_pod_that_was_bound_by_the_same_order_is_found() -> None:
+def test_a_pod_bound_by_the_same_command_is_found() -> None:
     asked, verdicts = brought_up(bound(phase="Running"), attempt=1)
     assert len(asked) == 1
     assert verdicts == []

@@ -1,4 +1,4 @@
-"""What the engine tells of what it sees, against a server that is told what to answer."""
+"""Events of the engine, against a scripted server."""
 
 import asyncio
 import json
@@ -10,15 +10,15 @@ from typing import TypeVar
 import pytest
 from aiohttp import web
 
-from rota.core.events import Event, NodeSeen, WorkersExited
-from rota.engines.kubernetes import names
-from rota.engines.kubernetes.api import Cluster
+from rota.core.model.events import Event, NodeSeen, WorkersExited
 from rota.engines.kubernetes.engine import KubernetesEngine
-from rota.engines.kubernetes.manifests import affinity
+from rota.engines.kubernetes.pods import naming
+from rota.engines.kubernetes.pods.manifest import affinity
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.errors import RotaError
-from tests.unit.engines.kubernetes.objects import WORKER, Object, container, node, pod
-from tests.unit.engines.kubernetes.test_api import with_server
+from rota.kube.client import KubeClient
+from tests.support.kube_objects import WORKER, Object, container, node, pod
+from tests.unit.kube.test_client import with_server
 
 TAINT = {"key": "team", "value": "vision", "effect": "NoSchedule"}
 HERE: Object = {"nodeName": "n1", "affinity": affinity("n1")}
@@ -31,7 +31,7 @@ def listed(*objects: Object) -> web.Response:
 
 @dataclass
 class Stage:
-    """A cluster of one pod and one node, and an engine that follows what `tell` says of the pod."""
+    """A cluster with one pod and one node, and an engine that follows them."""
 
     engine: KubernetesEngine
     facts: asyncio.Queue[Event] = field(default_factory=asyncio.Queue[Event])
@@ -66,7 +66,7 @@ def staged(
         stages[0].asked.append(request.method)
         return web.json_response({"metadata": {}})
 
-    async def on_stage(cluster: Cluster) -> None:
+    async def on_stage(cluster: KubeClient) -> None:
         stages.append(Stage(KubernetesEngine(cluster, KubernetesSettings(), root=root)))
         [stage] = stages
         try:
@@ -81,8 +81,8 @@ def staged(
     asyncio.run(with_server(answer, on_stage))
 
 
-def test_a_tainted_node_opens_for_its_like_when_a_pod_goes_without_a_word(tmp_path: Path) -> None:
-    """Somebody took our hold off it, and deleted it by force."""
+def test_a_tainted_node_opens_after_a_forced_delete(tmp_path: Path) -> None:
+    """Another client removed our finalizer and deleted the pod by force."""
     ours = pod("Running", meta={"finalizers": []}, spec=HERE)
 
     async def play(stage: Stage) -> None:
@@ -95,22 +95,22 @@ def test_a_tainted_node_opens_for_its_like_when_a_pod_goes_without_a_word(tmp_pa
     staged(play, ours, node(taints=(TAINT,)), root=tmp_path)
 
 
-def test_who_no_longer_sees_the_cluster_says_so(tmp_path: Path) -> None:
-    """A bug in what listens ends the watch: whoever commands on would do so blindly."""
+def test_a_failed_watch_is_reported(tmp_path: Path) -> None:
+    """A bug in a listener ends the watch; the daemon must not continue without it."""
 
     async def play(stage: Stage) -> None:
         stage.tell("MODIFIED", pod("Running", meta={"resourceVersion": "later"}, spec=HERE))
-        with pytest.raises(RotaError, match="a bug in rota") as broken:
+        with pytest.raises(RotaError, match="bug in rota") as broken:
             await stage.engine.broken()
         assert isinstance(broken.value.__cause__, ValueError)
 
     staged(play, pod("Running", spec=HERE), node(), root=tmp_path)
 
 
-def test_a_worker_that_somebody_labels_as_a_placeholder_is_still_a_worker(tmp_path: Path) -> None:
-    """It is not removed, and its end is told."""
+def test_a_worker_with_a_placeholder_label_is_still_a_worker(tmp_path: Path) -> None:
+    """It is not deleted, and its end is reported."""
     ours = pod("Running", spec=HERE)
-    labels = ours["metadata"]["labels"] | {names.ROLE: names.PLACEHOLDER}
+    labels = ours["metadata"]["labels"] | {naming.ROLE: naming.PLACEHOLDER}
     edited = pod("Running", meta={"labels": labels, "resourceVersion": "2"}, spec=HERE)
     done = container(terminated={"exitCode": 0})
     over = pod("Succeeded", meta={"labels": labels, "resourceVersion": "3"}, spec=HERE, status=done)
@@ -124,7 +124,7 @@ def test_a_worker_that_somebody_labels_as_a_placeholder_is_still_a_worker(tmp_pa
     staged(play, ours, node(), root=tmp_path)
 
 
-def test_pods_of_a_job_that_nobody_can_read_are_left_alone_and_counted(tmp_path: Path) -> None:
+def test_pods_of_ignored_jobs_are_left_alone_and_counted(tmp_path: Path) -> None:
     ours = pod(
         "Running", spec=HERE, status=container(running={"startedAt": "2026-01-01T00:00:00Z"})
     )
@@ -141,12 +141,12 @@ def test_pods_of_a_job_that_nobody_can_read_are_left_alone_and_counted(tmp_path:
 
     is_over = asyncio.Event()
 
-    async def play(cluster: Cluster) -> None:
+    async def play(cluster: KubeClient) -> None:
         told: list[Event] = []
         engine = KubernetesEngine(cluster, KubernetesSettings(), root=tmp_path)
         await engine.start(told.append)
         [before] = engine.inventory()
-        engine.spare(frozenset({WORKER.job_id}))
+        engine.ignore_jobs(frozenset({WORKER.job_id}))
         [after] = engine.inventory()
         assert len(after.gpus) == len(before.gpus) - 1
         assert await engine.adopt() == ()

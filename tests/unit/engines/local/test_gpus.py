@@ -1,4 +1,4 @@
-"""GPUs as NVML tells of them, and virtual ones."""
+"""GPUs from NVML, and virtual GPUs."""
 
 import sys
 from pathlib import Path
@@ -8,12 +8,15 @@ import pynvml
 import pytest
 from structlog.testing import capture_logs
 
-from rota.core.commands import StartWorkers
-from rota.core.model import GIB, Gpu, JobId, NodeId, Slot
-from rota.engines.base import Program
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import StartWorkers
+from rota.core.model.job import JobId
+from rota.core.model.node import Gpu, NodeId
+from rota.core.model.units import GIB
+from rota.engines.interface import GpuReading, Program
 from rota.engines.local import gpus
 from rota.engines.local.engine import LocalEngine
-from rota.engines.local.gpus import Reading, VirtualGpus
+from rota.engines.local.gpus import VirtualGpus
 from rota.errors import UserError
 from tests.unit.engines import fake_nvml
 from tests.unit.engines.fake_nvml import Card
@@ -28,7 +31,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return fake_nvml
 
 
-def test_the_stand_in_speaks_the_real_calls() -> None:
+def test_fake_nvml_has_the_functions_of_pynvml() -> None:
     spoken = [name for name in vars(fake_nvml) if name.lower().startswith("nvml")]
     assert [name for name in spoken if not hasattr(pynvml, name)] == []
     numbers = [name for name in spoken if name.isupper()]
@@ -36,18 +39,18 @@ def test_the_stand_in_speaks_the_real_calls() -> None:
 
 
 @pytest.mark.usefixtures("nvml")
-def test_a_card_is_read() -> None:
+def test_read_one_gpu() -> None:
     card = Card("GPU-a", used=GIB, gpu_percent=40, held={12: GIB // 2, 13: None})
     fake_nvml.cards.append(card)
     found = gpus.find()
-    expected = Reading(0, "GPU-a", card.name, 40 * GIB, GIB, 0.4, {12: GIB // 2, 13: 0})
+    expected = GpuReading(0, "GPU-a", card.name, 40 * GIB, GIB, 0.4, {12: GIB // 2, 13: 0})
     assert found.read() == (expected,)
     assert found.visible_names() == {0: "GPU-a"}
     assert gpus.node_of(found).gpus == (Gpu(0, card.name, 40 * GIB),)
 
 
 @pytest.mark.usefixtures("nvml")
-def test_what_a_card_does_not_support_is_no_problem() -> None:
+def test_unsupported_queries_are_no_problem() -> None:
     fake_nvml.cards.append(Card("GPU-a", gpu_percent=None, ecc_errors=None))
     [reading] = gpus.find().read()
     assert (reading.utilisation, reading.problem) == (0.0, "")
@@ -61,7 +64,7 @@ def test_what_a_card_does_not_support_is_no_problem() -> None:
     ],
 )
 @pytest.mark.usefixtures("nvml")
-def test_a_broken_card_is_seen_and_not_offered(broken: Card, problem: str) -> None:
+def test_broken_gpu_is_listed_but_not_schedulable(broken: Card, problem: str) -> None:
     fake_nvml.cards.extend([Card("GPU-a"), broken, Card("GPU-c")])
     found = gpus.find()
     assert [each.problem for each in found.read()] == ["", problem, ""]
@@ -69,7 +72,7 @@ def test_a_broken_card_is_seen_and_not_offered(broken: Card, problem: str) -> No
 
 
 @pytest.mark.usefixtures("nvml")
-def test_a_card_that_is_mended_is_called_by_its_name(tmp_path: Path) -> None:
+def test_repaired_gpu_keeps_its_uuid(tmp_path: Path) -> None:
     fake_nvml.cards.extend([Card("GPU-a"), Card("GPU-b", is_lost=True)])
     engine = LocalEngine(tmp_path, gpus.find())
     start = StartWorkers(JobId("job"), 1, 0, (Slot(NodeId("here"), (0, 1)),))
@@ -87,16 +90,16 @@ def test_a_card_that_is_mended_is_called_by_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nvml")
-def test_a_driver_that_fails_leaves_the_known_cards_with_a_problem() -> None:
+def test_driver_failure_marks_known_gpus_with_a_problem() -> None:
     fake_nvml.cards.extend([Card("GPU-a", used=GIB, held={12: None}), Card("GPU-b")])
     found = gpus.find()
     before = found.read()
     fake_nvml.count_error = fake_nvml.NVML_ERROR_UNKNOWN
-    problem = "the driver does not answer: unknown error"
+    problem = "GPU driver does not respond: unknown error"
     name = before[0].name
     assert found.read() == (
-        Reading(0, "GPU-a", name, 40 * GIB, problem=problem),
-        Reading(1, "GPU-b", name, 40 * GIB, problem=problem),
+        GpuReading(0, "GPU-a", name, 40 * GIB, problem=problem),
+        GpuReading(1, "GPU-b", name, 40 * GIB, problem=problem),
     )
     assert gpus.node_of(found).gpus == ()
     fake_nvml.count_error = 0
@@ -115,8 +118,8 @@ def test_a_driver_that_fails_leaves_the_known_cards_with_a_problem() -> None:
     ],
 )
 @pytest.mark.usefixtures("nvml")
-def test_without_a_driver_there_are_no_gpus(error: int, words: list[str]) -> None:
-    """Which is worth a warning, unless it is simply not there."""
+def test_no_driver_means_no_gpus(error: int, words: list[str]) -> None:
+    """A failing driver gives a warning; a missing driver does not."""
     fake_nvml.init_error = error
     with capture_logs() as logs:
         assert gpus.find().read() == ()
@@ -125,7 +128,7 @@ def test_without_a_driver_there_are_no_gpus(error: int, words: list[str]) -> Non
 
 
 def test_the_real_library_without_a_driver() -> None:
-    """On a machine without one; elsewhere, whatever it finds is fine."""
+    """On a machine without a driver; elsewhere, any result is accepted."""
     gpus.find().read()
 
 
@@ -135,6 +138,6 @@ def test_virtual_gpus() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "4", "x16GiB", "4x16GB", "-1x16GiB", "65x1GiB", "4x16GiB "])
-def test_other_words_are_refused(text: str) -> None:
+def test_invalid_virtual_gpus_are_rejected(text: str) -> None:
     with pytest.raises(UserError, match="4x16GiB"):
         gpus.parse_virtual(text)

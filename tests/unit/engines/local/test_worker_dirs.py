@@ -1,16 +1,16 @@
-"""What the local engine keeps of jobs that are over, and for how long."""
+"""Retention of the files of ended jobs."""
 
 import os
 from pathlib import Path
 
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 from rota.engines.local.engine import LocalEngine
-from rota.engines.local.folders import Folders
 from rota.engines.local.gpus import VirtualGpus
+from rota.engines.local.worker_dirs import WorkerDirs
 
 
-def test_what_is_left_of_old_jobs_goes(tmp_path: Path):
-    folders = Folders(tmp_path)
+def test_files_of_old_jobs_are_deleted(tmp_path: Path):
+    folders = WorkerDirs(tmp_path)
     folders.make()
     for job, ended_s in {"old": 100.0, "new": 900.0, "alive": 100.0}.items():
         worker = folders.jobs / job / "1" / "0"

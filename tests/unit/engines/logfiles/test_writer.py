@@ -1,4 +1,4 @@
-"""Output on disk: in files of bounded size, which begin with whole lines."""
+"""Log files have a bounded size and begin with whole lines."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -6,14 +6,14 @@ from tempfile import TemporaryDirectory
 import hypothesis.strategies as st
 from hypothesis import given
 
-from rota.engines.logfiles.writing import FILE_BYTES_MIN, LogFile
+from rota.engines.logfiles.writer import FILE_BYTES_MIN, LogFile
 
 TO_FINISH_BYTES = FILE_BYTES_MIN // 8
 """What a file of this size keeps free for the rest of a line."""
 
 
 def files_of(*pieces: bytes) -> list[bytes]:
-    """What stands in each, oldest first; none is thrown away."""
+    """The content of each file, oldest first; no file is deleted."""
     with TemporaryDirectory() as temporary:
         path = Path(temporary) / "log"
         log = LogFile(str(path), file_bytes=FILE_BYTES_MIN, n_files=100)
@@ -38,9 +38,7 @@ def cut(output: bytes, lengths: list[int]) -> list[bytes]:
     line_bytes=st.integers(1, TO_FINISH_BYTES),
     lengths=st.lists(st.integers(20, 3 * FILE_BYTES_MIN), min_size=1, max_size=5),
 )
-def test_a_file_begins_with_a_line_however_the_output_comes(
-    line_bytes: int, lengths: list[int]
-) -> None:
+def test_every_file_begins_with_a_whole_line(line_bytes: int, lengths: list[int]) -> None:
     output = (b"x" * (line_bytes - 1) + b"\n") * (4 * FILE_BYTES_MIN // line_bytes)
     files = files_of(*cut(output, lengths))
     assert b"".join(files) == output
@@ -49,7 +47,7 @@ def test_a_file_begins_with_a_line_however_the_output_comes(
 
 
 @given(lengths=st.lists(st.integers(20, 3 * FILE_BYTES_MIN), min_size=1, max_size=5))
-def test_a_line_longer_than_files_is_cut_where_they_are_full(lengths: list[int]) -> None:
+def test_line_longer_than_a_file_is_cut_at_the_file_size(lengths: list[int]) -> None:
     output = b"first\n" + b"x" * (3 * FILE_BYTES_MIN) + b"\nlast\n"
     files = files_of(*cut(output, lengths))
     assert b"".join(files) == output

@@ -1,11 +1,11 @@
-"""What is wrong with a file is said by file, row and field, whatever the format."""
+"""Errors in a trace name file, row and field, for every format."""
 
 from pathlib import Path
 
 import pytest
 
 from rota.errors import InputError
-from rota.simulator.traces import load, table
+from rota.simulator.traces import csv_table, load
 
 PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 GOOD = "2017-10-09 07:01:55,66.0,1,66.0,vc\n"
@@ -24,11 +24,11 @@ def message_of(path: Path, content: bytes | str) -> str:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "FILE: is empty; the first line names the columns"),
-        ("\n\n", "FILE: is empty; the first line names the columns"),
+        ("", "FILE: is empty; the first line must name the columns"),
+        ("\n\n", "FILE: is empty; the first line must name the columns"),
         (PHILLY, "FILE: has no jobs; a trace needs at least one"),
-        (PHILLY + GOOD + "1,2\n", "FILE, row 3: has 2 fields where the header has 5"),
-        (PHILLY + GOOD + "1,2,3,4,5,6\n", "FILE, row 3: has 6 fields where the header has 5"),
+        (PHILLY + GOOD + "1,2\n", "FILE, row 3: has 2 fields, but the header has 5"),
+        (PHILLY + GOOD + "1,2,3,4,5,6\n", "FILE, row 3: has 6 fields, but the header has 5"),
         (PHILLY + GOOD.replace("66.0,1", "x,1"), "FILE, row 2, field 'duration': 'x' is not a nu"),
         (PHILLY + GOOD.replace("66.0,1", "nan,1"), "FILE, row 2, field 'duration': 'nan' is not a"),
         (PHILLY + GOOD.replace("66.0,1", ",1"), "FILE, row 2, field 'duration': '' is not a numb"),
@@ -40,12 +40,15 @@ def message_of(path: Path, content: bytes | str) -> str:
         ),
         (PHILLY + GOOD.replace(",1,", ",0,"), "FILE, row 2, field 'num_gpus': '0' is not a whole"),
         (PHILLY + GOOD.replace(",1,", ",1.5,"), "FILE, row 2, field 'num_gpus': '1.5' is not a w"),
-        (PHILLY + GOOD.replace(",1,", ",513,"), "FILE, row 2, field 'num_gpus': 513 GPUs are mor"),
+        (PHILLY + GOOD.replace(",1,", ",513,"), "FILE, row 2, field 'num_gpus': 513 GPUs exceed"),
         (PHILLY + GOOD.replace("2017-10-09", "9.10."), "FILE, row 2, field 'timestamp': '9.10. 07"),
         (PHILLY + GOOD + '"open,1\n', "FILE, row 3: is not CSV: "),
         (PHILLY + GOOD + "a\0b,1\n", "FILE, row 3"),
         (PHILLY + GOOD + "x" * 200_000 + "\n", "FILE, row 3: is not CSV: field larger than"),
-        ((PHILLY + GOOD).encode() + b"\xff\xfe,1\n", "FILE, row 3: is not UTF-8 text; save it as"),
+        (
+            (PHILLY + GOOD).encode() + b"\xff\xfe,1\n",
+            "FILE, row 3: is not UTF-8 text; save the file as",
+        ),
         (PHILLY.encode("utf-16"), "FILE, row 1: is not UTF-8 text"),
     ],
 )
@@ -55,23 +58,23 @@ def test_malformed_files(tmp_path: Path, content: bytes | str, message: str):
 
 def test_an_unknown_header_lists_the_known_ones(tmp_path: Path):
     text = message_of(tmp_path / "bad.csv", "who,what,when\n1,2,3\n")
-    assert text.startswith("FILE, row 1: no known format has the header 'who,what,when'; our own")
+    assert text.startswith("FILE, row 1: unknown header 'who,what,when'; the format of rota")
     for known in ("Voda: name,time", "Pollux: name,time", "Philly: timestamp", "ElasticFlow: job"):
         assert known in text
 
 
 def test_a_folder_is_not_a_trace(tmp_path: Path):
-    with pytest.raises(InputError, match="is not a file"):
+    with pytest.raises(InputError, match="is not a regular file"):
         load(str(tmp_path))
 
 
 def test_too_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(table, "MAX_ROWS", 2)
+    monkeypatch.setattr(csv_table, "MAX_ROWS", 2)
     assert "has more than 2 rows" in message_of(tmp_path / "long.csv", PHILLY + GOOD * 3)
 
 
 def test_too_many_bytes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(table, "MAX_FILE_BYTES", 50)
+    monkeypatch.setattr(csv_table, "MAX_FILE_BYTES", 50)
     assert "above the limit of 50" in message_of(tmp_path / "long.csv", PHILLY + GOOD)
 
 
@@ -84,4 +87,4 @@ def test_a_byte_order_mark_blanks_and_empty_lines_are_harmless(tmp_path: Path):
 
 def test_a_column_twice(tmp_path: Path):
     text = message_of(tmp_path / "bad.csv", "name,submit_s,gpus,duration_s,gpus\na,0,1,1,1\n")
-    assert text == "FILE, row 1, field 'gpus': this column is there twice"
+    assert text == "FILE, row 1, field 'gpus': the header has this column twice"

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from rota.core.model import Estimate, NodeId, Slot
+from rota.core.model.allocation import Slot
+from rota.core.model.job import Estimate
+from rota.core.model.node import NodeId
 from rota.simulator.traces import load
 from rota.simulator.workload import Scaling, Workload
 
@@ -39,7 +41,7 @@ def test_the_duration_is_that_of_the_trace_at_its_size(tmp_path: Path):
         "2017-10-09 06:01:55,2951.0,8,23608.0,vc2",
     )
     allocation = tuple(Slot(NodeId("n"), (index,)) for index in range(8))
-    assert round(workload.jobs[0].truth.run_s(allocation), 6) == 2951
+    assert round(workload.jobs[0].runtime.run_s(allocation), 6) == 2951
 
 
 def test_jobs_share_their_speedups(tmp_path: Path):
@@ -49,7 +51,7 @@ def test_jobs_share_their_speedups(tmp_path: Path):
         "aa,1932025,2429,64",
         "bb,2000581,1532,1",
     )
-    first, second = (job.truth for job in workload.jobs)
+    first, second = (job.runtime for job in workload.jobs)
     assert isinstance(first, Scaling)
     assert isinstance(second, Scaling)
     assert first.speedups is second.speedups

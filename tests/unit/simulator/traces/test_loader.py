@@ -4,11 +4,11 @@ import pytest
 
 from rota.errors import InputError, UserError
 from rota.simulator.traces import load
-from rota.simulator.traces.open import READERS
-from rota.simulator.traces.own import COLUMNS
+from rota.simulator.traces.loader import READERS
+from rota.simulator.traces.native import COLUMNS
 from rota.simulator.traces.synthetic import LIMITS
 
-DOCS = Path(__file__).parents[3] / "docs" / "reference" / "traces.md"
+DOCS = Path(__file__).parents[4] / "docs" / "reference" / "traces.md"
 OWN = "name,submit_s,gpus,duration_s\njob,0,1,60\n"
 
 
@@ -45,7 +45,7 @@ def test_a_missing_file_says_how_to_name_the_folder():
     with pytest.raises(UserError) as caught:
         load("philly/philly.csv")
     assert str(caught.value).startswith(
-        "no trace 'philly/philly.csv': looked for 'philly/philly.csv'; give a file, voda:run_1"
+        "trace 'philly/philly.csv' not found: tried 'philly/philly.csv'; pass a file, voda:run_1"
     )
     assert "--traces DIR or ROTA_TRACES" in caught.value.hint
 
@@ -53,7 +53,7 @@ def test_a_missing_file_says_how_to_name_the_folder():
 def test_a_missing_file_says_every_place_that_was_tried(tmp_path: Path):
     with pytest.raises(UserError) as caught:
         load("x.csv", tmp_path)
-    assert f"looked for 'x.csv' and '{tmp_path / 'x.csv'}'" in str(caught.value)
+    assert f"tried 'x.csv' and '{tmp_path / 'x.csv'}'" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000])

@@ -3,10 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.model import GIB, Estimate, JobSpec, Mode, NodeId, Share, Slot
-from rota.core.speed import PRIOR
+from rota.core.estimation.speed_model import PRIOR
+from rota.core.model.allocation import Slot
+from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode
+from rota.core.model.node import NodeId
+from rota.core.model.units import GIB
 from rota.errors import InputError
-from rota.simulator.traces import load, table
+from rota.simulator.traces import csv_table, load
 from rota.simulator.workload import TraceJob
 
 
@@ -30,7 +33,7 @@ def test_the_needed_columns_alone(tmp_path: Path):
     assert job.spec == JobSpec(
         "job", min_workers=2, max_workers=2, requested_workers=2, estimate=Estimate(60, 2)
     )
-    assert job.truth.run_s(slots(2)) == pytest.approx(60)
+    assert job.runtime.run_s(slots(2)) == pytest.approx(60)
 
 
 def test_every_column(tmp_path: Path):
@@ -71,16 +74,20 @@ def test_every_column(tmp_path: Path):
         category="resnet",
         min_runtime_s=30,
     )
-    assert job.truth.run_s(slots(2)) == pytest.approx(60)
-    assert job.truth.run_s(slots(4)) == pytest.approx(60 * 1.8 / 3)
+    assert job.runtime.run_s(slots(2)) == pytest.approx(60)
+    assert job.runtime.run_s(slots(4)) == pytest.approx(60 * 1.8 / 3)
 
 
 @pytest.mark.parametrize(
     ("gpus", "whole", "share"),
-    [("0.5", 0, Share(fraction=0.5)), ("6GiB", 0, Share(memory_bytes=6 * GIB)), ("0", 0, None)],
+    [
+        ("0.5", 0, GpuShare(fraction=0.5)),
+        ("6GiB", 0, GpuShare(memory_bytes=6 * GIB)),
+        ("0", 0, None),
+    ],
 )
 def test_shares_and_jobs_without_gpus_are_one_worker(
-    tmp_path: Path, gpus: str, whole: int, share: Share | None
+    tmp_path: Path, gpus: str, whole: int, share: GpuShare | None
 ):
     spec = read(tmp_path, gpus=gpus).spec
     assert (spec.gpus, spec.share) == (whole, share)
@@ -89,7 +96,7 @@ def test_shares_and_jobs_without_gpus_are_one_worker(
 
 def test_without_speedups_the_prior_stands_in(tmp_path: Path):
     job = read(tmp_path, gpus="1..4@2")
-    assert job.truth.run_s(slots(4)) == pytest.approx(60 * PRIOR.speedups[2] / PRIOR.speedups[4])
+    assert job.runtime.run_s(slots(4)) == pytest.approx(60 * PRIOR.speedups[2] / PRIOR.speedups[4])
 
 
 def test_null_and_empty_mean_left_out(tmp_path: Path):
@@ -100,10 +107,10 @@ def test_null_and_empty_mean_left_out(tmp_path: Path):
     ("fields", "field", "message"),
     [
         ({"gpus": "4..2"}, "gpus", "the minimum 4 is above the maximum 2; write 2, 1..4"),
-        ({"gpus": "1.5"}, "gpus", "'1.5' is not a share of one GPU"),
+        ({"gpus": "1.5"}, "gpus", "'1.5' is not a GPU share"),
         ({"gpus": "3", "gpus_per_worker": 2}, "gpus", "3 is not a multiple of 2 GPUs per worker"),
-        ({"gpus": "0.5", "gpus_per_worker": 2}, "gpus_per_worker", "only whole GPUs"),
-        ({"gpus_per_worker": 0}, "gpus_per_worker", "'0' is not a whole number from 1 up"),
+        ({"gpus": "0.5", "gpus_per_worker": 2}, "gpus_per_worker", "only a job with whole GPUs"),
+        ({"gpus_per_worker": 0}, "gpus_per_worker", "'0' is not a whole number of at least 1"),
         ({"duration_s": -1}, "duration_s", "'-1' is not above 0 and at most 1e+12"),
         ({"duration_s": 0}, "duration_s", "'0' is not above 0"),
         ({"duration_s": float("nan")}, "duration_s", "'nan' is not a number"),
@@ -113,19 +120,39 @@ def test_null_and_empty_mean_left_out(tmp_path: Path):
         ({"epochs": 0}, "epochs", "'0' is not above 0"),
         ({"cpus": -1}, "cpus", "'-1' is not between"),
         ({"memory": "lots"}, "memory", "'lots' is not an amount of memory like 6GiB"),
-        ({"priority": "high"}, "priority", "'high' is not a whole number up to 1,000,000"),
-        ({"priority": 10**9}, "priority", "'1000000000' is not a whole number up to 1,000,000"),
-        ({"mode": "magic"}, "mode", "no such mode 'magic'; there are fixed, restart, torchrun"),
-        ({"node_labels": "ssd"}, "node_labels", "'ssd' has no key=value; write disk=ssd|room=2"),
+        (
+            {"priority": "high"},
+            "priority",
+            "'high' is not a whole number between -1,000,000 and 1,000,000",
+        ),
+        (
+            {"priority": 10**9},
+            "priority",
+            "'1000000000' is not a whole number between -1,000,000 and 1,000,000",
+        ),
+        ({"mode": "magic"}, "mode", "unknown mode 'magic'; known: fixed, restart, torchrun"),
+        (
+            {"node_labels": "ssd"},
+            "node_labels",
+            "'ssd' is not a list of key=value; write labels such as disk=ssd|room=2",
+        ),
         ({"speedups": "1|x"}, "speedups", "is not a list of numbers above 0"),
         ({"speedups": "1|-2"}, "speedups", "is not a list of numbers above 0"),
         ({"speedups": "1|nan"}, "speedups", "is not a list of numbers above 0"),
-        ({"speedups": [2, 3]}, "speedups", "the first is 2; one worker's speed-up is 1"),
-        ({"gpus": "1..4", "speedups": [1, 2]}, "speedups", "ends at 2 workers where the job take"),
-        ({"gpus": "600"}, "speedups", "is needed for a job of more than 512 workers"),
+        (
+            {"speedups": [2, 3]},
+            "speedups",
+            "starts with 2; the first number is for one worker and must be 1",
+        ),
+        (
+            {"gpus": "1..4", "speedups": [1, 2]},
+            "speedups",
+            "ends at 2 workers, but the job may have",
+        ),
+        ({"gpus": "600"}, "speedups", "is required for a job with more than 512 workers"),
         ({"name": ""}, "name", "is missing"),
-        ({"name": True}, "name", "true is neither text nor a number"),
-        ({"colour": "red"}, "colour", "no such field; there are name, submit_s"),
+        ({"name": True}, "name", "true is neither a string nor a number"),
+        ({"colour": "red"}, "colour", "unknown field; known: name, submit_s"),
     ],
 )
 def test_bad_fields(tmp_path: Path, fields: dict[str, object], field: str, message: str):
@@ -157,7 +184,7 @@ def test_bad_lines(tmp_path: Path, content: str, message: str):
 
 
 def test_too_many_lines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(table, "MAX_ROWS", 1)
+    monkeypatch.setattr(csv_table, "MAX_ROWS", 1)
     path = tmp_path / "t.jsonl"
     path.write_text('{"name": "a", "submit_s": 0, "gpus": 1, "duration_s": 1}\n' * 2)
     with pytest.raises(InputError, match="has more than 1 rows"):
@@ -167,7 +194,7 @@ def test_too_many_lines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_unknown_column_is_named(tmp_path: Path):
     path = tmp_path / "t.csv"
     path.write_text("name,submit_s,gpus,duration_s,colour\na,0,1,1,red\n")
-    with pytest.raises(InputError, match="row 1, field 'colour': no such column; there are name"):
+    with pytest.raises(InputError, match="row 1, field 'colour': unknown column; known: name"):
         load(str(path))
 
 
@@ -178,5 +205,5 @@ def test_a_list_within_a_list_is_refused(tmp_path: Path, depth: int):
     path.write_text(
         f'{{"name": "a", "submit_s": 0, "gpus": 1, "duration_s": 1, "speedups": {nested}}}'
     )
-    with pytest.raises(InputError, match="field 'speedups': is a list within a list"):
+    with pytest.raises(InputError, match="field 'speedups': is a nested list"):
         load(str(path))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.model import Allocation, NodeId, Slot
+from rota.core.model.allocation import Allocation, Slot
+from rota.core.model.node import NodeId
 from rota.errors import InputError
 from rota.simulator.traces import load
 from rota.simulator.traces.pollux import concave, placement_of
@@ -123,9 +124,9 @@ def test_jobs_of_a_workload(toy: Path):
         2,
         2,
     )
-    assert first.truth.run_s(held(2)) == pytest.approx(STEPS_AT_20 * 2.2)
-    assert first.truth.run_s(held(1, 1)) == pytest.approx(STEPS_AT_20 * 2.6)
-    assert second.truth.run_s(held(1)) == pytest.approx(400)
+    assert first.runtime.run_s(held(2)) == pytest.approx(STEPS_AT_20 * 2.2)
+    assert first.runtime.run_s(held(1, 1)) == pytest.approx(STEPS_AT_20 * 2.6)
+    assert second.runtime.run_s(held(1)) == pytest.approx(400)
 
 
 def test_the_scheduler_knows_the_run_time_and_concave_speedups(toy: Path):
@@ -181,10 +182,14 @@ def test_the_lowest_concave_curve_above(values: list[float], curve: tuple[float,
     ("row", "field", "message"),
     [
         ("a,0,gpt,1,10", "application", "'gpt' has no profile in "),
-        ("a,0,toy,1,5", "batch_size", "5 was not measured for toy; it lies between 10 and 20"),
-        ("a,0,toy,1,40", "batch_size", "40 was not measured for toy"),
-        ("a,0,toy,5,20", "num_replicas", "5 GPUs are too many for a batch of 20"),
-        ("a,0,toy,0,20", "num_replicas", "'0' is not a whole number from 1 up"),
+        (
+            "a,0,toy,1,5",
+            "batch_size",
+            "toy has no measurements for 5; use a batch size from 10 to 20",
+        ),
+        ("a,0,toy,1,40", "batch_size", "toy has no measurements for 40"),
+        ("a,0,toy,5,20", "num_replicas", "5 GPUs are too many for a batch size of 20"),
+        ("a,0,toy,0,20", "num_replicas", "'0' is not a whole number of at least 1"),
         ("a,nan,toy,1,20", "time", "'nan' is not a number"),
     ],
 )
@@ -209,7 +214,7 @@ def test_bad_rows(toy: Path, row: str, field: str, message: str):
         ("validation-20.csv", VALIDATION, "validation-20.csv: has no epochs"),
         ("validation-20.csv", VALIDATION + "1,1,1,nan,1\n", "row 2, field 'grad_sqr': 'nan' is"),
         ("validation-20.csv", VALIDATION + "0,1,1,1,1\n", "row 2, field 'progress': '0' is not"),
-        ("validation-x.csv", VALIDATION, "'x' in the file's name is not a batch size"),
+        ("validation-x.csv", VALIDATION, "'x' in the file name is not a batch size"),
     ],
 )
 def test_bad_profiles(toy: Path, table: str, content: str, message: str):
@@ -233,7 +238,7 @@ def test_missing_validation(toy: Path):
         read_application(toy, "toy")
 
 
-def test_missing_profiles_say_where_they_were_looked_for(tmp_path: Path):
+def test_missing_profiles_name_the_tried_directories(tmp_path: Path):
     trace = tmp_path / "workloads" / "w.csv"
     trace.parent.mkdir()
     trace.write_text(HEADER + "a,0,toy,1,10\n")

@@ -63,8 +63,8 @@ def test_speedups_are_concave_and_shared():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("foo=1", "'foo=1' is not a parameter; there are jobs, seed, gpus, load, elastic"),
-        ("jobs", "'jobs' is not a parameter"),
+        ("foo=1", "unknown parameter 'foo=1'; known: jobs, seed, gpus, load, elastic"),
+        ("jobs", "unknown parameter 'jobs'"),
         ("jobs=x", "jobs='x' is not a whole number between 1 and 1,000,000"),
         ("jobs=0", "jobs='0' is not a whole number"),
         ("jobs=1.5", "jobs='1.5' is not a whole number"),

@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.model import Estimate, NodeId, Slot
+from rota.core.model.allocation import Slot
+from rota.core.model.job import Estimate
+from rota.core.model.node import NodeId
 from rota.errors import InputError, UserError
 from rota.simulator.traces import load
 from rota.simulator.traces.voda import PROFILES
@@ -26,8 +28,8 @@ def test_the_author_s_figures_are_built_in(tmp_path: Path):
     assert (job.submit_s, spec.category, spec.epochs) == (7, "vgg16", 50)
     assert (spec.min_workers, spec.max_workers, spec.requested_workers) == (1, 4, 2)
     assert spec.estimate == Estimate(1465, 1, (0, 1, 1.785, 2.5, 3.125))
-    assert job.truth.run_s(slots(1)) == 1465
-    assert job.truth.run_s(slots(4)) == 1465 / 3.125
+    assert job.runtime.run_s(slots(1)) == 1465
+    assert job.runtime.run_s(slots(4)) == 1465 / 3.125
 
 
 def test_profiles_beside_the_trace_come_first(tmp_path: Path):
@@ -36,17 +38,17 @@ def test_profiles_beside_the_trace_come_first(tmp_path: Path):
     )
     rows = "a,0,vgg16,1,1,2,5\nb,1,mine,2,1,2,5\nc,2,resnet50,2,1,4,50\n"
     jobs = load(written(tmp_path / "run.csv", rows)).jobs
-    assert [job.truth.run_s(slots(2)) for job in jobs] == [50, 50 / 1.5, 1545 / 1.857]
+    assert [job.runtime.run_s(slots(2)) for job in jobs] == [50, 50 / 1.5, 1545 / 1.857]
 
 
 @pytest.mark.parametrize(
     ("row", "field", "message"),
     [
-        ("a,0,gpt,2,1,4,5", "application", "'gpt' has no profile; there are inceptionv3, resnet50"),
+        ("a,0,gpt,2,1,4,5", "application", "'gpt' has no profile; known: inceptionv3, resnet50"),
         ("a,0,vgg16,2,3,1,5", "min_num_proc", "the minimum 3 is above the maximum 1"),
-        ("a,0,vgg16,5,1,4,5", "num_proc", "5 is not within 1..4"),
+        ("a,0,vgg16,5,1,4,5", "num_proc", "5 is not between 1 and 4"),
         ("a,0,vgg16,2,1,8,5", "max_num_proc", "the profile of vgg16 ends at 4 GPUs"),
-        ("a,0,vgg16,2,1,4,0", "epochs", "'0' is not a whole number from 1 up"),
+        ("a,0,vgg16,2,1,4,0", "epochs", "'0' is not a whole number of at least 1"),
         ("a,-1,vgg16,2,1,4,5", "time", "'-1' is not between"),
         (",0,vgg16,2,1,4,5", "name", "is empty"),
     ],
@@ -87,5 +89,7 @@ def test_built_in_workloads(name: str, last_s: float):
 
 
 def test_an_unknown_built_in_lists_the_known_ones():
-    with pytest.raises(UserError, match="no built-in workload 'voda:run_2'; there are voda:run_1,"):
+    with pytest.raises(
+        UserError, match="unknown built-in workload 'voda:run_2'; known: voda:run_1,"
+    ):
         load("voda:run_2")

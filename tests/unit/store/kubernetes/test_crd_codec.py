@@ -1,4 +1,4 @@
-"""What the object of a job says of it."""
+"""The content of a TrainingJob object and its status."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import json
 
 import pytest
 
-from rota.core.model import JobId
-from rota.daemon.asked_by_object import asker_of
-from rota.store.training_jobs import Shown, body_of, moment, status_of
-from tests.builders import Lab, cluster, job
+from rota.core.model.job import JobId
+from rota.operator.spec_parser import user_of
+from rota.store.kubernetes.crd_codec import StatusDetails, body_of, rfc3339, status_of
+from tests.support.builders import Lab, cluster, job
 
 
-def test_the_end_that_was_expected_gives_way_to_the_one_that_came() -> None:
+def test_the_real_end_replaces_the_expected_finish() -> None:
     lab = Lab(cluster("1x1"))
     lab.run(job("a"))
-    expected = Shown(finish_s=lab.now + 1000)
+    expected = StatusDetails(finish_s=lab.now + 1000)
     status = status_of(lab.job("a"), expected, accepted="{}")
-    assert status["expectedFinish"] == moment(lab.now + 1000)
+    assert status["expectedFinish"] == rfc3339(lab.now + 1000)
     lab.wait(10)
     lab.exited("a")
     over = lab.store.job(JobId("a"))
     assert over is not None
-    assert status_of(over, expected, accepted="{}")["expectedFinish"] == moment(lab.now)
+    assert status_of(over, expected, accepted="{}")["expectedFinish"] == rfc3339(lab.now)
 
 
 @pytest.mark.parametrize("user", ["ann", "ann.b", "ann@lab.example", "sa.team-a.trainer"])
-def test_whose_it_is_can_be_told_by_its_very_name(user: str) -> None:
+def test_the_object_has_the_exact_name_of_its_owner(user: str) -> None:
     """Those who guard the objects compare it with whoever edits or deletes one."""
     accepted = json.dumps({"user": user, "program": '{"request": {}}'})
     meta = body_of("x", JobId("x"), accepted=accepted, key=b"k")["metadata"]
-    assert asker_of(meta, default="nobody") == user
+    assert user_of(meta, default="nobody") == user
     lab = Lab(cluster("1x1"))
     lab.run(job("x", user=user))
     selected = status_of(lab.job("x"), accepted=accepted)["selector"].split(",")

@@ -1,4 +1,4 @@
-"""The SQL files hold what is used, and nothing else."""
+"""The SQL files match the schema and the source code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from rota.store.queries import migrations, queries
+from rota.store.sqlite.sql_loader import migrations, queries
 from tests.tidy.tree import SOURCE
 
 
@@ -28,7 +28,7 @@ def test_every_query_fits_the_schema(database: sqlite3.Connection, name: str):
 
 
 def test_every_query_is_used():
-    source = "".join(path.read_text() for path in (SOURCE / "store").glob("*.py"))
+    source = "".join(path.read_text() for path in (SOURCE / "store").rglob("*.py"))
     unused = [name for name in queries() if f'"{name}"' not in source]
     assert not unused
 

@@ -1,14 +1,14 @@
-"""Orders of the daemon, as a worker hears them."""
+"""Orders of the daemon in a live worker."""
 
 import time
 
 import pytest
 
-from rota_trainer.live.membership import Membership, Opened
-from rota_trainer.messages import Member, Orders, Switch
-from rota_trainer.place import Place
-from rota_trainer.reporter import Reporter
-from rota_trainer.tally import Tally
+from rota_trainer.elastic.membership import MembershipClient, OpenProcessGroup
+from rota_trainer.progress.tally import Tally
+from rota_trainer.reporting.environment import WorkerEnvironment
+from rota_trainer.reporting.messages import Member, Orders, Switch
+from rota_trainer.reporting.reporter import Reporter
 
 
 class Heard:
@@ -16,11 +16,11 @@ class Heard:
 
     def __init__(self, *, opened: int, forming_for_s: float | None = None) -> None:
         self.aborted = 0
-        place = Place(worker=1)
+        place = WorkerEnvironment(worker=1)
         reporter = Reporter(place, Tally(0, None))
-        self._members = Membership(place, reporter, identity="", address="127.0.0.1:1")
+        self._members = MembershipClient(place, reporter, identity="", address="127.0.0.1:1")
         self._members.generation = 4
-        self._members.opened = Opened(opened, self._abort, forming_for_s is not None)
+        self._members.opened = OpenProcessGroup(opened, self._abort, forming_for_s is not None)
         self._members._moved_s = time.monotonic() - (forming_for_s or 0.0)
         self.hears_of = reporter.on_orders
 
@@ -41,7 +41,7 @@ class Heard:
         pytest.param(5, 6, True, 1, id="somebody is gone from those who come together"),
     ],
 )
-def test_what_an_order_breaks_off(
+def test_orders_that_abort_a_step(
     opened: int, generation: int, is_broken: bool, aborted: int
 ) -> None:
     worker = Heard(opened=opened)
@@ -61,7 +61,7 @@ NEWER = Orders(switch=Switch(6, [Member(1, "127.0.0.1:1")], is_broken=False))
         pytest.param(-60.0, NEWER, 0, id="they are about to come"),
     ],
 )
-def test_whether_those_who_connect_are_waited_for(
+def test_orders_that_abort_a_forming_group(
     forming_for_s: float, orders: Orders, aborted: int
 ) -> None:
     worker = Heard(opened=5, forming_for_s=forming_for_s)
@@ -69,7 +69,7 @@ def test_whether_those_who_connect_are_waited_for(
     assert worker.aborted == aborted
 
 
-def test_a_stop_breaks_no_step_off() -> None:
+def test_stop_order_does_not_abort_a_step() -> None:
     worker = Heard(opened=4)
     worker.hears_of(Orders(stop="preempted"))
     assert worker.aborted == 0

@@ -7,23 +7,23 @@ import pytest
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
-from rota_trainer.live.model import ElasticModel  # noqa: E402
+from rota_trainer.elastic.model import ElasticModel  # noqa: E402
 
 
 @pytest.fixture
 def model() -> Iterator[ElasticModel]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     found = ElasticModel(torch.nn.Linear(2, 1), {})
-    found.spread(torch.device("cpu"))
+    found.wrap_ddp(torch.device("cpu"))
     yield found
-    found.gather()
+    found.unwrap_ddp()
     dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(
     ("weight", "loss", "gradient"), [(0.25, 1.0, 0.5), (0.0, 1.0, 0.0), (0.0, float("inf"), 0.0)]
 )
-def test_gradients_count_as_much_as_the_samples_that_they_are_of(
+def test_gradients_are_weighted(
     model: ElasticModel, weight: float, loss: float, gradient: float
 ) -> None:
     model.weight = weight

@@ -1,4 +1,4 @@
-"""The random states that a broken step is put back to."""
+"""Random states that are restored after an aborted step."""
 
 import random
 from collections.abc import Callable
@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing here trains")
 np = pytest.importorskip("numpy")
 
-from rota_trainer.live.chance import Chance  # noqa: E402
-from rota_trainer.torch import randomness  # noqa: E402
+from rota_trainer.elastic.rng_snapshot import RngSnapshot  # noqa: E402
+from rota_trainer.torch import rng  # noqa: E402
 
 DRAWS: list[Callable[[], object]] = [
     lambda: None,
@@ -22,24 +22,24 @@ DRAWS: list[Callable[[], object]] = [
 ]
 
 
-def test_whatever_a_step_draws_can_be_drawn_again() -> None:
+def test_snapshot_equals_the_exact_states() -> None:
     """Normal numbers come in pairs: to take the second changes nothing but that it is gone."""
-    before = randomness.take()
-    chance, choose = Chance(), random.Random(1)
+    before = rng.capture_states()
+    chance, choose = RngSnapshot(), random.Random(1)
     for _ in range(300):
-        taken, exact = chance.take(), randomness.take()
+        taken, exact = chance.take(), rng.capture_states()
         assert (taken["numpy"], taken["python"]) == (exact["numpy"], exact["python"])
         assert torch.equal(taken["torch"], exact["torch"])
         choose.choice(DRAWS)()
-    randomness.put_back(before)
+    rng.restore_states(before)
 
 
-def test_numpy_is_asked_only_when_it_has_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_state_is_read_only_after_a_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    ask = randomness.numpy_state
-    monkeypatch.setattr(randomness, "numpy_state", lambda numpy: asked.append(1) or ask(numpy))
+    ask = rng.numpy_state
+    monkeypatch.setattr(rng, "numpy_state", lambda numpy: asked.append(1) or ask(numpy))
     np.random.seed(3)
-    chance = Chance()
+    chance = RngSnapshot()
     for _ in range(5):
         chance.take()
     assert len(asked) == 1

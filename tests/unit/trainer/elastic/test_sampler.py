@@ -1,4 +1,4 @@
-"""Who takes which samples."""
+"""Division of samples between workers."""
 
 from itertools import pairwise
 
@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from rota_trainer.live.sharing import (  # noqa: E402
-    LEAST,
+from rota_trainer.elastic.sampler import (  # noqa: E402
+    MIN_SAMPLES_PER_WORKER,
     batch_together,
-    bounds,
-    order,
+    epoch_order,
     rate_factor,
     share,
+    share_bounds,
 )
 
 
 @given(n_samples=st.integers(1, 300), size=st.integers(1, 40))
-def test_shares_are_the_whole_batch_in_order(n_samples: int, size: int) -> None:
-    parts = [bounds(n_samples, rank=rank, size=size) for rank in range(size)]
+def test_shares_cover_the_batch_in_order(n_samples: int, size: int) -> None:
+    parts = [share_bounds(n_samples, rank=rank, size=size) for rank in range(size)]
     assert parts[0][0] == 0
     assert parts[-1][1] == n_samples
     assert all(before[1] == after[0] for before, after in pairwise(parts))
@@ -30,11 +30,11 @@ def test_shares_are_the_whole_batch_in_order(n_samples: int, size: int) -> None:
 def test_shares_are_even_and_none_is_too_small_to_normalise(n_samples: int, size: int) -> None:
     sizes = [
         end - begin
-        for begin, end in (bounds(n_samples, rank=rank, size=size) for rank in range(size))
+        for begin, end in (share_bounds(n_samples, rank=rank, size=size) for rank in range(size))
     ]
     active = [each for each in sizes if each]
     assert max(active) - min(active) <= 1
-    assert min(active) >= min(LEAST, n_samples)
+    assert min(active) >= min(MIN_SAMPLES_PER_WORKER, n_samples)
     assert sizes[0] > 0, "the first worker's statistics count: it always has samples"
 
 
@@ -44,10 +44,10 @@ def test_shares_are_even_and_none_is_too_small_to_normalise(n_samples: int, size
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=30),
     seed=st.integers(0, 5),
 )
-def test_each_sample_once_whatever_the_sizes(
+def test_each_sample_is_used_once_for_any_sizes(
     length: int, batch: int, sizes: list[int], seed: int
 ) -> None:
-    ordered = order(length, seed=seed, epoch=0)
+    ordered = epoch_order(length, seed=seed, epoch=0)
     used, seen, turn = 0, [], 0
     while used < length:
         size = sizes[turn % len(sizes)]
@@ -61,12 +61,14 @@ def test_each_sample_once_whatever_the_sizes(
 
 
 def test_the_order_depends_on_seed_and_epoch_alone() -> None:
-    assert order(50, seed=1, epoch=2).tolist() == order(50, seed=1, epoch=2).tolist()
-    others = [order(50, seed=seed, epoch=epoch).tolist() for seed in range(4) for epoch in range(4)]
+    assert epoch_order(50, seed=1, epoch=2).tolist() == epoch_order(50, seed=1, epoch=2).tolist()
+    others = [
+        epoch_order(50, seed=seed, epoch=epoch).tolist() for seed in range(4) for epoch in range(4)
+    ]
     assert len({tuple(each) for each in others}) == 16
 
 
-def test_the_batch_stays_or_grows_with_its_rate() -> None:
+def test_batch_and_rate_scaling() -> None:
     assert [
         batch_together(8, size=3, scaling=scaling) for scaling in ("constant", "linear", "sqrt")
     ] == [

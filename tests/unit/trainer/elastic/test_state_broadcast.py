@@ -1,4 +1,4 @@
-"""A state taken apart, cut into chunks, and put together again."""
+"""A state split into chunks and joined again."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from rota_trainer.live.transfer import plan, put_together, take_apart  # noqa: E402
+from rota_trainer.elastic.state_broadcast import join_tensors, plan, split_tensors  # noqa: E402
 
 
 @given(sizes=st.lists(st.integers(0, 40), max_size=12), chunk_bytes=st.integers(1, 16))
@@ -31,7 +31,7 @@ def test_every_byte_is_in_one_chunk_and_no_chunk_is_too_big(
         assert 0 < len(places) <= chunk_bytes
 
 
-def test_a_state_is_the_same_again() -> None:
+def test_split_and_joined_state_is_equal() -> None:
     state = {
         "weights": torch.arange(6.0).reshape(2, 3),
         "half": torch.ones(3, dtype=torch.bfloat16),
@@ -39,9 +39,9 @@ def test_a_state_is_the_same_again() -> None:
         "empty": torch.empty(0),
     }
     sent: list[Any] = []
-    outline = take_apart(state, sent)
+    outline = split_tensors(state, sent)
     arrived: list[Any] = []
-    again = put_together(outline, arrived, device=torch.device("cpu"))
+    again = join_tensors(outline, arrived, device=torch.device("cpu"))
     for here, there in zip(arrived, sent, strict=True):
         assert here.dtype == there.dtype
         here.copy_(there)

@@ -1,4 +1,4 @@
-"""Workers vote in the same steps, however long these take each of them."""
+"""Workers vote in the same steps, at any speed."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: nothing here trains")
 
-from rota_trainer.live.ballots import Ballots
+from rota_trainer.elastic.voting import VoteSchedule
 
 
 class Council:
@@ -17,7 +17,7 @@ class Council:
     def __init__(self, *steps_s: float) -> None:
         self.steps_s = steps_s
         self.now_s = [0.0 for _ in steps_s]
-        self.workers = [Ballots(self._clock(number)) for number in range(len(steps_s))]
+        self.workers = [VoteSchedule(self._clock(number)) for number in range(len(steps_s))]
         self.cast: list[list[int]] = []
 
     def _clock(self, number: int) -> Any:
@@ -52,21 +52,21 @@ class Council:
 @pytest.mark.parametrize(
     ("steps_s", "every"), [((0.045, 0.045), 8), ((0.05, 0.09), 4), ((0.5, 0.01), 1), ((1e-6,), 100)]
 )
-def test_the_slowest_decides_how_often(steps_s: tuple[float, ...], every: int) -> None:
+def test_slowest_worker_decides_the_interval(steps_s: tuple[float, ...], every: int) -> None:
     council = Council(*steps_s)
     held = [step for step in range(400) if council.step(step)]
     assert held[:2] == [0, 1]
     assert {after - before for before, after in itertools.pairwise(held[3:])} == {every}
 
 
-def test_all_hear_the_least_of_each_wish_in_the_same_step() -> None:
+def test_result_is_the_minimum_of_each_request() -> None:
     council = Council(0.05, 0.05)
     for step in range(20):
         heard = council.step(step, [(3, 0), (2, -1)])
         assert heard in ([], [[2, -1], [2, -1]])
 
 
-def test_at_the_end_of_an_epoch_all_vote_whatever_was_agreed_on() -> None:
+def test_extra_vote_at_the_end_of_an_epoch() -> None:
     council = Council(0.01, 0.01)
     for step in range(30):
         council.step(step)

@@ -1,4 +1,4 @@
-"""Numbers out of whatever scripts and daemons hand over."""
+"""Numbers, orders and environment variables from untrusted values."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota_trainer.messages import Orders, orders_from
-from rota_trainer.place import Place, find_place
-from rota_trainer.values import as_number, n_samples
+from rota_trainer.progress.numbers import as_number, n_samples
+from rota_trainer.reporting.environment import WorkerEnvironment, read_environment
+from rota_trainer.reporting.messages import Orders, orders_from
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from rota_trainer.values import as_number, n_samples
         *(([1.0], None), (np.array([1, 2]), None), (10**400, None), (1j, None)),
     ],
 )
-def test_a_number_is_finite_and_one(value: Any, number: float | None) -> None:
+def test_only_finite_scalars_are_numbers(value: Any, number: float | None) -> None:
     assert as_number(value) == number
 
 
@@ -33,7 +33,7 @@ def test_a_number_is_finite_and_one(value: Any, number: float | None) -> None:
         *((7, 0), (None, 0), ([], 0), ({}, 0), (np.float32(1), 0), (SimpleNamespace(shape=3), 0)),
     ],
 )
-def test_samples_are_counted_where_they_can_be(batch: Any, count: int) -> None:
+def test_samples_of_batches(batch: Any, count: int) -> None:
     assert n_samples(batch) == count
 
 
@@ -45,14 +45,14 @@ JSON = st.recursive(
 
 
 @given(JSON | st.fixed_dictionaries({"stop": JSON, "insists_in_s": JSON, "notes": JSON}))
-def test_any_answer_is_orders(raw: Any) -> None:
+def test_any_response_parses_to_orders(raw: Any) -> None:
     orders = orders_from(raw)
     assert isinstance(orders.stop, str)
     assert orders.insists_in_s is None or orders.insists_in_s >= 0
     assert all(isinstance(note, str) for note in orders.notes)
 
 
-def test_orders_of_a_newer_daemon_are_understood_as_far_as_they_are_known() -> None:
+def test_unknown_fields_of_orders_are_ignored() -> None:
     raw = {"stop": "preempted", "insists_in_s": 60, "notes": ["a"], "switch": {"to": 4}}
     assert orders_from(raw) == Orders("preempted", 60.0, ["a"])
 
@@ -71,8 +71,8 @@ GIVEN = {
 }
 
 
-def test_a_worker_finds_its_place() -> None:
-    assert find_place(GIVEN) == Place(
+def test_environment_of_a_worker() -> None:
+    assert read_environment(GIVEN) == WorkerEnvironment(
         *("http://127.0.0.1:1", "t", "j7", 3, 2, 2, 0, 4.5, 90.0, 2),
         checkpoint_dir="/checkpoints/j7",
         began_s=1700000000.5,
@@ -80,12 +80,12 @@ def test_a_worker_finds_its_place() -> None:
 
 
 @pytest.mark.parametrize("missing", ["ROTA_URL", "ROTA_TOKEN", "ROTA_JOB"])
-def test_without_all_of_it_a_script_runs_alone(missing: str) -> None:
-    assert find_place({**GIVEN, missing: ""}).url == ""
+def test_incomplete_environment_means_standalone(missing: str) -> None:
+    assert read_environment({**GIVEN, missing: ""}).url == ""
 
 
 @given(st.fixed_dictionaries({name: st.text() for name in GIVEN if name != "ROTA_CHECKPOINT_DIR"}))
-def test_no_environment_is_too_odd(env: dict[str, str]) -> None:
-    place = find_place(env)
+def test_invalid_variables_are_ignored(env: dict[str, str]) -> None:
+    place = read_environment(env)
     assert place.epochs_done >= 0
     assert place.worker >= 0

@@ -1,4 +1,4 @@
-"""What programs say of themselves, in lines and in rows."""
+"""Progress from output lines and CSV rows."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota_trainer.csv_file import CsvFile
-from rota_trainer.lines import LONGEST_LINE, Lines
-from rota_trainer.progress import Observed, Progress, from_words
-from rota_trainer.tally import Tally
+from rota_trainer.progress.csv_file import CsvFile
+from rota_trainer.progress.observed import ProgressObserver, ProgressUpdate, parse_progress
+from rota_trainer.progress.tally import Tally
+from rota_trainer.wrapper import LONGEST_LINE, LineSplitter
 
 
 @pytest.mark.parametrize(
@@ -23,23 +23,23 @@ from rota_trainer.tally import Tally
         ({"epoch": "9" * 400, "steps": "1e300"}, (None, None, None, None, {})),
     ],
 )
-def test_words_become_numbers_as_far_as_they_are(
+def test_invalid_numbers_are_ignored(
     words: dict[str, str | None], progress: tuple[object, ...]
 ) -> None:
-    found = from_words(words)
+    found = parse_progress(words)
     assert (found.epoch, found.epochs, found.step, found.steps, found.metrics) == progress
 
 
 def test_programs_may_count_from_zero() -> None:
-    assert from_words({"epoch": "0"}, from_zero=True).epoch == 1
-    assert from_words({"epoch": "0", "step": "2"}, from_zero=True).epoch == 0
+    assert parse_progress({"epoch": "0"}, from_zero=True).epoch == 1
+    assert parse_progress({"epoch": "0", "step": "2"}, from_zero=True).epoch == 0
 
 
-def test_steps_are_counted_by_what_lies_between_two_lines() -> None:
+def test_steps_are_counted_between_two_lines() -> None:
     tally = Tally()
-    observed = Observed(tally)
+    observed = ProgressObserver(tally)
     for step in (5, 15, 25):
-        observed.advance(Progress(epoch=0, step=step, steps=100))
+        observed.advance(ProgressUpdate(epoch=0, step=step, steps=100))
     taken = tally.take()
     assert sum(record[1] for record in taken["steps"]) == 20
     assert (taken["epochs_done"], taken["steps_done"]) == (0.25, 25)
@@ -47,19 +47,19 @@ def test_steps_are_counted_by_what_lies_between_two_lines() -> None:
 
 def test_an_epoch_whose_length_is_not_known_is_not_recorded() -> None:
     tally = Tally()
-    observed = Observed(tally)
-    observed.advance(Progress(epoch=1))
-    observed.advance(Progress(epoch=2))
-    observed.advance(Progress(epoch=7))
-    observed.advance(Progress(epoch=8, epoch_s=3.5, steps=10, samples=20))
+    observed = ProgressObserver(tally)
+    observed.advance(ProgressUpdate(epoch=1))
+    observed.advance(ProgressUpdate(epoch=2))
+    observed.advance(ProgressUpdate(epoch=7))
+    observed.advance(ProgressUpdate(epoch=8, epoch_s=3.5, steps=10, samples=20))
     records = [record[1:] for record in tally.take()["epochs"]]
     assert [record[0] for record in records] == [2, 8]
     assert records[1] == (8, 3.5, 10, 20)
 
 
 @given(st.lists(st.binary(max_size=30)))
-def test_lines_do_not_depend_on_how_they_are_cut(chunks: list[bytes]) -> None:
-    in_parts, at_once = Lines(), Lines()
+def test_lines_do_not_depend_on_chunks(chunks: list[bytes]) -> None:
+    in_parts, at_once = LineSplitter(), LineSplitter()
     parts = [line for chunk in chunks for line in in_parts.take(chunk)]
     whole = at_once.take(b"".join(chunks))
     assert parts + in_parts.rest() == whole + at_once.rest()
@@ -67,7 +67,7 @@ def test_lines_do_not_depend_on_how_they_are_cut(chunks: list[bytes]) -> None:
 
 @pytest.mark.parametrize("size", [1, 1000, 10**6])
 def test_a_long_line_is_cut(size: int) -> None:
-    lines = Lines()
+    lines = LineSplitter()
     found = [line for _ in range(10**6 // size) for line in lines.take(b"x" * size)]
     assert found + lines.take(b"x\ny\n") == ["x" * LONGEST_LINE, "y"]
 
@@ -77,7 +77,7 @@ HEADER += "global_batch_size,loss,accuracy\n"
 ROW = "{},12.5,0.25,2024-01-01 00:00:00.000001,2,90,32,64,0.5,0.75\n"
 
 
-def test_rows_are_read_as_they_come(tmp_path: Path) -> None:
+def test_rows_are_read_as_the_file_grows(tmp_path: Path) -> None:
     path = tmp_path / "job.csv"
     file = CsvFile(str(path))
     assert file.poll() == []
@@ -85,12 +85,12 @@ def test_rows_are_read_as_they_come(tmp_path: Path) -> None:
     assert file.poll() == []
     path.write_text(HEADER + ROW.format(0) + ROW.format(1))
     metrics = {"loss": 0.5, "accuracy": 0.75}
-    expected = [Progress(n, 90.0, None, 50, 12.5, 1600, metrics) for n in (1, 2)]
+    expected = [ProgressUpdate(n, 90.0, None, 50, 12.5, 1600, metrics) for n in (1, 2)]
     assert file.poll() == expected
     assert file.poll() == []
 
 
-def test_a_file_that_is_begun_anew_is_read_anew(tmp_path: Path) -> None:
+def test_replaced_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "job.csv"
     file = CsvFile(str(path))
     path.write_text("epoch,loss\n0,1\n1,2\n")
@@ -106,7 +106,7 @@ def test_a_file_that_is_begun_anew_is_read_anew(tmp_path: Path) -> None:
         *(b"1e400,1\n", b"7" * 300_000 + b",1\n", b",".join([b"0"] * 10_000) + b"\n"),
     ],
 )
-def test_rows_that_make_no_sense_cost_only_themselves(
+def test_invalid_rows_are_ignored(
     junk: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "job.csv"
@@ -115,10 +115,10 @@ def test_rows_that_make_no_sense_cost_only_themselves(
     assert capsys.readouterr().err.count("left out") <= 1
 
 
-def test_a_header_without_an_epoch_is_said(
+def test_header_without_epoch_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "job.csv"
     path.write_text("step,loss\n1,2\n")
     assert CsvFile(str(path)).poll() == []
-    assert "names no column epoch" in capsys.readouterr().err
+    assert "names no column 'epoch'" in capsys.readouterr().err

@@ -1,8 +1,8 @@
-"""What is kept between two reports."""
+"""The tally between two reports."""
 
-from rota_trainer.bounds import MOST_METRICS, MOST_RECORDS
-from rota_trainer.position import Position
-from rota_trainer.tally import Tally
+from rota_trainer.progress.position import Position
+from rota_trainer.progress.tally import Tally
+from rota_trainer.reporting.limits import MOST_METRICS, MOST_RECORDS
 
 
 def test_fast_steps_share_a_record_and_slow_ones_have_their_own() -> None:
@@ -13,7 +13,7 @@ def test_fast_steps_share_a_record_and_slow_ones_have_their_own() -> None:
     assert records == [(3, 0.15625, 0.0625, 6), (1, 0.5, 0.5, 2)]
 
 
-def test_what_is_taken_is_gone_and_where_it_is_stays() -> None:
+def test_take_clears_records_and_keeps_the_position() -> None:
     tally = Tally()
     tally.go_to(2, 1)
     tally.steps_total = 4
@@ -25,7 +25,7 @@ def test_what_is_taken_is_gone_and_where_it_is_stays() -> None:
     assert first["epochs_done"] == second["epochs_done"] == 2.25
 
 
-def test_too_much_pushes_out_the_oldest_and_is_counted() -> None:
+def test_dropped_records_are_counted() -> None:
     tally = Tally()
     for number in range(MOST_RECORDS + 5):
         tally.step(1.0, samples=number)
@@ -46,7 +46,7 @@ def test_the_newest_value_of_a_metric_counts_even_when_there_are_many() -> None:
     assert tally.take()["metrics"]["metric-0"] == 7.0
 
 
-def test_what_earlier_attempts_did_counts_until_the_run_says_where_it_is() -> None:
+def test_earlier_progress_counts_until_the_position_is_known() -> None:
     tally = Tally(4.5, 9.0)
     assert (tally.progress, tally.take()["epochs_total"]) == (4.5, 9.0)
     tally.go_to(3, 0)
@@ -62,14 +62,14 @@ def test_positions_within_a_step_an_epoch_and_between() -> None:
     assert tally.position(is_in_epoch=True) == Position(3, 0, 3.0)
 
 
-def test_a_loader_that_is_longer_than_it_says_is_no_more_than_an_epoch() -> None:
+def test_loader_longer_than_its_length_counts_as_one_epoch() -> None:
     tally = Tally()
     tally.go_to(1, 9)
     tally.steps_total = 4
     assert tally.progress == 2.0
 
 
-def test_what_a_checkpoint_holds_counts_before_the_length_of_an_epoch_is_known() -> None:
+def test_progress_of_a_checkpoint_counts_before_the_length_is_known() -> None:
     tally = Tally()
     tally.go_on_from(Position(2, 3, 2.75))
     assert tally.progress == 2.75
@@ -78,7 +78,7 @@ def test_what_a_checkpoint_holds_counts_before_the_length_of_an_epoch_is_known()
     assert tally.progress == 3.0
 
 
-def test_a_script_that_never_tells_the_length_counts_whole_epochs() -> None:
+def test_unknown_length_counts_whole_epochs() -> None:
     tally = Tally()
     tally.go_on_from(Position(2, 3, 2.0))
     tally.step_of_epoch += 1

@@ -1,4 +1,4 @@
-"""Who a process is, by the variables around it."""
+"""The environment variables of a worker."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rota_trainer.place import find_place
+from rota_trainer.reporting.environment import read_environment
 
 OF_ROTA = {"ROTA_WORKER": "j/1/1/n", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
 ALONE = {"ROTA_WORKER": "j/1/0/n", "RANK": "0", "WORLD_SIZE": "1"}
@@ -14,7 +14,7 @@ AGENTS = {"ROTA_WORKER": "j/1/1/n", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "j
 
 
 @pytest.mark.parametrize(
-    ("env", "rank", "speaks"),
+    ("env", "rank", "is_reporter"),
     [
         ({}, 0, True),
         (OF_ROTA, 1, True),
@@ -34,9 +34,11 @@ AGENTS = {"ROTA_WORKER": "j/1/1/n", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "j
         "an agent's second",
     ],
 )
-def test_one_process_of_each_worker_speaks(env: dict[str, str], rank: int, speaks: bool) -> None:
-    place = find_place(env)
-    assert (place.rank, place.speaks) == (rank, speaks)
+def test_one_process_of_each_worker_reports(
+    env: dict[str, str], rank: int, is_reporter: bool
+) -> None:
+    place = read_environment(env)
+    assert (place.rank, place.is_reporter) == (rank, is_reporter)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def test_one_process_of_each_worker_speaks(env: dict[str, str], rank: int, speak
     [("0027", 0o027), ("000", 0), ("", None), ("0999", None), ("7777", None), ("-1", None)],
 )
 def test_a_umask_is_octal_and_within_bounds(text: str, umask: int | None) -> None:
-    assert find_place({"ROTA_UMASK": text}).umask == umask
+    assert read_environment({"ROTA_UMASK": text}).umask == umask
 
 
 SCRIPT = "import os, rota_trainer; rota_trainer.start(); print(f'{os.umask(0):04o}')"
@@ -53,7 +55,7 @@ SCRIPT = "import os, rota_trainer; rota_trainer.start(); print(f'{os.umask(0):04
 @pytest.mark.parametrize(
     "words", [["-c", SCRIPT], ["-m", "rota_trainer", "run", "--", "sh", "-c", "umask"]]
 )
-def test_who_begins_in_a_container_takes_the_submitters_umask(words: list[str]) -> None:
+def test_umask_is_applied_in_a_container(words: list[str]) -> None:
     env = {**os.environ, "ROTA_UMASK": "0027"}
     command = [sys.executable, *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)

@@ -1,12 +1,12 @@
-"""Which code a run is of: a checkpoint of other code is not loaded."""
+"""Identifies the code of a run: a checkpoint that other code wrote is not loaded."""
 
 from __future__ import annotations
 
 import sys
 
 
-def code_identity() -> str:
-    """A hash of the main script, empty where there is none."""
+def main_script_hash() -> str:
+    """The hash of the main script; empty if there is none (an interactive session)."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     if not path:
         return ""

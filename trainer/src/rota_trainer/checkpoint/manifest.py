@@ -1,7 +1,7 @@
-"""What a checkpoint says about itself: whose it is, how far it is, and what each file holds.
+"""The manifest of a checkpoint: its owner, its position, and the size and hash of each file.
 
-The manifest is written last, and has a checksum of its own: a checkpoint without a sound one, or
-with any file other than listed, is damaged.
+The manifest is written last and has a checksum of its own. A checkpoint is corrupt if its manifest
+is missing or invalid, or if its files differ from the listed ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rota_trainer.position import Owner, Position
+from rota_trainer.progress.position import CheckpointOwner, Position
 
 NAME = "rota.json"
 FORMAT = 1
@@ -23,24 +23,24 @@ CHUNK_BYTES = 1 << 20
 LONGEST_MANIFEST = 64 << 20
 
 
-class DamageError(Exception):
-    """This checkpoint cannot be trusted; the words say why."""
+class CorruptCheckpointError(Exception):
+    """The checkpoint must not be loaded; the message says why."""
 
 
 @dataclass(frozen=True)
-class Manifest:
-    owner: Owner
+class CheckpointManifest:
+    owner: CheckpointOwner
     position: Position
     files: dict[str, str]
-    """For each file its size and hash, as one word."""
+    """File name -> `SIZE:SHA256`."""
     library: str
 
 
-def seal(folder: Path, *, owner: Owner, position: Position, library: str) -> None:
-    """Bring every file of the folder to the disk, then the manifest. Raises OSError."""
+def seal(folder: Path, *, owner: CheckpointOwner, position: Position, library: str) -> None:
+    """Flush every file of the folder to disk, then write the manifest. Raises OSError."""
     files = {name: _digest(folder / name, sync=True) for name in _names(folder)}
     if not files:
-        raise OSError(f"nothing was written to {folder}")
+        raise OSError(f"the save function wrote nothing to {folder}")
     body: dict[str, Any] = {
         "format": FORMAT,
         "library": library,
@@ -57,39 +57,45 @@ def seal(folder: Path, *, owner: Owner, position: Position, library: str) -> Non
         sync_folder(Path(path))
 
 
-def read(folder: Path) -> Manifest:
-    """The manifest, without a look at the files. Raises DamageError."""
+def read(folder: Path) -> CheckpointManifest:
+    """Read the manifest; the files are not checked. Raises CorruptCheckpointError."""
     try:
         with _open_regular(folder / NAME) as file:
             raw = json.loads(file.read(LONGEST_MANIFEST))
         body = raw["checkpoint"]
         if raw["sum"] != _checksum(body):
-            raise DamageError("its manifest was changed")
+            raise CorruptCheckpointError("the manifest was changed")
         if body["format"] > FORMAT:
-            raise DamageError(f"it was written by a newer library ({body['library']})")
+            raise CorruptCheckpointError(
+                f"written by a newer version of rota-trainer ({body['library']})"
+            )
         position, files = Position(**body["position"]), dict(body["files"])
         if type(position.epoch) is not int or type(position.step) is not int or min(position) < 0:
-            raise DamageError("its position makes no sense")
-        return Manifest(Owner(**body["owner"]), position, files, body["library"])
+            raise CorruptCheckpointError("the position in the manifest is invalid")
+        return CheckpointManifest(
+            CheckpointOwner(**body["owner"]), position, files, body["library"]
+        )
     except FileNotFoundError:
-        raise DamageError("it has no manifest") from None
+        raise CorruptCheckpointError("the manifest is missing") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DamageError(f"its manifest cannot be read ({type(error).__name__})") from None
+        raise CorruptCheckpointError(
+            f"the manifest cannot be read ({type(error).__name__})"
+        ) from None
 
 
-def check(folder: Path, manifest: Manifest) -> None:
-    """Read every file. Raises DamageError if one is missing, added or different."""
+def check(folder: Path, manifest: CheckpointManifest) -> None:
+    """Read every file. Raises CorruptCheckpointError if one is missing, added or changed."""
     try:
         found = {name: _digest(folder / name, sync=False) for name in _names(folder)}
     except OSError as error:
-        raise DamageError(f"it cannot be read ({error})") from None
+        raise CorruptCheckpointError(f"a file cannot be read ({error})") from None
     for name in sorted(found.keys() | manifest.files.keys()):
         if name not in found:
-            raise DamageError(f"{name} is missing")
+            raise CorruptCheckpointError(f"{name} is missing")
         if name not in manifest.files:
-            raise DamageError(f"{name} does not belong to it")
+            raise CorruptCheckpointError(f"{name} is not in the manifest")
         if found[name] != manifest.files[name]:
-            raise DamageError(f"{name} is not what was written")
+            raise CorruptCheckpointError(f"{name} was changed")
 
 
 def sync_folder(folder: Path) -> None:
@@ -109,7 +115,7 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _digest(path: Path, *, sync: bool) -> str:
-    """Size and hash of a file, as one word."""
+    """The size and hash of a file, as `SIZE:SHA256`."""
     digest, size = hashlib.sha256(), 0
     with _open_regular(path) as file:
         if sync:
@@ -123,11 +129,11 @@ def _digest(path: Path, *, sync: bool) -> str:
 
 
 def _open_regular(path: Path) -> Any:
-    """A pipe under the name of a file would be waited for for ever."""
+    """Open a regular file. Anything else is refused: opening a named pipe could block forever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path} is not a plain file")
+        raise OSError(f"{path} is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 

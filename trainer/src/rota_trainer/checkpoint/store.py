@@ -1,9 +1,9 @@
-"""Checkpoints on disk: each is a folder that appears whole, or not at all.
+"""Checkpoints on disk: each is a folder that is renamed into place when it is complete.
 
-Layout: `FOLDER/000012-epoch-7-step-0/` with whatever the script's `save` wrote and a manifest. The
-first number grows with each checkpoint, so that the newest is known whatever the clock says. What
-is being written or removed has a name that begins with a dot, and is locked by its writer: what is
-left of a writer that died is removed by the next.
+Layout: `FOLDER/000012-epoch-7-step-0/` holds what the script's `save` wrote, and a manifest. The
+first number grows with each checkpoint, so that the order does not depend on the clock. A folder
+that is being written or removed has a name that begins with a dot, and its writer holds a lock on
+it. The next writer removes unlocked ones: their writer has died.
 """
 
 from __future__ import annotations
@@ -18,43 +18,50 @@ import time
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from rota_trainer.manifest import DamageError, Manifest, check, read, seal, sync_folder
-from rota_trainer.position import Owner, Position
-from rota_trainer.say import say
+from rota_trainer.checkpoint.manifest import (
+    CheckpointManifest,
+    CorruptCheckpointError,
+    check,
+    read,
+    seal,
+    sync_folder,
+)
+from rota_trainer.console import print_message
+from rota_trainer.progress.position import CheckpointOwner, Position
 from rota_trainer.version import VERSION
 
 STATE = "state"
-"""The name that a script's `save` and `load` get, inside a checkpoint's folder."""
+"""The file or folder inside a checkpoint that the script's `save` and `load` get."""
 UNFINISHED = ".unfinished-"
-BEGUN = ".begun-"
-FORGOTTEN_AFTER_S = 86400.0
-"""On file systems that lock no folders, age tells what its writer left behind."""
+UNLOCKED = ".begun-"
+STALE_AFTER_S = 86400.0
+"""On file systems without locks on folders, an older unfinished folder counts as abandoned."""
 _NAME = re.compile(r"(\d{6,18})-epoch-\d+-step-\d+")
 
 
-class Found(NamedTuple):
-    """A checkpoint that can be loaded: what to give to `load`, and where it is."""
+class StoredCheckpoint(NamedTuple):
+    """A valid checkpoint: the path for `load`, and its position."""
 
     path: Path
     position: Position
 
 
-class Checkpoints:
-    def __init__(self, folder: Path, owner: Owner, *, keep: int = 2) -> None:
+class CheckpointStore:
+    def __init__(self, folder: Path, owner: CheckpointOwner, *, keep: int = 2) -> None:
         if keep < 1:
-            raise ValueError(f"keep={keep}: at least one checkpoint has to stay")
+            raise ValueError(f"keep={keep}: at least one checkpoint must be kept")
         self.folder = folder
         self._owner = owner
         self._keep = keep
         self._damaged: set[str] = set()
 
     def write(self, save: Callable[[Path], object], position: Position) -> Path:
-        """Let `save` write, then put it in place at once. Raises what `save` raises, or OSError."""
+        """Call `save`, then rename the result into place. Raises what `save` raises, or OSError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._clear_unfinished()
         unfinished = self._hidden(UNFINISHED)
-        # It is locked before it has a name that others may clear away.
-        begun = self._hidden(BEGUN)
+        # Locked under a name that other writers do not remove, then renamed.
+        begun = self._hidden(UNLOCKED)
         begun.mkdir()
         lock = _lock(begun)
         begun.rename(unfinished)
@@ -71,8 +78,8 @@ class Checkpoints:
         self._prune()
         return final
 
-    def newest(self) -> Found | None:
-        """The newest checkpoint of this job and code that is sound. Says why others are not it."""
+    def newest(self) -> StoredCheckpoint | None:
+        """The newest valid checkpoint of this job and code. Prints why newer ones are skipped."""
         others = 0
         for folder in self._folders():
             try:
@@ -80,18 +87,18 @@ class Checkpoints:
                 if manifest.owner != self._owner:
                     others += 1
                     if others == 1:
-                        say(_refusal(folder, theirs=manifest.owner, ours=self._owner))
+                        print_message(_refusal(folder, theirs=manifest.owner, ours=self._owner))
                     continue
                 check(folder, manifest)
-            except DamageError as damage:
+            except CorruptCheckpointError as damage:
                 self._damaged.add(folder.name)
-                say(f"the checkpoint {folder} is damaged and left out: {damage}")
+                print_message(f"checkpoint {folder} is corrupt and is skipped: {damage}")
                 continue
-            return Found(folder / STATE, manifest.position)
+            return StoredCheckpoint(folder / STATE, manifest.position)
         return None
 
     def _folders(self) -> list[Path]:
-        """All checkpoints, the newest first."""
+        """All checkpoints, newest first."""
         try:
             found = [each for each in self.folder.iterdir() if _NAME.fullmatch(each.name)]
         except OSError:
@@ -108,7 +115,7 @@ class Checkpoints:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                continue  # Somebody else was faster; theirs counts from now on.
+                continue  # Another writer took this name; try the next number.
             sync_folder(self.folder)
             return final
 
@@ -116,7 +123,8 @@ class Checkpoints:
         return self.folder / f"{kind}{os.getpid()}-{threading.get_ident()}-{time.time_ns()}"
 
     def _prune(self) -> None:
-        """Remove ours that are older than the newest few. What belongs to others stays."""
+        """Remove old checkpoints of this owner, except the newest `keep`. Checkpoints of other
+        owners stay."""
         kept = 0
         for folder in self._folders():
             manifest = _read_or_none(folder)
@@ -128,48 +136,49 @@ class Checkpoints:
             self._remove(folder)
 
     def _remove(self, folder: Path) -> None:
-        doomed = self._hidden(UNFINISHED)
+        renamed = self._hidden(UNFINISHED)
         try:
-            folder.rename(doomed)
+            folder.rename(renamed)
         except OSError:
             return
-        shutil.rmtree(doomed, ignore_errors=True)
+        shutil.rmtree(renamed, ignore_errors=True)
 
     def _clear_unfinished(self) -> None:
         for left in self.folder.glob(f"{UNFINISHED}*"):
             lock = _lock(left)
             if lock is not None:
                 os.close(lock)
-            if lock is not None or _age_s(left) > FORGOTTEN_AFTER_S:
+            if lock is not None or _age_s(left) > STALE_AFTER_S:
                 shutil.rmtree(left, ignore_errors=True)
-        for left in self.folder.glob(f"{BEGUN}*"):
-            if _age_s(left) > FORGOTTEN_AFTER_S:
+        for left in self.folder.glob(f"{UNLOCKED}*"):
+            if _age_s(left) > STALE_AFTER_S:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _refusal(folder: Path, *, theirs: Owner, ours: Owner) -> str:
+def _refusal(folder: Path, *, theirs: CheckpointOwner, ours: CheckpointOwner) -> str:
     if theirs.job != ours.job:
-        whose = f"another job ({theirs.job or 'a script run alone'})"
-        advice = "To go on from it, load it by its path."
+        whose = f"belongs to another job ({theirs.job or 'a standalone run'})"
+        advice = "To resume from it, load it by its path."
     else:
-        whose = "other code: the main script was changed since"
-        advice = "If it still fits, name the code: start(code='...') in both versions."
-    return f"OTHER: the checkpoint {folder} is of {whose}. It is not used, and stays. {advice}"
+        whose = "was written by other code: the main script has changed"
+        advice = "If it is still compatible, use the same start(code='...') in both versions."
+    return f"OTHER: checkpoint {folder} {whose}. It is not loaded and not deleted. {advice}"
 
 
 def _serial(folder: Path) -> int:
     return int(folder.name.split("-", 1)[0])
 
 
-def _read_or_none(folder: Path) -> Manifest | None:
+def _read_or_none(folder: Path) -> CheckpointManifest | None:
     try:
         return read(folder)
-    except DamageError:
+    except CorruptCheckpointError:
         return None
 
 
 def _lock(folder: Path) -> int | None:
-    """An open lock on a folder, None if somebody has it or folders cannot be locked here."""
+    """Lock a folder; returns the open descriptor, or None if the folder is locked already or the
+    file system cannot lock folders."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

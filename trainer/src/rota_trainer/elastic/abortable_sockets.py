@@ -1,8 +1,8 @@
-"""The connections of a process group, found from outside.
+"""Finds the TCP connections of a process group, so that another thread can abort its collectives.
 
-A collective of gloo that waits for a peer cannot be ended by any call of torch. It ends when its
-connection does; and torch does not tell which connections are its own, so they are found by what
-was opened meanwhile.
+torch has no call that ends a gloo collective which waits for a peer. The collective ends when its
+connection is shut down. torch does not expose its connections either, so they are found by
+comparing the open sockets of the process before and after the group was opened.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from collections.abc import Callable
 ESTABLISHED = 1
 
 
-class Connections:
-    """Duplicates of the descriptors of a group's connections, good to end them at any time."""
+class AbortableSockets:
+    """Duplicated descriptors of the connections, which stay usable whatever torch closes."""
 
     def __init__(self, found: list[tuple[int, socket.socket]]) -> None:
         self._found = found
         _all.add(self)
 
-    def end(self) -> None:
-        """Whoever waits on one of them fails at once, here and at the other end."""
+    def shut_down(self) -> None:
+        """Shut down all connections: every wait on them fails, here and in the peers."""
         for _, duplicate in self._found:
             with contextlib.suppress(OSError):
                 duplicate.shutdown(socket.SHUT_RDWR)
 
-    def are_sound(self) -> bool:
+    def are_established(self) -> bool:
         return all(_is_established(duplicate) for _, duplicate in self._found)
 
     def close(self) -> None:
-        self.end()
+        self.shut_down()
         for _, duplicate in self._found:
             duplicate.close()
         self._found = []
 
     def close_in_forked_child(self) -> None:
-        """A child that loads data would keep a dead parent's connections open."""
+        """Close the connections in a forked child (such as a data loader), which would otherwise
+        keep them open after the parent has died."""
         for number, duplicate in self._found:
             with contextlib.suppress(OSError):
                 if os.fstat(number).st_ino == os.fstat(duplicate.fileno()).st_ino:
@@ -49,7 +50,7 @@ class Connections:
 
 
 def open_sockets() -> dict[int, str]:
-    """The sockets of this process: descriptor and identity."""
+    """The open sockets of this process: descriptor -> identity (`socket:[INODE]`)."""
     found: dict[int, str] = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -59,8 +60,11 @@ def open_sockets() -> dict[int, str]:
     return found
 
 
-def opened_since(before: dict[int, str], *, belongs: Callable[[int, int], bool]) -> Connections:
-    """Connections over TCP that are new and belong, by the ports of this end and of the other."""
+def opened_since(
+    before: dict[int, str], *, belongs: Callable[[int, int], bool]
+) -> AbortableSockets:
+    """The TCP connections that are new since `before` and for which `belongs(local port, remote
+    port)` is true."""
     new = [number for number, target in open_sockets().items() if before.get(number) != target]
     found: list[tuple[int, socket.socket]] = []
     for number in new:
@@ -70,11 +74,11 @@ def opened_since(before: dict[int, str], *, belongs: Callable[[int, int], bool])
                 found.append((number, duplicate))
             else:
                 duplicate.close()
-    return Connections(found)
+    return AbortableSockets(found)
 
 
 def _ports(connection: socket.socket) -> tuple[int, int]:
-    """Of this end and of the other. Raises OSError for one that listens."""
+    """The local and the remote port. Raises OSError for a listening socket."""
     if connection.family not in (socket.AF_INET, socket.AF_INET6):
         raise OSError("not TCP")
     return int(connection.getsockname()[1]), int(connection.getpeername()[1])
@@ -87,7 +91,7 @@ def _is_established(connection: socket.socket) -> bool:
         return False
 
 
-_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+_all: weakref.WeakSet[AbortableSockets] = weakref.WeakSet()
 
 
 def _after_fork() -> None:

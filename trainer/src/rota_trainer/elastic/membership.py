@@ -1,4 +1,8 @@
-"""What the daemon says about who trains together, as far as this worker has heard."""
+"""The daemon's orders about generations, as received by this worker.
+
+The reporter thread receives orders and aborts a process group that cannot finish; the training
+thread reads the newest switch and publishes the state of this worker in its reports.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +10,69 @@ import threading
 import time
 from typing import Callable, NamedTuple
 
-from rota_trainer.messages import Orders, Switch
-from rota_trainer.place import Place
-from rota_trainer.reporter import Reporter
+from rota_trainer.reporting.environment import WorkerEnvironment
+from rota_trainer.reporting.messages import Orders, Switch
+from rota_trainer.reporting.reporter import Reporter
 
-NOBODY = -1
-HURRY_S = 1.0
-"""Who waits for an order does not wait longer between two reports, also while nobody answers."""
-NEWEST = 0.2
-"""What the newest step counts in the mean of those before it."""
+NO_GENERATION = -1
+REPORT_EVERY_S = 1.0
+"""The time between reports while this worker waits for an order, also if the daemon is away."""
+SMOOTHING = 0.2
+"""The weight of the newest step in the moving average of step times."""
 FORMING_S = 1.0
-"""Connecting to each other takes less. If it does not, whoever is gone is told of by then."""
+"""Members connect to each other in less than this. After it, a newer switch or a stop aborts the
+forming group, because a member may be gone."""
 OVERDUE_S = 10.0
 OVERDUE_STEPS = 5.0
-"""A step that takes so many times as long as the longest before, and at least so many seconds, is
-not waited for when there is a newer generation: whoever it waits for may be gone without a word."""
+"""If there is a newer generation, a step is aborted after `OVERDUE_STEPS` times the longest step
+so far, and at least `OVERDUE_S`: the peer that it waits for may be gone unnoticed."""
 
 
-class Opened(NamedTuple):
-    """The process group that is open, perhaps of a generation that does not stand yet."""
+class OpenProcessGroup(NamedTuple):
+    """The open process group; its generation may not be committed yet."""
 
     generation: int
     abort: Callable[[], None]
-    """Ends its collectives, or the wait for those who are to connect."""
+    """Aborts its collectives, or the wait for members that have not connected."""
     is_forming: bool = False
-    """Whether its members are still about to connect to each other."""
+    """Whether its members are still connecting to each other."""
 
 
-class Membership:
-    """Orders come in the reporter's thread; the training thread asks."""
+class MembershipClient:
+    """Receives orders in the reporter thread; the training thread reads them."""
 
-    def __init__(self, place: Place, reporter: Reporter, *, identity: str, address: str) -> None:
-        self.number = place.worker
+    def __init__(
+        self, environment: WorkerEnvironment, reporter: Reporter, *, identity: str, address: str
+    ) -> None:
+        self.number = environment.worker
         self.newest: Switch | None = None
         self.refused = ""
-        self.opened: Opened | None = None
-        self.generation = NOBODY
-        self._first = place.generation
-        """The one that this worker was started for. Those before are others'."""
+        self.opened: OpenProcessGroup | None = None
+        self.generation = NO_GENERATION
+        self._first = environment.generation
+        """The generation that this worker was started for. Earlier ones do not contain it."""
         self._reporter = reporter
         self._identity = identity
         self._address = address
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._moved_s = time.monotonic()
         self._longest_s = 0.0
         self._own_s: float | None = None
-        self._hurried_s = 0.0
-        self.tell(step=0)
-        reporter.on_orders = self._hear
-        reporter.hurry()
+        self._asked_s = 0.0
+        self.publish(step=0)
+        reporter.on_orders = self._on_orders
+        reporter.report_now()
 
-    def tell(self, *, step: int, pause_s: float | None = None) -> None:
-        """What the next reports say. Replaced as a whole, because another thread reads it."""
-        said = self._reporter.membership
+    def publish(self, *, step: int, pause_s: float | None = None) -> None:
+        """Set the membership fields of the next reports. The dictionary is replaced as a whole,
+        because the reporter thread reads it."""
+        last = self._reporter.membership
         self._reporter.membership = {
             "generation": self.generation,
             "address": self._address,
             "identity": self._identity,
             "global_step": step,
-            "pause_s": said.get("pause_s") if pause_s is None else pause_s,
+            "pause_s": last.get("pause_s") if pause_s is None else pause_s,
             "own_s": self._own_s,
         }
 
@@ -79,44 +87,45 @@ class Membership:
         return self.newest is not None and self.newest.generation > generation
 
     def wait(self, seconds: float) -> None:
-        """Until something is heard, or so long."""
+        """Wait for a new order, at most for this time."""
         now_s = time.monotonic()
-        if now_s - self._hurried_s >= HURRY_S:
-            self._hurried_s = now_s
-            self._reporter.hurry()
-        self._news.wait(seconds)
-        self._news.clear()
+        if now_s - self._asked_s >= REPORT_EVERY_S:
+            self._asked_s = now_s
+            self._reporter.report_now()
+        self._changed.wait(seconds)
+        self._changed.clear()
 
-    def moved(self, *, is_step: bool) -> None:
-        """Training goes on; what counts as overdue is measured from here."""
+    def mark_activity(self, *, is_step: bool) -> None:
+        """Record that training makes progress; the time until overdue is measured from here."""
         now_s = time.monotonic()
         if is_step:
             self._longest_s = max(self._longest_s, now_s - self._moved_s)
         self._moved_s = now_s
 
-    def worked(self, seconds: float) -> None:
-        """So long a step took until this worker had nothing to do but wait for the others."""
+    def record_own_time(self, seconds: float) -> None:
+        """Record the time of a step without the wait for other workers."""
         before_s = seconds if self._own_s is None else self._own_s
-        self._own_s = before_s + NEWEST * (seconds - before_s)
+        self._own_s = before_s + SMOOTHING * (seconds - before_s)
 
-    def _hear(self, orders: Orders) -> None:
+    def _on_orders(self, orders: Orders) -> None:
         self.refused = orders.refused
         switch = orders.switch
         if switch is not None and not (self.newest and self.newest.generation >= switch.generation):
             self.newest = switch
-            self._news.set()
+            self._changed.set()
         if orders.refused or orders.stop:
-            self._news.set()
+            self._changed.set()
         opened = self.opened
         if opened is not None and self._is_stuck(opened, orders):
             opened.abort()
 
-    def _is_stuck(self, opened: Opened, orders: Orders) -> bool:
-        """An order is repeated until it is followed: what comes about by it is left alone."""
+    def _is_stuck(self, opened: OpenProcessGroup, orders: Orders) -> bool:
+        """Whether the open group should be aborted. Orders are repeated until the worker follows
+        them, so an order for the open group itself changes nothing."""
         switch, waited_s = orders.switch, time.monotonic() - self._moved_s
         is_old = switch is not None and switch.generation > opened.generation
         if opened.is_forming:
-            # Who has heard of either may not come any more.
+            # A member that got either order may not connect any more.
             return waited_s > FORMING_S and (is_old or bool(orders.stop))
         is_broken = switch is not None and switch.is_broken
         overdue_s = max(OVERDUE_S, OVERDUE_STEPS * self._longest_s)

@@ -1,7 +1,9 @@
-"""The model as a script uses it: the same object in every generation."""
+"""The model that a live training script calls: the same object in every generation."""
 
-# torch is typed in parts only.
+# torch has incomplete type hints.
 # pyright: basic, reportPrivateImportUsage=false
+# `Module.buffers` is too slow for each step; `Module._buffers` is used instead.
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import inspect
@@ -13,62 +15,60 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from rota_trainer.live.buffers import Buffers
-
 _TAKES = inspect.signature(DistributedDataParallel.__init__).parameters
 
 
 class ElasticModel(torch.nn.Module):
-    """Passes on to the script's own model, through DDP where there are several workers.
+    """Calls the script's model, through DistributedDataParallel (DDP) if there are several workers.
 
-    Gradients are summed, each worker's with the weight of its share of the samples: the mean over
-    all samples, however uneven the shares are.
+    The gradients of each worker are multiplied by its share of the samples and summed. The result
+    is the mean over all samples, also if the shares differ.
     """
 
     def __init__(self, module: torch.nn.Module, options: dict[str, Any]) -> None:
         super().__init__()
         self.before_sharing: Callable[[], None] = lambda: None
-        """Called each time some gradients are ready, before they are shared."""
+        """Called each time some gradients are ready, before the all-reduce."""
         self.module = module
         self.weight = 1.0
         self.ready_s = 0.0
-        """When the last gradients were ready here; what follows is the wait for the others'."""
+        """When the last gradients were ready; after this the worker only waits for the others."""
         self._options = options
-        self._buffers_here = Buffers(module)
-        # Not as a submodule: its parameters are those of `module`.
-        self._parallel: list[DistributedDataParallel] = []
+        self._module_buffers = ModelBuffers(module)
+        # In a list, so that torch does not register it as a submodule: it has the same parameters.
+        self._ddp: list[DistributedDataParallel] = []
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        through = self._parallel[0] if self._parallel else self.module
-        return through(*inputs, **named)
+        model = self._ddp[0] if self._ddp else self.module
+        return model(*inputs, **named)
 
-    def weigh(self, weight: float) -> None:
-        """What the gradients of this worker count for from now on."""
-        # A module that is assigned to looks through all that it is made of.
+    def set_weight(self, weight: float) -> None:
+        """Set the weight of this worker's gradients."""
+        # Assigning through `Module.__setattr__` searches all parameters and submodules.
         self.__dict__["weight"] = weight
 
-    def spread(self, device: torch.device) -> None:
-        """Over the process group that stands now."""
-        self.gather()
-        parallel = DistributedDataParallel(
+    def wrap_ddp(self, device: torch.device) -> None:
+        """Wrap the model in DDP over the open process group."""
+        self.unwrap_ddp()
+        ddp = DistributedDataParallel(
             self.module,
             device_ids=[device.index] if device.type == "cuda" else None,
             **_without_syncs(),
             **self._options,
         )
-        parallel.register_comm_hook(self, _weighted_sum)
-        self._parallel = [parallel]
+        ddp.register_comm_hook(self, _weighted_sum)
+        self._ddp = [ddp]
 
-    def gather(self) -> None:
-        """Let go of the process group."""
-        for parallel in self._parallel:
-            # Whoever still holds it, it must not hear of the next generation's gradients.
-            parallel.reducer._remove_autograd_hooks()
-        self._parallel = []
+    def unwrap_ddp(self) -> None:
+        """Remove DDP, and with it the process group."""
+        for ddp in self._ddp:
+            # An object that is still referenced must not get gradients of the next generation.
+            ddp.reducer._remove_autograd_hooks()
+        self._ddp = []
 
-    def buffers_together(self) -> None:
-        """Statistics that layers gathered are those of the first worker, in all."""
-        for kind, same in _by_kind(self._buffers_here.now()).items():
+    def broadcast_buffers(self) -> None:
+        """Give all workers the buffers (such as batch norm statistics) of rank 0."""
+        for kind, same in _by_kind(self._module_buffers.now()).items():
             flat = torch.cat([each.detach().reshape(-1) for each in same]).to(kind[0])
             dist.broadcast(flat, 0)
             for each, part in zip(same, flat.split([each.numel() for each in same])):
@@ -76,11 +76,11 @@ class ElasticModel(torch.nn.Module):
 
 
 def _weighted_sum(model, bucket):
-    # DDP looks at annotations of hooks, and does not know those that are texts.
+    # No annotations: DDP inspects the annotations of hooks and rejects ones that are strings.
     model.__dict__["ready_s"] = time.perf_counter()
     model.before_sharing()
     gradients = bucket.buffer()
-    # What counts for nothing may be no number, and nothing times that would be none either.
+    # With weight 0 the gradients may be NaN, and 0 * NaN is NaN.
     gradients = gradients.mul_(model.weight) if model.weight else gradients.zero_()
     work: Any = dist.all_reduce(gradients, async_op=True)
     return work.get_future().then(_first)
@@ -91,7 +91,8 @@ def _first(done: Any) -> torch.Tensor:
 
 
 def _without_syncs() -> dict[str, Any]:
-    """All have the same state when DDP is made, and buffers are brought together after a step."""
+    """DDP options that disable its own synchronization: all workers have the same state already,
+    and buffers are broadcast after each step."""
     wanted = {"init_sync": False, "forward_sync_buffers": False}
     if "forward_sync_buffers" not in _TAKES:
         wanted = {"init_sync": False, "broadcast_buffers": False}
@@ -104,3 +105,14 @@ def _by_kind(tensors: list[torch.Tensor]) -> dict[Any, list[torch.Tensor]]:
         if each.numel():
             found.setdefault((each.device, each.dtype), []).append(each)
     return found
+
+
+class ModelBuffers:
+    """The buffers of a model, found fast enough for each step: `Module.buffers` walks through the
+    whole model. The modules stay the same; the tensors in them may change."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._held = [each._buffers for each in module.modules()]
+
+    def now(self) -> list[torch.Tensor]:
+        return [each for held in self._held for each in held.values() if each is not None]

@@ -1,6 +1,6 @@
-"""The process group of one generation: opened, used, broken from any thread, never used again."""
+"""The process group of one generation. Any thread can abort it; after that it is not used again."""
 
-# torch is typed in parts only.
+# torch has incomplete type hints.
 # pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from rota_trainer.live.sockets import Connections, open_sockets, opened_since
+from rota_trainer.elastic.abortable_sockets import AbortableSockets, open_sockets, opened_since
 
 OPEN_S = 10.0
-"""All members have said that they come: this is for connecting to each other."""
+"""The time for members to connect to each other. All of them are ready at this point."""
 COLLECTIVE_S = 86400.0
-"""No step is too slow. What hangs is ended by what the daemon knows, not by a clock."""
-PART_S = 5.0
+"""The timeout of a collective. It is long because a slow step is no error: a collective that hangs
+is aborted when the daemon reports a failed worker."""
+CLOSING_BARRIER_S = 5.0
 
 
-class Group:
-    """The default process group of torch for this generation. `device` is where tensors of its
-    collectives live; votes are always on the CPU, so that they wait for no kernel."""
+class ElasticProcessGroup:
+    """The default process group of torch for this generation. `device` holds the tensors of its
+    collectives. Votes are on the CPU, so that they do not wait for GPU kernels."""
 
-    def __init__(self, device: torch.device, connections: Connections) -> None:
+    def __init__(self, device: torch.device, connections: AbortableSockets) -> None:
         self.device = device
         self.is_aborted = False
         self._members: Any = dist.group.WORLD
@@ -35,40 +36,40 @@ class Group:
         self._lock = threading.Lock()
 
     def vote(self, values: list[int]) -> Any:
-        """Begin to find the least of each value over all workers; `result` of it waits."""
+        """Start the minimum of each value over all workers; `Vote.result` waits for it."""
         votes = torch.tensor(values, dtype=torch.int64)
-        # What `dist.all_reduce` does, without what it looks up for it: this is done in each step.
+        # Faster than `dist.all_reduce`, which looks up the group: this runs in many steps.
         return Vote(votes, self._members.allreduce([votes], self._least))
 
-    def part(self) -> None:
-        """Nobody closes a connection before all have what they need from it."""
+    def closing_barrier(self) -> None:
+        """Wait until all members have their results, before connections are closed."""
         with contextlib.suppress(RuntimeError):
             votes = torch.zeros(1, dtype=torch.int64)
             work = dist.all_reduce(votes, async_op=True)
-            work.wait(timedelta(seconds=PART_S))
+            work.wait(timedelta(seconds=CLOSING_BARRIER_S))
 
-    def settle(self) -> None:
-        """Wait until the gradients are really there. Kernels of NCCL run behind the program's
-        back: after an abort they leave behind what must not be learnt from."""
+    def wait_for_gradients(self) -> None:
+        """Wait until the gradients have arrived. NCCL kernels run asynchronously, and an aborted
+        one leaves invalid gradients, which must not be applied."""
         if self.device.type == "cuda":
             torch.cuda.current_stream().synchronize()
             if self.is_aborted:
-                raise dist.DistBackendError("the process group was given up")
+                raise dist.DistBackendError("the process group was aborted")
 
-    def is_why(self, error: BaseException) -> bool:
-        """Whether an error is that of a collective that cannot be finished."""
+    def is_cause_of(self, error: BaseException) -> bool:
+        """Whether an error comes from a collective that cannot finish."""
         if not isinstance(error, RuntimeError):
             return False
-        is_ours = isinstance(error, dist.DistError)
-        return is_ours or self.is_aborted or not self._connections.are_sound()
+        is_distributed = isinstance(error, dist.DistError)
+        return is_distributed or self.is_aborted or not self._connections.are_established()
 
     def abort(self) -> None:
-        """End every collective, here and in all peers. From any thread, any number of times."""
+        """End every collective, here and in all peers. Any thread may call it, repeatedly."""
         with self._lock:
             if self.is_aborted:
                 return
             self.is_aborted = True
-            self._connections.end()
+            self._connections.shut_down()
             if self.device.type == "cuda" and dist.is_initialized():
                 with contextlib.suppress(RuntimeError):
                     dist.group.WORLD.abort()  # type: ignore[union-attr]
@@ -90,8 +91,11 @@ class Vote:
         return self._votes.tolist()
 
 
-def open_group(store: Any, *, rank: int, size: int, backend: str | None, ports: set[int]) -> Group:
-    """Raises RuntimeError when a member does not come. `ports` are those of stores."""
+def open_group(
+    store: Any, *, rank: int, size: int, backend: str | None, ports: set[int]
+) -> ElasticProcessGroup:
+    """Open the process group. Raises RuntimeError if a member does not connect. `ports` are the
+    ports of stores, whose connections do not belong to the group."""
     device = torch.device("cuda" if torch.cuda.is_available() and backend != "gloo" else "cpu")
     if device.type == "cuda":
         device = torch.device("cuda", torch.cuda.current_device())
@@ -105,14 +109,14 @@ def open_group(store: Any, *, rank: int, size: int, backend: str | None, ports: 
         timeout=timedelta(seconds=OPEN_S),
     )
     connections = opened_since(before, belongs=lambda *both: ports.isdisjoint(both))
-    group = Group(device, connections)
-    _be_patient()
+    group = ElasticProcessGroup(device, connections)
+    _set_collective_timeout()
     return group
 
 
-def _be_patient() -> None:
-    patience = timedelta(seconds=COLLECTIVE_S)
+def _set_collective_timeout() -> None:
+    timeout = timedelta(seconds=COLLECTIVE_S)
     if hasattr(dist, "set_timeout"):
-        dist.set_timeout(patience)
+        dist.set_timeout(timeout)
     else:
-        dist.distributed_c10d._set_pg_timeout(patience)  # type: ignore[attr-defined]
+        dist.distributed_c10d._set_pg_timeout(timeout)  # type: ignore[attr-defined]

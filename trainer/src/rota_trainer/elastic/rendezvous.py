@@ -1,109 +1,121 @@
-"""How a worker gets into the newest generation, however often that takes."""
+"""How a worker joins the newest generation: wait for the switch, meet, connect, sync the state.
 
-# torch is typed in parts only.
+The members of a generation meet at the store of its first member, in two steps: each writes its
+step count to the store, then all open a process group. The members that are behind get the state of
+the most advanced member. The first collective commits the generation. If anything fails, the worker
+leaves the group and tries again, with the newest switch.
+"""
+
+# torch has incomplete type hints.
 # pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from datetime import timedelta
+from typing import Any, Callable, NamedTuple, NoReturn
 
 import torch.distributed as dist
 
-from rota_trainer.live import stores, transfer
-from rota_trainer.live.disk import Disk
-from rota_trainer.live.group import Group, open_group
-from rota_trainer.live.leaving import Left, Refused
-from rota_trainer.live.meeting import GivenUpError, meet
-from rota_trainer.live.membership import Membership, Opened
-from rota_trainer.live.model import ElasticModel
-from rota_trainer.live.parts import FRESH, Parts
-from rota_trainer.live.sockets import Connections
-from rota_trainer.messages import Switch
+from rota_trainer.console import print_message
+from rota_trainer.elastic import state_broadcast, tcp_store
+from rota_trainer.elastic.abortable_sockets import AbortableSockets
+from rota_trainer.elastic.checkpointing import ElasticCheckpointer
+from rota_trainer.elastic.membership import MembershipClient, OpenProcessGroup
+from rota_trainer.elastic.model import ElasticModel
+from rota_trainer.elastic.process_group import ElasticProcessGroup, open_group
+from rota_trainer.elastic.state import FRESH, TrainingState
+from rota_trainer.exceptions import JoinRefused, Stopped, WorkerRemoved
+from rota_trainer.reporting.messages import Switch
 from rota_trainer.run import Run
-from rota_trainer.say import say
-from rota_trainer.stops import Stopped
 
 LISTEN_S = 0.2
 RETRY_S = 1.0
-"""Whoever is gone is told of by then. If nobody is, the same generation meets once more."""
+"""The time for an order about a failed worker to arrive. Without such an order, the same generation
+tries again."""
+STORE_WAIT_S = 0.2
 
 
-class NobodyCameError(Exception):
-    """No generation came about in the time that was given; the words say what was last tried."""
+class NoGenerationError(Exception):
+    """No generation was formed in time, or the worker must stop; the message is the reason."""
 
 
-class Training(NamedTuple):
-    """What is trained, and where it is kept."""
+class GenerationAbandonedError(Exception):
+    """The current attempt to form a generation ended: there is a newer one, or it failed."""
+
+
+class TrainingContext(NamedTuple):
+    """The objects of one training."""
 
     run: Run
-    parts: Parts
+    state: TrainingState
     model: ElasticModel
-    disk: Disk
+    checkpointer: ElasticCheckpointer
 
 
-class Joining:
-    def __init__(self, training: Training, *, identity: str, backend: str | None) -> None:
+class ElasticRendezvous:
+    def __init__(self, training: TrainingContext, *, identity: str, backend: str | None) -> None:
         self.rank, self.size = 0, 1
         self.epoch = 0
-        """The farthest that any member was in when the generation began."""
-        self.group: Group | None = None
-        self._way: Connections | None = None
-        """To the store at which the newest generation meets."""
+        """The highest epoch of all members when the generation was formed."""
+        self.group: ElasticProcessGroup | None = None
+        self._store_sockets: AbortableSockets | None = None
+        """The connections to the store at which the newest generation meets."""
         self._training = training
         self._backend = backend
         self._met = (-1, 0)
-        """The newest generation that was tried, and how often all of it have met."""
-        self._served, self._address = stores.serve()
+        """The newest generation that was tried, and how often all its members have met."""
+        self._served, self._address = tcp_store.serve()
         run = training.run
-        self.membership = Membership(
-            run.place, run.reporter, identity=identity, address=self._address
+        self.membership = MembershipClient(
+            run.environment, run.reporter, identity=identity, address=self._address
         )
 
     def enter(self, patience_s: float) -> None:
-        """Raises NobodyCameError, Left or Refused, or what is wrong with the state."""
+        """Join the newest generation. Raises NoGenerationError, WorkerRemoved, JoinRefused, or the
+        error of a state that does not fit."""
         began_s = time.monotonic()
-        self.membership.moved(is_step=False)
+        self.membership.mark_activity(is_step=False)
         while True:
             switch = self._wait_for_switch(began_s + patience_s)
             try:
                 self._try(switch, began_s + patience_s)
-            except GivenUpError:
+            except GenerationAbandonedError:
                 self.leave_group()
                 continue
-            at = self._training.parts.at
+            progress = self._training.state.progress
             self.membership.generation = switch.generation
-            self.membership.moved(is_step=False)
-            self.membership.tell(step=at.global_step, pause_s=time.monotonic() - began_s)
+            self.membership.mark_activity(is_step=False)
+            self.membership.publish(step=progress.global_step, pause_s=time.monotonic() - began_s)
             return
 
     def leave_group(self) -> None:
         self.membership.opened = None
-        self._training.model.gather()
+        self._training.model.unwrap_ddp()
         group, self.group = self.group, None
         if group is not None:
             group.close()
-        if self._way is not None:
-            self._way.close()
+        if self._store_sockets is not None:
+            self._store_sockets.close()
 
-    def go_alone(self) -> NoReturn:
-        """Somebody ends this worker and not the others: they go on, and have all that it knew."""
-        say("SIGTERM: this worker goes, and the others go on")
+    def exit_alone(self) -> NoReturn:
+        """Exit after a SIGTERM to this worker only. The others continue and have its state."""
+        print_message("SIGTERM: this worker stops, the other workers continue")
         self.leave_group()
-        # They wait for its end, in which Python would look through all of torch for garbage.
+        # The others wait for the exit of this process; a final garbage collection would delay it.
         gc.freeze()
         raise Stopped("SIGTERM")
 
     # -- waiting --------------------------------------------------------------------------------
 
     def _wait_for_switch(self, until_s: float) -> Switch:
-        """The newest that this worker belongs to; one that failed is tried again."""
+        """Wait for the newest switch that contains this worker; one that failed is retried."""
         members = self.membership
         while True:
             if members.refused and members.generation < 0:
-                say(f"this worker may not join: {members.refused}")
-                raise Refused(members.refused)
+                print_message(f"this worker may not join: {members.refused}")
+                raise JoinRefused(members.refused)
             switch = members.newest
             if switch is not None and members.is_in(switch):
                 if switch.generation != self._met[0]:
@@ -113,102 +125,108 @@ class Joining:
                 if not self._is_over(switch, until_s):
                     return switch
             elif switch is not None and members.is_left_out(switch):
-                say("the others go on without this worker, as planned")
-                raise Left
-            self._check_patience(until_s)
+                print_message("this worker was removed from the job; the other workers continue")
+                raise WorkerRemoved
+            self._check_deadline(until_s)
             members.wait(LISTEN_S)
 
-    def _check_patience(self, until_s: float) -> None:
+    def _check_deadline(self, until_s: float) -> None:
         reason = self._training.run.reporter.stop
         if reason or self._training.run.should_stop:
-            raise NobodyCameError(reason or "SIGTERM")
+            raise NoGenerationError(reason or "SIGTERM")
         if time.monotonic() > until_s:
-            raise NobodyCameError("a worker is gone, and nobody said who goes on")
+            raise NoGenerationError("a worker is gone, and the daemon sent no new generation")
 
     def _is_over(self, switch: Switch, until_s: float) -> bool:
-        """Whether there is something better to do than to wait for the others."""
+        """Whether to stop waiting for the other members of this generation."""
         is_late = time.monotonic() > until_s
         is_asked = self._training.run.should_stop or bool(self._training.run.reporter.stop)
         return self.membership.is_behind(switch.generation) or is_late or is_asked
 
-    # -- one attempt ----------------------------------------------------------------------------
+    # -- one attempt to form a generation -------------------------------------------------------
 
     def _try(self, switch: Switch, until_s: float) -> None:
-        """Raises GivenUpError if it did not come about."""
+        """Raises GenerationAbandonedError if the generation was not formed."""
         numbers = [member.number for member in switch.members]
         self.rank, self.size = numbers.index(self.membership.number), len(numbers)
         first = switch.members[0].address
         try:
-            # The first as well, so that its wait can be ended.
-            store, self._way = stores.connect(first)
-            place = dist.PrefixStore("/".join(str(each) for each in self._met), store)
-            steps = meet(
-                place,
+            # The first member connects to its own store too, so that its wait can be aborted.
+            store, self._store_sockets = tcp_store.connect(first)
+            meeting = dist.PrefixStore("/".join(str(each) for each in self._met), store)
+            steps = gather_steps(
+                meeting,
                 numbers,
                 own=self.membership.number,
-                step=self._training.parts.at.global_step,
+                step=self._training.state.progress.global_step,
                 is_over=lambda: self._is_over(switch, until_s),
             )
             if self.membership.is_behind(switch.generation):
-                raise GivenUpError
-            # Not before: who could not come at first finds the others where they wait for it.
+                raise GenerationAbandonedError
+            # Counted after all have met, so that a late member finds the others under this prefix.
             self._met = (switch.generation, self._met[1] + 1)
             if self.size > 1:
-                self._open(place, first, give_up=self._way.end)
+                self._open(meeting, first, abort=self._store_sockets.shut_down)
         except RuntimeError as error:
-            say(f"generation {switch.generation} did not meet ({_first_line(error)})")
-            raise GivenUpError from error
+            print_message(
+                f"generation {switch.generation}: members did not connect ({_first_line(error)})"
+            )
+            raise GenerationAbandonedError from error
         try:
-            self._have_state(steps)
+            self._sync_state(steps)
             self._commit()
         except RuntimeError as error:
-            if self.group is None or not self.group.is_why(error):
+            if self.group is None or not self.group.is_cause_of(error):
                 raise
-            say(f"generation {switch.generation} broke as it began ({_first_line(error)})")
-            raise GivenUpError from error
+            print_message(
+                f"generation {switch.generation}: first collective failed ({_first_line(error)})"
+            )
+            raise GenerationAbandonedError from error
 
-    def _open(self, place: Any, first: str, *, give_up: Callable[[], None]) -> None:
-        self.membership.moved(is_step=False)
-        self.membership.opened = Opened(self._met[0], give_up, is_forming=True)
-        ports = {stores.port_of(self._address), stores.port_of(first)}
+    def _open(self, meeting: Any, first: str, *, abort: Callable[[], None]) -> None:
+        self.membership.mark_activity(is_step=False)
+        self.membership.opened = OpenProcessGroup(self._met[0], abort, is_forming=True)
+        ports = {tcp_store.port_of(self._address), tcp_store.port_of(first)}
         self.group = open_group(
-            place, rank=self.rank, size=self.size, backend=self._backend, ports=ports
+            meeting, rank=self.rank, size=self.size, backend=self._backend, ports=ports
         )
-        self.membership.opened = Opened(self._met[0], self.group.abort)
+        self.membership.opened = OpenProcessGroup(self._met[0], self.group.abort)
 
-    def _have_state(self, steps: list[int]) -> None:
-        """All have the state of the one that is farthest, or of the disk if nobody has any."""
-        parts = self._training.parts
+    def _sync_state(self, steps: list[int]) -> None:
+        """Give all members the state of the most advanced one, or of the newest checkpoint if no
+        member has a state."""
+        state = self._training.state
         most = max(steps)
         source = steps.index(most)
         if most == FRESH:
-            if self.rank == 0 and not self._training.disk.restore():
-                parts.at.global_step = 0
+            if self.rank == 0 and not self._training.checkpointer.restore():
+                state.progress.global_step = 0
         elif min(steps) == most:
             return
         if self.group is None:
             return
         if self.rank == source:
-            transfer.send(parts.state(), source=source, device=self.group.device)
+            state_broadcast.send(state.state_dict(), source=source, device=self.group.device)
             return
-        keeps = parts.at.global_step < most or most == FRESH
-        received = transfer.receive(
-            source=source, device=self.group.device, classes=parts.classes(), keeps=keeps
+        keeps = state.progress.global_step < most or most == FRESH
+        received = state_broadcast.receive(
+            source=source, device=self.group.device, classes=state.classes(), keeps=keeps
         )
         if keeps:
-            parts.load(received)
+            state.load(received)
 
     def _commit(self) -> None:
-        """The first collective of the generation: whoever finishes it knows that all are in it."""
-        self._training.run.keeping.writes = self.rank == 0
+        """Run the first collective of the generation. A member that finishes it knows that all
+        members have joined."""
+        self._training.run.checkpointer.writes = self.rank == 0
         if self.group is None:
             return
-        self._training.model.spread(self.group.device)
-        # A worker may have died after a step was applied and before its statistics were shared.
-        self._training.model.buffers_together()
-        at = self._training.parts.at
-        step = at.global_step
-        least, most, epoch = self.group.vote([step, -step, -at.epoch]).result()
+        self._training.model.wrap_ddp(self.group.device)
+        # A worker may have failed after a step was applied and before its buffers were broadcast.
+        self._training.model.broadcast_buffers()
+        progress = self._training.state.progress
+        step = progress.global_step
+        least, most, epoch = self.group.vote([step, -step, -progress.epoch]).result()
         self.epoch = -epoch
         if least != -most:
             raise AssertionError(f"workers are at different steps: {least} and {-most}")
@@ -216,3 +234,25 @@ class Joining:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def gather_steps(
+    store: Any, numbers: list[int], *, own: int, step: int, is_over: Callable[[], bool]
+) -> list[int]:
+    """The number of finished steps of each member, by rank. Waits until all members are present.
+
+    `is_over` is polled while waiting. Raises GenerationAbandonedError if it returns True, or
+    RuntimeError if the store cannot be reached."""
+    store.set(f"in/{own}", str(step))
+    keys = [f"in/{number}" for number in numbers]
+    while not _are_all_present(store, keys):
+        if is_over():
+            raise GenerationAbandonedError
+    return [int(store.get(key)) for key in keys]
+
+
+def _are_all_present(store: Any, keys: list[str]) -> bool:
+    with contextlib.suppress(dist.DistStoreError):
+        store.wait(keys, timedelta(seconds=STORE_WAIT_S))
+        return True
+    return False

@@ -1,4 +1,4 @@
-"""The random states as a step finds them. Taken before every step, so that it has to be cheap."""
+"""Captures the random states before every step, at low cost, to undo a step that fails."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ import sys
 from array import array
 from typing import Any
 
-from rota_trainer.torch import randomness
+from rota_trainer.torch import rng
 
 KIND = "MT19937"
 N_BYTES = (624 + 1) * 4
 NOTHING_LEFT = 0
 
 
-class Chance:
-    """Asks numpy for its state only when that has changed. Most steps do not draw from the
-    generator that all of numpy shares, and to ask it takes longer than anything else here."""
+class RngSnapshot:
+    """Reads numpy's state only when it has changed. Most steps do not draw from numpy's global
+    generator, and reading its state is the slowest part."""
 
     def __init__(self) -> None:
         self._raw: bytes | None = None
-        """What the state looked like in memory when it was asked for last."""
+        """The memory of numpy's generator when its state was read last."""
         self._numpy: tuple[Any, ...] = ()
         self._generator: Any = None
         self._address = 0
 
     def take(self) -> dict[str, Any]:
-        states = randomness.take_quickly()
+        states = rng.capture_without_numpy()
         numpy = sys.modules.get("numpy")
         if numpy is not None:
             states["numpy"] = self._of_numpy(numpy)
         return states
 
     def _of_numpy(self, numpy: Any) -> tuple[Any, ...]:
-        raw = self._look(numpy)
+        raw = self._read_memory(numpy)
         if raw is None or raw != self._raw:
-            self._numpy = randomness.numpy_state(numpy)
-            self._raw = raw if raw is not None and _is_told_by(raw, self._numpy) else None
+            self._numpy = rng.numpy_state(numpy)
+            self._raw = raw if raw is not None and _is_complete(raw, self._numpy) else None
         return self._numpy
 
-    def _look(self, numpy: Any) -> bytes | None:
-        """The memory of the shared generator: its words, then how many are used up. None where it
-        is not the usual one, or does not say where it is."""
+    def _read_memory(self, numpy: Any) -> bytes | None:
+        """The memory of numpy's global generator: its words, then how many of them are used. None
+        for another kind of generator, or a version of numpy that does not expose its address."""
         find = getattr(numpy.random, "get_bit_generator", None)
         generator: Any = find() if find is not None else None
         if type(generator).__name__ != KIND:
@@ -51,8 +51,8 @@ class Chance:
         return ctypes.string_at(self._address, N_BYTES)
 
 
-def _is_told_by(raw: bytes, state: tuple[Any, ...]) -> bool:
-    """Whether the memory is all there is to know. It is not while a normal number is left over
-    from a pair: that is kept elsewhere, and taking it changes nothing here."""
+def _is_complete(raw: bytes, state: tuple[Any, ...]) -> bool:
+    """Whether the memory is the complete state. It is not while one normal number of a pair is left
+    over: that number is stored elsewhere, and drawing it does not change this memory."""
     _, words, n_used, left_over, *_ = state
     return left_over == NOTHING_LEFT and raw == array("I", [*words, n_used]).tobytes()

@@ -1,37 +1,42 @@
-"""What a worker has to do before it can join the others."""
+"""Prepares a worker before it joins a generation: identity, slow imports, its own store."""
 
+# torch has incomplete type hints.
+# pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
 import hashlib
 import os
 
 import torch
+import torch.distributed as dist
 
-from rota_trainer.live import stores
-from rota_trainer.live.joining import Joining, Training
-from rota_trainer.live.samples import Samples
+from rota_trainer.elastic import tcp_store
+from rota_trainer.elastic.model import ElasticModel
+from rota_trainer.elastic.rendezvous import ElasticRendezvous, TrainingContext
+from rota_trainer.elastic.sampler import ElasticSampler
 
 PATIENCE_S = 300.0
 
 
-def prepare(training: Training, samples: Samples, *, backend: str | None) -> Joining | None:
-    """None outside of rota: one worker, and nobody to join."""
-    if not training.run.place.url:
+def prepare(
+    training: TrainingContext, samples: ElasticSampler, *, backend: str | None
+) -> ElasticRendezvous | None:
+    """The rendezvous of this worker; None outside of rota, where there is one worker only."""
+    if not training.run.environment.url:
         return None
-    from rota_trainer.live.warming import warm_up
-
-    stores.use_loopback()
+    tcp_store.use_loopback()
     warm_up()
-    return Joining(training, identity=identity(training, samples), backend=backend)
+    return ElasticRendezvous(training, identity=identity(training, samples), backend=backend)
 
 
-def identity(training: Training, samples: Samples) -> str:
-    """What has to be the same in all workers of a generation, in words that show what differs."""
+def identity(training: TrainingContext, samples: ElasticSampler) -> str:
+    """A text that must be the same in all members of a generation. The daemon shows the parts that
+    differ to the user."""
     shapes = [
         (name, tuple(each.shape))
-        for name, each in training.parts.named["model"].state_dict().items()
+        for name, each in training.state.named["model"].state_dict().items()
     ]
-    code = training.run.keeping.code
+    code = training.run.checkpointer.code
     return ", ".join(
         (
             f"code {code[:12] or 'unknown'}",
@@ -49,3 +54,18 @@ def default_patience_s() -> float:
         return max(0.0, float(os.environ.get("ROTA_PATIENCE", PATIENCE_S)))
     except ValueError:
         return PATIENCE_S
+
+
+def warm_up() -> None:
+    """Run one step in a group of one worker: the first use of DDP takes seconds for imports."""
+    if dist.is_initialized():
+        raise RuntimeError(
+            "live training opens its own process groups; remove init_process_group()"
+        )
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    model = ElasticModel(torch.nn.Linear(1, 1), {})
+    model.wrap_ddp(torch.device("cpu"))
+    with torch.random.fork_rng(devices=[]):
+        model(torch.ones(1, 1)).sum().backward()
+    model.unwrap_ddp()
+    dist.destroy_process_group()

@@ -1,6 +1,6 @@
-"""Everything that a training is made of, and how far it is."""
+"""The state of a live training: its components and its progress; snapshots to undo a step."""
 
-# torch is typed in parts only.
+# torch has incomplete type hints.
 # pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Any, cast
 
 import torch
 
-from rota_trainer.live.buffers import Buffers
-from rota_trainer.live.chance import Chance
-from rota_trainer.torch import parts, randomness
-from rota_trainer.torch.reading import classes_in
+from rota_trainer.elastic.model import ModelBuffers
+from rota_trainer.elastic.rng_snapshot import RngSnapshot
+from rota_trainer.torch import components, rng
+from rota_trainer.torch.safe_load import classes_in
 
 FRESH = -1
+"""The step count of a worker that has no training state yet."""
 SCALED = ("lr", "initial_lr", "max_lr", "min_lr")
 
 
 @dataclass
-class Progress:
-    """`global_step` counts the steps of all epochs; before the first state is known it is FRESH.
-    `used` are samples of this epoch, `steps` its steps. `rate_factor` is what the learning rates
-    are multiplied by now."""
+class TrainingProgress:
+    """`global_step` counts the steps of all epochs; FRESH means that no state was loaded yet.
+    `used` counts the used samples of this epoch, `steps` its finished steps. `rate_factor` is the
+    current factor of the learning rates. Stored in checkpoints under these names."""
 
     global_step: int = FRESH
     epoch: int = 0
@@ -32,36 +33,36 @@ class Progress:
     rate_factor: float = 1.0
 
 
-class Parts:
-    """The script's model, optimizer and so on, by name, and the progress."""
+class TrainingState:
+    """The components of the training (model, optimizer and others) by name, and the progress."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self.named = {name: each for name, each in named.items() if each is not None}
-        self.at = Progress()
-        self._chance = Chance()
-        self._buffers = Buffers(self.named["model"])
+        self.progress = TrainingProgress()
+        self._rng = RngSnapshot()
+        self._buffers = ModelBuffers(self.named["model"])
         for name, part in self.named.items():
-            parts.state_of(name, part)
+            components.state_of(name, part)
 
-    def state(self) -> dict[str, Any]:
-        """Tensors in it are those that are trained, not copies."""
-        states = {name: parts.state_of(name, part) for name, part in self.named.items()}
-        return {"parts": states, "progress": asdict(self.at)}
+    def state_dict(self) -> dict[str, Any]:
+        """The state. Its tensors are the trained ones, not copies."""
+        states = {name: components.state_of(name, part) for name, part in self.named.items()}
+        return {"parts": states, "progress": asdict(self.progress)}
 
     def classes(self) -> set[type]:
-        return set(classes_in(self.state()))
+        return set(classes_in(self.state_dict()))
 
     def load(self, state: dict[str, Any]) -> None:
-        """All of it, or nothing if it is of something else."""
-        parts.check(self.named, state["parts"])
+        """Load a whole state. If it does not fit, raise OtherStateError and change nothing."""
+        components.check(self.named, state["parts"])
         for name, part in self.named.items():
-            parts.put_back(part, state["parts"][name])
-        self.at = Progress(**state["progress"])
+            components.restore_component(part, state["parts"][name])
+        self.progress = TrainingProgress(**state["progress"])
 
     def scale_rates(self, factor: float) -> None:
-        """Learning rates as they are for so many workers."""
-        ratio = factor / self.at.rate_factor
-        self.at.rate_factor = factor
+        """Scale the learning rates to this factor of the script's own ones."""
+        ratio = factor / self.progress.rate_factor
+        self.progress.rate_factor = factor
         if ratio == 1.0:
             return
         for group in self.named["optimizer"].param_groups:
@@ -73,24 +74,25 @@ class Parts:
             scheduler.base_lrs = [rate * ratio for rate in scheduler.base_lrs]
 
     def snapshot(self) -> dict[str, Any]:
-        """What a step changes before its gradients are applied: small, and taken before each."""
+        """What a step changes before its gradients are applied. Small, because it is taken before
+        each step."""
         groups = self.named["optimizer"].param_groups
         scheduler = self.named.get("scheduler")
         return {
             "buffers": [each.detach().clone() for each in self._buffers.now()],
-            "random": self._chance.take(),
+            "random": self._rng.take(),
             "rates": [{k: v for k, v in group.items() if k != "params"} for group in groups],
             "scheduler": None if scheduler is None else dict(scheduler.state_dict()),
-            # Its attributes: asking it for its state would wait for the GPU in each step.
+            # The attributes of the scaler: `state_dict` would wait for the GPU in each step.
             "scaler": _copied(vars(self.named["scaler"])) if "scaler" in self.named else None,
         }
 
-    def put_back(self, snapshot: dict[str, Any]) -> None:
-        """As if the step had never begun; its gradients are forgotten."""
+    def restore_snapshot(self, snapshot: dict[str, Any]) -> None:
+        """Undo an unfinished step: restore the snapshot and drop the gradients."""
         optimizer = self.named["optimizer"]
         for each, was in zip(self._buffers.now(), snapshot["buffers"]):
             each.detach().copy_(was)
-        randomness.put_back(snapshot["random"])
+        rng.restore_states(snapshot["random"])
         for group, was in zip(optimizer.param_groups, snapshot["rates"]):
             group.update(was)
         if snapshot["scheduler"] is not None:
@@ -108,7 +110,7 @@ def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def on_cpu(state: Any) -> Any:
-    """A copy that training does not change any more."""
+    """A copy on the CPU that training does not change."""
     if isinstance(state, torch.Tensor):
         return state.detach().to("cpu", copy=True)
     if isinstance(state, dict):

@@ -1,8 +1,8 @@
-"""The state of one worker to all that are behind it, in a few large pieces.
+"""Broadcasts the state of one worker to the workers that are behind it, in a few large chunks.
 
-First what the state is made of, with each tensor replaced by its shape; then the bytes of all
-tensors, one after the other, in chunks. Nothing of a receiver is changed before all of it is there:
-the sender may die in the middle, and the receiver may be the next to send.
+The outline is sent first: the state with each tensor replaced by its type and shape. The bytes of
+all tensors follow in chunks. A receiver changes its own state only after everything has arrived,
+because the sender may fail in the middle and the receiver may be the next sender.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, cast
 import torch
 import torch.distributed as dist
 
-from rota_trainer.torch.reading import also_safe
+from rota_trainer.torch.safe_load import allow_classes
 
 CHUNK_BYTES = 32 << 20
 
 
-class Piece(NamedTuple):
-    """Some bytes of a tensor, and where in the chunk they are."""
+class TensorSlice(NamedTuple):
+    """A range of bytes of a tensor, and its offset in the chunk."""
 
     tensor: int
     begin: int
@@ -27,9 +27,9 @@ class Piece(NamedTuple):
     at: int
 
 
-def plan(sizes: list[int], chunk_bytes: int = CHUNK_BYTES) -> list[list[Piece]]:
-    """Tensors of so many bytes, cut into chunks."""
-    chunks: list[list[Piece]] = [[]]
+def plan(sizes: list[int], chunk_bytes: int = CHUNK_BYTES) -> list[list[TensorSlice]]:
+    """Divide tensors of these sizes (in bytes) into chunks."""
+    chunks: list[list[TensorSlice]] = [[]]
     filled = 0
     for tensor, size in enumerate(sizes):
         begin = 0
@@ -38,28 +38,29 @@ def plan(sizes: list[int], chunk_bytes: int = CHUNK_BYTES) -> list[list[Piece]]:
                 chunks.append([])
                 filled = 0
             n_bytes = min(size - begin, chunk_bytes - filled)
-            chunks[-1].append(Piece(tensor, begin, begin + n_bytes, filled))
+            chunks[-1].append(TensorSlice(tensor, begin, begin + n_bytes, filled))
             begin += n_bytes
             filled += n_bytes
     return [chunk for chunk in chunks if chunk]
 
 
-def take_apart(state: Any, tensors: list[torch.Tensor]) -> Any:
-    """The state with each tensor replaced by what is needed to make it again."""
+def split_tensors(state: Any, tensors: list[torch.Tensor]) -> Any:
+    """The outline of a state: each tensor is replaced by its type and shape, and appended to
+    `tensors`."""
     if isinstance(state, torch.Tensor):
         tensors.append(state.detach())
         dtype = str(state.dtype).partition(".")[2]
         return {"__tensor__": [dtype, list(state.shape), state.device.type]}
     if isinstance(state, dict):
         held = cast("dict[Any, Any]", state)
-        return {key: take_apart(value, tensors) for key, value in held.items()}
+        return {key: split_tensors(value, tensors) for key, value in held.items()}
     if type(state) in (list, tuple):
-        return type(state)(take_apart(value, tensors) for value in state)
+        return type(state)(split_tensors(value, tensors) for value in state)
     return state
 
 
-def put_together(outline: Any, tensors: list[torch.Tensor], *, device: torch.device) -> Any:
-    """The state again, with new and empty tensors, which are also added to `tensors`."""
+def join_tensors(outline: Any, tensors: list[torch.Tensor], *, device: torch.device) -> Any:
+    """The state of an outline, with new, empty tensors, which are also appended to `tensors`."""
     if isinstance(outline, dict):
         held = cast("dict[Any, Any]", outline)
         if "__tensor__" in held:
@@ -67,16 +68,16 @@ def put_together(outline: Any, tensors: list[torch.Tensor], *, device: torch.dev
             where = torch.device("cpu") if kind == "cpu" else device
             tensors.append(torch.empty(shape, dtype=getattr(torch, dtype), device=where))
             return tensors[-1]
-        return {key: put_together(value, tensors, device=device) for key, value in held.items()}
+        return {key: join_tensors(value, tensors, device=device) for key, value in held.items()}
     if type(outline) in (list, tuple):
-        return type(outline)(put_together(value, tensors, device=device) for value in outline)
+        return type(outline)(join_tensors(value, tensors, device=device) for value in outline)
     return outline
 
 
 def send(state: Any, *, source: int, device: torch.device) -> None:
-    """To all others of the process group."""
+    """Send the state to all other members of the process group."""
     tensors: list[torch.Tensor] = []
-    outline = take_apart(state, tensors)
+    outline = split_tensors(state, tensors)
     contents = [_bytes_of(tensor) for tensor in tensors]
     sizes = [len(content) for content in contents]
     written = io.BytesIO()
@@ -92,16 +93,16 @@ def send(state: Any, *, source: int, device: torch.device) -> None:
 
 
 def receive(*, source: int, device: torch.device, classes: set[type], keeps: bool) -> Any:
-    """What `source` sent; None if it need not be kept. Only these classes are made, besides
-    tensors and plain values."""
+    """Receive the state from `source`. Without `keeps`, take part in the broadcast and return None.
+    Only `classes`, tensors and plain values are loaded."""
     n_bytes = torch.zeros(1, dtype=torch.int64, device=device)
     dist.broadcast(n_bytes, source)
     head = torch.empty(int(n_bytes), dtype=torch.uint8, device=device)
     dist.broadcast(head, source)
-    with also_safe(classes):
+    with allow_classes(classes):
         read = torch.load(io.BytesIO(head.cpu().numpy().tobytes()), weights_only=True)
     tensors: list[torch.Tensor] = []
-    state = put_together(read["outline"], tensors, device=device) if keeps else None
+    state = join_tensors(read["outline"], tensors, device=device) if keeps else None
     contents = [_bytes_of(tensor) for tensor in tensors]
     for chunk in plan(read["sizes"]):
         packed = _empty(chunk, device)
@@ -111,11 +112,11 @@ def receive(*, source: int, device: torch.device, classes: set[type], keeps: boo
     return state
 
 
-def _empty(chunk: list[Piece], device: torch.device) -> torch.Tensor:
+def _empty(chunk: list[TensorSlice], device: torch.device) -> torch.Tensor:
     last = chunk[-1]
     return torch.empty(last.at + last.end - last.begin, dtype=torch.uint8, device=device)
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a tensor, as bytes; a copy of it if it is not in one piece."""
+    """The memory of a tensor as bytes; a copy if the tensor is not contiguous."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)

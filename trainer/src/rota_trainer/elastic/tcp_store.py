@@ -1,6 +1,6 @@
-"""The store that each worker serves, so that a generation can meet at any of its members."""
+"""The TCPStore that each worker serves, so that a generation can meet at its first member."""
 
-# torch is typed in parts only.
+# torch has incomplete type hints.
 # pyright: basic, reportPrivateImportUsage=false
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from datetime import timedelta
 
 from torch.distributed import TCPStore
 
-from rota_trainer.live.sockets import Connections, open_sockets, opened_since
+from rota_trainer.elastic.abortable_sockets import AbortableSockets, open_sockets, opened_since
 
 CONNECT_S = 2.0
 
 
 def host() -> str:
-    """The name under which the others of the job reach this worker."""
+    """The host name or address under which the other workers of the job reach this one."""
     return os.environ.get("ROTA_HOST", "") or "127.0.0.1"
 
 
 def serve() -> tuple[TCPStore, str]:
-    """A store that listens at this worker's own address only, and that address."""
+    """Serve a store at this worker's own address only; returns the store and the address."""
     listening = socket.create_server((host(), 0), family=_family(host()))
     port = listening.getsockname()[1]
     store = TCPStore(
@@ -35,15 +35,15 @@ def serve() -> tuple[TCPStore, str]:
     return store, f"{host()}:{port}"
 
 
-def connect(address: str) -> tuple[TCPStore, Connections]:
-    """A store, and the way to it: whoever waits for the store fails at once when that is ended.
-    Raises RuntimeError if nobody answers."""
+def connect(address: str) -> tuple[TCPStore, AbortableSockets]:
+    """Connect to a store; returns it with its sockets. Shutting the sockets down ends every wait
+    for the store. Raises RuntimeError if the address cannot be reached."""
     name, _, port = address.rpartition(":")
     try:
-        # The store's own client would try again and again where nobody listens.
+        # TCPStore itself would retry for a long time if nothing listens at the address.
         socket.create_connection((name, int(port)), CONNECT_S).close()
     except OSError as error:
-        raise RuntimeError(f"nobody answers at {address}: {error}") from None
+        raise RuntimeError(f"cannot connect to {address}: {error}") from None
     before = open_sockets()
     store = TCPStore(
         name,
@@ -56,7 +56,8 @@ def connect(address: str) -> tuple[TCPStore, Connections]:
 
 
 def use_loopback() -> None:
-    """Where all workers are on this machine, gloo need not ask for the machine's name."""
+    """Let gloo use the loopback interface if all workers are on this machine; otherwise it resolves
+    the host name."""
     if host() in ("127.0.0.1", "localhost"):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 

@@ -1,4 +1,10 @@
-"""What a script holds: epochs, batches and steps that survive any change of workers."""
+"""`ElasticTrainer`, public as `rota_trainer.torch.live`: the object that a live script uses.
+
+A step runs like this: take a snapshot, let the script compute, vote on what to do next while the
+gradients are reduced, count the step, then follow the vote (stop, switch to a new generation, or
+continue). If a worker fails during the step, the survivors restore the snapshot and join the next
+generation; the samples of the step are used again.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +15,34 @@ from typing import Any
 
 import torch
 
-from rota_trainer.live import sharing
-from rota_trainer.live.ballots import NO_WISHES, Ballots
-from rota_trainer.live.disk import SAVE_EVERY_S, Disk
-from rota_trainer.live.joining import Joining, NobodyCameError, Training
-from rota_trainer.live.model import ElasticModel
-from rota_trainer.live.parts import Parts
-from rota_trainer.live.samples import Samples
-from rota_trainer.live.starting import default_patience_s, prepare
-from rota_trainer.position import Position
+from rota_trainer.console import print_message
+from rota_trainer.elastic import sampler
+from rota_trainer.elastic.checkpointing import SAVE_EVERY_S, ElasticCheckpointer
+from rota_trainer.elastic.model import ElasticModel
+from rota_trainer.elastic.rendezvous import ElasticRendezvous, NoGenerationError, TrainingContext
+from rota_trainer.elastic.sampler import ElasticSampler
+from rota_trainer.elastic.setup import default_patience_s, prepare
+from rota_trainer.elastic.state import TrainingState
+from rota_trainer.elastic.voting import NO_REQUESTS, VoteSchedule
+from rota_trainer.exceptions import Stopped
+from rota_trainer.progress.position import Position
 from rota_trainer.run import Run
-from rota_trainer.say import say
-from rota_trainer.stops import Stopped
 
 LAST_S = 5.0
-"""Who has finished all epochs helps the others for so long, and no longer."""
+"""How long a worker that has finished all epochs waits for a new generation with the others."""
 
 
-class Live:
-    """Trains with as many workers as there are, however they come and go.
+class ElasticTrainer:
+    """Trains with a number of workers that may change at any time.
 
-    `model` is to be called instead of the script's own. `rank`, `size` and `generation` change in
-    the course of a run; who has rank 0 writes checkpoints.
+    The script calls `model` instead of its own model. `rank`, `size` and `generation` change during
+    a run; rank 0 writes checkpoints.
 
-    `batch_size` is that of all workers together; with `batch_scaling` "linear" or "sqrt" it is that
-    of each, and the learning rate grows with their number by that rule. `extra` is whatever else
-    has `state_dict` and `load_state_dict` and is to be the same in all workers. `patience_s` is how
-    long to wait for the daemon when a worker is gone, before saving and stopping. `loader` and
-    `ddp` are options for DataLoader and DistributedDataParallel.
+    `batch_size` is the batch of all workers together. With `batch_scaling` "linear" or "sqrt" it is
+    the batch of each worker, and the learning rate grows with the number of workers by that rule.
+    `extra` are further objects with `state_dict` and `load_state_dict` that must be the same in all
+    workers. `patience_s` is how long to wait for the daemon after a worker failed, before saving
+    and stopping. `loader` and `ddp` are options for DataLoader and DistributedDataParallel.
     """
 
     def __init__(
@@ -58,129 +64,134 @@ class Live:
         ddp: dict[str, Any] | None = None,
         **extra: Any,
     ) -> None:
-        self._samples = Samples(dataset, batch_size, batch_scaling, seed, loader or {})
+        self._samples = ElasticSampler(dataset, batch_size, batch_scaling, seed, loader or {})
         self._samples.check()
         named = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
-        self._parts = Parts({**named, **extra})
+        self._state = TrainingState({**named, **extra})
         self.model = ElasticModel(model, ddp or {})
         self.model.before_sharing = self._begin_vote
         self._run = run
-        self._disk = Disk(run, self._parts, every_s=save_every_s, n_samples=self._samples.length)
-        training = Training(run, self._parts, self.model, self._disk)
-        self._joining = prepare(training, self._samples, backend=backend)
+        self._checkpointer = ElasticCheckpointer(
+            run, self._state, every_s=save_every_s, n_samples=self._samples.length
+        )
+        context = TrainingContext(run, self._state, self.model, self._checkpointer)
+        self._rendezvous = prepare(context, self._samples, backend=backend)
         self._patience_s = default_patience_s() if patience_s is None else patience_s
         self._total = 0
-        self._share = sharing.Share([], 1.0, 0)
+        self._share = sampler.BatchShare([], 1.0, 0)
         self._snapshot: dict[str, Any] | None = None
-        self._ballots = Ballots()
-        self._is_applied = self._has_to_go = False
-        self._n_changes = 0
-        """Counts what makes batches that were loaded ahead useless."""
-        self._run.agree = lambda _flag: False  # The vote of each step decides.
+        self._votes, self._is_applied, self._must_exit = VoteSchedule(), False, False
+        self._n_changes = 0  # Each generation change makes batches that were loaded ahead useless.
+        self._run.agree = lambda _flag: False  # The votes decide about stops.
         optimizer.register_step_pre_hook(self._before_applying)
         optimizer.register_step_post_hook(self._after_applying)
 
-    # -- where it is ----------------------------------------------------------------------------
+    # -- position -------------------------------------------------------------------------------
 
     @property
     def rank(self) -> int:
-        return self._joining.rank if self._joining else 0
+        return self._rendezvous.rank if self._rendezvous else 0
 
     @property
     def size(self) -> int:
-        return self._joining.size if self._joining else 1
+        return self._rendezvous.size if self._rendezvous else 1
 
     @property
     def generation(self) -> int:
-        return self._joining.membership.generation if self._joining else 0
+        return self._rendezvous.membership.generation if self._rendezvous else 0
 
     @property
     def global_step(self) -> int:
-        """Steps of all epochs that are done."""
-        return self._parts.at.global_step
+        """The number of finished steps of all epochs."""
+        return self._state.progress.global_step
 
     # -- the loop -------------------------------------------------------------------------------
 
     def epochs(self, total: int) -> Iterator[int]:
-        """Epochs that are left, counted from 0. Joins the others first."""
+        """Yield the remaining epochs, counted from 0. Joins the other workers first."""
         self._total = total
         self._enter(self._patience_s)
         self._run.expect(total)
-        while self._parts.at.epoch < total:
-            epoch = self._parts.at.epoch
-            self._run.go_to(Position(epoch, self._parts.at.steps))
+        while self._state.progress.epoch < total:
+            epoch = self._state.progress.epoch
+            self._run.go_to(Position(epoch, self._state.progress.steps))
             self._run.start_epoch()
             yield epoch
             self._run.end_epoch()
-            at = self._parts.at
-            at.epoch, at.used, at.steps = epoch + 1, 0, 0
-        if self._joining is not None:
-            self._joining.leave_group()
+            progress = self._state.progress
+            progress.epoch, progress.used, progress.steps = epoch + 1, 0, 0
+        if self._rendezvous is not None:
+            self._rendezvous.leave_group()
 
     def batches(self) -> Iterator[Any]:
-        """This worker's part of each batch of the epoch that is left."""
-        while self._parts.at.used < self._samples.length:
+        """Yield this worker's part of each remaining batch of the epoch."""
+        while self._state.progress.used < self._samples.length:
             n_changes = self._n_changes
-            for share, batch in self._samples.load(self._parts.at, rank=self.rank, size=self.size):
+            for share, batch in self._samples.load(
+                self._state.progress, rank=self.rank, size=self.size
+            ):
                 self._share, step = share, self.global_step
                 yield batch
                 if self._n_changes != n_changes:
                     break
                 if self.global_step == step:
-                    raise RuntimeError("each batch needs a step: with live.step(): ...")
+                    raise RuntimeError(
+                        "a batch was used without a step; use: with live.step(): ..."
+                    )
         self._end_together()
 
     @contextlib.contextmanager
     def step(self) -> Generator[None, None, None]:
-        """Around all that is done with a batch. A step that cannot be finished because a worker is
-        gone is undone, and its samples come again."""
+        """The context for all work on one batch. A step that fails because a worker is gone is
+        undone, and its samples are used again."""
         self._begin_step()
         try:
             yield
         except RuntimeError as error:
-            group = self._joining.group if self._joining else None
-            if group is None or not group.is_why(error):
+            group = self._rendezvous.group if self._rendezvous else None
+            if group is None or not group.is_cause_of(error):
                 raise
-            say(f"step {self.global_step + 1} was not finished: a worker is gone")
+            print_message(f"step {self.global_step + 1} was aborted: a worker is gone")
             self._undo_step()
             self._rejoin()
             return
         self._count_step()
-        self._heed_vote()
+        self._apply_vote()
 
     # -- a step ---------------------------------------------------------------------------------
 
     def _begin_step(self) -> None:
         self._is_applied = False
-        self.model.weigh(self._share.weight)
-        group = self._joining.group if self._joining else None
-        self._snapshot = None if group is None else self._parts.snapshot()
-        self._ballots.begin_step(self.global_step)
+        self.model.set_weight(self._share.weight)
+        group = self._rendezvous.group if self._rendezvous else None
+        self._snapshot = None if group is None else self._state.snapshot()
+        self._votes.begin_step(self.global_step)
 
     def _begin_vote(self) -> None:
-        """When the first gradients of a step are ready: torch is warm then, which makes it cheap,
-        and the answer is there before the gradients are."""
-        group = self._joining.group if self._joining else None
-        if group is None or not self._ballots.is_open:
+        """Vote when the first gradients of a step are ready. The vote then runs while the gradients
+        are reduced, and its result arrives before them."""
+        group = self._rendezvous.group if self._rendezvous else None
+        if group is None or not self._votes.is_open:
             return
         try:
-            self._ballots.cast(group, self._wishes())
+            self._votes.cast(group, self._requests())
         except RuntimeError as error:
-            if not group.is_why(error):
+            if not group.is_cause_of(error):
                 raise
-            group.abort()  # What follows in this step will fail as well.
+            group.abort()  # The following collectives of this step must fail too.
 
-    def _wishes(self) -> list[int]:
-        """The newest generation known here, whether rota asks to stop (the first such wish stops
-        all), and whether this worker has to go (all stop if all have to)."""
-        newest = self._joining.membership.newest if self._joining else None
+    def _requests(self) -> list[int]:
+        """This worker's vote: the newest generation that it knows, whether rota requests a stop
+        (-1; one such vote stops all), and whether this worker got SIGTERM (1; all stop if all did).
+        The result of a vote is the minimum of each value."""
+        newest = self._rendezvous.membership.newest if self._rendezvous else None
         stops = self._run.should_stop
         goes = stops and not self._run.reporter.stop
         return [newest.generation if newest else -1, goes - stops, int(goes)]
 
     def _before_applying(self, *_: Any) -> None:
-        if self._joining is not None and self._joining.group is not None:
-            self._joining.group.settle()
+        if self._rendezvous is not None and self._rendezvous.group is not None:
+            self._rendezvous.group.wait_for_gradients()
 
     def _after_applying(self, *_: Any) -> None:
         self._is_applied = True
@@ -189,110 +200,114 @@ class Live:
         if self._is_applied:
             self._count_step()
         elif self._snapshot is not None:
-            self._parts.put_back(self._snapshot)
+            self._state.restore_snapshot(self._snapshot)
 
     def _count_step(self) -> None:
-        at, share = self._parts.at, self._share
-        at.global_step += 1
-        at.steps += 1
-        at.used += share.n_together
-        own_s = self.model.ready_s - self._run.mark_s
-        # Nothing is saved in the middle of a step.
+        progress, share = self._state.progress, self._share
+        progress.global_step += 1
+        progress.steps += 1
+        progress.used += share.n_together
+        own_s = self.model.ready_s - self._run.step_began_s
+        # `save` marks a safe point; the checkpoint itself is written elsewhere.
         self._run.step(len(share.samples) if share.weight else 0, save=lambda _path: None)
-        if self._joining is not None:
+        if self._rendezvous is not None:
             if own_s > 0:
-                self._joining.membership.worked(own_s)
-            self._joining.membership.moved(is_step=True)
-            self._joining.membership.tell(step=at.global_step)
+                self._rendezvous.membership.record_own_time(own_s)
+            self._rendezvous.membership.mark_activity(is_step=True)
+            self._rendezvous.membership.publish(step=progress.global_step)
 
-    def _heed_vote(self) -> bool:
-        """What all workers have agreed on during this step. False if anything changed."""
-        group = self._joining.group if self._joining else None
-        wishes = self._wishes() if group is None else NO_WISHES
+    def _apply_vote(self) -> bool:
+        """Follow the result of this step's vote. Returns False if the generation changed."""
+        group = self._rendezvous.group if self._rendezvous else None
+        requests = self._requests() if group is None else NO_REQUESTS
         if group is not None:
             try:
-                self.model.buffers_together()
-                if self._ballots.is_held:
-                    self._ballots.cast(group, self._wishes())
-                    wishes = self._ballots.count(self.global_step)
+                self.model.broadcast_buffers()
+                if self._votes.is_held:
+                    self._votes.cast(group, self._requests())
+                    requests = self._votes.count(self.global_step)
             except RuntimeError as error:
-                if not group.is_why(error):
+                if not group.is_cause_of(error):
                     raise
+                print_message(f"a worker is gone after step {self.global_step}")
                 self._rejoin()
                 return False
-        if wishes[1] or wishes[2]:
+        if requests[1] or requests[2]:
             self._stop()
-        if self._joining is not None and self._ballots.is_held and self._ballots.own[2]:
-            self._go_if_others_stay(self._joining)
-        if self._joining is not None and wishes[0] > self.generation:
+        if self._rendezvous is not None and self._votes.is_held and self._votes.own[2]:
+            self._exit_if_others_stay(self._rendezvous)
+        if self._rendezvous is not None and requests[0] > self.generation:
             if group is not None:
-                group.part()
+                group.closing_barrier()
             self._rejoin()
             return False
         if self.rank == 0:
-            self._disk.save_if_due()
+            self._checkpointer.save_if_due()
         return True
 
-    def _go_if_others_stay(self, joining: Joining) -> None:
-        """By the second vote: when all are to end, not all of them hear of it before the first."""
-        if self._has_to_go:
-            joining.go_alone()
-        self._has_to_go = True
+    def _exit_if_others_stay(self, rendezvous: ElasticRendezvous) -> None:
+        """Exit at the second vote after SIGTERM. If all workers got SIGTERM, some of them may not
+        have it at the first vote yet; at the second vote all stop together."""
+        if self._must_exit:
+            rendezvous.exit_alone()
+        self._must_exit = True
 
     def _end_together(self) -> None:
-        """Nobody goes on to the next epoch before all have finished this one: what the script does
-        in between is done once by each."""
+        """Wait until all workers have finished this epoch, so that each of them runs the script's
+        code between two epochs exactly once."""
         while True:
-            joining = self._joining
-            group = joining.group if joining else None
-            # Who died in here may have kept only some of the others from going on.
-            if joining is None or group is None or joining.epoch > self._parts.at.epoch:
+            rendezvous = self._rendezvous
+            group = rendezvous.group if rendezvous else None
+            # A worker that failed in here may have stopped only some of the others; the rest are in
+            # the next epoch already.
+            if rendezvous is None or group is None or rendezvous.epoch > self._state.progress.epoch:
                 return
-            self._ballots.begin()
-            if self._heed_vote():
+            self._votes.begin()
+            if self._apply_vote():
                 return
 
     # -- changes --------------------------------------------------------------------------------
 
     def _rejoin(self) -> None:
-        at = self._parts.at
-        is_done = at.epoch + 1 == self._total and at.used >= self._samples.length
+        progress = self._state.progress
+        is_done = progress.epoch + 1 == self._total and progress.used >= self._samples.length
         self._enter(LAST_S if is_done else self._patience_s, is_done=is_done)
 
     def _enter(self, patience_s: float, *, is_done: bool = False) -> None:
         self._n_changes += 1
-        self._ballots = Ballots()
-        if self._joining is None:
-            if self.global_step < 0 and not self._disk.restore():
-                self._parts.at.global_step = 0
+        self._votes = VoteSchedule()
+        if self._rendezvous is None:
+            if self.global_step < 0 and not self._checkpointer.restore():
+                self._state.progress.global_step = 0
         else:
-            self._joining.leave_group()
+            self._rendezvous.leave_group()
             try:
-                self._joining.enter(patience_s)
-            except NobodyCameError as why:
+                self._rendezvous.enter(patience_s)
+            except NoGenerationError as why:
                 if is_done:
                     return
                 self._stop_alone(str(why))
-        self._parts.scale_rates(sharing.rate_factor(self.size, self._samples.scaling))
-        self._run.tally.go_to(self._parts.at.epoch, self._parts.at.steps)
-        self._run.tally.steps_total = self._samples.n_steps(self._parts.at, size=self.size)
-        self._run.mark_s = time.perf_counter()
+        self._state.scale_rates(sampler.rate_factor(self.size, self._samples.scaling))
+        self._run.tally.go_to(self._state.progress.epoch, self._state.progress.steps)
+        self._run.tally.steps_total = self._samples.n_steps(self._state.progress, size=self.size)
+        self._run.step_began_s = time.perf_counter()
 
     def _stop(self) -> None:
-        """Asked to, together with all others: the first worker saves, the others wait for it."""
-        saved = self._disk.save() if self.rank == 0 else True
-        group = self._joining.group if self._joining else None
+        """Stop together with all workers: rank 0 saves, the others wait for it."""
+        saved = self._checkpointer.save() if self.rank == 0 else True
+        group = self._rendezvous.group if self._rendezvous else None
         if group is not None:
             try:
                 saved = bool(group.vote([int(saved)]).result()[0])
             except RuntimeError:
                 if self.rank != 0:
-                    self._stop_alone("the first worker is gone, perhaps before it had saved")
+                    self._stop_alone("worker of rank 0 failed, perhaps before it had saved")
         raise Stopped(self._run.reporter.stop or "SIGTERM", saved=saved)
 
     def _stop_alone(self, reason: str) -> None:
-        """The others cannot be reached: each saves what it has, and the newest counts."""
-        self._run.keeping.writes = True
-        saved = self.global_step >= 0 and self._disk.save()
-        say(f"stopping: {reason}")
+        """Stop without the other workers, which cannot be reached: each worker saves its state, and
+        the newest checkpoint is used later."""
+        self._run.checkpointer.writes = True
+        saved = self.global_step >= 0 and self._checkpointer.save()
+        print_message(f"stopping: {reason}")
         raise Stopped(reason, saved=saved)

@@ -1,24 +1,33 @@
-"""A CSV that a program appends a row to after each epoch, read as it grows.
+"""Reads progress from a CSV file to which a program appends a row after each epoch.
 
-`epoch` counts from 0 and is over when its row is there. `epoch_time_sec`, `step_time_sec`,
-`total_epochs` and `local_batch_size` say the rest; `start_time`, `workers` and `global_batch_size`
-are known otherwise; every other column is a metric.
+The column `epoch` counts from 0; a row means that its epoch is finished. The columns
+`epoch_time_sec`, `step_time_sec`, `total_epochs` and `local_batch_size` are optional. `start_time`,
+`workers` and `global_batch_size` are ignored, because rota knows them. Every other column is a
+metric.
 """
 
 from __future__ import annotations
 
 import csv
 import os
+import threading
 from typing import BinaryIO
 
-from rota_trainer.bounds import MOST_METRICS
-from rota_trainer.progress import Progress, as_count, from_words
-from rota_trainer.say import say
+from rota_trainer.console import print_message
+from rota_trainer.progress.observed import (
+    ProgressObserver,
+    ProgressUpdate,
+    as_count,
+    parse_progress,
+)
+from rota_trainer.progress.tally import Tally
+from rota_trainer.reporting.limits import MOST_METRICS
 
 READ_BYTES = 1 << 16
 LONGEST_ROW = 1 << 16
 MOST_READS = 64
-"""At one time; the next time goes on from there."""
+"""Reads in one poll; the next poll continues there."""
+POLL_EVERY_S = 1.0
 NOT_METRICS = frozenset(
     [
         *("epoch_time_sec", "step_time_sec", "start_time", "workers", "total_epochs"),
@@ -28,6 +37,8 @@ NOT_METRICS = frozenset(
 
 
 class CsvFile:
+    """A CSV file that grows. A file that was replaced or truncated is read from its beginning."""
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._inode = 0
@@ -35,12 +46,13 @@ class CsvFile:
         self._begun = b""
         self._is_skipping = False
         self._columns: list[str] | None = None
-        self._has_complained = False
+        self._has_warned = False
 
-    def poll(self) -> list[Progress]:
-        """What rows that came since say. A file that is not there yet has none."""
+    def poll(self) -> list[ProgressUpdate]:
+        """The progress of the rows that were added since the last call; none if the file does not
+        exist yet."""
         try:
-            with open(self._path, "rb", opener=_without_waiting) as file:
+            with open(self._path, "rb", opener=_open_non_blocking) as file:
                 found = self._read(file)
         except OSError:
             return []
@@ -49,7 +61,7 @@ class CsvFile:
     def _read(self, file: BinaryIO) -> list[bytes]:
         state = os.fstat(file.fileno())
         if state.st_ino != self._inode or state.st_size < self._offset:
-            # Another file by this name, or it was begun anew.
+            # The file was replaced or truncated.
             self._inode, self._offset, self._columns = state.st_ino, 0, None
             self._begun, self._is_skipping = b"", False
         file.seek(self._offset)
@@ -72,25 +84,25 @@ class CsvFile:
             self._begun, self._is_skipping = b"", True
         return rows
 
-    def _parse(self, row: bytes) -> list[Progress]:
+    def _parse(self, row: bytes) -> list[ProgressUpdate]:
         cells = _cells(row)
         if not cells:
             return []
         if self._columns is None:
             self._columns = [name.strip() for name in cells][: MOST_METRICS + len(NOT_METRICS)]
             if "epoch" not in self._columns:
-                self._complain("its first line names no column epoch")
+                self._warn_once("the first line names no column 'epoch'")
             return []
         progress = _progress(dict(zip(self._columns, cells)))
         if progress.epoch is None:
-            self._complain(f"a row without a number of the epoch is left out: {cells[0][:80]!r}")
+            self._warn_once(f"a row without an epoch number is ignored: {cells[0][:80]!r}")
             return []
         return [progress]
 
-    def _complain(self, words: str) -> None:
-        if not self._has_complained:
-            self._has_complained = True
-            say(f"{self._path}: {words}")
+    def _warn_once(self, text: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            print_message(f"{self._path}: {text}")
 
 
 def _cells(row: bytes) -> list[str]:
@@ -101,21 +113,23 @@ def _cells(row: bytes) -> list[str]:
         return []
 
 
-def _progress(cells: dict[str, str]) -> Progress:
-    known = from_words({name: cells.get(name) for name in ("epoch", *NOT_METRICS)}, from_zero=True)
-    told = known.metrics
-    epoch_s, step_s = (_positive(told.get(f"{each}_time_sec")) for each in ("epoch", "step"))
+def _progress(cells: dict[str, str]) -> ProgressUpdate:
+    known = parse_progress(
+        {name: cells.get(name) for name in ("epoch", *NOT_METRICS)}, from_zero=True
+    )
+    fields = known.metrics
+    epoch_s, step_s = (_positive(fields.get(f"{each}_time_sec")) for each in ("epoch", "step"))
     n_steps = as_count(epoch_s / step_s + 0.5) if epoch_s and step_s else None
-    n_samples = as_count((n_steps or 0) * (_positive(told.get("local_batch_size")) or 0.0))
-    words = {name: word for name, word in cells.items() if name not in NOT_METRICS}
-    words.pop("epoch", None)
-    return Progress(
+    n_samples = as_count((n_steps or 0) * (_positive(fields.get("local_batch_size")) or 0.0))
+    metrics = {name: text for name, text in cells.items() if name not in NOT_METRICS}
+    metrics.pop("epoch", None)
+    return ProgressUpdate(
         epoch=known.epoch,
-        epochs=_positive(told.get("total_epochs")),
+        epochs=_positive(fields.get("total_epochs")),
         steps=n_steps,
         epoch_s=epoch_s,
         samples=n_samples or 0,
-        metrics=from_words(words).metrics,
+        metrics=parse_progress(metrics).metrics,
     )
 
 
@@ -123,6 +137,32 @@ def _positive(number: float | None) -> float | None:
     return number if number is not None and number > 0 else None
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """A pipe under the name of a file would be waited for for ever."""
+def _open_non_blocking(path: str, flags: int) -> int:
+    """Opening a named pipe in blocking mode could wait forever."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+class CsvFollower:
+    """A thread that polls a CSV file and counts its rows in the tally. Rows that exist at the
+    start only set the position."""
+
+    def __init__(self, file: CsvFile, tally: Tally) -> None:
+        self._file = file
+        self._observer = ProgressObserver(tally)
+        self._ended = threading.Event()
+        for row in file.poll():
+            self._observer.catch_up(row)
+        self._thread = threading.Thread(target=self._run, name="rota-trainer-csv", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread, after one more poll."""
+        self._ended.set()
+        self._thread.join(POLL_EVERY_S)
+
+    def _run(self) -> None:
+        is_over = False
+        while not is_over:
+            is_over = self._ended.wait(POLL_EVERY_S)
+            for row in self._file.poll():
+                self._observer.advance(row)

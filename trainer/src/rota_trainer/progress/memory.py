@@ -1,4 +1,4 @@
-"""What the process tree holds in memory, looked up in the background."""
+"""Measures the memory of the process tree and of its GPUs. Used by the reporter thread."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-EVERY_S = 5.0
+PROBE_EVERY_S = 5.0
 MOST_PROCESSES = 512
 
 
-class Memory:
+class MemoryProbe:
     def __init__(self) -> None:
         self.tree_bytes = 0
         self.gpu_bytes = 0
-        self._looked_s = float("-inf")
+        self._measured_s = float("-inf")
 
-    def look(self) -> None:
-        """Now and then; in between, what was found last stands."""
+    def measure(self) -> None:
+        """Measure again if the last measurement is older than `PROBE_EVERY_S`."""
         now_s = time.monotonic()
-        if now_s - self._looked_s >= EVERY_S:
-            self._looked_s = now_s
+        if now_s - self._measured_s >= PROBE_EVERY_S:
+            self._measured_s = now_s
             self.tree_bytes = tree_bytes(os.getpid())
             self.gpu_bytes = gpu_bytes()
 
 
 def tree_bytes(root: int) -> int:
-    """Resident memory of a process and its descendants; pages that they share count for each."""
+    """The resident memory of a process and its descendants; shared pages count for each process."""
     total, left, seen = 0, [root], 0
     while left and seen < MOST_PROCESSES:
         process = left.pop()
@@ -39,13 +39,13 @@ def tree_bytes(root: int) -> int:
 
 
 def gpu_bytes() -> int:
-    """What torch holds on its GPUs, if the script uses torch: it is never imported for this."""
+    """The GPU memory that torch has reserved; 0 if the script has not imported torch."""
     torch: Any = sys.modules.get("torch")
     try:
         if torch is None or not torch.cuda.is_initialized():
             return 0
         return sum(torch.cuda.memory_reserved(n) for n in range(torch.cuda.device_count()))
-    except Exception:  # noqa: BLE001 - a library half imported, or a driver's refusal
+    except Exception:  # noqa: BLE001 - torch may be partly imported, or the driver may fail
         return 0
 
 

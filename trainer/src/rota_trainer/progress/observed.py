@@ -1,4 +1,8 @@
-"""How far a program is, as it says itself: in lines that it prints, or rows that it appends."""
+"""Progress of a program that is read from its output lines or from the rows of its CSV file.
+
+`parse_progress` turns named values into a `ProgressUpdate`; `ProgressObserver` adds updates to the
+tally and measures the time between them.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,17 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rota_trainer.bounds import LONGEST_NAME
-from rota_trainer.tally import Tally
-from rota_trainer.values import as_number
+from rota_trainer.progress.numbers import as_number
+from rota_trainer.progress.tally import Tally
+from rota_trainer.reporting.limits import LONGEST_NAME
 
 MOST_EPOCHS = 1e12
-"""More than that of anything was never counted."""
+"""The largest plausible count; a larger number is ignored."""
 
 
-class Progress(NamedTuple):
-    """What one line or row says; None is what it does not say. `epoch` counts whole epochs done."""
+class ProgressUpdate(NamedTuple):
+    """The content of one line or row; None for what it does not contain. `epoch` is the number of
+    finished epochs."""
 
     epoch: int | None = None
     epochs: float | None = None
@@ -26,31 +31,31 @@ class Progress(NamedTuple):
     metrics: Mapping[str, float] = {}
 
 
-def from_words(words: Mapping[str, str | None], *, from_zero: bool = False) -> Progress:
-    """The named groups of a match. Words that are no numbers are left out.
+def parse_progress(words: Mapping[str, str | None], *, from_zero: bool = False) -> ProgressUpdate:
+    """Read the named groups of a match. Values that are not numbers are ignored.
 
-    A line that names a step is about an epoch that runs, any other about one that is over.
+    A line with a step is about an epoch that runs; a line without is about a finished epoch.
     """
-    numbers = {name: _number(word) for name, word in words.items()}
+    numbers = {name: _number(text) for name, text in words.items()}
     epoch, epochs, step, steps = (
         as_count(numbers.pop(name, None)) for name in ("epoch", "epochs", "step", "steps")
     )
     if epoch is not None:
         epoch = max(0, epoch - (step is not None) + from_zero)
     metrics = {name[:LONGEST_NAME]: each for name, each in numbers.items() if each is not None}
-    return Progress(epoch, epochs, step, steps, metrics=metrics)
+    return ProgressUpdate(epoch, epochs, step, steps, metrics=metrics)
 
 
-class Observed:
-    """Turns what a program says into what is reported of it."""
+class ProgressObserver:
+    """Adds the updates of one program to the tally."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._epoch_s: float | None = None
         self._step_s: float | None = None
 
-    def catch_up(self, progress: Progress) -> None:
-        """Where it is, told of times past: nothing is learnt about how long anything takes."""
+    def catch_up(self, progress: ProgressUpdate) -> None:
+        """Set the position from an old update. Durations are not measured from old updates."""
         if progress.epochs is not None:
             self._tally.epochs_total = progress.epochs
         if progress.steps is not None:
@@ -60,8 +65,8 @@ class Observed:
         elif progress.step is not None:
             self._tally.go_to(self._tally.epoch, progress.step)
 
-    def advance(self, progress: Progress) -> None:
-        """Where it is now."""
+    def advance(self, progress: ProgressUpdate) -> None:
+        """Set the position from a new update, and measure the time since the update before."""
         epoch, step = self._tally.epoch, self._tally.step_of_epoch
         self.catch_up(progress)
         now_s = time.monotonic()
@@ -75,7 +80,7 @@ class Observed:
             self._step_s = now_s
         self._tally.metrics(progress.metrics)
 
-    def _end_epoch(self, progress: Progress, *, is_next: bool, now_s: float) -> None:
+    def _end_epoch(self, progress: ProgressUpdate, *, is_next: bool, now_s: float) -> None:
         seconds = progress.epoch_s
         if seconds is None and self._epoch_s is not None and is_next:
             seconds = now_s - self._epoch_s
@@ -84,13 +89,13 @@ class Observed:
             self._tally.end_epoch(seconds, steps=progress.steps or 0, samples=progress.samples)
 
 
-def _number(word: str | None) -> float | None:
+def _number(text: str | None) -> float | None:
     try:
-        return as_number(float(word)) if word else None
+        return as_number(float(text)) if text else None
     except ValueError:
         return None
 
 
 def as_count(number: float | None) -> int | None:
-    """A whole number of anything, if it can be one."""
+    """The number as a plausible count, else None."""
     return int(number) if number is not None and 0 <= number <= MOST_EPOCHS else None

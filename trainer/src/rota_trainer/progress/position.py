@@ -1,4 +1,4 @@
-"""How far a run is, and whose it is."""
+"""The position of a run, and the owner of its checkpoints. Both are stored in checkpoints."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """So many whole epochs, and so many steps of the next one."""
+    """The number of finished epochs, and of finished steps of the next epoch."""
 
     epoch: int = 0
     step: int = 0
     progress: float = 0.0
-    """The same in epochs, as far as the length of an epoch is known."""
+    """The same position in epochs, with a fraction if the length of an epoch is known."""
 
 
-class Owner(NamedTuple):
-    """Who can go on from a checkpoint: the same job with the same code."""
+class CheckpointOwner(NamedTuple):
+    """A checkpoint can be loaded only by the same job with the same code."""
 
     job: str = ""
     code: str = ""

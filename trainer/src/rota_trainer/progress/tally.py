@@ -1,4 +1,7 @@
-"""What happened since the last report, kept small: the training thread adds, the reporter takes."""
+"""Counts steps, epochs and metrics since the last report, in bounded memory.
+
+The training thread adds; the reporter thread takes everything with `take`.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,22 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from rota_trainer.bounds import MOST_METRICS, MOST_RECORDS
-from rota_trainer.position import Position
+from rota_trainer.progress.position import Position
+from rota_trainer.reporting.limits import MOST_METRICS, MOST_RECORDS
 
 BIN_S = 0.1
-"""Steps that end within so long of each other share a record."""
+"""Consecutive steps share a record until the record covers this time."""
 
 
 class Tally:
-    """Bounded: what does not fit any more pushes out the oldest, and is counted.
+    """Bounded: a new record pushes out the oldest one, and the lost records are counted.
 
-    The plain attributes say where the run is; only the training thread writes them.
+    The public attributes are the position of the run; only the training thread writes them.
     """
 
     def __init__(self, before: float = 0.0, epochs_total: float | None = None) -> None:
-        """`before` is what earlier attempts did, which counts until this one says where it is."""
+        """`before` is the progress of earlier attempts; it is reported until this attempt knows its
+        own position."""
         self.before: float | None = before
         self.epoch = 0
         self.step_of_epoch = 0
@@ -45,13 +49,13 @@ class Tally:
 
     @property
     def progress(self) -> float:
-        """Epochs done, with a fraction where the length of one is known."""
+        """Finished epochs, with a fraction if the length of an epoch is known."""
         if self.before is not None:
             return self.before
         return self._in_epochs(self.epoch, self.step_of_epoch)
 
     def position(self, is_in_step: bool = False, is_in_epoch: bool = False) -> Position:
-        """As it is, or as it will be when the step or epoch that runs now is over."""
+        """The position now, or after the current step or epoch."""
         epoch, step = self.epoch, self.step_of_epoch
         if is_in_step:
             step += 1
@@ -64,12 +68,13 @@ class Tally:
         self.epoch, self.step_of_epoch = epoch, step
 
     def go_on_from(self, position: Position) -> None:
-        """Where a checkpoint was made, by whoever knew then how long an epoch is."""
+        """Continue from the position of a checkpoint, and keep its `progress`: the length of an
+        epoch may not be known yet in this attempt."""
         self._resumed = position
         self.go_to(position.epoch, position.step)
 
     def unlock(self) -> None:
-        """In a forked child: whoever held the lock in the parent is not here."""
+        """In a forked child: replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 
     def step(self, seconds: float, samples: int = 0) -> None:
@@ -83,7 +88,7 @@ class Tally:
                 self._close_record()
 
     def steps(self, count: int, seconds: float) -> None:
-        """So many at once, of a program that does not tell of each."""
+        """Count several steps at once, for a program that does not report each one."""
         with self._lock:
             self._count += count
             self._seconds += seconds
@@ -92,13 +97,13 @@ class Tally:
                 self._close_record()
 
     def end_epoch(self, seconds: float, *, steps: int, samples: int) -> None:
-        """The epoch before the one that the run is in now is over."""
+        """Record a finished epoch; the position must already be in the next one."""
         with self._lock:
             self._dropped += len(self._epochs) == MOST_RECORDS
             self._epochs.append((time.time(), self.epoch, seconds, steps, samples))
 
     def metrics(self, values: Mapping[str, float]) -> None:
-        """The newest value of each counts; of too many names, the first."""
+        """Keep the newest value of each metric. Names beyond the limit are dropped."""
         with self._lock:
             for name, value in values.items():
                 if name in self._metrics or len(self._metrics) < MOST_METRICS:
@@ -111,7 +116,7 @@ class Tally:
             self._dropped += count
 
     def take(self) -> dict[str, Any]:
-        """Everything since the last call, as fields of a report; its records as plain tuples."""
+        """Take everything since the last call, as fields of a report; records are plain tuples."""
         with self._lock:
             if self._count:
                 self._close_record()
@@ -120,7 +125,7 @@ class Tally:
             return {
                 "epochs_done": done,
                 "epochs_total": self.epochs_total,
-                # A step may be saved before it is over.
+                # A checkpoint of a step may be written before the step is counted.
                 "epochs_saved": None if saved is None else min(saved, done),
                 "steps_done": self.step_of_epoch,
                 "steps_total": self.steps_total,

@@ -1,4 +1,4 @@
-"""Where a script runs: as a worker of a job of rota, or alone."""
+"""Reads the environment variables that rota sets for a worker. Without them a script runs alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
-    """What rota tells a worker in its environment. Without a `url` the script runs alone."""
+class WorkerEnvironment(NamedTuple):
+    """The values of the environment variables. An empty `url` means that the script runs alone."""
 
     url: str = ""
     token: str = ""
@@ -23,25 +23,25 @@ class Place(NamedTuple):
     restarts: int = 0
     checkpoint_dir: str = ""
     began_s: float | None = None
-    """When rota started the worker; start-up is measured from there."""
+    """When rota started the worker; the start-up time is measured from here."""
     umask: int | None = None
-    """Which rights new files are to lack, where rota could not see to it: in a container."""
-    speaks: bool = True
-    """Whether this process reports for its worker, which may be several."""
+    """The umask to set. Given only in containers, where rota cannot set it from outside."""
+    is_reporter: bool = True
+    """Whether this process reports for its worker. A worker may have several processes."""
 
 
-def find_place(env: Mapping[str, str] | None = None) -> Place:
+def read_environment(env: Mapping[str, str] | None = None) -> WorkerEnvironment:
     env = os.environ if env is None else env
     attempt = int(_number(env, "ROTA_ATTEMPT", default=1))
-    return Place(
+    return WorkerEnvironment(
         url=env.get("ROTA_URL", "") if env.get("ROTA_TOKEN") and env.get("ROTA_JOB") else "",
         token=env.get("ROTA_TOKEN", ""),
         job=env.get("ROTA_JOB", ""),
         attempt=attempt,
         worker=_worker(env.get("ROTA_WORKER", "")),
-        # Some launchers on one machine set only the local one, beside a rank that is not theirs.
+        # Some launchers set only LOCAL_RANK and leave the RANK that rota gave to the worker.
         rank=int(max(_number(env, "RANK"), _number(env, "LOCAL_RANK"))),
-        speaks=_speaks(env),
+        is_reporter=_is_reporter(env),
         generation=int(_number(env, "ROTA_GENERATION")),
         epochs_done=_number(env, "EPOCHS_DONE"),
         epochs_total=_number(env, "ROTA_EPOCHS") or None,
@@ -52,9 +52,9 @@ def find_place(env: Mapping[str, str] | None = None) -> Place:
     )
 
 
-def take_umask(place: Place) -> None:
-    if place.umask is not None:
-        os.umask(place.umask)
+def apply_umask(environment: WorkerEnvironment) -> None:
+    if environment.umask is not None:
+        os.umask(environment.umask)
 
 
 def _umask(text: str) -> int | None:
@@ -65,15 +65,16 @@ def _umask(text: str) -> int | None:
     return found if 0 <= found <= 0o777 else None
 
 
-def _speaks(env: Mapping[str, str]) -> bool:
-    """Of the processes that torchrun or a framework started in one worker, the first does. Where
-    rota has several workers, it gives them local ranks itself."""
+def _is_reporter(env: Mapping[str, str]) -> bool:
+    """Whether this process reports. If torchrun or a framework started several processes in one
+    worker, only the first one reports. LOCAL_RANK alone does not show this: rota sets it too if
+    there are several workers on a node."""
     is_launched = bool(env.get("TORCHELASTIC_RUN_ID")) or _number(env, "WORLD_SIZE") <= 1
     return not (is_launched and _number(env, "LOCAL_RANK") > 0)
 
 
 def _worker(marker: str) -> int:
-    """`ROTA_WORKER` is job/attempt/worker/nonce."""
+    """The worker number from `ROTA_WORKER`, which is `JOB/ATTEMPT/WORKER/NONCE`."""
     parts = marker.split("/")
     return int(parts[2]) if len(parts) > 2 and parts[2].isdecimal() else 0
 

@@ -1,4 +1,4 @@
-"""One kept connection to the daemon, over a Unix socket or TCP."""
+"""A persistent HTTP connection to the daemon, over a Unix socket or TCP."""
 
 from __future__ import annotations
 
@@ -9,27 +9,30 @@ import socket
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from rota_trainer.messages import PATH, Orders, orders_from
+from rota_trainer.reporting.messages import PATH, Orders, orders_from
 
-PATIENCE_S = 5.0
-"""How much longer than it was asked to hold an answer the daemon may take."""
+RESPONSE_MARGIN_S = 5.0
+"""How much longer than the requested wait a response may take."""
 LONGEST_ANSWER = 8 << 20
-"""More than the values that a store gives at once, in base64."""
-FINAL = (401, 403, 404)
-"""The token opens nothing any more, or this daemon has no such door."""
-REFUSED = (400, 413, 422)
-"""Something is wrong with this report; the next one may be fine."""
+"""Larger than the largest response of the rendezvous store, in base64."""
+FINAL_STATUSES = (401, 403, 404)
+"""The token is not valid any more, or this daemon does not have the route: retries are useless."""
+REJECTED_STATUSES = (400, 413, 422)
+"""This request is invalid; the next one may be valid."""
 
 
-class WireError(Exception):
-    """The report did not arrive, or was not taken."""
+class DaemonRequestError(Exception):
+    """The request did not reach the daemon, or the daemon refused it.
+
+    `is_final`: no request will succeed any more. `is_refusal`: this request must not be repeated.
+    """
 
     def __init__(
         self, what: str, *, why: str = "", is_final: bool = False, is_refusal: bool = False
     ) -> None:
         super().__init__(what)
         self.why = why or what
-        """In the daemon's own words, if it had any."""
+        """The daemon's error message, if it sent one."""
         self.is_final = is_final
         self.is_refusal = is_refusal
 
@@ -45,38 +48,39 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class Wire:
+class DaemonConnection:
     def __init__(self, url: str, token: str) -> None:
         self._url = url
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._connection: http.client.HTTPConnection | None = None
 
     def send(self, report: dict[str, Any], timeout_s: float) -> Orders:
-        """The orders that came back. Raises nothing but `WireError`."""
+        """Send a report; returns the orders of the response. Raises only `DaemonRequestError`."""
         return orders_from(self.post(PATH, report, timeout_s=timeout_s))
 
     def post(self, path: str, message: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """The object that came back. Raises nothing but `WireError`."""
+        """Send a message; returns the JSON object of the response. Raises only
+        `DaemonRequestError`."""
         try:
             status, answer = self._exchange(path, json.dumps(message), timeout_s=timeout_s)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             self.close()
-            raise WireError(f"{type(error).__name__}: {error}"[:200]) from None
-        told = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+            raise DaemonRequestError(f"{type(error).__name__}: {error}"[:200]) from None
+        reply = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
         if status == 200 and isinstance(answer, dict):
-            return told
+            return reply
         self.close()
-        # A proxy has its own reasons for its own pages: only the daemon's word is final.
-        is_ours = "code" in told
-        raise WireError(
+        # Errors of the daemon have a code. A proxy's error page is never final.
+        is_ours = "code" in reply
+        raise DaemonRequestError(
             f"the daemon answered {status}",
-            why=str(told.get("message", ""))[:200],
-            is_final=is_ours and status in FINAL,
-            is_refusal=status in REFUSED,
+            why=str(reply.get("message", ""))[:200],
+            is_final=is_ours and status in FINAL_STATUSES,
+            is_refusal=status in REJECTED_STATUSES,
         )
 
-    def hang_up(self) -> None:
-        """From another thread: whoever waits for an answer waits no longer."""
+    def interrupt(self) -> None:
+        """From another thread: end the wait for a response."""
         connection = self._connection
         with contextlib.suppress(OSError, AttributeError):
             if connection is not None:
@@ -98,7 +102,7 @@ class Wire:
         answer = connection.getresponse()
         read = answer.read(LONGEST_ANSWER)
         if len(read) == LONGEST_ANSWER:
-            raise ValueError("the answer is too long")
+            raise ValueError("the response is too long")
         if answer.status != 200:
             with contextlib.suppress(ValueError, RecursionError):
                 return answer.status, json.loads(read)

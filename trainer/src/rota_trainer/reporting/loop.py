@@ -1,4 +1,8 @@
-"""What the background thread does: a report a second, orders in the answers, and patience."""
+"""The loop of the reporter thread: sends a report every second and applies the orders it gets.
+
+A report that did not arrive is sent again unchanged, with exponential backoff, so that the daemon
+can discard duplicates by their sequence number.
+"""
 
 from __future__ import annotations
 
@@ -7,80 +11,86 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from rota_trainer.memory import Memory
-from rota_trainer.messages import EpochRecord, Orders, Report, StepsRecord, to_json
-from rota_trainer.reporter import FAREWELL_S, Reporter
-from rota_trainer.say import say
-from rota_trainer.wire import PATIENCE_S, Wire, WireError
+from rota_trainer.console import print_message
+from rota_trainer.progress.memory import MemoryProbe
+from rota_trainer.reporting.http import RESPONSE_MARGIN_S, DaemonConnection, DaemonRequestError
+from rota_trainer.reporting.messages import (
+    EpochRecord,
+    Orders,
+    StepsRecord,
+    TrainingReport,
+    to_json,
+)
+from rota_trainer.reporting.reporter import LAST_REPORT_TIMEOUT_S, Reporter
 
 INTERVAL_S = 1.0
-"""At most one report in so long; the daemon holds its answer as long, and answers at once when it
-has an order."""
+"""The time between reports. The daemon holds its response for this time, and responds immediately
+when it has an order."""
 BACKOFF_MAX_S = 30.0
 
 _sequences = itertools.count(1)
-"""One for all runs of a process: the daemon counts a number that comes twice once."""
+"""Shared by all runs of a process: the daemon counts reports with the same number once."""
 
 
-class Conversation:
+class ReportLoop:
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._wire = Wire(reporter.place.url, reporter.place.token)
-        self._memory = Memory()
-        self._unsent: Report | None = None
-        self._is_lost = False
-        reporter.hang_up = self._wire.hang_up
+        self._connection = DaemonConnection(reporter.environment.url, reporter.environment.token)
+        self._memory = MemoryProbe()
+        self._unsent: TrainingReport | None = None
+        self._is_disconnected = False
+        reporter.interrupt = self._connection.interrupt
 
-    def hold(self) -> None:
+    def run(self) -> None:
         pause_s = 0.0
-        while not self._reporter.rest(pause_s):
+        while not self._reporter.wait_for_next(pause_s):
             began_s = time.monotonic()
             try:
-                answer = self._send(INTERVAL_S, INTERVAL_S + PATIENCE_S)
-            except WireError as error:
+                answer = self._send(INTERVAL_S, INTERVAL_S + RESPONSE_MARGIN_S)
+            except DaemonRequestError as error:
                 if self._reporter.ended.is_set():
                     break
                 if error.is_final:
-                    say(f"{error}; nothing more is reported, training goes on")
+                    print_message(f"{error}; reporting is disabled, training continues")
                     return
-                self._say_lost(error)
+                self._warn_once(error)
                 pause_s = min(BACKOFF_MAX_S, max(INTERVAL_S, 2 * pause_s))
                 continue
-            self._heed(answer)
-            # The answer to an order comes at once: the pause keeps to one report a second.
+            self._apply_orders(answer)
+            # A response with an order arrives early; the pause keeps the rate of one per second.
             pause_s = max(0.0, INTERVAL_S - (time.monotonic() - began_s))
-        self._say_farewell()
+        self._send_last_report()
 
-    def _say_lost(self, error: WireError) -> None:
-        if not self._is_lost:
-            self._is_lost = True
-            say(f"reports do not arrive ({error}); training goes on")
+    def _warn_once(self, error: DaemonRequestError) -> None:
+        if not self._is_disconnected:
+            self._is_disconnected = True
+            print_message(f"cannot reach the daemon ({error}); training continues")
 
-    def _heed(self, answer: Orders) -> None:
+    def _apply_orders(self, answer: Orders) -> None:
         self._reporter.stop = answer.stop
         self._reporter.on_orders(answer)
         for note in answer.notes:
-            say(note)
-        if self._is_lost:
-            self._is_lost = False
-            say("reports arrive again")
+            print_message(note)
+        if self._is_disconnected:
+            self._is_disconnected = False
+            print_message("the daemon is reachable again")
 
-    def _say_farewell(self) -> None:
-        # The connection may have been hung up to end a wait.
-        self._wire.close()
+    def _send_last_report(self) -> None:
+        # The connection may be unusable, because `interrupt` ended a wait.
+        self._connection.close()
         try:
             was_unsent = self._unsent is not None
-            self._send(0.0, FAREWELL_S)
+            self._send(0.0, LAST_REPORT_TIMEOUT_S)
             if was_unsent:
-                self._send(0.0, FAREWELL_S)
-        except WireError:
+                self._send(0.0, LAST_REPORT_TIMEOUT_S)
+        except DaemonRequestError:
             pass
 
     def _send(self, wait_s: float, timeout_s: float) -> Orders:
         report = replace(self._next(), wait_s=wait_s)
         try:
-            answer = self._wire.send(to_json(report), timeout_s)
-        except WireError as error:
+            answer = self._connection.send(to_json(report), timeout_s)
+        except DaemonRequestError as error:
             if error.is_refusal:
                 self._unsent = None
                 self._reporter.tally.drop(len(report.steps) + len(report.epochs))
@@ -88,15 +98,15 @@ class Conversation:
         self._unsent = None
         return answer
 
-    def _next(self) -> Report:
-        """A report that did not arrive is sent again as it was; what came since waits."""
+    def _next(self) -> TrainingReport:
+        """The unsent report if there is one, unchanged; else a new report."""
         if self._unsent is None:
-            self._memory.look()
+            self._memory.measure()
             taken: dict[str, Any] = self._reporter.tally.take()
             taken["steps"] = [StepsRecord(*each) for each in taken["steps"]]
             taken["epochs"] = [EpochRecord(*each) for each in taken["epochs"]]
-            self._unsent = Report(
-                worker=self._reporter.place.worker,
+            self._unsent = TrainingReport(
+                worker=self._reporter.environment.worker,
                 sequence=next(_sequences),
                 hears=self._reporter.hears,
                 memory_bytes=self._memory.tree_bytes,

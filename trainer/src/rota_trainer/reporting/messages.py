@@ -1,9 +1,9 @@
-"""What a worker and the daemon say to each other: reports go out, orders come back.
+"""The messages between a worker and the daemon: reports, and orders in the responses.
 
-A report is sent as JSON to `POST /v1/training/report`, at most once a second, with all that
-happened since the last one. The daemon holds its answer until there is an order or `wait_s` have
-passed, so that an order reaches a worker at once on the one connection that it keeps. Both sides
-ignore fields that they do not know and fill in those that are missing, so that either may be older.
+A report is sent as JSON to `POST /v1/training/report`, at most once a second, with everything since
+the last report. The daemon holds its response until it has an order or `wait_s` have passed (a long
+poll), so that an order arrives immediately. Both sides ignore unknown fields and use defaults for
+missing ones, so that either side may be older. Field names are part of the wire format.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
-from rota_trainer.bounds import LONGEST_NAME, MOST_METRICS, MOST_RECORDS
+from rota_trainer.reporting.limits import LONGEST_NAME, MOST_METRICS, MOST_RECORDS
 
 __all__ = [
     "LONGEST_NAME",
@@ -22,9 +22,9 @@ __all__ = [
     "EpochRecord",
     "Member",
     "Orders",
-    "Report",
     "StepsRecord",
     "Switch",
+    "TrainingReport",
     "orders_from",
     "switch_from",
     "to_json",
@@ -41,7 +41,7 @@ LONGEST_ADDRESS = 300
 
 @dataclass(frozen=True)
 class StepsRecord:
-    """Some steps in a row: when the last ended, how long they took together, and the slowest."""
+    """Consecutive steps: the end of the last one, their total time, and the slowest one."""
 
     at_s: float
     count: int
@@ -52,7 +52,7 @@ class StepsRecord:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """A finished epoch: `number` counts from 1. `seconds` is without saving and loading."""
+    """A finished epoch. `number` counts from 1. `seconds` excludes saving and loading."""
 
     at_s: float
     number: int
@@ -62,19 +62,19 @@ class EpochRecord:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What one worker did since its last report, and where it is now.
+class TrainingReport:
+    """The progress of one worker since its last report, and its position now.
 
-    `sequence` grows by one with each report of a process: one that comes twice counts once.
-    `epochs_done` may have a fraction; `epochs_saved` is how much of it a checkpoint holds, None if
-    the program does not say. `hears` is whether it stops by itself when it is asked to.
+    `sequence` grows by one with each report of a process; a duplicate counts once. `epochs_done`
+    may have a fraction; `epochs_saved` is how much of it a checkpoint holds, None if unknown.
+    `hears` is whether the program stops by itself after a stop request.
 
-    Of a job that is resized while it runs: `generation` is the newest one whose first collective
-    this worker has finished, -1 before the first; `address` is where the others of a generation
-    can meet, and not empty when the worker is ready to join one; `identity` has to be the same in
-    all of them; `global_step` counts the steps of all epochs; `pause_s` is how long the change to
-    this generation kept it from training; `own_s` is what a step takes it without the wait for the
-    others.
+    For jobs that are resized while they run: `generation` is the newest one whose first collective
+    this worker has finished, -1 before the first. `address` is where this worker's store listens;
+    it is empty until the worker is ready to join a generation. `identity` must be the same in all
+    members. `global_step` counts the steps of all epochs. `pause_s` is how long the change to this
+    generation interrupted training. `own_s` is the time of a step without the wait for other
+    workers.
     """
 
     worker: int
@@ -106,7 +106,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Member:
-    """A worker of a generation, by its number in the job, and where it can be met."""
+    """A worker of a generation: its number in the job, and the address of its store."""
 
     number: int
     address: str
@@ -114,8 +114,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Switch:
-    """Who trains together from this generation on; ranks are by order. Whoever is not among them
-    leaves. `is_broken`: a member of the one before is gone, so that nobody need wait for it."""
+    """The order to join a generation. The rank of a member is its index in `members`; a worker that
+    is not in the list leaves the job. `is_broken`: a member of the previous generation is gone, so
+    its unfinished collectives must be aborted."""
 
     generation: int
     members: list[Member]
@@ -124,10 +125,10 @@ class Switch:
 
 @dataclass(frozen=True)
 class Orders:
-    """What the daemon wants. `stop` says why to stop at the next safe point, empty if not to;
-    `insists_in_s` is when it will insist. `notes` are words for the job's own log. `switch` is the
-    newest generation that is complete, as long as it is newer than what the worker reported;
-    `refused` says why a worker that is ready may not join."""
+    """The orders for one worker. `stop` is the reason to stop at the next safe point, empty for no
+    stop; `insists_in_s` is the time until rota stops the worker by force. `notes` are lines for the
+    job's log. `switch` is the newest complete generation, if it is newer than the reported one.
+    `refused` is the reason why a worker that is ready may not join."""
 
     stop: str = ""
     insists_in_s: float | None = None
@@ -141,7 +142,7 @@ def to_json(message: Any) -> dict[str, Any]:
 
 
 def orders_from(raw: Any) -> Orders:
-    """Whatever came, as far as it makes sense: it may be of a newer daemon, or of a proxy."""
+    """Read a response. Invalid fields are ignored: it may come from a newer daemon or a proxy."""
     if not isinstance(raw, dict):
         return Orders()
     found = cast("dict[str, Any]", raw)
@@ -158,7 +159,7 @@ def orders_from(raw: Any) -> Orders:
 
 
 def switch_from(raw: Any) -> Switch | None:
-    """None unless every part of it makes sense: half a membership is none."""
+    """Read a switch; None unless every member is valid, because a partial list is useless."""
     if not isinstance(raw, dict):
         return None
     found = cast("dict[str, Any]", raw)

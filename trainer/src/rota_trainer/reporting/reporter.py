@@ -1,35 +1,38 @@
-"""The background thread that reports and hears orders, as training sees it: never in its way."""
+"""The reporter thread, as seen by the training thread: start, stop, and the latest orders.
+
+Training never waits for the network: it reads attributes that the thread in `loop` writes.
+"""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
-from rota_trainer.place import Place
-from rota_trainer.say import say
-from rota_trainer.tally import Tally
+from rota_trainer.console import print_message
+from rota_trainer.progress.tally import Tally
+from rota_trainer.reporting.environment import WorkerEnvironment
 
 if TYPE_CHECKING:
-    from rota_trainer.messages import Orders
+    from rota_trainer.reporting.messages import Orders
 
-FAREWELL_S = 2.0
+LAST_REPORT_TIMEOUT_S = 2.0
 
 
 class Reporter:
-    def __init__(self, place: Place, tally: Tally) -> None:
-        self.place = place
+    def __init__(self, environment: WorkerEnvironment, tally: Tally) -> None:
+        self.environment = environment
         self.tally = tally
         self.stop = ""
-        """Why to stop at the next safe point; empty if not to."""
+        """The reason to stop at the next safe point; empty if no stop is requested."""
         self.hears = False
-        """Whether the script stops by itself when it is asked to."""
-        self.membership: dict[str, Any] = {"generation": place.generation}
-        """Fields of each report that say which generation this worker is in, or could join."""
+        """Whether the script stops by itself after a stop request. Reported to the daemon."""
+        self.membership: dict[str, Any] = {"generation": environment.generation}
+        """Report fields about the generation that this worker is in or is ready to join."""
         self.on_orders: Callable[[Orders], object] = lambda _orders: None
-        """Called with each answer, in the background."""
+        """Called with each response, in the reporter thread."""
         self.ended = threading.Event()
-        self.hang_up: Callable[[], None] = lambda: None
-        """Ends the wait for an answer, from another thread."""
+        self.interrupt: Callable[[], None] = lambda: None
+        """Ends the wait for a response; called from another thread."""
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -38,36 +41,36 @@ class Reporter:
         try:
             thread.start()
         except RuntimeError as error:
-            say(f"nothing is reported ({error}); training goes on")
+            print_message(f"reporting is disabled ({error}); training continues")
             return
         self._thread = thread
 
     def close(self) -> None:
-        """Say what is left to say, without waiting long for an answer."""
+        """Send the last report, and wait a short time for it."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self.ended.set()
-            self.hurry()
-            self.hang_up()
-            thread.join(FAREWELL_S)
+            self.report_now()
+            self.interrupt()
+            thread.join(LAST_REPORT_TIMEOUT_S)
 
-    def hurry(self) -> None:
-        """The next report is sent at once, unless one waits for its answer already."""
+    def report_now(self) -> None:
+        """Send the next report immediately, unless one is waiting for its response."""
         self._woken.set()
 
-    def rest(self, seconds: float) -> bool:
-        """Between two reports. True when this one is to be the last."""
+    def wait_for_next(self, seconds: float) -> bool:
+        """Wait until the next report is due. Returns True if the reporter was closed."""
         if not self.ended.is_set():
             self._woken.wait(seconds)
             self._woken.clear()
         return self.ended.is_set()
 
     def abandon(self) -> None:
-        """In a forked child: the thread is not here, and what it would say is the parent's."""
+        """In a forked child: the thread does not exist here, and the parent reports."""
         self._thread = None
 
     def _run(self) -> None:
-        # Here, where nobody waits for it: HTTP and JSON take a while to import.
-        from rota_trainer.reporting import Conversation
+        # Imported in the thread: HTTP and JSON take a while to import.
+        from rota_trainer.reporting.loop import ReportLoop
 
-        Conversation(self).hold()
+        ReportLoop(self).run()

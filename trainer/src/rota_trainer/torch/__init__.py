@@ -1,11 +1,12 @@
-"""For scripts that use torch: their whole state in one call, and stops that all workers agree on.
+"""torch integration: save and load the whole training state; stop all workers at the same step.
 
-run = trainer.start()
-state = State(run, model=model, optimizer=optimizer, scheduler=scheduler)
-run.restore(state.load)
-for epoch in run.epochs(90, save=state.save): ...
+    run = trainer.start()
+    state = State(run, model=model, optimizer=optimizer, scheduler=scheduler)
+    run.restore(state.load)
+    for epoch in run.epochs(90, save=state.save): ...
 
-`live` is for trainings that go on while workers come and go.
+`live` trains with a number of workers that changes while the job runs (package `elastic`).
+Read `state` first.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rota_trainer.torch.agreement import any_worker, attach
-from rota_trainer.torch.parts import OtherStateError
+from rota_trainer.torch.components import OtherStateError
 from rota_trainer.torch.state import State
 
 if TYPE_CHECKING:
-    from rota_trainer.live.training import Live as live  # noqa: N813
+    from rota_trainer.elastic.trainer import ElasticTrainer as live  # noqa: N813
 
 __all__ = ["OtherStateError", "State", "any_worker", "attach", "live"]
 
 
 def __getattr__(name: str) -> Any:
-    """`live` is imported when it is asked for: it is made of this package's own parts."""
+    """Import `live` on first use: the package `elastic` imports modules of this package."""
     if name != "live":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rota_trainer.live.training import Live
+    from rota_trainer.elastic.trainer import ElasticTrainer
 
-    return Live
+    return ElasticTrainer

@@ -1,4 +1,8 @@
-"""What a state is made of: anything that can say what it holds and take it back."""
+"""The components of a training state: model, optimizer, sampler, random generator and others.
+
+Captures the state of each component, restores it, and checks before a restore that a saved state
+fits the components.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,26 @@ import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 MOST_NAMED = 5
-"""Keys named in a message; of the rest only their number."""
+"""How many keys a message lists; of the others it gives the number."""
 
 
 class OtherStateError(ValueError):
-    """A checkpoint of something else: another model, another optimizer, other parts."""
+    """The checkpoint does not fit: another model, another optimizer, or other components.
+
+    The daemon finds this class name in the log of a failed worker.
+    """
 
 
 def unwrapped(part: Any) -> Any:
-    """The model inside of what spreads or compiles it, so that its keys do not depend on that."""
-    is_spread = isinstance(part, (DataParallel, DistributedDataParallel))
-    inside: Any = getattr(part, "module" if is_spread else "_orig_mod", None)
+    """The model inside of DistributedDataParallel, DataParallel or torch.compile, so that the
+    saved keys do not depend on these wrappers."""
+    is_parallel = isinstance(part, (DataParallel, DistributedDataParallel))
+    inside: Any = getattr(part, "module" if is_parallel else "_orig_mod", None)
     return unwrapped(inside) if isinstance(inside, torch.nn.Module) else part
 
 
 def state_of(name: str, part: Any) -> Any:
+    """The state of a component. Raises TypeError for an object without a state."""
     if hasattr(part, "state_dict") and hasattr(part, "load_state_dict"):
         return part.state_dict()
     if isinstance(part, torch.Generator):
@@ -34,11 +43,11 @@ def state_of(name: str, part: Any) -> Any:
         return {"epoch": part.epoch}
     raise TypeError(
         f"{name}={type(part).__name__} cannot be saved: it has no state_dict() and"
-        " load_state_dict(); give it both, or leave it out"
+        " load_state_dict(); add both methods, or do not pass it"
     )
 
 
-def put_back(part: Any, state: Any) -> None:
+def restore_component(part: Any, state: Any) -> None:
     if hasattr(part, "load_state_dict"):
         part.load_state_dict(state)
     elif isinstance(part, torch.Generator):
@@ -50,7 +59,7 @@ def put_back(part: Any, state: Any) -> None:
 
 
 def check(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint that does not fit, before anything is changed."""
+    """Raise OtherStateError if a checkpoint does not fit. Call it before changing anything."""
     problems = list(_differences("parts", now=set(parts), saved=set(saved)))
     for name in parts.keys() & saved.keys():
         part = parts[name]
@@ -60,9 +69,9 @@ def check(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
             problems += _of_optimizer(name, now=part.state_dict(), saved=saved[name])
     if problems:
         raise OtherStateError(
-            "this checkpoint is of something else: "
+            "the checkpoint does not fit this training: "
             + "; ".join(problems)
-            + ". Restore it with the code that saved it, or begin in a new checkpoint folder"
+            + ". Restore it with the code that saved it, or use a new checkpoint folder"
         )
 
 
@@ -85,9 +94,9 @@ def _of_optimizer(name: str, *, now: dict[str, Any], saved: dict[str, Any]) -> I
 
 def _differences(name: str, *, now: set[str], saved: set[str]) -> Iterator[str]:
     if now - saved:
-        yield f"{name} missing in it: {_some(sorted(now - saved))}"
+        yield f"{name} missing in the checkpoint: {_some(sorted(now - saved))}"
     if saved - now:
-        yield f"{name} unexpected in it: {_some(sorted(saved - now))}"
+        yield f"{name} unexpected in the checkpoint: {_some(sorted(saved - now))}"
 
 
 def _shape(value: Any) -> Any:

@@ -1,4 +1,8 @@
-"""Reading what torch wrote without running code that it may hold."""
+"""Loads files of torch without running code that they may contain.
+
+`torch.load(weights_only=True)` refuses unknown classes. Here the classes are allowed that the
+training's own state is made of.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import torch
 
 
 def classes_in(value: Any) -> Iterator[type]:
-    """Every class that a state is made of."""
+    """The class of a state and of every value in it."""
     yield type(value)
     held: list[Any] = []
     if isinstance(value, dict):
@@ -22,25 +26,26 @@ def classes_in(value: Any) -> Iterator[type]:
         yield from classes_in(each)
 
 
-def also_safe(classes: set[type]) -> Any:
-    """While this context lasts, these classes may be made, besides tensors and plain values."""
+def allow_classes(classes: set[type]) -> Any:
+    """A context in which torch may load these classes, besides tensors and plain values."""
     if not hasattr(torch.serialization, "safe_globals"):
         return contextlib.nullcontext()
     own: list[Any] = [kind for kind in classes if kind.__module__ not in ("builtins", "torch")]
-    return torch.serialization.safe_globals(own + _makers_of_numbers())
+    return torch.serialization.safe_globals(own + _numpy_constructors())
 
 
-def _makers_of_numbers() -> list[Any]:
-    """What makes numpy's numbers and arrays. The best loss that a scheduler saw is one often."""
+def _numpy_constructors() -> list[Any]:
+    """The constructors of numpy's numbers and arrays. Schedulers often hold a numpy number, such
+    as the best loss."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return []
     kinds = [numpy.dtype(code) for code in "?bBhHiIlLqQefd"]
-    makers = [value.__reduce__()[0] for value in (numpy.float64(0), numpy.zeros(0))]
-    return [*makers, numpy.ndarray, numpy.dtype, *{type(kind) for kind in kinds}]
+    constructors = [value.__reduce__()[0] for value in (numpy.float64(0), numpy.zeros(0))]
+    return [*constructors, numpy.ndarray, numpy.dtype, *{type(kind) for kind in kinds}]
 
 
-def essence(error: Exception) -> str:
-    """The line of torch's long message that says what is wrong."""
+def error_summary(error: Exception) -> str:
+    """The line of torch's long error message that names the cause."""
     lines = str(error).splitlines() or [type(error).__name__]
     return next((line.strip() for line in lines if "WeightsUnpickler" in line), lines[0])

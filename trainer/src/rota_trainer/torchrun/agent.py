@@ -1,9 +1,8 @@
-"""The two things that an agent of torchrun does otherwise where its rendezvous is ours.
+"""Wraps two methods of torchrun's agent, for agents that use the rota rendezvous only.
 
-torchrun counts every failure of its processes as a failure of the job, also the one that follows
-when another agent dies, and gives up where no restarts are left. And it has no word for a meeting
-that is over before it began. Nothing of torch's allows to say otherwise, so two methods of its
-agent are wrapped, for agents with our rendezvous only (docs/adr/0007).
+torchrun counts every failure of its processes as a failure of the job, also one that is caused by
+another agent's exit, and it fails if no restarts are left. It also cannot retry a rendezvous whose
+members change while it forms. torch has no extension point for either (docs/adr/0007).
 """
 
 from __future__ import annotations
@@ -13,22 +12,23 @@ import inspect
 from contextlib import suppress
 from typing import Any, Callable
 
-from rota_trainer.torch_rendezvous import RotaRendezvous
-from rota_trainer.torch_store import BrokenTurnError
+from rota_trainer.torchrun.handler import RotaRendezvous
+from rota_trainer.torchrun.store import RendezvousBrokenError
 
 WRAPPED = "_monitor_workers", "_rendezvous"
 MARK = "adapted_by_rota"
 
 
-def adapt() -> None:
-    """Once in a process. Raises where torch's agent is not the one that we know."""
+def patch_agent() -> None:
+    """Wrap the methods, once per process. Raises RuntimeError if this version of torch has not the
+    expected methods."""
     from torch.distributed.elastic.agent.server import local_elastic_agent
 
     agent: Any = local_elastic_agent.LocalElasticAgent
-    monitor, meet = (_method(agent, name) for name in WRAPPED)
+    monitor, join = (_method(agent, name) for name in WRAPPED)
     if not hasattr(monitor, MARK):
-        agent._monitor_workers = _judging(monitor)
-        agent._rendezvous = _persistent(meet)
+        agent._monitor_workers = _with_failure_check(monitor)
+        agent._rendezvous = _with_retries(join)
 
 
 def _method(agent: Any, name: str) -> Callable[[Any, Any], Any]:
@@ -37,31 +37,31 @@ def _method(agent: Any, name: str) -> Callable[[Any, Any], Any]:
         import torch
 
         raise RuntimeError(
-            f"torch {torch.__version__} has no {agent.__name__}.{name}(worker_group), on which "
-            "--rdzv-backend rota rests; use another version of rota-trainer or torch, or "
+            f"torch {torch.__version__} has no {agent.__name__}.{name}(worker_group), which "
+            "--rdzv-backend rota needs; use another version of rota-trainer or torch, or "
             "--rdzv-backend c10d"
         )
     return method
 
 
-def _judging(monitor: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _with_failure_check(monitor: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     @functools.wraps(monitor)
-    def judged(self: Any, worker_group: Any) -> Any:
+    def checked(self: Any, worker_group: Any) -> Any:
         result = monitor(self, worker_group)
         rendezvous = worker_group.spec.rdzv_handler
-        return rendezvous.judge(result) if isinstance(rendezvous, RotaRendezvous) else result
+        return rendezvous.check_result(result) if isinstance(rendezvous, RotaRendezvous) else result
 
-    setattr(judged, MARK, True)
-    return judged
+    setattr(checked, MARK, True)
+    return checked
 
 
-def _persistent(meet: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    @functools.wraps(meet)
-    def persistent(self: Any, worker_group: Any) -> None:
-        has_met = False
-        while not has_met:
-            with suppress(BrokenTurnError):
-                meet(self, worker_group)
-                has_met = True
+def _with_retries(join: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(join)
+    def retried(self: Any, worker_group: Any) -> None:
+        has_joined = False
+        while not has_joined:
+            with suppress(RendezvousBrokenError):
+                join(self, worker_group)
+                has_joined = True
 
-    return persistent
+    return retried

@@ -1,9 +1,9 @@
-"""What the agents of torchrun and the daemon say to each other: who is there, which generation they
-form, and the keys and values that they share in it.
+"""The messages between torchrun's agents and the daemon: barrier, watch, and key-value store.
 
-All three are `POST` with the token of the job's attempt, and long polls: the daemon holds its
-answer until there is something to say or `wait_s` have passed. A *turn* is one meeting of all
-members of a generation; there is more than one only where an agent restarts its processes alone.
+All three requests are `POST` with the token of the job's attempt, and long polls: the daemon holds
+its response until there is news or `wait_s` have passed. A *turn* (the wire name of a rendezvous
+round) is one meeting of all members of a generation; a generation has more than one only if an
+agent restarts its processes without a change of members. Names and values are the wire format.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ LONGEST_KEY = 1024
 LARGEST_VALUE = 1 << 20
 MOST_KEYS_AT_ONCE = 4096
 LARGEST_ANSWER = 4 << 20
-"""Of the values that are asked for at once."""
+"""The limit for all values of one response."""
 
 WAITING, MET, LEFT, OVER = "waiting", "met", "left", "over"
-"""What becomes of an arrival: not all are there yet; all are; this worker is not of the newest
-generation, which has met without it; a member has finished already, so that all will never meet."""
+"""The results of an arrival: some members have not arrived; all have; the newest generation has met
+without this worker; a member has finished, so that the members cannot all meet any more."""
 RUNNING, FAILED, FINISHED = "running", "failed", "finished"
-"""How the processes of an agent are."""
+"""The states of an agent's processes."""
 DONE, ABSENT, MOVED, BROKEN = "done", "absent", "moved", "broken"
-"""What becomes of a request to the store: done; a key is not there yet; the store is another than
-the one that was meant, because the daemon was started again; the turn is over before it began."""
+"""The results of a store request: done; a key does not exist yet; the store is a new one because
+the daemon was restarted; the round has ended because its members change."""
 
 
 @dataclass(frozen=True)
-class Arrival:
-    """An agent is at the barrier. `generation` and `turn` are where it was before; `host` and
-    `port` are where its first process would wait for the others, if it gets rank 0."""
+class ArriveRequest:
+    """An agent arrives at the barrier. `generation` and `turn` are its previous round; `host` and
+    `port` become the master address if the agent gets rank 0."""
 
     worker: int
     generation: int = -1
@@ -45,8 +45,8 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Seat:
-    """The place of an agent in a turn that has met."""
+class RendezvousAssignment:
+    """The rank of an agent in a round that has met, and the master address."""
 
     state: str
     generation: int = -1
@@ -58,9 +58,9 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Watching:
-    """An agent asks whether it has to come to the barrier again. `start_s` is how long it took
-    from the end of the meeting until its processes ran."""
+class WatchRequest:
+    """An agent asks whether it must join the barrier again. `start_s` is the time from the meeting
+    until its processes ran."""
 
     worker: int
     generation: int
@@ -71,18 +71,19 @@ class Watching:
 
 
 @dataclass(frozen=True)
-class News:
-    """`is_called`: to the barrier, for `generation`."""
+class WatchResponse:
+    """`is_called`: the agent must join the barrier of `generation`."""
 
     is_called: bool = False
     generation: int = -1
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """A request to the store of a turn: `set`, `get`, `add`, `compare_set`, `wait`, `check`,
-    `delete` or `count`. Values are in base64. One that changes something has a `sequence` of its
-    agent, and counts once however often it is sent. `store` names the one that it is meant for."""
+class StoreRequest:
+    """A request to the store of a round. `deed` is the operation: `set`, `get`, `add`,
+    `compare_set`, `wait`, `check`, `delete` or `count`. Values are base64. A change has a
+    `sequence` number of its agent, so that a repeated request is applied once. `store` is the name
+    of the store that the agent used before; empty for the first request."""
 
     worker: int
     generation: int
@@ -97,8 +98,8 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Found:
-    """`number` is a sum, a count, or 1 for yes."""
+class StoreResponse:
+    """`number` is a sum, a count, or 1 for true."""
 
     state: str
     store: str = ""

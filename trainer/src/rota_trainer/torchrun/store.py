@@ -1,4 +1,4 @@
-"""A store of torch over the daemon's wire: keys and values that the agents of one turn share."""
+"""A torch `Store` at the daemon: keys and values that the agents of one round share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from torch.distributed import (
     Store,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from rota_trainer.meetings import (
+from rota_trainer.reporting.environment import WorkerEnvironment
+from rota_trainer.reporting.http import RESPONSE_MARGIN_S, DaemonConnection, DaemonRequestError
+from rota_trainer.reporting.messages import to_json
+from rota_trainer.torchrun.messages import (
     ABSENT,
     BROKEN,
     LARGEST_VALUE,
@@ -24,47 +27,44 @@ from rota_trainer.meetings import (
     LONGEST_WAIT_S,
     MOVED,
     STORE,
-    Exchange,
-    Found,
-    Seat,
+    RendezvousAssignment,
+    StoreRequest,
+    StoreResponse,
 )
-from rota_trainer.messages import to_json
-from rota_trainer.place import Place
-from rota_trainer.wire import PATIENCE_S, Wire, WireError
 
-AGAIN_S = 0.2
+RETRY_S = 0.2
 
 Text = Union[str, bytes]
 
 
-class BrokenTurnError(RuntimeError):
-    """The members of the turn change: whoever waits in it for the others waits in vain."""
+class RendezvousBrokenError(RuntimeError):
+    """The members of the round change: waiting for the other agents of this round is useless."""
 
 
 class RotaStore(Store):
-    """Waits up to `timeout` for keys that are not there, and for a daemon that is away. What it
-    put there it puts there again when it finds that the daemon was started anew."""
+    """Waits up to `timeout` for missing keys, and for an unreachable daemon. If the daemon was
+    restarted, the store writes this agent's keys again, because the daemon keeps them in memory."""
 
-    def __init__(self, place: Place, seat: Seat) -> None:
+    def __init__(self, environment: WorkerEnvironment, assignment: RendezvousAssignment) -> None:
         super().__init__()
-        self._place = place
-        self._seat = seat
-        self._wires = threading.local()
-        self._open: list[Wire] = []
+        self._environment = environment
+        self._assignment = assignment
+        self._connections = threading.local()
+        self._open: list[DaemonConnection] = []
         self._changing = threading.Lock()
-        self._moving = threading.Lock()
+        self._restoring = threading.Lock()
         self._sequence = itertools.count(random.getrandbits(48))
         self._store = ""
         self._values: dict[str, bytes] = {}
         self._sums: dict[str, int] = {}
-        """What this agent has set and added."""
+        """The values that this agent has set, and the sums that it has added."""
 
     def close(self) -> None:
-        """Hang up; whoever asks again calls again."""
-        for wire in self._open:
-            wire.close()
+        """Close the connections; a later request opens a new one."""
+        for connection in self._open:
+            connection.close()
 
-    # -- what torch asks ------------------------------------------------------------------------
+    # -- interface of torch ---------------------------------------------------------------------
 
     def set(self, key: str, value: Text) -> None:
         self.multi_set([key], [value])
@@ -80,7 +80,7 @@ class RotaStore(Store):
         return self.multi_get([key])[0]
 
     def multi_get(self, keys: list[str]) -> list[bytes]:
-        found = self._ask(self._exchange("get", keys), self._limit)
+        found = self._send(self._request("get", keys), self._limit)
         return [b64decode(value) for value in found.values]
 
     def add(self, key: str, value: int) -> int:
@@ -97,10 +97,10 @@ class RotaStore(Store):
         return value
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        self._ask(self._exchange("wait", keys), timeout or self._limit)
+        self._send(self._request("wait", keys), timeout or self._limit)
 
     def check(self, keys: list[str]) -> bool:
-        return bool(self._ask(self._exchange("check", keys), self._limit).number)
+        return bool(self._send(self._request("check", keys), self._limit).number)
 
     def delete_key(self, key: str) -> bool:
         found = self._change("delete", [key])
@@ -109,33 +109,33 @@ class RotaStore(Store):
         return bool(found.number)
 
     def num_keys(self) -> int:
-        return self._ask(self._exchange("count", []), self._limit).number
+        return self._send(self._request("count", []), self._limit).number
 
-    # A PrefixStore calls these two by their names in C++.
+    # PrefixStore calls these two by their C++ names.
     deleteKey = delete_key  # noqa: N815
     getNumKeys = num_keys  # noqa: N815
 
     @property
     def _limit(self) -> timedelta:
-        """What `set_timeout` of torch's own part of this object has set."""
+        """The timeout that was set with torch's `set_timeout`."""
         own: Any = self
         return own.timeout
 
-    # -- the wire -------------------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------
 
-    def _exchange(
+    def _request(
         self,
         deed: str,
         keys: list[str],
         *,
         values: list[bytes] | None = None,
         amount: int = 0,
-    ) -> Exchange:
+    ) -> StoreRequest:
         _check(keys, values or [])
-        return Exchange(
-            self._place.worker,
-            self._seat.generation,
-            self._seat.turn,
+        return StoreRequest(
+            self._environment.worker,
+            self._assignment.generation,
+            self._assignment.turn,
             deed,
             list(keys),
             [b64encode(value).decode() for value in values or []],
@@ -143,57 +143,59 @@ class RotaStore(Store):
             next(self._sequence),
         )
 
-    def _change(self, deed: str, keys: list[str], **more: Any) -> Found:
-        """One at a time: the daemon knows the newest change of each agent by its number."""
+    def _change(self, deed: str, keys: list[str], **more: Any) -> StoreResponse:
+        """Send one change at a time: the daemon detects repeats by the newest sequence number."""
         with self._changing:
-            return self._ask(self._exchange(deed, keys, **more), self._limit)
+            return self._send(self._request(deed, keys, **more), self._limit)
 
-    def _ask(self, exchange: Exchange, timeout: timedelta) -> Found:
+    def _send(self, request: StoreRequest, timeout: timedelta) -> StoreResponse:
         until = time.monotonic() + timeout.total_seconds()
         while True:
             left_s = max(0.0, until - time.monotonic())
             try:
-                found = self._post(exchange, min(left_s, LONGEST_WAIT_S))
-            except WireError as error:
+                found = self._post(request, min(left_s, LONGEST_WAIT_S))
+            except DaemonRequestError as error:
                 if error.is_final or error.is_refusal or left_s <= 0:
-                    raise DistNetworkError(f"the store of rota: {error.why}") from None
-                time.sleep(min(AGAIN_S, left_s))
+                    raise DistNetworkError(f"rota store: {error.why}") from None
+                time.sleep(min(RETRY_S, left_s))
                 continue
             if found.state == BROKEN:
-                raise BrokenTurnError("the members of this job change")
+                raise RendezvousBrokenError("the members of this job changed")
             if found.state == MOVED:
-                self._put_again(found.store)
+                self._restore_keys(found.store)
             elif found.state != ABSENT:
                 return found
             elif left_s <= 0:
-                _raise_absent(exchange, timeout)
+                _raise_absent(request, timeout)
 
-    def _put_again(self, store: str) -> None:
-        """Once, however many threads find that the store is another."""
-        with self._moving:
+    def _restore_keys(self, store: str) -> None:
+        """Write this agent's keys to a new store, once for all threads that notice it."""
+        with self._restoring:
             if self._store == store:
                 return
             self._store = store
             changes = [
-                self._exchange("set", [key], values=[value]) for key, value in self._values.items()
+                self._request("set", [key], values=[value]) for key, value in self._values.items()
             ]
             changes += [
-                self._exchange("add", [key], amount=amount) for key, amount in self._sums.items()
+                self._request("add", [key], amount=amount) for key, amount in self._sums.items()
             ]
             for change in changes:
                 self._post(change, 0.0)
 
-    def _post(self, exchange: Exchange, wait_s: float) -> Found:
-        wire: Wire | None = getattr(self._wires, "wire", None)
-        if wire is None:
-            wire = self._wires.wire = Wire(self._place.url, self._place.token)
-            self._open.append(wire)
-        message = {**to_json(exchange), "store": self._store, "wait_s": wait_s}
-        answer = wire.post(STORE, message, timeout_s=wait_s + PATIENCE_S)
+    def _post(self, request: StoreRequest, wait_s: float) -> StoreResponse:
+        connection: DaemonConnection | None = getattr(self._connections, "connection", None)
+        if connection is None:
+            connection = self._connections.connection = DaemonConnection(
+                self._environment.url, self._environment.token
+            )
+            self._open.append(connection)
+        message = {**to_json(request), "store": self._store, "wait_s": wait_s}
+        answer = connection.post(STORE, message, timeout_s=wait_s + RESPONSE_MARGIN_S)
         try:
-            found = Found(**answer)
+            found = StoreResponse(**answer)
         except TypeError:
-            raise WireError(f"no answer of a store: {answer}"[:200]) from None
+            raise DaemonRequestError(f"invalid store response: {answer}"[:200]) from None
         self._store = self._store or found.store
         return found
 
@@ -205,7 +207,7 @@ def _bytes(value: Text) -> bytes:
 def _check(keys: list[str], values: list[bytes]) -> None:
     for key in keys:
         if not 0 < len(key) <= LONGEST_KEY:
-            raise DistStoreError(f"a key has 1 to {LONGEST_KEY} characters, not {len(key)}")
+            raise DistStoreError(f"a key must have 1 to {LONGEST_KEY} characters, not {len(key)}")
     for value in values:
         if len(value) > LARGEST_VALUE:
             raise DistStoreError(
@@ -214,7 +216,7 @@ def _check(keys: list[str], values: list[bytes]) -> None:
             )
 
 
-def _raise_absent(exchange: Exchange, timeout: timedelta) -> NoReturn:
-    keys = ", ".join(exchange.keys[:5])
+def _raise_absent(request: StoreRequest, timeout: timedelta) -> NoReturn:
+    keys = ", ".join(request.keys[:5])
     milliseconds = round(timeout.total_seconds() * 1000)
     raise DistStoreError(f"wait timeout after {milliseconds}ms, keys: {keys}")

@@ -9,7 +9,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* Of a cluster's objects: another namespace may have a release, too. */}}
+{{/* Name of cluster-wide objects: several namespaces may have a release. */}}
 {{- define "rota.wide" -}}
 rota-{{ .Release.Namespace }}
 {{- end }}

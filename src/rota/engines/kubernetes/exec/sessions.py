@@ -1,7 +1,7 @@
-"""Commands beside a worker, and connections to its ports, through the API server.
+"""Run commands in a worker's container, and connect to its ports, through the API server.
 
-Whoever may reach into a job is the daemon's business; here everything is done with the daemon's own
-rights in its namespace. A command has the pod's user, folder, environment and limits.
+The daemon decides who may do this; here every request has the daemon's own permissions in its
+namespace. A command has the user, folder, environment and limits of the container.
 """
 
 from __future__ import annotations
@@ -19,65 +19,65 @@ import structlog
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from rota.engines.base import Left, Session, Terminal, Visit
-from rota.engines.kubernetes import names
-from rota.engines.kubernetes.api import Cluster
-from rota.engines.kubernetes.channels import CLOSE, V4, V5, dial
-from rota.engines.kubernetes.objects import Object, part, parts
+from rota.engines.interface import ExecSpec, SessionExit, Terminal, WorkerSession
+from rota.engines.kubernetes.exec.websocket import CLOSE, V4, V5, open_websocket
+from rota.engines.kubernetes.pods import naming
 from rota.errors import RotaError, shown
+from rota.kube.client import KubeClient
+from rota.kube.resources import Object, part, parts
 
 log = structlog.get_logger()
 
 INPUT, OUTPUT, ERRORS, STATUS, SIZE = 0, 1, 2, 3, 4
-"""The streams of a command."""
-DATA, TROUBLE = 0, 1
-"""The streams of the first port."""
+"""Stream numbers of a command."""
+DATA, ERROR = 0, 1
+"""Stream numbers of a forwarded port."""
 PORT_BYTES = 2
-"""Each stream of a port begins with its number."""
-PIECE_BYTES = 32 * 1024
-MOST_READ_AHEAD = 256 * 1024
+"""Each stream of a port starts with the port number."""
+MAX_MESSAGE_BYTES = 32 * 1024
+MAX_BUFFERED_BYTES = 256 * 1024
 END_OF_INPUT = b"\x04"
-"""What ends the input of a program on a terminal: Ctrl-D."""
+"""Ctrl-D ends the input of a program on a terminal."""
 MARKER = "ROTA_SESSION"
-"""In the environment of a command and of all that it starts."""
-BEGINS_WITH = "env"
-"""Sets the marker: the API server takes no environment for a command."""
+"""A variable in the environment of a command and of all its child processes."""
+ENV_PROGRAM = "env"
+"""Sets the marker: the API server cannot set the environment of a command."""
 SHELL = ("/bin/sh", "-c", 'exec "${SHELL:-/bin/sh}"')
 CANNOT_RUN, LOST = 126, 255
-SWEEP_S = 20.0
-SWEEP = """
+KILL_TIMEOUT_S = 20.0
+KILL_SCRIPT = """
 for process in /proc/[0-9]*; do
   tr '\\0' '\\n' 2>/dev/null < "$process/environ" | grep -qxF "$0" && kill -KILL "${process#/proc/}"
 done 2>/dev/null; true
 """
-"""Ends whatever has the marker. The API server lets go of a command without ending it."""
+"""Kills all processes with the marker: the API server ends the connection, but not the command."""
 
 
-async def visit(
-    cluster: Cluster, pod: str, *, visit: Visit, container: str = names.CONTAINER
-) -> Session:
+async def exec_command(
+    client: KubeClient, pod: str, *, command: ExecSpec, container: str = naming.CONTAINER
+) -> WorkerSession:
     """Run a command in a worker's container."""
-    terminal = visit.terminal
+    terminal = command.terminal
     marker = f"{MARKER}={os.urandom(8).hex()}"
-    argv = [BEGINS_WITH, marker, *_terminal_kind(terminal), *(visit.argv or SHELL)]
+    argv = [ENV_PROGRAM, marker, *_term_variable(terminal), *(command.argv or SHELL)]
     query = [*_query(argv, terminal), ("container", container)]
-    connection = await dial(cluster, pod, verb="exec", query=query, protocols=(V5, V4))
+    connection = await open_websocket(client, pod, verb="exec", query=query, protocols=(V5, V4))
     outputs = (OUTPUT,) if terminal else (OUTPUT, ERRORS)
-    sweeping = _sweep(cluster, pod, marker=marker, container=container)
-    session = _Command(connection, _Streams(outputs), sweeping=sweeping)
+    kill_marked = _kill_marked(client, pod, marker=marker, container=container)
+    session = _Command(connection, _Streams(outputs), kill_marked=kill_marked)
     if terminal is not None:
         session.resize(terminal.rows, terminal.columns)
     return session
 
 
-async def connect(cluster: Cluster, pod: str, *, port: int) -> Session:
-    """To what listens on this port of 127.0.0.1 in a worker's pod."""
+async def connect(client: KubeClient, pod: str, *, port: int) -> WorkerSession:
+    """Connect to a port of 127.0.0.1 in a worker's pod."""
     query = [("ports", str(port))]
-    connection = await dial(cluster, pod, verb="portforward", query=query, protocols=(V4,))
+    connection = await open_websocket(client, pod, verb="portforward", query=query, protocols=(V4,))
     return _Port(connection, _Streams((OUTPUT,)), port=port)
 
 
-def _terminal_kind(terminal: Terminal | None) -> list[str]:
+def _term_variable(terminal: Terminal | None) -> list[str]:
     return [f"TERM={terminal.kind}"] if terminal else []
 
 
@@ -87,24 +87,26 @@ def _query(argv: list[str], terminal: Terminal | None) -> list[tuple[str, str]]:
     return query + [(name, str(value).lower()) for name, value in asked.items()]
 
 
-async def _sweep(cluster: Cluster, pod: str, *, marker: str, container: str) -> None:
-    argv = ["/bin/sh", "-c", SWEEP, marker]
+async def _kill_marked(client: KubeClient, pod: str, *, marker: str, container: str) -> None:
+    argv = ["/bin/sh", "-c", KILL_SCRIPT, marker]
     query = [*_query(argv, None), ("container", container)]
     try:
-        async with asyncio.timeout(SWEEP_S):
-            connection = await dial(cluster, pod, verb="exec", query=query, protocols=(V5, V4))
+        async with asyncio.timeout(KILL_TIMEOUT_S):
+            connection = await open_websocket(
+                client, pod, verb="exec", query=query, protocols=(V5, V4)
+            )
             async with connection:
                 async for message in connection:
                     if message[:1] == bytes([STATUS]):
                         return
     except (RotaError, TimeoutError, ConnectionClosed) as error:
-        # Most often because the worker has ended meanwhile, and all in its pod with it.
-        log.info("a command's remains were not looked for", pod=pod, error=str(error))
+        # Usually the worker has ended, and with it all processes of its pod.
+        log.info("processes of a command not killed", pod=pod, error=str(error))
 
 
 @dataclass(slots=True)
 class _Stream:
-    """What came and was not read yet."""
+    """Bytes that arrived and were not read yet."""
 
     chunks: list[bytes] = field(default_factory=list[bytes])
     n_bytes: int = 0
@@ -112,8 +114,8 @@ class _Stream:
 
 
 class _Streams:
-    """Between one connection, on which everything comes in a row, and readers at their own
-    pace: whoever reads one stream only, for long, keeps the others waiting."""
+    """Buffers between one connection and readers at different speeds. A full buffer of one
+    stream blocks the others, because all arrive on the same connection."""
 
     def __init__(self, outputs: tuple[int, ...]) -> None:
         self.outputs = outputs
@@ -121,7 +123,7 @@ class _Streams:
         self._changed = asyncio.Condition()
 
     async def put(self, output: int, chunk: bytes) -> None:
-        """Returns when there is room for more."""
+        """Returns when the buffer has space again."""
         stream = self._streams.get(output)
         if stream is None or not chunk:
             return
@@ -129,7 +131,9 @@ class _Streams:
             stream.chunks.append(chunk)
             stream.n_bytes += len(chunk)
             self._changed.notify_all()
-            await self._changed.wait_for(lambda: stream.n_bytes < MOST_READ_AHEAD or stream.is_over)
+            await self._changed.wait_for(
+                lambda: stream.n_bytes < MAX_BUFFERED_BYTES or stream.is_over
+            )
 
     async def get(self, output: int) -> bytes:
         stream = self._streams[output]
@@ -149,27 +153,28 @@ class _Streams:
             self._changed.notify_all()
 
 
-class _Line(ABC):
-    """What a command and a port have in common. `left` is done when the other side has ended."""
+class _PodSession(ABC):
+    """Base of command and port sessions. `left` returns when the other side has ended."""
 
     def __init__(self, connection: ClientConnection, streams: _Streams) -> None:
         self.outputs = streams.outputs
         self._connection = connection
         self._streams = streams
-        self._end: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
+        self._end: asyncio.Future[SessionExit] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._spawn(self._pump())
+        self._spawn(self._receive())
 
     async def read(self, output: int) -> bytes:
         return await self._streams.get(output)
 
     async def write(self, chunk: bytes) -> None:
-        # Nobody takes anything any more.
         with suppress(ConnectionClosed):
-            for start in range(0, len(chunk), PIECE_BYTES):
-                await self._connection.send(bytes([INPUT]) + chunk[start : start + PIECE_BYTES])
+            for start in range(0, len(chunk), MAX_MESSAGE_BYTES):
+                await self._connection.send(
+                    bytes([INPUT]) + chunk[start : start + MAX_MESSAGE_BYTES]
+                )
 
-    async def left(self) -> Left:
+    async def wait(self) -> SessionExit:
         return await asyncio.shield(self._end)
 
     def close(self) -> None:
@@ -178,48 +183,48 @@ class _Line(ABC):
     async def _hang_up(self) -> None:
         await self._connection.close()
         await self._streams.end()
-        self._over(Left(LOST, "it was let go of"))
+        self._set_exit(SessionExit(LOST, "the session was closed"))
 
-    def _over(self, left: Left) -> None:
+    def _set_exit(self, session_exit: SessionExit) -> None:
         if not self._end.done():
-            self._end.set_result(left)
+            self._end.set_result(session_exit)
 
-    async def _pump(self) -> None:
+    async def _receive(self) -> None:
         try:
             async for message in self._connection:
                 if isinstance(message, bytes) and message:
-                    await self._take(message[0], message[1:])
+                    await self._on_message(message[0], message[1:])
         finally:
-            self._over(Left(LOST, "the connection to its pod broke"))
+            self._set_exit(SessionExit(LOST, "lost the connection to its pod"))
             await self._streams.end()
 
     @abstractmethod
-    async def _take(self, stream: int, content: bytes) -> None:
-        """What came on a stream."""
+    async def _on_message(self, stream: int, content: bytes) -> None:
+        """Handle the content that arrived on a stream."""
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and isinstance(task.exception(), ConnectionClosed):
             return
         if not task.cancelled() and task.exception() is not None:
-            log.error("a session broke", exc_info=task.exception())
+            log.error("session failed", exc_info=task.exception())
 
 
-class _Command(_Line):
+class _Command(_PodSession):
     def __init__(
         self,
         connection: ClientConnection,
         streams: _Streams,
         *,
-        sweeping: Coroutine[Any, Any, None],
+        kill_marked: Coroutine[Any, Any, None],
     ) -> None:
         super().__init__(connection, streams)
-        self._sweeping: Coroutine[Any, Any, None] | None = sweeping
+        self._kill_work: Coroutine[Any, Any, None] | None = kill_marked
         self._is_terminal = ERRORS not in streams.outputs
 
     async def finish(self) -> None:
@@ -236,59 +241,62 @@ class _Command(_Line):
 
     async def _hang_up(self) -> None:
         await super()._hang_up()
-        if self._sweeping is not None:
-            sweeping, self._sweeping = self._sweeping, None
-            await sweeping
+        if self._kill_work is not None:
+            kill_marked, self._kill_work = self._kill_work, None
+            await kill_marked
 
-    async def _take(self, stream: int, content: bytes) -> None:
+    async def _on_message(self, stream: int, content: bytes) -> None:
         if stream == STATUS:
-            self._over(_left(content))
+            self._set_exit(_exit_of(content))
         else:
             await self._streams.put(stream, content)
 
 
-class _Port(_Line):
+class _Port(_PodSession):
     def __init__(self, connection: ClientConnection, streams: _Streams, *, port: int) -> None:
         self._port = port
-        self._unread = {DATA: PORT_BYTES, TROUBLE: PORT_BYTES}
+        self._unread = {DATA: PORT_BYTES, ERROR: PORT_BYTES}
         super().__init__(connection, streams)
 
     async def finish(self) -> None:
-        """The protocol cannot say so. What is still to come is read all the same."""
+        """The protocol cannot end one direction. Reading continues."""
 
     def resize(self, rows: int, columns: int) -> None:
-        """There is nothing to see."""
+        """A port has no terminal."""
 
-    async def _take(self, stream: int, content: bytes) -> None:
+    async def _on_message(self, stream: int, content: bytes) -> None:
         skipped = self._unread.get(stream, 0)
         self._unread[stream] = max(0, skipped - len(content))
         content = content[skipped:]
         if stream == DATA:
             await self._streams.put(OUTPUT, content)
         elif content:
-            self._over(Left(1, self._trouble(content.decode(errors="replace"))))
+            self._set_exit(SessionExit(1, self._error_message(content.decode(errors="replace"))))
             await self._streams.end()
 
-    def _trouble(self, words: str) -> str:
-        """The runtime's own words tell more of its insides than of what is wrong."""
-        if "refused" in words:
-            return f"nothing listens on port {self._port} there"
-        return shown(words.strip(), 400)
+    def _error_message(self, message: str) -> str:
+        """The runtime's own message describes its internals, so the common case gets a plain
+        one."""
+        if "refused" in message:
+            return f"no process listens on port {self._port}"
+        return shown(message.strip(), 400)
 
 
-def _left(content: bytes) -> Left:
-    """From the API server's last word on a command."""
+def _exit_of(content: bytes) -> SessionExit:
+    """The exit in the last message of the API server about a command."""
     try:
-        told: Object = msgspec.json.decode(content, type=dict[str, Any])
+        status: Object = msgspec.json.decode(content, type=dict[str, Any])
     except msgspec.DecodeError:
-        return Left(LOST, "the API server did not say how it ended")
-    if told.get("status") == "Success":
-        return Left(0)
-    for cause in parts(part(told, "details"), "causes"):
+        return SessionExit(LOST, "the API server did not report how the command ended")
+    if status.get("status") == "Success":
+        return SessionExit(0)
+    for cause in parts(part(status, "details"), "causes"):
         code = str(cause.get("message", ""))
         if cause.get("reason") == "ExitCode" and code.isdecimal():
-            return Left(int(code))
-    words = str(told.get("message", "it could not be run"))
-    if f'exec: "{BEGINS_WITH}"' in words:
-        return Left(CANNOT_RUN, f"its image has no '{BEGINS_WITH}' to run a command with")
-    return Left(CANNOT_RUN, shown(words, 400))
+            return SessionExit(int(code))
+    message = str(status.get("message", "the command could not be run"))
+    if f'exec: "{ENV_PROGRAM}"' in message:
+        return SessionExit(
+            CANNOT_RUN, f"its image has no '{ENV_PROGRAM}', which is needed to run a command"
+        )
+    return SessionExit(CANNOT_RUN, shown(message, 400))

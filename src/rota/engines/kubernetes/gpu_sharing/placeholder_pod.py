@@ -1,22 +1,22 @@
-"""The pod that holds a card for those who share it. Pure."""
+"""Build the placeholder pod that holds a shared GPU, and read its output. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from rota.engines.base import WorkerId
-from rota.engines.kubernetes import names
-from rota.engines.kubernetes.bodies import indices
-from rota.engines.kubernetes.endings import Trouble, trouble_of
-from rota.engines.kubernetes.manifests import affinity
-from rota.engines.kubernetes.objects import MANAGER, Object
+from rota.engines.interface import WorkerId
+from rota.engines.kubernetes.pods import naming
+from rota.engines.kubernetes.pods.manifest import affinity
+from rota.engines.kubernetes.pods.start_problems import StartProblem, start_problem_of
+from rota.engines.kubernetes.pods.state import indices
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.errors import shown
+from rota.kube.resources import MANAGER, Object
 
-Place = tuple[str, int]
-"""A node, and the index of a card there."""
+GpuLocation = tuple[str, int]
+"""A node and the index of a GPU there."""
 
-WHICH_CARD = """\
+HOLDER_SCRIPT = """\
 case "$NVIDIA_VISIBLE_DEVICES" in
   ""|all|none|void|/*) nvidia-smi --query-gpu=uuid --format=csv,noheader ;;
   *) echo "$NVIDIA_VISIBLE_DEVICES" ;;
@@ -24,38 +24,38 @@ esac
 trap 'exit 0' TERM INT
 while :; do sleep 3600 & wait $!; done
 """
-"""Says which card it was given, and then holds it. Some device plugins name cards by files below a
-folder, and the folder in their place."""
+"""Prints the id of its GPU, then sleeps. Some device plugins set a folder here instead of an id;
+then nvidia-smi reports it."""
 IMAGE_HINT = (
-    "a shared card is held by a pod of ours, whose image (the setting placeholder_image) the "
-    "cluster has to be able to pull, and which needs sh"
+    "a placeholder pod holds each shared GPU; the cluster must be able to pull its image (the "
+    "setting placeholder_image), and the image needs sh"
 )
 
 
-CARD_HINT = (
-    "the device plugin has to name it in NVIDIA_VISIBLE_DEVICES, or the image of the pod that "
-    "holds it (the setting placeholder_image) needs nvidia-smi"
+GPU_ID_HINT = (
+    "the device plugin must set NVIDIA_VISIBLE_DEVICES, or the image of the placeholder pod (the "
+    "setting placeholder_image) needs nvidia-smi"
 )
-SHARED = "nvidia.com/"
+SHAREABLE_PREFIX = "nvidia.com/"
 
 
 def can_be_shared(gpu_resource: str) -> bool:
-    """Whether a pod that asks for none of them can be given one by its name: only NVIDIA's
-    container runtime does that."""
-    return gpu_resource.startswith(SHARED)
+    """Whether a pod that requests no GPU can get one by its id. Only NVIDIA's container runtime
+    can do this."""
+    return gpu_resource.startswith(SHAREABLE_PREFIX)
 
 
-def placeholder(place: Place, worker: WorkerId, *, settings: KubernetesSettings) -> Object:
-    node, index = place
-    labels = {names.MANAGED_BY: MANAGER, names.ROLE: names.PLACEHOLDER}
-    meta = {"name": names.placeholder_name(worker), "labels": labels}
-    small = {"cpu": "10m", "memory": "32Mi", settings.gpu_resource: "1"}
+def placeholder(location: GpuLocation, worker: WorkerId, *, settings: KubernetesSettings) -> Object:
+    node, index = location
+    labels = {naming.MANAGED_BY: MANAGER, naming.ROLE: naming.PLACEHOLDER}
+    meta = {"name": naming.placeholder_name(worker), "labels": labels}
+    resources = {"cpu": "10m", "memory": "32Mi", settings.gpu_resource: "1"}
     container = {
-        "name": names.CONTAINER,
+        "name": naming.CONTAINER,
         "image": settings.placeholder_image or settings.image,
-        "command": ["sh", "-c", WHICH_CARD.replace("$", "$$")],
-        "env": [{"name": names.PLACE_VARIABLE, "value": f"{node}/{index}"}],
-        "resources": {"requests": small, "limits": small},
+        "command": ["sh", "-c", HOLDER_SCRIPT.replace("$", "$$")],
+        "env": [{"name": naming.PLACE_VARIABLE, "value": f"{node}/{index}"}],
+        "resources": {"requests": resources, "limits": resources},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     spec = {
@@ -74,22 +74,22 @@ def placeholder(place: Place, worker: WorkerId, *, settings: KubernetesSettings)
     return {"metadata": meta, "spec": spec}
 
 
-def trouble_with(pod: Object) -> Trouble | None:
-    """What keeps it from holding its card, if something does."""
-    known = trouble_of(pod)
+def holder_problem(pod: Object) -> StartProblem | None:
+    """The start problem of a placeholder pod, if it has one."""
+    known = start_problem_of(pod)
     return known if known is None or known.is_race else replace(known, hint=IMAGE_HINT)
 
 
-def card_in(line: str) -> str | Trouble:
-    """Which card the holder was given, from the first line that it wrote. Where it could not find
-    out, a shell says why instead."""
+def gpu_in(line: str) -> str | StartProblem:
+    """The id of the GPU, from the first line of output. Otherwise the line is an error message
+    of the shell."""
     name = line.strip()
     if name and " " not in name and not name.startswith("/"):
         return name
-    return Trouble(f"it does not say which card it was given: {shown(name) or '-'}", CARD_HINT)
+    return StartProblem(f"it does not report the id of its GPU: {shown(name) or '-'}", GPU_ID_HINT)
 
 
-def place_of(pod: Object) -> Place | None:
-    node, _, index = names.told(pod).get(names.PLACE_VARIABLE, "").rpartition("/")
+def gpu_location_of(pod: Object) -> GpuLocation | None:
+    node, _, index = naming.container_env(pod).get(naming.PLACE_VARIABLE, "").rpartition("/")
     held = indices(index)
     return (node, held[0]) if node and held else None

@@ -1,8 +1,7 @@
-"""Lines of a pod's output as the API server gives them, each with its moment before it, into a
-log file that has just what the program wrote.
+"""Parse a log stream of the API server, with a timestamp before each line, into a log file.
 
-A stream that breaks is taken up at the second of the last line: what was written already is left
-out. Where that was is on the disk, so that the next daemon goes on there.
+A broken stream resumes at the second of the last line, and lines that were written already are
+skipped. The position is saved on disk, so that the next daemon continues there.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from rota.engines.logfiles.writing import TIME_STEP_S, LogFile
+from rota.engines.logfiles.writer import TIME_STEP_S, LogFile
 
-LONGEST_LINE = 64 * 1024
-LONGEST_MOMENT = 64
+MAX_LINE_BYTES = 64 * 1024
+MAX_TIMESTAMP_BYTES = 64
 
 
 @dataclass(slots=True)
-class Resume:
-    """The moment of the newest line that was written, how many lines have this moment, and how much
-    was written of one more that has not ended."""
+class ResumePoint:
+    """The timestamp of the newest written line, how many written lines have this timestamp, and
+    how many bytes were written of one more line that has not ended."""
 
     path: Path
     moment: bytes = b""
@@ -29,7 +28,7 @@ class Resume:
     n_bytes: int = 0
 
     @classmethod
-    def of(cls, path: Path) -> Resume:
+    def of(cls, path: Path) -> ResumePoint:
         try:
             moment, n_lines, *n_bytes = path.read_bytes().split()
             return cls(path, moment, int(n_lines), *map(int, n_bytes[:1]))
@@ -39,22 +38,22 @@ class Resume:
     def save(self) -> None:
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # Moments are all of one length: an older line is covered by a newer one.
+            # All timestamps have the same length, so a new record overwrites the old one.
             os.pwrite(fd, b"%s %-9d %-15d\n" % (self.moment, self.n_lines, self.n_bytes), 0)
         finally:
             os.close(fd)
 
 
-class Splitter:
-    def __init__(self, log: LogFile, resume: Resume) -> None:
+class LogStreamParser:
+    def __init__(self, log: LogFile, resume: ResumePoint) -> None:
         self._log, self._resume = log, resume
         self._rest = b""
         self._known = replace(resume)
-        """As it was when this stream began. What of it comes again is taken off it."""
+        """The resume point at the start of this stream; repeated output is subtracted from it."""
         self.n_new_bytes = 0
-        """What was written here so far."""
-        self.complaint = b""
-        """What was said without a moment: by the node, in place of what the program wrote."""
+        """How many bytes were written so far."""
+        self.node_message = b""
+        """A line without a timestamp: an error message of the node instead of output."""
 
     @property
     def since(self) -> str:
@@ -63,31 +62,31 @@ class Splitter:
     def take(self, chunk: bytes) -> None:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         self._write([line + b"\n" for line in lines])
-        if len(self._rest) > LONGEST_LINE:
-            # A progress bar may never end its line: what follows is of the same moment.
+        if len(self._rest) > MAX_LINE_BYTES:
+            # A progress bar may never end its line; the rest gets the same timestamp.
             moment, _, _ = self._rest.partition(b" ")
             self._write([self._rest])
-            self._rest = moment[:LONGEST_MOMENT] + b" "
+            self._rest = moment[:MAX_TIMESTAMP_BYTES] + b" "
 
     def finish(self, *, is_whole: bool) -> None:
-        """The stream is over. What is left is a last line without an end; where the stream broke,
-        it is a part of one that the next stream brings again."""
+        """The stream has ended. The rest is a last line without a newline; if the stream broke,
+        the next stream repeats this line."""
         rest, self._rest = self._rest, b""
         if rest and is_whole:
             self._write([rest])
         self._known = replace(self._resume)
 
     def _write(self, lines: list[bytes]) -> None:
-        """What came close together goes into the file together."""
+        """Writes lines with close timestamps together."""
         batch: list[bytes] = []
         batch_s = 0.0
         for line in lines:
             moment, _, output = line.partition(b" ")
-            at_s = seconds(moment)
+            at_s = timestamp_s(moment)
             if not at_s:
-                self.complaint = line
+                self.node_message = line
                 continue
-            new = self._unknown(moment, output)
+            new = self._unwritten(moment, output)
             if not new:
                 continue
             self._count(moment, new)
@@ -100,8 +99,8 @@ class Splitter:
             self._log.write(b"".join(batch), batch_s)
             self._resume.save()
 
-    def _unknown(self, moment: bytes, output: bytes) -> bytes:
-        """What of a line, or of a piece of a long one, was not written yet."""
+    def _unwritten(self, moment: bytes, output: bytes) -> bytes:
+        """The part of a line that was not written yet."""
         known = self._known
         if moment > known.moment:
             return output
@@ -125,8 +124,8 @@ class Splitter:
             resume.n_bytes += len(output)
 
 
-def seconds(moment: bytes) -> float:
-    """`2026-11-16T08:21:08.123456789Z`; 0 for what is no moment."""
+def timestamp_s(moment: bytes) -> float:
+    """`2026-11-16T08:21:08.123456789Z` as Unix time; 0 if the text is not a timestamp."""
     text = moment.decode(errors="replace")
     head, point, tail = text.partition(".")
     zone = tail.lstrip("0123456789") if point else ""

@@ -1,17 +1,17 @@
-"""What keeps pods away from a node, and which pods it does not keep away. Pure.
+"""Taints of nodes, and which tolerations match them. Pure.
 
-A taint stands for all the ways in which a toleration of it can be written: `dedicated`,
-`dedicated=vision`, `dedicated:NoSchedule`, `*`, ...
+A taint is represented by all ways to write a toleration for it: `dedicated`, `dedicated=vision`,
+`dedicated:NoSchedule`, `*`, ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rota.core.taints import USUAL, Taints
-from rota.engines.kubernetes.objects import Object, part, parts
+from rota.core.model.node import DEFAULT_TOLERATIONS, Taints
+from rota.kube.resources import Object, part, parts
 
-OF_A_CONDITION = frozenset(
+CONDITION_TAINTS = frozenset(
     f"node.kubernetes.io/{name}"
     for name in (
         "not-ready",
@@ -22,9 +22,9 @@ OF_A_CONDITION = frozenset(
         "network-unavailable",
     )
 )
-"""Taints that come and go with a node's health: nothing new goes there, what runs stays."""
+"""Taints that follow a node's health: no new pods, but running pods stay."""
 CORDON = "node.kubernetes.io/unschedulable"
-HARD = ("NoSchedule", "NoExecute")
+HARD_EFFECTS = ("NoSchedule", "NoExecute")
 ANYTHING = "*"
 
 
@@ -33,37 +33,40 @@ def taints_of(node: Object) -> list[Object]:
 
 
 def is_cordoned(node: Object) -> bool:
-    """The taint goes a moment later than the order."""
+    """Checks the field and the taint: the taint is removed slightly later than the field."""
     is_ordered = bool(part(node, "spec").get("unschedulable"))
     return is_ordered or any(taint.get("key") == CORDON for taint in taints_of(node))
 
 
-def known(node: Object, *, tolerations: Iterable[Object]) -> Taints:
-    """Those that keep pods away for good. What all of ours tolerate has their word, too."""
-    ours = spelled(tolerations)
-    words = map(_spellings, _lasting(node))
-    return tuple(each if ours.isdisjoint(each) else each | USUAL for each in words)
+def lasting_taints(node: Object, *, tolerations: Iterable[Object]) -> Taints:
+    """Taints that keep pods away permanently. A taint that all our pods tolerate counts as
+    tolerated by default."""
+    ours = toleration_keys(tolerations)
+    keys = map(_taint_keys, _lasting(node))
+    return tuple(each if ours.isdisjoint(each) else each | DEFAULT_TOLERATIONS for each in keys)
 
 
-def shown(node: Object, taints: Taints) -> str:
-    """Those of them that most do not tolerate."""
+def describe_untolerated(node: Object, taints: Taints) -> str:
+    """The taints that are not tolerated by default, as text."""
     pairs = zip(_lasting(node), taints, strict=True)
     return ", ".join(
-        _pair(each).removesuffix("=") for each, words in pairs if words.isdisjoint(USUAL)
+        _pair(each).removesuffix("=")
+        for each, keys in pairs
+        if keys.isdisjoint(DEFAULT_TOLERATIONS)
     )
 
 
 def _lasting(node: Object) -> list[Object]:
-    passing = (*OF_A_CONDITION, CORDON)
+    temporary = (*CONDITION_TAINTS, CORDON)
     return [
         taint
         for taint in taints_of(node)
-        if taint.get("effect") in HARD and taint.get("key") not in passing
+        if taint.get("effect") in HARD_EFFECTS and taint.get("key") not in temporary
     ]
 
 
-def spelled(tolerations: Iterable[Object]) -> frozenset[str]:
-    """Tolerations, each in one way. What is none that we know tolerates nothing."""
+def toleration_keys(tolerations: Iterable[Object]) -> frozenset[str]:
+    """One key for each toleration. An unknown operator tolerates nothing."""
     found: set[str] = set()
     for each in tolerations:
         effect = f":{each['effect']}" if each.get("effect") else ""
@@ -75,9 +78,9 @@ def spelled(tolerations: Iterable[Object]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _spellings(taint: Object) -> frozenset[str]:
+def _taint_keys(taint: Object) -> frozenset[str]:
     bases = (ANYTHING, str(taint.get("key")), _pair(taint))
-    return frozenset(word for base in bases for word in (base, f"{base}:{taint.get('effect')}"))
+    return frozenset(key for base in bases for key in (base, f"{base}:{taint.get('effect')}"))
 
 
 def _pair(taint: Object) -> str:

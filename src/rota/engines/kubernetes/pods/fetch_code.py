@@ -1,7 +1,6 @@
-"""Run in a pod before its worker: fetches what was shipped with the job into a folder.
+"""Runs in an init container: downloads the job's shipped code as a tar stream and unpacks it.
 
-It is given to an image's Python as text, so that it may use no more than the standard library of
-any version.
+An image's Python gets this file as text, so it uses only the standard library of any version.
 """
 
 import http.client
@@ -15,28 +14,28 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-PATIENCE_S = 300.0
-PAUSE_S = 2.0
-SILENCE_S = 30.0
-CANNOT, NOT_NOW = 1, 75
+TIMEOUT_S = 300.0
+RETRY_S = 2.0
+READ_TIMEOUT_S = 30.0
+FAILED, TRY_LATER = 1, 75
 FIRST_SERVER_ERROR = 500
-BROKEN = (OSError, EOFError, ValueError, tarfile.TarError, http.client.HTTPException)
+TRANSIENT_ERRORS = (OSError, EOFError, ValueError, tarfile.TarError, http.client.HTTPException)
 
 
 def fetch(folder: str) -> None:
     url, token = os.environ["ROTA_URL"], os.environ["ROTA_TOKEN"]
-    ask = urllib.request.Request(url + "/v1/code", headers={"Authorization": "Bearer " + token})
-    with urllib.request.urlopen(ask, timeout=SILENCE_S) as answer:
-        with tarfile.open(fileobj=answer, mode="r|") as archive:
-            # The daemon checked all of it when it came, links included.
+    request = urllib.request.Request(url + "/v1/code", headers={"Authorization": "Bearer " + token})
+    with urllib.request.urlopen(request, timeout=READ_TIMEOUT_S) as response:
+        with tarfile.open(fileobj=response, mode="r|") as archive:
+            # The daemon validated the snapshot, including its links, when it was shipped.
             archive.extraction_filter = lambda member, _: member
             archive.extractall(folder)
-        # Without its end it is not whole.
-        answer.read()
+        # Read to the end: an incomplete response must fail.
+        response.read()
 
 
 def clear(folder: str) -> None:
-    """Of what an earlier try left. The folder itself is a volume, and stays."""
+    """Delete what an earlier try left. The folder itself is a volume and stays."""
     for each in Path(folder).iterdir():
         if each.is_dir() and not each.is_symlink():
             shutil.rmtree(str(each))
@@ -44,29 +43,29 @@ def clear(folder: str) -> None:
             each.unlink()
 
 
-def message(said: bytes) -> str:
-    """Of the daemon's answer, or what something in between had to say."""
+def message(content: bytes) -> str:
+    """The message in the daemon's response, or the text of a proxy in between."""
     try:
-        return str(json.loads(said.decode())["message"])
+        return str(json.loads(content.decode())["message"])
     except (ValueError, LookupError, TypeError):
-        return said.decode(errors="replace")
+        return content.decode(errors="replace")
 
 
 def main(folder: str) -> int:
-    give_up_s = time.monotonic() + PATIENCE_S
+    give_up_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
             clear(folder)
             fetch(folder)
             return 0
         except urllib.error.HTTPError as error:
-            words, is_final = message(error.read(4096)), error.code < FIRST_SERVER_ERROR
-        except BROKEN as error:
-            words, is_final = str(error) or type(error).__name__, False
+            text, is_final = message(error.read(4096)), error.code < FIRST_SERVER_ERROR
+        except TRANSIENT_ERRORS as error:
+            text, is_final = str(error) or type(error).__name__, False
         if is_final or time.monotonic() > give_up_s:
-            sys.stderr.write(words + "\n")
-            return CANNOT if is_final else NOT_NOW
-        time.sleep(PAUSE_S)
+            sys.stderr.write(text + "\n")
+            return FAILED if is_final else TRY_LATER
+        time.sleep(RETRY_S)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,33 @@
-"""From an order of the kernel to pods. Pure: nothing is looked up here."""
+"""Build the pods of a command. Pure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from rota.core.commands import ChangeMembership, StartWorkers
-from rota.core.model import Slot
-from rota.engines.base import Program, WorkerId
-from rota.engines.kubernetes import names
-from rota.engines.kubernetes.fetching import fetcher
-from rota.engines.kubernetes.objects import MANAGER, TRAINING_JOBS, Object
-from rota.engines.kubernetes.quantities import cpus, whole
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import ChangeMembership, StartWorkers
+from rota.engines.interface import Program, WorkerId
+from rota.engines.kubernetes.pods import naming
+from rota.engines.kubernetes.pods.code_init_container import code_fetch_container
+from rota.engines.kubernetes.pods.volumes import volumes_of
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.volumes import volumes_of
+from rota.kube.quantities import format_cpus, format_integer
+from rota.kube.resources import MANAGER, TRAINING_JOBS, Object
 
 MASTER_PORT = 29400
 UNHEALTHY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-"""A worker stays on a node that is silent for a while: whether it is lost, others decide."""
-SHORTEST_GRACE_S = 2
-"""One second is what a kill gives."""
-NOBODYS: list[Object] = [{}]
-"""Which field is whose is not kept of a pod whose gate is open: it cannot be made otherwise from
-then on, and that would be half of it, gone through again with each word of its node."""
+"""Workers stay on a node that does not respond; rota decides when it is lost."""
+MIN_GRACE_S = 2
+"""One second means a kill."""
+NO_MANAGED_FIELDS: list[Object] = [{}]
+"""Clears the managed fields when the gate is removed. They are half of the pod object, they are
+processed with every status update, and rota applies no fields after that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """One worker's place in its job."""
+class PodPlacement:
+    """One worker: its rank in the job, and its slot on a node."""
 
     worker: WorkerId
     generation: int
@@ -36,12 +36,12 @@ class Seat:
     slot: Slot
 
 
-def seats(command: StartWorkers | ChangeMembership) -> list[Seat]:
-    """One for each slot; its place is the worker's rank."""
+def placements(command: StartWorkers | ChangeMembership) -> list[PodPlacement]:
+    """One for each slot, in rank order."""
     first = range(len(command.allocation))
     numbers = command.workers if isinstance(command, ChangeMembership) else first
     return [
-        Seat(
+        PodPlacement(
             WorkerId(command.job_id, command.attempt, number),
             command.generation,
             rank,
@@ -52,46 +52,50 @@ def seats(command: StartWorkers | ChangeMembership) -> list[Seat]:
     ]
 
 
-def pod_of(seat: Seat, program: Program, *, settings: KubernetesSettings) -> Object:
-    """Gated: nobody binds it before `opened`."""
-    volumes, places = volumes_of(program, settings)
-    worker = _container(seat, program, settings=settings) | {"volumeMounts": places}
+def pod_of(placement: PodPlacement, program: Program, *, settings: KubernetesSettings) -> Object:
+    """A gated pod: no scheduler binds it before `ungate_patch` is applied."""
+    volumes, mounts = volumes_of(program, settings)
+    worker = _container(placement, program, settings=settings) | {"volumeMounts": mounts}
     spec: Object = {
-        "schedulingGates": [{"name": names.GATE}],
+        "schedulingGates": [{"name": naming.GATE}],
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": grace_s(program.grace_s),
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
-        # The program hears a stop as on any machine: the first process of a pod would not.
+        # As PID 1 of its container the program would ignore SIGTERM.
         "shareProcessNamespace": True,
-        "securityContext": _rights(program),
+        "securityContext": _security_context(program),
         "tolerations": [*settings.tolerations, *map(_tolerated, UNHEALTHY)],
         "volumes": volumes,
         "containers": [worker],
     }
     if program.code:
-        spec["initContainers"] = [fetcher(program, worker, settings=settings)]
+        spec["initContainers"] = [code_fetch_container(program, worker, settings=settings)]
     if settings.pull_secrets:
         spec["imagePullSecrets"] = [{"name": each} for each in settings.pull_secrets]
     if settings.service_account:
         spec["serviceAccountName"] = settings.service_account
     if settings.priority_class:
         spec["priorityClassName"] = settings.priority_class
-    return {"metadata": _metadata(seat, program), "spec": spec}
+    return {"metadata": _metadata(placement, program), "spec": spec}
 
 
-def opened(slot: Slot, *, uid: str, notes: dict[str, str]) -> Object:
-    """The patch that lets the cluster's scheduler bind this very pod, to this node and no other.
-    Where it is to be is said again: somebody may have edited that."""
-    meta = {"uid": uid, "annotations": _place(slot) | notes, "managedFields": NOBODYS}
+def ungate_patch(slot: Slot, *, uid: str, notes: dict[str, str]) -> Object:
+    """The patch that lets the cluster's scheduler bind the pod to this node only. Sets the
+    placement annotations again, because they may have been edited."""
+    meta = {
+        "uid": uid,
+        "annotations": _placement_annotations(slot) | notes,
+        "managedFields": NO_MANAGED_FIELDS,
+    }
     return {
         "metadata": meta,
         "spec": {"schedulingGates": None, "affinity": affinity(slot.node)},
     }
 
 
-def _place(slot: Slot) -> dict[str, str]:
-    return {names.NODE: slot.node, names.GPUS: _numbers(slot)}
+def _placement_annotations(slot: Slot) -> dict[str, str]:
+    return {naming.NODE: slot.node, naming.GPUS: _numbers(slot)}
 
 
 def _numbers(slot: Slot) -> str:
@@ -105,30 +109,30 @@ def affinity(node: str) -> Object:
 
 
 def grace_s(seconds: float) -> int:
-    return max(SHORTEST_GRACE_S, math.ceil(seconds))
+    return max(MIN_GRACE_S, math.ceil(seconds))
 
 
-def _metadata(seat: Seat, program: Program) -> Object:
-    worker, slot = seat.worker, seat.slot
+def _metadata(placement: PodPlacement, program: Program) -> Object:
+    worker, slot = placement.worker, placement.slot
     labels = {
-        names.MANAGED_BY: MANAGER,
-        names.JOB: names.label(worker.job_id),
-        names.ATTEMPT: str(worker.attempt),
-        names.WORKER: str(worker.worker),
-        names.USER: names.label(program.account.name),
+        naming.MANAGED_BY: MANAGER,
+        naming.JOB: naming.label(worker.job_id),
+        naming.ATTEMPT: str(worker.attempt),
+        naming.WORKER: str(worker.worker),
+        naming.USER: naming.label(program.account.name),
     }
     notes = {
-        names.JOB: worker.job_id,
-        **_place(slot),
-        names.LOG: f"{program.log.file_bytes}x{program.log.files}",
+        naming.JOB: worker.job_id,
+        **_placement_annotations(slot),
+        naming.LOG: f"{program.log.file_bytes}x{program.log.files}",
     }
     if slot.share_bytes:
-        notes[names.SHARE] = str(slot.share_bytes)
+        notes[naming.SHARE] = str(slot.share_bytes)
     meta: Object = {
-        "name": names.pod_name(worker, seat.generation),
+        "name": naming.pod_name(worker, placement.generation),
         "labels": labels,
         "annotations": notes,
-        "finalizers": [names.FINALIZER],
+        "finalizers": [naming.FINALIZER],
     }
     if program.owner_uid:
         meta["ownerReferences"] = [_owner(worker, program)]
@@ -144,13 +148,15 @@ def _owner(worker: WorkerId, program: Program) -> Object:
     }
 
 
-def _container(seat: Seat, program: Program, *, settings: KubernetesSettings) -> Object:
+def _container(
+    placement: PodPlacement, program: Program, *, settings: KubernetesSettings
+) -> Object:
     container: Object = {
-        "name": names.CONTAINER,
+        "name": naming.CONTAINER,
         "image": program.image or settings.image,
-        "args": [_literal(word) for word in program.argv],
-        "env": _environment(seat, program),
-        "resources": _resources(seat.slot, program, gpu_resource=settings.gpu_resource),
+        "args": [_literal(arg) for arg in program.argv],
+        "env": _environment(placement, program),
+        "resources": _resources(placement.slot, program, gpu_resource=settings.gpu_resource),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -164,18 +170,18 @@ def _container(seat: Seat, program: Program, *, settings: KubernetesSettings) ->
 
 
 def _resources(slot: Slot, program: Program, *, gpu_resource: str) -> Object:
-    """What is asked for is what it may have. A sharer asks for no GPU: its card is held for it."""
+    """Requests equal limits. A worker with a share requests no GPU: a placeholder pod holds it."""
     wanted: dict[str, str] = {}
     if program.limits.cpus:
-        wanted["cpu"] = cpus(program.limits.cpus)
+        wanted["cpu"] = format_cpus(program.limits.cpus)
     if program.limits.memory_bytes:
-        wanted["memory"] = whole(program.limits.memory_bytes)
+        wanted["memory"] = format_integer(program.limits.memory_bytes)
     if slot.gpus and not slot.share_bytes:
         wanted[gpu_resource] = str(len(slot.gpus))
     return {"requests": wanted, "limits": wanted} if wanted else {}
 
 
-def _rights(program: Program) -> Object:
+def _security_context(program: Program) -> Object:
     account = program.account
     rights: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
     if account.uid is not None:
@@ -187,48 +193,54 @@ def _rights(program: Program) -> Object:
     return rights
 
 
-def _environment(seat: Seat, program: Program) -> list[Object]:
-    worker, slot = seat.worker, seat.slot
+def _environment(placement: PodPlacement, program: Program) -> list[Object]:
+    worker, slot = placement.worker, placement.slot
     plain = dict(program.env) | {
         "ROTA_JOB": worker.job_id,
         "ROTA_ATTEMPT": str(worker.attempt),
-        "ROTA_GENERATION": str(seat.generation),
+        "ROTA_GENERATION": str(placement.generation),
         "ROTA_WORKER": f"{worker.job_id}/{worker.attempt}/{worker.worker}",
-        names.GPUS_VARIABLE: _numbers(slot),
-        "RANK": str(seat.rank),
-        # Each pod sees its own GPUs only, and calls the first of them 0.
+        naming.GPUS_VARIABLE: _numbers(slot),
+        "RANK": str(placement.rank),
+        # Each pod sees only its own GPUs, numbered from 0.
         "LOCAL_RANK": "0",
-        "WORLD_SIZE": str(seat.size),
+        "WORLD_SIZE": str(placement.size),
         "LOCAL_WORLD_SIZE": "1",
         "MASTER_PORT": str(MASTER_PORT),
     }
     if worker.attempt > 1:
         plain["ROTA_RESTARTED"] = "1"
     if slot.share_bytes:
-        plain[names.SHARE_VARIABLE] = str(slot.share_bytes)
+        plain[naming.SHARE_VARIABLE] = str(slot.share_bytes)
     if not slot.gpus:
         plain |= {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-    found = _looked_up(seat)
+    from_fields = _downward_api_env(placement)
     named: list[Object] = [
-        {"name": key, "value": _literal(plain[key])} for key in sorted(plain.keys() - found.keys())
+        {"name": key, "value": _literal(plain[key])}
+        for key in sorted(plain.keys() - from_fields.keys())
     ]
     return named + [
-        {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in found.items()
+        {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for key, path in from_fields.items()
     ]
 
 
-def _looked_up(seat: Seat) -> dict[str, str]:
-    """What is known only when the container starts, and where it is found then."""
-    where = "status.podIP" if seat.rank == 0 else _note(names.MASTER_ADDRESS)
-    # Agents of torchrun else tell each other the names of their pods, which nobody resolves.
-    found = {"ROTA_HOST": "status.podIP", "PET_LOCAL_ADDR": "status.podIP", "MASTER_ADDR": where}
-    if seat.slot.share_bytes:
-        card = _note(names.CARD)
-        found |= {"CUDA_VISIBLE_DEVICES": card, "NVIDIA_VISIBLE_DEVICES": card}
-    return found
+def _downward_api_env(placement: PodPlacement) -> dict[str, str]:
+    """Variables that are known only when the container starts, with their field paths."""
+    master = "status.podIP" if placement.rank == 0 else _annotation_path(naming.MASTER_ADDRESS)
+    # Otherwise torchrun agents exchange pod names, which no DNS server resolves.
+    from_fields = {
+        "ROTA_HOST": "status.podIP",
+        "PET_LOCAL_ADDR": "status.podIP",
+        "MASTER_ADDR": master,
+    }
+    if placement.slot.share_bytes:
+        gpu = _annotation_path(naming.SHARED_GPU)
+        from_fields |= {"CUDA_VISIBLE_DEVICES": gpu, "NVIDIA_VISIBLE_DEVICES": gpu}
+    return from_fields
 
 
-def _note(name: str) -> str:
+def _annotation_path(name: str) -> str:
     return f"metadata.annotations['{name}']"
 
 
@@ -237,5 +249,5 @@ def _tolerated(taint: str) -> Object:
 
 
 def _literal(text: str) -> str:
-    """As it stands: the cluster would put a variable's value in the place of its name."""
+    """Escape `$`, so that Kubernetes does not expand variables."""
     return text.replace("$", "$$")

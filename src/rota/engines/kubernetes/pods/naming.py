@@ -1,42 +1,45 @@
-"""What we call things in a cluster, and how we know them again. Pure."""
+"""Names, labels, annotations and variables of our pods, and how to recognise our pods by them.
+Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-from rota.core.model import JobId
-from rota.engines.base import WorkerId
-from rota.engines.kubernetes.objects import Object, part, parts
+from rota.core.model.job import JobId
+from rota.engines.interface import WorkerId
+from rota.kube.resources import Object, part, parts
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 JOB, ATTEMPT, WORKER, USER = "rota.dev/job", "rota.dev/attempt", "rota.dev/worker", "rota.dev/user"
 ROLE = "rota.dev/role"
 PLACEHOLDER = "placeholder"
-"""What people find the pods by that hold shared cards. We know them by what nobody can edit."""
+"""The role label helps people to find placeholder pods. rota recognises them by fields that
+users cannot edit."""
 GATE = "rota.dev/plan"
-"""A pod with this gate is bound by nobody."""
+"""No scheduler binds a pod with this gate."""
 FINALIZER = "rota.dev/ending"
-"""Keeps a pod's object until its end was told."""
-MASTER_ADDRESS, CARD = "rota.dev/master-addr", "rota.dev/card"
-"""Annotations that are set when the gate opens: where rank 0 is, and which card is shared."""
+"""Keeps the pod object until its end was reported."""
+MASTER_ADDRESS, SHARED_GPU = "rota.dev/master-addr", "rota.dev/card"
+"""Annotations that are set when the gate is removed: the address of rank 0, and the id of a
+shared GPU."""
 NODE, GPUS, SHARE, LOG = "rota.dev/node", "rota.dev/gpus", "rota.dev/share", "rota.dev/log"
-"""Annotations from birth: the planned node, the slots of its GPUs there, the bytes of a share, and
-how much of its output is kept."""
+"""Annotations that are set at creation: the planned node, the indices of its GPUs there, the
+bytes of a share, and the log limits."""
 PLACED = "rota.dev/placed"
-"""Annotation of a pod that people made themselves: which worker it is, and its own uid, which no
-copy of it has."""
+"""Annotation of an external pod: its worker, and its own uid, so that a copy of the pod is not
+mistaken for it."""
 GPUS_VARIABLE = "ROTA_SLOTS"
-"""The slots of its GPUs once more, in its program's environment, where nobody can edit them."""
+"""The GPU indices again, in the environment, which users cannot edit."""
 SHARE_VARIABLE = "ROTA_GPU_MEMORY_BYTES"
-"""And so the bytes of a share."""
+"""The bytes of a share, in the environment."""
 PLACE_VARIABLE = "ROTA_PLACE"
-"""In the environment of a pod that holds a card: its node, and the slot of the card there."""
+"""In the environment of a placeholder pod: its node and the index of its GPU there."""
 SCHEDULER = "rota"
-"""Whom pods name as their scheduler that people made themselves."""
+"""The scheduler name of external pods."""
 CONTAINER = "worker"
 SLUG_CHARS = 40
-_CARD = "rota-card-"
+_PLACEHOLDER_PREFIX = "rota-card-"
 _LABEL_CHARS = 63
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -47,70 +50,70 @@ def pod_name(worker: WorkerId, generation: int) -> str:
 
 
 def placeholder_name(worker: WorkerId) -> str:
-    """After the worker that first needs the card."""
-    return f"{_CARD}{slug(worker.job_id)}-a{worker.attempt}-w{worker.worker}"
+    """Named after the first worker that needs the GPU."""
+    return f"{_PLACEHOLDER_PREFIX}{slug(worker.job_id)}-a{worker.attempt}-w{worker.worker}"
 
 
-def slug(word: str) -> str:
-    """A part of a name, and never the same for two words."""
-    if _SLUG.fullmatch(word):
-        return word
-    plain = re.sub(r"[^a-z0-9]+", "-", word.lower())[: SLUG_CHARS - 9].strip("-")
-    return f"{plain}-{_digest(word)}" if plain else _digest(word)
+def slug(text: str) -> str:
+    """A valid part of an object name; different for different words."""
+    if _SLUG.fullmatch(text):
+        return text
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower())[: SLUG_CHARS - 9].strip("-")
+    return f"{plain}-{_digest(text)}" if plain else _digest(text)
 
 
-def label(word: str) -> str:
-    """A text as the value of a label: itself where that is possible."""
-    if _LABEL.fullmatch(word):
-        return word
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", word)[: _LABEL_CHARS - 9].strip("-._")
-    return f"{plain}-{_digest(word)}" if plain else _digest(word)
+def label(text: str) -> str:
+    """A valid label value: the text itself if possible."""
+    if _LABEL.fullmatch(text):
+        return text
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text)[: _LABEL_CHARS - 9].strip("-._")
+    return f"{plain}-{_digest(text)}" if plain else _digest(text)
 
 
 def worker_of(pod: Object) -> WorkerId | None:
-    """Whose pod it is; None for a foreign one. Of a pod that we made, its name and variables say
-    so, which nobody can edit; of one that people made themselves and left to us, a note."""
-    if made := _made_for(pod):
-        return made
-    if not is_left_to_us(pod):
+    """The worker of a pod; None for a foreign pod. Our own pods are recognised by name and
+    environment, which users cannot edit; external pods by an annotation."""
+    if worker := _created_for(pod):
+        return worker
+    if not is_external_pod(pod):
         return None
     meta = part(pod, "metadata")
-    said, _, uid = str(part(meta, "annotations").get(PLACED)).rpartition("/")
+    value, _, uid = str(part(meta, "annotations").get(PLACED)).rpartition("/")
     try:
-        return _worker(said) if uid == meta.get("uid") else None
+        return _worker(value) if uid == meta.get("uid") else None
     except ValueError:
         return None
 
 
-def placed(worker: WorkerId, *, uid: str) -> str:
-    """The note on a pod that people made themselves."""
+def placed_annotation(worker: WorkerId, *, uid: str) -> str:
+    """The value of `PLACED`."""
     return f"{worker.job_id}/{worker.attempt}/{worker.worker}/{uid}"
 
 
-def is_left_to_us(pod: Object) -> bool:
-    """Whether people made it themselves, for us to place: nobody can edit that, either."""
+def is_external_pod(pod: Object) -> bool:
+    """Whether a user created the pod for our scheduler. This field is immutable."""
     return part(pod, "spec").get("schedulerName") == SCHEDULER
 
 
-def _made_for(pod: Object) -> WorkerId | None:
+def _created_for(pod: Object) -> WorkerId | None:
     name = str(part(pod, "metadata").get("name"))
     if not name.startswith("rota-"):
         return None
-    said = told(pod)
+    env = container_env(pod)
     try:
-        worker = _worker(said["ROTA_WORKER"])
-        return worker if pod_name(worker, int(said["ROTA_GENERATION"])) == name else None
+        worker = _worker(env["ROTA_WORKER"])
+        return worker if pod_name(worker, int(env["ROTA_GENERATION"])) == name else None
     except (KeyError, ValueError):
         return None
 
 
-def _worker(said: str) -> WorkerId:
-    job_id, attempt, number = said.rsplit("/", 2)
+def _worker(value: str) -> WorkerId:
+    job_id, attempt, number = value.rsplit("/", 2)
     return WorkerId(JobId(job_id), int(attempt), int(number))
 
 
-def told(pod: Object) -> dict[str, str]:
-    """The variables of its program; a cluster may have put another one before ours."""
+def container_env(pod: Object) -> dict[str, str]:
+    """The environment of the worker's container. A webhook may have added a container before it."""
     containers = parts(part(pod, "spec"), "containers")
     ours = [each for each in containers if each.get("name") == CONTAINER] or containers
     variables = parts(ours[0], "env") if ours else ()
@@ -118,11 +121,13 @@ def told(pod: Object) -> dict[str, str]:
 
 
 def is_placeholder(pod: Object) -> bool:
-    """By its name and variables: labels are for everybody to edit."""
-    if not str(part(pod, "metadata").get("name")).startswith(_CARD) or is_left_to_us(pod):
+    """Recognised by name and environment, because users may edit labels."""
+    if not str(part(pod, "metadata").get("name")).startswith(
+        _PLACEHOLDER_PREFIX
+    ) or is_external_pod(pod):
         return False
-    return PLACE_VARIABLE in told(pod) and worker_of(pod) is None
+    return PLACE_VARIABLE in container_env(pod) and worker_of(pod) is None
 
 
-def _digest(word: str) -> str:
-    return hashlib.sha256(word.encode()).hexdigest()[:8]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

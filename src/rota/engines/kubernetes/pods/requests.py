@@ -1,49 +1,49 @@
-"""What a pod may use up on its node, as the cluster counts it. Pure."""
+"""The resource requests of a pod, counted as the cluster's scheduler counts them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.engines.kubernetes.objects import Object, part, parts
-from rota.engines.kubernetes.quantities import amount
+from rota.kube.quantities import parse_quantity
+from rota.kube.resources import Object, part, parts
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """What a pod may use, and with it nobody else."""
+class PodRequests:
+    """What a pod reserves on its node."""
 
     gpus: int = 0
     cpus: float = 0.0
     memory_bytes: float = 0.0
 
 
-def total(usages: Sequence[Usage]) -> Usage:
-    return Usage(
+def total_requests(usages: Sequence[PodRequests]) -> PodRequests:
+    return PodRequests(
         sum(each.gpus for each in usages),
         sum(each.cpus for each in usages),
         sum(each.memory_bytes for each in usages),
     )
 
 
-def usage_of(pod: Object, gpu_resource: str) -> Usage:
-    """As the cluster's scheduler counts it: what runs together is added up, and what runs before
-    that, one by one, needs room as well."""
+def requests_of(pod: Object, gpu_resource: str) -> PodRequests:
+    """Sum of the containers and sidecars, or the largest init container if that is more; plus
+    the overhead."""
     spec = part(pod, "spec")
-    first = parts(spec, "initContainers")
-    beside = [each for each in first if each.get("restartPolicy") == "Always"]
-    before = [each for each in first if each.get("restartPolicy") != "Always"]
-    together = [*parts(spec, "containers"), *beside]
+    init = parts(spec, "initContainers")
+    sidecars = [each for each in init if each.get("restartPolicy") == "Always"]
+    sequential = [each for each in init if each.get("restartPolicy") != "Always"]
+    concurrent = [*parts(spec, "containers"), *sidecars]
 
-    def most(name: str) -> float:
-        running = sum(_asked(each, name) for each in together)
-        overhead = amount(part(spec, "overhead").get(name))
-        return max([running, *(_asked(each, name) for each in before)]) + overhead
+    def total(name: str) -> float:
+        running = sum(_request(each, name) for each in concurrent)
+        overhead = parse_quantity(part(spec, "overhead").get(name))
+        return max([running, *(_request(each, name) for each in sequential)]) + overhead
 
-    return Usage(int(most(gpu_resource)), most("cpu"), most("memory"))
+    return PodRequests(int(total(gpu_resource)), total("cpu"), total("memory"))
 
 
-def _asked(container: Object, name: str) -> float:
-    asked = part(container, "resources", "requests").get(name)
+def _request(container: Object, name: str) -> float:
+    request = part(container, "resources", "requests").get(name)
     limit = part(container, "resources", "limits").get(name)
-    return amount(limit if asked is None else asked)
+    return parse_quantity(limit if request is None else request)

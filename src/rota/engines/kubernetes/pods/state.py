@@ -1,4 +1,4 @@
-"""A worker's pod, boiled down to what an engine needs to know of it. Pure."""
+"""The state of a worker's pod, reduced to what the engine needs. Pure."""
 
 from __future__ import annotations
 
@@ -6,134 +6,136 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rota.core.taints import USUAL
-from rota.engines.base import LogLimits, WorkerId
-from rota.engines.kubernetes import names
-from rota.engines.kubernetes.objects import Object, part, parts
-from rota.engines.kubernetes.taints import spelled
-from rota.engines.kubernetes.usage import Usage, usage_of
+from rota.core.model.node import DEFAULT_TOLERATIONS
+from rota.engines.interface import LogLimits, WorkerId
+from rota.engines.kubernetes.nodes.taints import toleration_keys
+from rota.engines.kubernetes.pods import naming
+from rota.engines.kubernetes.pods.requests import PodRequests, requests_of
+from rota.kube.resources import Object, part, parts
 
 KILL_GRACE_S = 1
-"""A pod that is deleted with this grace was killed; a stop gives longer."""
+"""A pod deleted with this grace was killed; a stop has a longer grace."""
 
 
-MOST_GPUS = 1024
-"""Of one node. Somebody may write anything into a pod or a node."""
+MAX_GPUS = 1024
+"""Per node. Annotations and nodes may contain any number."""
 NEVER_RAN = ("ContainerStatusUnknown", "StartError", "ContainerCannotRun")
-"""Reasons of an end without a beginning."""
+"""Termination reasons of containers that never started."""
 
 
-class Stage(Enum):
+class PodStage(Enum):
     GATED = "gated"
-    """Nobody may bind it yet."""
+    """No scheduler may bind it yet."""
     WAITING = "waiting"
     RUNNING = "running"
     OVER = "over"
-    """Nothing of it runs, and nothing ever will: what it held is free."""
+    """It does not run and never will; its resources are free."""
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class PodState:
     worker: WorkerId
     name: str
     uid: str
     version: int
-    stage: Stage
+    stage: PodStage
     node: str
-    """Where it was bound to; empty before."""
+    """The node that it is bound to; empty before."""
     planned: str
     gpus: tuple[int, ...]
     share_bytes: int
     ip: str
-    usage: Usage
+    usage: PodRequests
     log: LogLimits
     is_deleted: bool
     is_killed: bool
-    is_held: bool
-    """Its object outlives it until we let go."""
-    is_in_the_way: bool
-    """Its object still counts as something that uses its node, although it is over."""
-    is_astray: bool
-    """Somebody else opened its gate: it may be anywhere, and knows nothing of the others."""
-    container: str = names.CONTAINER
-    is_plain: bool = False
-    """Somebody made it themselves: it is theirs to remove."""
-    tolerations: frozenset[str] = USUAL
-    """What such a one tolerates; for all others, the settings say it."""
-    card: str = ""
-    """The one that it shares with others."""
+    has_finalizer: bool
+    """Its object stays until we remove the finalizer."""
+    is_holding_node: bool
+    """It has ended, but its object still counts against its node."""
+    is_gate_bypassed: bool
+    """Another client removed its gate: it may run on any node, and does not know its rank 0."""
+    container: str = naming.CONTAINER
+    is_external: bool = False
+    """A user created it, so the user deletes it."""
+    tolerations: frozenset[str] = DEFAULT_TOLERATIONS
+    """The tolerations of an external pod; those of other pods are in the settings."""
+    shared_gpu: str = ""
+    """The id of the GPU that it shares."""
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Those that its node gave it, by resource."""
+    """Device ids from its node, by resource."""
 
 
-def body_of(pod: Object, worker: WorkerId) -> Body:
+def pod_state_of(pod: Object, worker: WorkerId) -> PodState:
     meta, status = pod["metadata"], part(pod, "status")
     notes = part(meta, "annotations")
     is_deleted = "deletionTimestamp" in meta
-    is_plain = names.is_left_to_us(pod)
-    return Body(
+    is_external = naming.is_external_pod(pod)
+    return PodState(
         worker=worker,
         name=meta["name"],
         uid=meta["uid"],
         version=int(meta["resourceVersion"]),
         stage=stage_of(pod),
         node=part(pod, "spec").get("nodeName") or "",
-        planned=notes.get(names.NODE, ""),
-        gpus=_gpus(pod, is_plain=is_plain),
+        planned=notes.get(naming.NODE, ""),
+        gpus=_gpus(pod, is_external=is_external),
         share_bytes=_share_bytes(pod),
         ip=status.get("podIP") or "",
-        usage=usage_of(pod, ""),
-        log=_log_limits(notes.get(names.LOG, "")),
+        usage=requests_of(pod, ""),
+        log=_log_limits(notes.get(naming.LOG, "")),
         is_deleted=is_deleted,
         is_killed=is_deleted and meta.get("deletionGracePeriodSeconds") == KILL_GRACE_S,
-        is_held=names.FINALIZER in (meta.get("finalizers") or ()),
-        is_in_the_way=_is_in_the_way(pod),
-        is_astray=_is_astray(pod),
-        container=_main(pod),
-        is_plain=is_plain,
-        tolerations=spelled(parts(part(pod, "spec"), "tolerations")) if is_plain else USUAL,
-        card=notes.get(names.CARD, ""),
+        has_finalizer=naming.FINALIZER in (meta.get("finalizers") or ()),
+        is_holding_node=_is_holding_node(pod),
+        is_gate_bypassed=_is_gate_bypassed(pod),
+        container=_main_container(pod),
+        is_external=is_external,
+        tolerations=toleration_keys(parts(part(pod, "spec"), "tolerations"))
+        if is_external
+        else DEFAULT_TOLERATIONS,
+        shared_gpu=notes.get(naming.SHARED_GPU, ""),
         devices=_devices(pod),
     )
 
 
-def stage_of(pod: Object) -> Stage:
+def stage_of(pod: Object) -> PodStage:
     meta, spec = pod["metadata"], part(pod, "spec")
     phase = part(pod, "status").get("phase")
     if phase in ("Succeeded", "Failed"):
-        return Stage.OVER
+        return PodStage.OVER
     if meta.get("deletionGracePeriodSeconds") == 0:
-        # It was never bound, and nobody may bind it any more; or its node, or somebody who forced
-        # it, has let go of it, and only we still hold its object.
-        return Stage.OVER
+        # It was never bound and cannot be bound any more; or its node or a forced delete has
+        # released it, and only our finalizer keeps its object.
+        return PodStage.OVER
     if phase == "Running":
-        return Stage.RUNNING
-    return Stage.GATED if spec.get("schedulingGates") else Stage.WAITING
+        return PodStage.RUNNING
+    return PodStage.GATED if spec.get("schedulingGates") else PodStage.WAITING
 
 
-def _is_in_the_way(pod: Object) -> bool:
+def _is_holding_node(pod: Object) -> bool:
     has_ended = part(pod, "status").get("phase") in ("Succeeded", "Failed")
     is_bound = bool(part(pod, "spec").get("nodeName"))
-    return stage_of(pod) is Stage.OVER and is_bound and not has_ended
+    return stage_of(pod) is PodStage.OVER and is_bound and not has_ended
 
 
-def _is_astray(pod: Object) -> bool:
+def _is_gate_bypassed(pod: Object) -> bool:
     spec = part(pod, "spec")
     return (
-        not names.is_left_to_us(pod)
+        not naming.is_external_pod(pod)
         and not spec.get("schedulingGates")
         and not spec.get("affinity")
     )
 
 
 def container(pod: Object) -> Object:
-    """What is known of the worker's container; nothing before a node takes it."""
-    told = parts(part(pod, "status"), "containerStatuses")
-    return next((each for each in told if each.get("name") == _main(pod)), Object())
+    """The status of the worker's container; empty before a node has accepted the pod."""
+    statuses = parts(part(pod, "status"), "containerStatuses")
+    return next((each for each in statuses if each.get("name") == _main_container(pod)), Object())
 
 
 def _devices(pod: Object) -> dict[str, tuple[str, ...]]:
-    """By resource. Nodes of Kubernetes before 1.36 do not tell."""
+    """By resource. Nodes before Kubernetes 1.36 do not report them."""
     given = parts(container(pod), "allocatedResourcesStatus")
     return {
         str(each.get("name")): tuple(str(one["resourceID"]) for one in parts(each, "resources"))
@@ -141,13 +143,12 @@ def _devices(pod: Object) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _main(pod: Object) -> str:
-    """The container that counts. In a pod that people made themselves: the first, unless another
-    one failed."""
-    if not names.is_left_to_us(pod):
-        return names.CONTAINER
-    told = parts(part(pod, "status"), "containerStatuses")
-    failed = [each for each in told if part(each, "state", "terminated").get("exitCode")]
+def _main_container(pod: Object) -> str:
+    """The name of the container that counts. In an external pod: a failed one, else the first."""
+    if not naming.is_external_pod(pod):
+        return naming.CONTAINER
+    statuses = parts(part(pod, "status"), "containerStatuses")
+    failed = [each for each in statuses if part(each, "state", "terminated").get("exitCode")]
     first = [*failed, *parts(part(pod, "spec"), "containers"), {"name": ""}][0]
     return str(first["name"])
 
@@ -160,13 +161,13 @@ def has_run(pod: Object) -> bool:
 
 
 def condition(whole: Object, name: str) -> Object:
-    """Of a pod or a node."""
-    told = parts(part(whole, "status"), "conditions")
-    return next((each for each in told if each.get("type") == name), Object())
+    """The condition of this type, of a pod or a node."""
+    conditions = parts(part(whole, "status"), "conditions")
+    return next((each for each in conditions if each.get("type") == name), Object())
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """`0,3`. Somebody may have edited it by hand: then nothing."""
+    """Parses `0,3`. Empty if the text is not valid: users may edit it."""
     try:
         return tuple(int(each) for each in text.split(",") if each)
     except ValueError:
@@ -174,24 +175,23 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def indices(text: str) -> tuple[int, ...]:
-    """Of GPUs, as far as a node can have them."""
-    return tuple(each for each in numbers(text) if 0 <= each < MOST_GPUS)
+    """GPU indices that a node can have."""
+    return tuple(each for each in numbers(text) if 0 <= each < MAX_GPUS)
 
 
-def _gpus(pod: Object, *, is_plain: bool) -> tuple[int, ...]:
-    """A pod of our making says itself which it was made for, whatever somebody has edited since:
-    its order has the same fence, and so the same slots, whoever gives it. Of a pod that people made
-    themselves nothing but the note says it, which a policy of ours keeps them from editing."""
-    noted = part(pod, "metadata", "annotations").get(names.GPUS, "")
-    told = None if is_plain else names.told(pod).get(names.GPUS_VARIABLE)
-    return indices(noted if told is None else told)
+def _gpus(pod: Object, *, is_external: bool) -> tuple[int, ...]:
+    """Our own pods carry the indices in their environment, which users cannot edit. External pods
+    carry them only in an annotation, which our admission policy protects."""
+    noted = part(pod, "metadata", "annotations").get(naming.GPUS, "")
+    value = None if is_external else naming.container_env(pod).get(naming.GPUS_VARIABLE)
+    return indices(noted if value is None else value)
 
 
 def _share_bytes(pod: Object) -> int:
-    """As it was made, whatever somebody has edited since: a card is held for who shares it."""
-    told, notes = names.told(pod), part(pod, "metadata", "annotations")
-    is_made_by_us = names.GPUS_VARIABLE in told and not names.is_left_to_us(pod)
-    text = told.get(names.SHARE_VARIABLE) if is_made_by_us else notes.get(names.SHARE)
+    """As set at creation, even if the annotation was edited."""
+    env, notes = naming.container_env(pod), part(pod, "metadata", "annotations")
+    is_created_by_us = naming.GPUS_VARIABLE in env and not naming.is_external_pod(pod)
+    text = env.get(naming.SHARE_VARIABLE) if is_created_by_us else notes.get(naming.SHARE)
     return next(iter(numbers(text or "")), 0)
 
 

@@ -1,8 +1,8 @@
-"""A worker's control groups, as its keeper uses them: made, joined, limited, killed, removed.
+"""The control groups of a worker: create, join, limit, kill and remove them.
 
-The folders come with the order (`hierarchies.py` chooses them). Version 1 has a folder for each
-controller; version 2 has one for all, which is then named under several keys. Whatever the kernel
-refuses is noted and lived without.
+The directories come with the worker's spec (`cgroup_discovery.py` chooses them). Version 1 has one
+directory per controller; version 2 has one for all, which then appears under several keys. If the
+kernel refuses a group or a limit, the worker runs without it and `make` returns a note.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 import os
 import time
 
-from rota.engines.local import procs, tree
-from rota.engines.local.order import Order
+from rota.engines.local.supervisor import kill_tree, proc
+from rota.engines.local.supervisor.records import WorkerSpec
 
 CPU_PERIOD_US = 100_000
 FREEZE_S_MAX = 0.5
 
 
-def make(order: Order) -> list[str]:
-    """Make the folders and set the limits; what could not be done, in words."""
+def make(spec: WorkerSpec) -> list[str]:
+    """Create the groups and set the limits; return a note for each failure."""
     notes: list[str] = []
-    for folder in dict.fromkeys(order.cgroups.values()):
+    for folder in dict.fromkeys(spec.cgroups.values()):
         try:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
             notes.append(f"no control group {folder}: {error.strerror}")
-    for path, value in _limits(order):
+    for path, value in _limits(spec):
         try:
             _put(path, value)
         except OSError as error:
@@ -33,9 +33,10 @@ def make(order: Order) -> list[str]:
     return notes
 
 
-def join(order: Order) -> None:
-    """Called in the worker's process, before it gives up its rights."""
-    for folder in dict.fromkeys(order.cgroups.values()):
+def join(spec: WorkerSpec) -> None:
+    """Move this process into the groups. Call it in the worker's process, before it drops its
+    privileges."""
+    for folder in dict.fromkeys(spec.cgroups.values()):
         try:
             _put(f"{folder}/cgroup.procs", "0")
         except OSError:
@@ -43,7 +44,7 @@ def join(order: Order) -> None:
 
 
 def kill(folders: dict[str, str]) -> None:
-    """Kill every process of the group at once, before it can start another."""
+    """Kill all processes of the group at once, before they can start others."""
     if "kill" in folders and _try_put(f"{folders['kill']}/cgroup.kill", "1"):
         return
     if "freezer" not in folders:
@@ -54,14 +55,14 @@ def kill(folders: dict[str, str]) -> None:
     give_up_at = time.monotonic() + FREEZE_S_MAX
     while _get(state) != "FROZEN" and time.monotonic() < give_up_at:
         time.sleep(0.001)
-    tree.end(lambda: procs.listed(folders["freezer"]))
+    kill_tree.kill_all(lambda: proc.in_cgroup(folders["freezer"]))
     _try_put(state, "THAWED")
 
 
-def members(folders: dict[str, str]) -> procs.Found:
-    found: procs.Found = {}
+def members(folders: dict[str, str]) -> proc.ProcessTable:
+    found: proc.ProcessTable = {}
     for folder in dict.fromkeys(folders.values()):
-        found.update(procs.listed(folder))
+        found.update(proc.in_cgroup(folder))
     return found
 
 
@@ -74,7 +75,7 @@ def remove(folders: dict[str, str]) -> None:
 
 
 def ran_out_of_memory(folders: dict[str, str]) -> bool:
-    """Whether the kernel ended a process of the group because of its memory limit."""
+    """Whether the kernel killed a process of the group at its memory limit."""
     folder = folders.get("memory")
     if folder is None:
         return False
@@ -84,27 +85,27 @@ def ran_out_of_memory(folders: dict[str, str]) -> bool:
     )
 
 
-def _limits(order: Order) -> list[tuple[str, str]]:
-    folders = order.cgroups
+def _limits(spec: WorkerSpec) -> list[tuple[str, str]]:
+    folders = spec.cgroups
     limits: list[tuple[str, str]] = []
-    if order.cpus and (folder := folders.get("cpu")):
-        quota = max(1000, int(order.cpus * CPU_PERIOD_US))
+    if spec.cpus and (folder := folders.get("cpu")):
+        quota = max(1000, int(spec.cpus * CPU_PERIOD_US))
         if _is_unified(folder):
             limits.append((f"{folder}/cpu.max", f"{quota} {CPU_PERIOD_US}"))
         else:
             limits.append((f"{folder}/cpu.cfs_period_us", str(CPU_PERIOD_US)))
             limits.append((f"{folder}/cpu.cfs_quota_us", str(quota)))
-    if order.memory_bytes and (folder := folders.get("memory")):
+    if spec.memory_bytes and (folder := folders.get("memory")):
         name = "memory.max" if _is_unified(folder) else "memory.limit_in_bytes"
-        limits.append((f"{folder}/{name}", str(order.memory_bytes)))
-        # Swap would let a worker run on, very slowly, past the memory that it was given.
+        limits.append((f"{folder}/{name}", str(spec.memory_bytes)))
+        # No swap: a worker would exceed its memory limit and become very slow.
         swap = ("memory.swap.max", "0")
         if not _is_unified(folder):
-            swap = ("memory.memsw.limit_in_bytes", str(order.memory_bytes))
+            swap = ("memory.memsw.limit_in_bytes", str(spec.memory_bytes))
         if os.access(f"{folder}/{swap[0]}", os.W_OK):
             limits.append((f"{folder}/{swap[0]}", swap[1]))
-    if order.pids_max and (folder := folders.get("pids")):
-        limits.append((f"{folder}/pids.max", str(order.pids_max)))
+    if spec.pids_max and (folder := folders.get("pids")):
+        limits.append((f"{folder}/pids.max", str(spec.pids_max)))
     return limits
 
 

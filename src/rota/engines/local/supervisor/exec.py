@@ -1,6 +1,6 @@
-"""From a fresh fork of the keeper to the worker's own program.
+"""Turn a fresh fork of the supervisor into the worker's program: setup, then execve.
 
-Nothing here returns: either the program runs, or the keeper is told in words why it does not.
+`exec_worker` never returns: either the program runs, or the supervisor receives the reason why not.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import signal
 import termios
 from typing import NamedTuple, NoReturn
 
-from rota.engines.local import cgroups
-from rota.engines.local.order import Order
+from rota.engines.local.supervisor import cgroups
+from rota.engines.local.supervisor.records import WorkerSpec
 
 CANNOT_RUN = 126
 NOT_FOUND = 127
@@ -22,11 +22,11 @@ CHANGED_SIGNALS = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ),
 )
-"""Those that the keeper, or Python itself, hears or ignores."""
+"""Signals that the supervisor or Python handles or ignores; the program gets the defaults."""
 
 
 class SetupError(Exception):
-    """The worker cannot run as asked; whose mistake it is stands in the words."""
+    """The worker cannot run as specified. The message names the cause."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class SetupError(Exception):
 
 
 class Stdio(NamedTuple):
-    """What becomes file 0, 1 and 2 of the program. A terminal becomes its own."""
+    """File descriptors 0, 1 and 2 of the program. A terminal becomes its controlling terminal."""
 
     input_fd: int
     output_fd: int
@@ -43,29 +43,30 @@ class Stdio(NamedTuple):
 
     @classmethod
     def of_output(cls, output_fd: int) -> Stdio:
-        """With nothing to read."""
+        """Empty input; output and errors go to `output_fd`."""
         return cls(os.open(os.devnull, os.O_RDONLY), output_fd, output_fd)
 
 
-def become_worker(order: Order, *, stdio: Stdio, complaint_fd: int) -> NoReturn:
-    """`complaint_fd` closes by itself when the program runs; before that, it takes the reason."""
+def exec_worker(spec: WorkerSpec, *, stdio: Stdio, status_fd: int) -> NoReturn:
+    """Run the program. On failure, write the code and the reason to `status_fd`; on success, execve
+    closes `status_fd` (it is close-on-exec)."""
     try:
         _detach(stdio)
-        cgroups.join(order)
-        _limit(order)
-        _give_up_protection()
-        _take_identity(order)
-        _enter_workdir(order)
-        _run(order)
+        cgroups.join(spec)
+        _limit(spec)
+        _reset_oom_score()
+        _drop_privileges(spec)
+        _enter_workdir(spec)
+        _run(spec)
     except SetupError as error:
-        _complain(complaint_fd, error.code, reason=str(error))
+        _report_setup_error(status_fd, error.code, reason=str(error))
     except OSError as error:
-        _complain(complaint_fd, CANNOT_RUN, reason=f"the worker could not be set up: {error}")
+        _report_setup_error(status_fd, CANNOT_RUN, reason=f"cannot set up the worker: {error}")
     finally:
         os._exit(CANNOT_RUN)
 
 
-def _complain(fd: int, code: int, *, reason: str) -> NoReturn:
+def _report_setup_error(fd: int, code: int, *, reason: str) -> NoReturn:
     os.write(fd, f"{code} {reason}".encode()[:2048])
     os._exit(code)
 
@@ -81,16 +82,18 @@ def _detach(stdio: Stdio) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _limit(order: Order) -> None:
-    """Where there is no control group: RLIMIT_DATA, which counts what a process could write to,
-    not RLIMIT_AS, which also counts the address space that CUDA reserves (often more than the
-    machine's memory) without using it. It holds for each process, not for the tree. RLIMIT_NPROC
-    counts all processes and threads of the worker's user on the machine, those of other jobs and
-    logins included, against the limit of the one that forks; root is not held to it."""
-    if order.memory_bytes and "memory" not in order.cgroups:
-        _set_limit(resource.RLIMIT_DATA, order.memory_bytes)
-    if order.pids_max and "pids" not in order.cgroups:
-        _set_limit(resource.RLIMIT_NPROC, order.pids_max)
+def _limit(spec: WorkerSpec) -> None:
+    """Set resource limits where there is no control group.
+
+    RLIMIT_DATA limits writable memory, per process and not for the whole tree. RLIMIT_AS is no
+    alternative: it also counts the address space that CUDA reserves without using it, often more
+    than the machine's memory. RLIMIT_NPROC counts all processes and threads of the user on the
+    machine, those of other jobs and logins included; it does not apply to root.
+    """
+    if spec.memory_bytes and "memory" not in spec.cgroups:
+        _set_limit(resource.RLIMIT_DATA, spec.memory_bytes)
+    if spec.pids_max and "pids" not in spec.cgroups:
+        _set_limit(resource.RLIMIT_NPROC, spec.pids_max)
     _set_limit(resource.RLIMIT_CORE, 0)
 
 
@@ -101,8 +104,8 @@ def _set_limit(which: int, value: int) -> None:
     resource.setrlimit(which, (value, value))
 
 
-def _give_up_protection() -> None:
-    """A daemon may be spared when the machine runs out of memory; whoever uses it up is not."""
+def _reset_oom_score() -> None:
+    """Undo a protection from the OOM killer that the daemon may have: it is not for workers."""
     fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
     try:
         if os.read(fd, 16).startswith(b"-"):
@@ -111,60 +114,61 @@ def _give_up_protection() -> None:
         os.close(fd)
 
 
-def _take_identity(order: Order) -> None:
-    if order.uid is not None and (order.uid, order.gid) != (os.getuid(), os.getgid()):
-        gid = order.gid if order.gid is not None else order.uid
+def _drop_privileges(spec: WorkerSpec) -> None:
+    if spec.uid is not None and (spec.uid, spec.gid) != (os.getuid(), os.getgid()):
+        gid = spec.gid if spec.gid is not None else spec.uid
         try:
-            os.setgroups(order.groups)
+            os.setgroups(spec.groups)
             os.setresgid(gid, gid, gid)
-            os.setresuid(order.uid, order.uid, order.uid)
+            os.setresuid(spec.uid, spec.uid, spec.uid)
         except PermissionError as error:
-            reason = f"may not run as user {order.uid}: the daemon runs as user {os.getuid()}"
+            reason = f"cannot run as user {spec.uid}: the daemon runs as user {os.getuid()}"
             raise SetupError(CANNOT_RUN, reason) from error
-    os.umask(order.umask)
+    os.umask(spec.umask)
 
 
-def _enter_workdir(order: Order) -> None:
-    """With the worker's own rights, so that nobody gets into a folder through the daemon."""
+def _enter_workdir(spec: WorkerSpec) -> None:
+    """Change to the working directory, with the worker's own rights: the daemon's rights must not
+    give access to a directory."""
     try:
-        os.chdir(order.workdir)
+        os.chdir(spec.workdir)
     except OSError as error:
-        what = f"working folder {order.workdir!r} cannot be entered by user {os.getuid()}"
-        raise SetupError(CANNOT_RUN, f"{what}: {_words(error)}") from error
+        what = f"user {os.getuid()} cannot enter working directory {spec.workdir!r}"
+        raise SetupError(CANNOT_RUN, f"{what}: {_message(error)}") from error
 
 
-def _run(order: Order) -> NoReturn:
-    name = order.argv[0]
+def _run(spec: WorkerSpec) -> NoReturn:
+    name = spec.argv[0]
     if "/" in name:
         candidates = [name]
     else:
-        folders = order.env.get("PATH", os.defpath).split(":")
+        folders = spec.env.get("PATH", os.defpath).split(":")
         candidates = [f"{folder or '.'}/{name}" for folder in folders]
     refusal: OSError | None = None
     for path in candidates:
         try:
-            os.execve(path, order.argv, order.env)
+            os.execve(path, spec.argv, spec.env)
         except (FileNotFoundError, NotADirectoryError) as error:
             if os.path.lexists(path):
                 refusal = refusal or error
         except OSError as error:
             refusal = refusal or error
-    raise _refused(name, refusal, path=order.env.get("PATH", os.defpath))
+    raise _refused(name, refusal, path=spec.env.get("PATH", os.defpath))
 
 
 def _refused(name: str, refusal: OSError | None, *, path: str) -> SetupError:
     if refusal is None:
         where = "" if "/" in name else f" in PATH ({path})"
-        return SetupError(NOT_FOUND, f"program {name!r} was not found{where}")
+        return SetupError(NOT_FOUND, f"program {name!r} not found{where}")
     if refusal.errno == errno.ENOENT:
         return SetupError(NOT_FOUND, f"program {name!r} needs an interpreter that does not exist")
     if refusal.errno == errno.ENOEXEC:
         what = "is neither a binary for this machine nor a script with a #! line"
         return SetupError(CANNOT_RUN, f"program {name!r} {what}")
     if refusal.errno == errno.EACCES:
-        return SetupError(CANNOT_RUN, f"program {name!r} may not be executed: permission denied")
-    return SetupError(CANNOT_RUN, f"program {name!r} cannot be executed: {_words(refusal)}")
+        return SetupError(CANNOT_RUN, f"program {name!r} is not executable: permission denied")
+    return SetupError(CANNOT_RUN, f"program {name!r} cannot be executed: {_message(refusal)}")
 
 
-def _words(error: OSError) -> str:
+def _message(error: OSError) -> str:
     return (error.strerror or str(error)).lower()

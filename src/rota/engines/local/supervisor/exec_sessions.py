@@ -1,13 +1,13 @@
-"""Commands that are run beside a worker, as its keeper sees to them.
+"""The supervisor's side of exec sessions: commands that run beside a worker.
 
-The keeper listens at a door in its folder. A daemon that knocks hands over what to run and the
-files that become its input and output; from then on the line between them says one thing in each
-direction. From here: how the command ended. From there: that it is held. When the daemon lets go of
-the line, because its user went away or because it died, the command and all that it started are
-hung up on, and killed soon after. The same happens when the worker ends or is to end.
+The supervisor listens on a Unix socket in the worker's directory. The daemon connects and sends one
+message with the command and the file descriptors for its input and output. The supervisor answers
+once, with the exit code. When the daemon closes the connection (its user left, or the daemon died),
+the command and all its descendants get SIGHUP, and SIGKILL soon after. The same happens when the
+worker ends or has to stop.
 
-The commands are the keeper's children. So they cannot outlive it, and no GPU is given on before
-they have ended, too.
+Commands are children of the supervisor. They cannot survive the supervisor, and the GPU is free
+only after they have ended.
 """
 
 from __future__ import annotations
@@ -22,80 +22,80 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from rota.engines.local import files, procs, tree
-from rota.engines.local.child import Stdio, become_worker
-from rota.engines.local.order import Order
+from rota.engines.local.supervisor import kill_tree, proc, state_files
+from rota.engines.local.supervisor.exec import Stdio, exec_worker
+from rota.engines.local.supervisor.records import WorkerSpec
 
-KNOCKS_MAX = 64
+BACKLOG_MAX = 64
 MESSAGE_BYTES_MAX = 192 * 1024
 STDIO_FILES = 3
 HANG_UP_S = 1.0
 """From SIGHUP to SIGKILL."""
 KILL_AGAIN_S = 0.05
-REFUSED = "126 the worker is about to end"
+REFUSED = "126 the worker is stopping"
 
 
-class _Session:
-    def __init__(self, line: socket.socket) -> None:
-        self.line = line
+class _ExecSession:
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
         self.marker = ""
-        """Empty before the daemon has said what to run."""
+        """Empty until the daemon has sent the command."""
         self.pid = 0
-        """Of the command, as long as it runs."""
+        """pid of the command while it runs."""
         self.kill_at = math.inf
 
-    def members(self) -> procs.Found:
-        """Those below the command, and those that lost it."""
-        found = procs.carrying(f"{procs.SESSION_MARKER}={self.marker}")
+    def members(self) -> proc.ProcessTable:
+        """The command, its descendants, and processes with its marker that lost their parent."""
+        found = proc.with_variable(f"{proc.SESSION_MARKER}={self.marker}")
         if not self.pid:
             return found
-        command = procs.Identity.of_pid(self.pid)
+        command = proc.ProcessIdentity.of_pid(self.pid)
         own = {self.pid: command.start_ticks} if command else {}
-        return found | procs.descendants(self.pid) | own
+        return found | proc.descendants(self.pid) | own
 
-    def tell(self, message: str) -> None:
-        # Perhaps nobody wants to know any more.
+    def send(self, message: str) -> None:
+        # The daemon may have closed the connection.
         with suppress(OSError):
-            self.line.send(message.encode())
+            self.connection.send(message.encode())
 
 
-class Sessions:
-    """Belongs to one keeper, and is driven by its loop."""
+class ExecServer:
+    """The exec sessions of one worker. The loop of the supervisor calls it."""
 
-    def __init__(self, place: str, order: Order, *, poll: select.poll) -> None:
-        self._place = place
-        self._order = order
+    def __init__(self, worker_dir: str, spec: WorkerSpec, *, poll: select.poll) -> None:
+        self._worker_dir = worker_dir
+        self._spec = spec
         self._poll = poll
-        self._sessions: dict[int, _Session] = {}
-        """By the number of their lines."""
+        self._sessions: dict[int, _ExecSession] = {}
+        """By the file descriptor of the connection."""
         self._is_closed = False
-        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def open(self) -> None:
-        """The folder's own rights say who may knock: the daemon, and nobody else."""
-        folder = os.open(self._place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        """Listen. The permissions of the directory allow only the daemon to connect."""
+        folder = os.open(self._worker_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            # The name of a socket may be no longer than 107 bytes; that of a folder may.
-            self._door.bind(f"/proc/self/fd/{folder}/{files.DOOR}")
-            self._door.listen(KNOCKS_MAX)
+            # Through /proc/self/fd, because a socket path is limited to 107 bytes.
+            self._listener.bind(f"/proc/self/fd/{folder}/{state_files.EXEC_SOCKET}")
+            self._listener.listen(BACKLOG_MAX)
         except OSError:
-            # A worker without a door is still a worker.
+            # The worker runs without exec sessions.
             return
         finally:
             os.close(folder)
-        self._door.setblocking(False)
-        self._poll.register(self._door, select.POLLIN)
+        self._listener.setblocking(False)
+        self._poll.register(self._listener, select.POLLIN)
 
-    def heed(self, fd: int) -> None:
-        if fd == self._door.fileno():
-            self._let_in()
+    def handle(self, fd: int) -> None:
+        if fd == self._listener.fileno():
+            self._accept()
             return
         session = self._sessions.get(fd)
         if session is not None and (session.marker or not self._begin(session)):
-            self._let_go(session)
+            self._client_gone(session)
 
     def next_s(self) -> float:
-        """When `kill_due` has something to do."""
+        """When to call `kill_due` next; infinite if there is nothing to kill."""
         return min((each.kill_at for each in self._sessions.values()), default=math.inf)
 
     def kill_due(self, now: float) -> None:
@@ -103,15 +103,15 @@ class Sessions:
             if session.kill_at > now:
                 continue
             session.kill_at = now + KILL_AGAIN_S
-            if not tree.end(session.members) and not session.pid:
+            if not kill_tree.kill_all(session.members) and not session.pid:
                 self._forget(session)
 
     def reaped(self, pid: int, code: int) -> None:
-        """A child of the keeper's ended, and may have been a command."""
+        """Handle the exit of a child of the supervisor, which may be a command."""
         for session in self._sessions.values():
             if session.pid == pid:
                 session.pid = 0
-                session.tell(f"{code} {'its worker ended' if self._is_closed else ''}")
+                session.send(f"{code} {'worker ended' if self._is_closed else ''}")
                 self._hang_up(session)
 
     def end_all(self) -> None:
@@ -119,8 +119,8 @@ class Sessions:
         for session in self._sessions.values():
             self._hang_up(session)
 
-    def members(self) -> procs.Found:
-        found: procs.Found = {}
+    def members(self) -> proc.ProcessTable:
+        found: proc.ProcessTable = {}
         for session in self._sessions.values():
             if session.marker:
                 found |= session.members()
@@ -128,24 +128,24 @@ class Sessions:
 
     def close(self) -> None:
         with suppress(OSError):
-            os.unlink(f"{self._place}/{files.DOOR}")
+            os.unlink(f"{self._worker_dir}/{state_files.EXEC_SOCKET}")
 
     # -- one session ----------------------------------------------------------------------------
 
-    def _let_in(self) -> None:
+    def _accept(self) -> None:
         try:
-            line, _ = self._door.accept()
+            connection, _ = self._listener.accept()
         except OSError:
             return
-        line.setblocking(False)
-        self._sessions[line.fileno()] = _Session(line)
-        self._poll.register(line, select.POLLIN)
+        connection.setblocking(False)
+        self._sessions[connection.fileno()] = _ExecSession(connection)
+        self._poll.register(connection, select.POLLIN)
 
-    def _begin(self, session: _Session) -> bool:
-        """Run what the daemon asks for; False if it asks for nothing."""
+    def _begin(self, session: _ExecSession) -> bool:
+        """Start the requested command; False if there is no valid request."""
         try:
             message, fds, _, _ = socket.recv_fds(
-                session.line, MESSAGE_BYTES_MAX, STDIO_FILES, socket.MSG_CMSG_CLOEXEC
+                session.connection, MESSAGE_BYTES_MAX, STDIO_FILES, socket.MSG_CMSG_CLOEXEC
             )
         except OSError:
             return False
@@ -153,51 +153,51 @@ class Sessions:
             if not message or len(fds) != STDIO_FILES:
                 return False
             if self._is_closed:
-                session.tell(REFUSED)
+                session.send(REFUSED)
                 return False
             return self._fork(session, json.loads(message), fds=fds)
         except (ValueError, KeyError, TypeError):
-            # Whatever a daemon of another version may want, the worker comes first.
+            # A daemon of another version may send an unknown request; it must not hurt the worker.
             return False
         finally:
             for fd in fds:
                 os.close(fd)
 
-    def _fork(self, session: _Session, asked: dict[str, Any], *, fds: list[int]) -> bool:
-        order = self._order._replace(argv=asked["argv"], env=self._order.env | asked["env"])
-        stdio = Stdio(*fds, is_terminal=bool(asked["is_terminal"]))
-        marker = order.env[procs.SESSION_MARKER]
-        # As with the worker itself: a SIGTERM must not be lost in the copy of the keeper.
+    def _fork(self, session: _ExecSession, request: dict[str, Any], *, fds: list[int]) -> bool:
+        spec = self._spec._replace(argv=request["argv"], env=self._spec.env | request["env"])
+        stdio = Stdio(*fds, is_terminal=bool(request["is_terminal"]))
+        marker = spec.env[proc.SESSION_MARKER]
+        # A SIGTERM must reach the command, not the copy of the supervisor before execve.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             pid = os.fork()
         except OSError as error:
-            session.tell(f"126 {error.strerror}")
+            session.send(f"126 {error.strerror}")
             return False
         else:
             if pid == 0:
-                become_worker(order, stdio=stdio, complaint_fd=session.line.fileno())
+                exec_worker(spec, stdio=stdio, status_fd=session.connection.fileno())
             session.marker, session.pid = marker, pid
             return True
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
-    def _let_go(self, session: _Session) -> None:
-        """The daemon has hung up."""
-        self._poll.unregister(session.line)
+    def _client_gone(self, session: _ExecSession) -> None:
+        """Handle a closed connection."""
+        self._poll.unregister(session.connection)
         if session.marker:
             self._hang_up(session)
         else:
             self._forget(session)
 
-    def _hang_up(self, session: _Session) -> None:
+    def _hang_up(self, session: _ExecSession) -> None:
         if math.isinf(session.kill_at):
-            alive = session.marker and tree.hang_up(session.members)
+            alive = session.marker and kill_tree.hang_up(session.members)
             session.kill_at = time.monotonic() + (HANG_UP_S if alive else 0.0)
 
-    def _forget(self, session: _Session) -> None:
-        fd = session.line.fileno()
+    def _forget(self, session: _ExecSession) -> None:
+        fd = session.connection.fileno()
         with suppress(KeyError):
             self._poll.unregister(fd)
-        session.line.close()
+        session.connection.close()
         self._sessions.pop(fd, None)

@@ -1,7 +1,8 @@
-"""The small prepared parent that keepers are forked from: a Python that has started already.
+"""The fork server: a small Python process from which supervisors are forked.
 
-The daemon starts one and sends it folders, one to a message; it answers with the keeper's process
-number and start time. It ends when the daemon does. Keepers do not.
+A fork of a running Python is faster and smaller than a new Python. The daemon starts one fork
+server and sends the directory of a worker in each message; the answer holds the supervisor's pid
+and start time. The fork server ends with the daemon; supervisors do not.
 """
 
 from __future__ import annotations
@@ -13,33 +14,33 @@ import signal
 import sys
 import traceback
 
-from rota.engines.local import keeper, procs
+from rota.engines.local.supervisor import proc, supervisor
 
 MESSAGE_BYTES_MAX = 4096
 
 
 def main() -> None:
-    """Called with the folder of all workers and the number of the socket."""
+    """Serve requests. Arguments: the root directory of all workers, and the socket's descriptor."""
     root, fd = sys.argv[1], int(sys.argv[2])
     os.set_inheritable(fd, False)
     os.set_blocking(fd, False)
     os.umask(0o077)
-    # Keepers are reaped by the kernel; how a worker ended stands in its folder.
+    # The kernel reaps supervisors; exit records are in the workers' directories.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A keeper hears it as soon as it can heed it; until then it waits.
+    # SIGTERM stays blocked until the supervisor can handle it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    # What is there already is left alone by the collector, so that its pages stay shared.
+    # Keep the collector away from existing objects, so that their pages stay shared after a fork.
     gc.collect()
     gc.freeze()
     gc.disable()
     while request := receive(fd):
         folder = request.decode()
-        tell(fd, _fork(root, folder, daemon_fd=fd))
+        send(fd, _fork(root, folder, daemon_fd=fd))
 
 
 def receive(fd: int) -> bytes:
-    """The next message; empty when the daemon is gone."""
+    """Wait for the next message; empty when the daemon has closed the socket."""
     while True:
         _wait(fd, select.POLLIN)
         try:
@@ -50,7 +51,7 @@ def receive(fd: int) -> bytes:
             return b""
 
 
-def tell(fd: int, message: str) -> None:
+def send(fd: int, message: str) -> None:
     while True:
         try:
             os.write(fd, message.encode())
@@ -69,12 +70,12 @@ def _fork(root: str, folder: str, *, daemon_fd: int) -> str:
         return f"failed {folder} {error.strerror}"
     if pid == 0:
         try:
-            keeper.keep(root, folder, daemon_fd=daemon_fd)
-        except BaseException:  # noqa: BLE001 - a fork must not go on as its parent
+            supervisor.run_supervisor(root, folder, daemon_fd=daemon_fd)
+        except BaseException:  # noqa: BLE001 - the fork must not continue as the fork server
             traceback.print_exc()
         finally:
             os._exit(1)
-    identity = procs.Identity.of_pid(pid)
+    identity = proc.ProcessIdentity.of_pid(pid)
     return f"forked {folder} {pid} {identity.start_ticks if identity else 0}"
 
 

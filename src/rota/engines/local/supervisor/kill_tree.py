@@ -1,36 +1,36 @@
-"""Ending a tree of processes that may still be growing."""
+"""Signal all processes of a tree that may still be growing."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable
 
-from rota.engines.local import procs
+from rota.engines.local.supervisor import proc
 
-Members = Callable[[], procs.Found]
+Members = Callable[[], proc.ProcessTable]
 PASSES_MAX = 1000
-"""A bound for a tree that grows faster than it is walked; the caller comes back anyway."""
+"""Bound for a tree that grows faster than it can be walked; the caller retries anyway."""
 
 
-def ask_to_end(members: Members) -> int:
-    """SIGTERM to every process of the tree; how many there were. Those that stand still (SIGSTOP)
-    are woken to hear it."""
-    return _reach_all(members, (signal.SIGTERM, signal.SIGCONT))
+def terminate_all(members: Members) -> int:
+    """Send SIGTERM to every process of the tree and return their number. SIGCONT follows, because a
+    stopped process (SIGSTOP) handles no SIGTERM."""
+    return _signal_all(members, (signal.SIGTERM, signal.SIGCONT))
 
 
 def hang_up(members: Members) -> int:
-    """SIGHUP to every process of the tree, as when a terminal goes away."""
-    return _reach_all(members, (signal.SIGHUP, signal.SIGCONT))
+    """Send SIGHUP to every process of the tree, as when a terminal closes."""
+    return _signal_all(members, (signal.SIGHUP, signal.SIGCONT))
 
 
-def end(members: Members) -> int:
-    """SIGKILL to every process of the tree. They are all stopped first: a process that stands
-    still starts no others, so that the walk ends although the tree was growing."""
-    _reach_all(members, (signal.SIGSTOP,))
-    return _reach_all(members, (signal.SIGKILL,))
+def kill_all(members: Members) -> int:
+    """Send SIGKILL to every process of the tree. SIGSTOP goes first: a stopped process starts no
+    others, so that the walk ends even if the tree was growing."""
+    _signal_all(members, (signal.SIGSTOP,))
+    return _signal_all(members, (signal.SIGKILL,))
 
 
-def _reach_all(members: Members, numbers: tuple[int, ...]) -> int:
+def _signal_all(members: Members, numbers: tuple[int, ...]) -> int:
     reached: set[tuple[int, int]] = set()
     for _ in range(PASSES_MAX):
         new = [each for each in members().items() if each not in reached]
@@ -38,6 +38,6 @@ def _reach_all(members: Members, numbers: tuple[int, ...]) -> int:
             break
         for pid, start_ticks in new:
             for number in numbers:
-                procs.send(pid, start_ticks, number=number)
+                proc.send(pid, start_ticks, number=number)
         reached.update(new)
     return len(reached)

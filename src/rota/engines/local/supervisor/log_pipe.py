@@ -1,18 +1,19 @@
-"""The pipe between a worker's output and its log, as the keeper reads it."""
+"""The pipe from a worker's output to its log file."""
 
 from __future__ import annotations
 
 import os
 
-from rota.engines.logfiles.writing import LogFile
+from rota.engines.logfiles.writer import LogFile
 
 READ_BYTES = 256 * 1024
 READS_IN_A_ROW = 16
-"""So that a worker that never stops writing cannot keep its keeper from hearing a stop."""
+"""Bound of reads per call, so that constant output cannot delay a stop request."""
 
 
-class Output:
-    """`fd` is our side; `worker_fd` becomes the worker's, and has to be closed here after that."""
+class LogPipe:
+    """`fd` is the read end. `worker_fd` is the write end for the worker; the supervisor closes its
+    copy after the fork."""
 
     def __init__(self, log: LogFile) -> None:
         self.log = log
@@ -21,7 +22,7 @@ class Output:
         os.set_blocking(self.fd, False)
 
     def read(self) -> bool:
-        """What there is by now; False when nobody holds the other side any more."""
+        """Copy the available output to the log; False when every write end is closed."""
         for _ in range(READS_IN_A_ROW):
             try:
                 output = os.read(self.fd, READ_BYTES)
@@ -34,7 +35,8 @@ class Output:
         return True
 
     def finish(self) -> None:
-        """Not up to the end: a stranger may hold the other side, and never close it."""
+        """Copy the available output and close the log. Do not wait for the end of the pipe: a
+        foreign process may hold the write end and never close it."""
         if not self._is_over:
             self.read()
         self.log.close()

@@ -1,5 +1,8 @@
-"""Processes as /proc tells of them. A process is named by its number and its start time, so that a
-number that was given away again is never mistaken for the old process."""
+"""Processes as /proc shows them.
+
+A process is identified by pid and start time, so that a reused pid is never taken for the old
+process.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,28 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_CHILD_SUBREAPER = 36
 MARKER = "ROTA_WORKER"
 SESSION_MARKER = "ROTA_SESSION"
-Found = dict[int, int]
-"""Process number -> start time in clock ticks since boot."""
+ProcessTable = dict[int, int]
+"""pid -> start time in clock ticks since boot."""
 
 
-class Identity(NamedTuple):
-    """One process, for good: no other ever has the same."""
+class ProcessIdentity(NamedTuple):
+    """Identifies one process for all time, across reuse of the pid and reboots."""
 
     pid: int
     start_ticks: int
     boot_id: str
 
     @classmethod
-    def of_pid(cls, pid: int) -> Identity | None:
+    def of_pid(cls, pid: int) -> ProcessIdentity | None:
         stat = _stat(pid)
         return cls(pid, stat.start_ticks, boot_id()) if stat else None
 
     @classmethod
-    def of_json(cls, value: dict[str, Any]) -> Identity:
+    def of_json(cls, value: dict[str, Any]) -> ProcessIdentity:
         return cls(value["pid"], value["start_ticks"], value["boot_id"])
 
     def open(self) -> int | None:
-        """A pidfd, or None when the process is gone."""
+        """Open a pidfd; None if the process has ended."""
         if self.boot_id != boot_id():
             return None
         return _open_if(self.pid, self.start_ticks)
@@ -45,8 +48,8 @@ class _Stat(NamedTuple):
     start_ticks: int
 
 
-def become_reaper() -> None:
-    """From now on, whoever loses a parent below this process becomes its child."""
+def become_subreaper() -> None:
+    """Make this process the parent of descendants that lose their own parent."""
     if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
@@ -55,13 +58,13 @@ def boot_id() -> str:
     return _slurp("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
-def descendants(ancestor: int) -> Found:
-    """All living processes below this one, whatever their sessions."""
+def descendants(ancestor: int) -> ProcessTable:
+    """All live descendants of a process, whatever their session."""
     stats = {pid: stat for pid in _pids() if (stat := _stat(pid))}
     children: dict[int, list[int]] = {}
     for pid, stat in stats.items():
         children.setdefault(stat.parent, []).append(pid)
-    found: Found = {}
+    found: ProcessTable = {}
     ahead = [ancestor]
     while ahead:
         for pid in children.get(ahead.pop(), ()):
@@ -72,22 +75,22 @@ def descendants(ancestor: int) -> Found:
 
 
 def marker_of(pid: int) -> str:
-    """What a process carries; empty if nothing, or if it is gone or not ours to read."""
+    """The worker marker of a process; empty without one, or if the process cannot be read."""
     prefix = f"{MARKER}=".encode()
     carried = _slurp(f"/proc/{pid}/environ").split(b"\0")
     found = next((each for each in carried if each.startswith(prefix)), b"")
     return found.removeprefix(prefix).decode(errors="replace")
 
 
-def marked(marker: str) -> Found:
-    """All living processes that carry this marker in their environment, and those below them."""
-    return carrying(f"{MARKER}={marker}")
+def with_marker(marker: str) -> ProcessTable:
+    """All live processes with this marker in their environment, and their descendants."""
+    return with_variable(f"{MARKER}={marker}")
 
 
-def carrying(variable: str) -> Found:
-    """The same for any variable, as NAME=VALUE."""
+def with_variable(variable: str) -> ProcessTable:
+    """All live processes with `NAME=VALUE` in their environment, and their descendants."""
     wanted = variable.encode()
-    found: Found = {}
+    found: ProcessTable = {}
     for pid in _pids():
         if wanted in _slurp(f"/proc/{pid}/environ").split(b"\0"):
             found.update(descendants(pid))
@@ -97,15 +100,15 @@ def carrying(variable: str) -> Found:
     return found
 
 
-def listed(cgroup_folder: str) -> Found:
-    """All living processes of a control group."""
+def in_cgroup(cgroup_folder: str) -> ProcessTable:
+    """All live processes of a control group."""
     pids = _slurp(f"{cgroup_folder}/cgroup.procs").split()
     stats = {int(pid): _stat(int(pid)) for pid in pids}
     return {pid: stat.start_ticks for pid, stat in stats.items() if stat and stat.state not in "ZX"}
 
 
 def send(pid: int, start_ticks: int, *, number: int) -> None:
-    """Signal this very process; nothing happens if it is gone or out of our reach."""
+    """Send a signal to exactly this process; no effect if it has ended or is not permitted."""
     pidfd = _open_if(pid, start_ticks)
     if pidfd is None:
         return
@@ -137,13 +140,13 @@ def _stat(pid: int) -> _Stat | None:
     content = _slurp(f"/proc/{pid}/stat")
     if not content:
         return None
-    # The name in parentheses may hold anything, parentheses and spaces included.
+    # The name in parentheses may contain anything, even parentheses and spaces.
     fields = content[content.rindex(b")") + 2 :].split()
     return _Stat(fields[0].decode(), int(fields[1]), int(fields[19]))
 
 
 def _slurp(path: str) -> bytes:
-    """Empty when there is no such process (any more), or when it is not ours to read."""
+    """Read a whole file; empty if it does not exist or cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,20 +1,25 @@
-"""What the daemon tells a keeper, and what a keeper leaves behind, as they stand in their files."""
+"""The records in the files between the daemon and a supervisor.
+
+`WorkerSpec` goes from the daemon to the supervisor, `ExitRecord` comes back. The field names are
+the JSON keys. Supervisors of older versions keep running through an upgrade, so no field may be
+renamed, and new fields need defaults.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 STOPPED_CODE = 143
-"""The exit code of a worker that was told to stop before it had started: 128 + SIGTERM."""
+"""Exit code of a worker that was stopped before it started: 128 + SIGTERM."""
 
 KILLED_CODE = 137
-"""The same for one that was killed: 128 + SIGKILL."""
+"""Exit code of a worker that was killed before it started: 128 + SIGKILL."""
 
 NEVER_STARTED = "stopped before it started"
 
 
-class Fence(NamedTuple):
-    """Names one worker for good. Nothing is ever started twice under one fence."""
+class WorkerKey(NamedTuple):
+    """Identifies one worker of one attempt. A worker starts at most once per key."""
 
     job_id: str
     attempt: int
@@ -33,32 +38,32 @@ class Fence(NamedTuple):
         return f"{self.job_id}~{self.attempt}~{self.worker}"
 
     @classmethod
-    def of_folder(cls, folder: str) -> Fence:
+    def of_folder(cls, folder: str) -> WorkerKey:
         job_id, attempt, worker = folder.split("/")
         return cls(job_id, int(attempt), int(worker))
 
     @classmethod
-    def of_flat_name(cls, name: str) -> Fence:
+    def of_flat_name(cls, name: str) -> WorkerKey:
         return cls.of_folder(name.replace("~", "/"))
 
 
-class Order(NamedTuple):
-    """Everything that a keeper needs to know to run one worker."""
+class WorkerSpec(NamedTuple):
+    """Everything that a supervisor needs to run one worker."""
 
     argv: list[str]
     env: dict[str, str]
     workdir: str
     marker: str
-    """The value of ROTA_WORKER in the worker's environment: by it, its processes are found when
-    their keeper is gone."""
+    """Value of ROTA_WORKER in the worker's environment. It identifies the worker's processes if the
+    supervisor has died."""
     uid: int | None
     gid: int | None
     groups: list[int]
     cgroups: dict[str, str]
     """The worker's control groups: `kill`, `freezer`, `cpu`, `memory`, `pids` -> folder."""
     cleanup: list[str]
-    """A command that removes what is no descendant of the keeper (a container), run as the worker
-    was, when everything else has ended."""
+    """Command that removes a container that is no descendant of the supervisor. It runs with the
+    worker's account after all processes have ended."""
     umask: int = 0o022
     grace_s: float = 30.0
     log_name: str = "worker-0.log"
@@ -68,24 +73,24 @@ class Order(NamedTuple):
     memory_bytes: int = 0
     pids_max: int = 0
     inside: tuple[str, ...] | list[str] = ()
-    """The words that put a command into the worker's container."""
+    """Prefix of a command line that runs a command in the worker's container."""
 
     @classmethod
-    def of_json(cls, value: dict[str, Any]) -> Order:
+    def of_json(cls, value: dict[str, Any]) -> WorkerSpec:
         return cls(**value)
 
 
-class Ending(NamedTuple):
-    """How a worker ended. `code` is the program's own, or 128 + signal."""
+class ExitRecord(NamedTuple):
+    """How a worker ended. `code` is the program's exit code, or 128 + signal."""
 
     code: int
     reason: str = ""
-    """In words, when the exit code does not say it all."""
+    """An explanation, where the exit code is not enough."""
     is_lost: bool = False
-    """Its keeper died: the exit code is unknown, and what was left was ended by the daemon."""
+    """The supervisor died: the exit code is unknown, and the daemon killed the processes."""
     is_stopped: bool = False
     is_killed: bool = False
-    """It, or something that it left behind, did not heed SIGTERM in time."""
+    """The worker or one of its descendants did not end in time after SIGTERM."""
     n_left_behind: int = 0
     n_dropped_bytes: int = 0
     started_s: float = 0.0
@@ -93,8 +98,8 @@ class Ending(NamedTuple):
     cpu_s: float = 0.0
     max_rss_bytes: int = 0
     is_retriable: bool = False
-    """It never ran, through no fault of its own."""
+    """The worker never ran, for a reason outside the job."""
 
     @classmethod
-    def of_json(cls, value: dict[str, Any]) -> Ending:
+    def of_json(cls, value: dict[str, Any]) -> ExitRecord:
         return cls(**value)

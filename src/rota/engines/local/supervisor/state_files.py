@@ -1,6 +1,7 @@
-"""The small files through which keepers and the daemon speak, and how they are written.
+"""The small files through which supervisors and the daemon communicate.
 
-A reader sees a whole file or none: what is torn (after a power cut) counts as missing.
+A reader sees a complete file or none; a torn file (after a power cut) counts as missing. The file
+names are stored state: supervisors of older versions use them through an upgrade.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ import os
 from typing import Any, cast
 
 PROGRAM = "program.json"
-"""What the worker runs: an `order.Order`. Written by the daemon before it asks for a keeper."""
-KEEPER = "keeper.json"
-"""Who keeps the worker: `procs.Identity` and what belongs to it. Its presence means that a start
-happened; there is never a second one in this folder."""
+"""The worker's `WorkerSpec`. The daemon writes it before it requests a supervisor."""
+SUPERVISOR_FILE = "keeper.json"
+"""The supervisor's `ProcessIdentity` and details of the start. If it exists, the start has happened
+and there is never a second start in this directory."""
 EXIT = "exit.json"
-"""How the worker ended: an `order.Ending`. Its presence means that nothing of it is left."""
+"""The worker's `ExitRecord`. If it exists, no process of the worker is left."""
 LOCK = "lock"
-"""Held (flock) by the keeper for life, and by a daemon that settles an unborn worker's fate."""
-DOOR = "door"
-"""A socket at which the keeper takes commands to run beside the worker (`sessions.py`)."""
+"""Held (flock) by the supervisor for its whole life, and by the daemon while it writes the exit
+record of a worker without a supervisor."""
+EXEC_SOCKET = "door"
+"""The Unix socket for exec sessions (`exec_sessions.py`)."""
 STOP = "stop.json"
-"""In the attempt's folder: it is to stop, or never to start, with this much grace."""
+"""In the attempt's directory: stop the attempt, or never start it. Holds the grace period."""
 KILL = "kill"
-"""In the worker's folder: it is to be ended at once, while the others of its attempt go on."""
+"""In the worker's directory: kill this worker at once; the others of the attempt continue."""
 RESERVED_BYTES = 4096
 
 
@@ -46,13 +48,15 @@ def read_json(path: str) -> dict[str, Any] | None:
 
 
 def write_json(path: str, value: dict[str, Any]) -> None:
-    """Atomic for every reader. Survives the death of processes, not a power cut: after one, no
-    process that the file speaks of is left. What does not fit on the disk leaves nothing there."""
+    """Write a file atomically for all readers, or raise `OSError` and leave no file.
+
+    There is no fsync: the file survives a crash of the writer, not a power cut. After a power cut,
+    the processes that the file describes are gone too."""
     draft = f"{path}.{os.getpid()}.draft"
     content = json.dumps(value).encode()
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        # The kernel writes a part if that is all there is room for, and says so only by its size.
+        # On a full disk the kernel may write only a part and report its size, without an error.
         if os.write(fd, content) < len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         os.rename(draft, path)
@@ -63,9 +67,9 @@ def write_json(path: str, value: dict[str, Any]) -> None:
         os.close(fd)
 
 
-class Reserved:
-    """A file that will be written later, with its space taken now, so that a full disk can
-    neither keep a worker's end from being recorded nor end its keeper."""
+class ReservedFile:
+    """A file that is written later, in space that is reserved now: on a full disk, the supervisor
+    can still write the exit record and does not fail."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -81,7 +85,7 @@ class Reserved:
         os.rename(self._draft, self._path)
 
     def drop(self) -> None:
-        """Give the space back, if nothing was written."""
+        """Release the space if the file was not published."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._draft)
 
@@ -91,3 +95,14 @@ def _read_all(fd: int) -> bytes:
     while chunk := os.read(fd, 65536):
         content += chunk
     return content
+
+
+def requested_grace_s(worker_dir: str) -> float | None:
+    """Return the grace period of the attempt's stop request; None without a request."""
+    request = read_json(f"{os.path.dirname(worker_dir)}/{STOP}")
+    return None if request is None else float(request["grace_s"])
+
+
+def is_kill_requested(worker_dir: str) -> bool:
+    """Whether a kill of this worker alone was requested."""
+    return os.path.exists(f"{worker_dir}/{KILL}")

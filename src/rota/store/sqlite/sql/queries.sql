@@ -1,8 +1,8 @@
--- Every statement that rota gives to a database that is up to date. A block begins with its name;
--- rota.store.queries reads them once.
+-- All statements that rota runs on a database with the newest schema. A line `-- name: NAME` starts
+-- each statement; rota.store.sqlite.sql_loader splits the file at these lines.
 
 -- name: put_job
--- A new job, or a job as it is now.
+-- Inserts a new job, or replaces the job with its current state.
 INSERT INTO jobs (id, name, user, project, state, attempt, body)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
@@ -10,7 +10,7 @@ ON CONFLICT (id) DO UPDATE SET
     state = excluded.state, attempt = excluded.attempt, body = excluded.body;
 
 -- name: put_submission
--- Once for each job. The same job again changes nothing, so that a batch can be written again.
+-- A repeated insert changes nothing, so that a batch can be written again.
 INSERT INTO submissions (job_id, user, uid, program, key)
 VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (job_id) DO NOTHING;
@@ -27,7 +27,7 @@ UPDATE attempts SET ended_s = ?, outcome = ?, reason = ?
 WHERE job_id = ? AND number = ?;
 
 -- name: put_worker
--- A worker keeps its number and its slot for as long as it lives.
+-- A worker keeps its number and its slot until it exits.
 INSERT INTO workers (
     job_id, attempt, number, generation, node, gpus, share_bytes, fraction, ordered_s
 )
@@ -58,7 +58,7 @@ WHERE state IN ('succeeded', 'failed', 'cancelled');
 SELECT id, body FROM jobs WHERE id = ?;
 
 -- name: jobs
--- A page of jobs, the newest first, and one more, which tells whether there is another page.
+-- A page of jobs, newest first, plus one job. The extra job shows that there is another page.
 SELECT number, id, body FROM jobs
 WHERE (:before IS NULL OR number < :before)
     AND (:states = '[]' OR state IN (SELECT value FROM json_each(:states)))
@@ -112,8 +112,8 @@ INSERT INTO samples (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: thin_samples
--- A job with too many loses some of every second one, those with the closest neighbours: so never
--- two in a row. rota.store.thinning says the same.
+-- Deletes samples of a job that has too many: of every second sample, those whose neighbours are
+-- closest in time. rota.store.retention follows the same rule.
 DELETE FROM samples WHERE number IN (
     SELECT number FROM (
         SELECT
@@ -193,13 +193,13 @@ DELETE FROM profiles WHERE category IN (
 SELECT category, speed, updated_s FROM profiles ORDER BY category;
 
 -- name: check_submissions
--- Jobs of which nobody knows what they run.
+-- Jobs without a submission.
 SELECT jobs.id FROM jobs
 LEFT JOIN submissions ON submissions.job_id = jobs.id
 WHERE submissions.job_id IS NULL;
 
 -- name: check_attempts
--- Jobs whose state says one thing about a living attempt, and whose attempts another.
+-- Jobs whose live attempt does not match their state.
 SELECT jobs.id, jobs.state, jobs.attempt, alive.number FROM jobs
 LEFT JOIN attempts AS alive ON alive.job_id = jobs.id AND alive.ended_s IS NULL
 WHERE CASE
@@ -209,7 +209,7 @@ WHERE CASE
 END;
 
 -- name: check_events
--- Jobs whose newest event does not lead to the state that they are in.
+-- Jobs whose newest event does not lead to their state.
 SELECT jobs.id, jobs.state, newest.after FROM jobs
 LEFT JOIN events AS newest ON newest.number = (
     SELECT max(number) FROM events WHERE job_id = jobs.id
@@ -217,11 +217,11 @@ LEFT JOIN events AS newest ON newest.number = (
 WHERE newest.after IS NOT jobs.state;
 
 -- name: check_columns
--- Every job, to be compared with its body.
+-- All jobs, to compare the columns with the body.
 SELECT id, name, user, project, state, attempt, body FROM jobs ORDER BY number;
 
 -- name: check_samples
--- Every sample, to be read.
+-- All samples, to decode each of them.
 SELECT
     job_id, attempt, at_s, worker, workers,
     epochs_done, step_s, samples_per_s, memory_bytes, gpu_memory_bytes, metrics

@@ -1,4 +1,4 @@
-"""Which card is shared: what its holder says, and what becomes of sharers where it does not."""
+"""Shared GPUs: the id that a placeholder pod reports, and failures of placeholder pods."""
 
 import asyncio
 import json
@@ -7,19 +7,23 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from rota.core.model import GIB, JobId, NodeId, Slot
-from rota.engines.base import WorkerId
-from rota.engines.kubernetes.api import ApiError, Cluster
-from rota.engines.kubernetes.crew import Crew
-from rota.engines.kubernetes.manifests import Seat
-from rota.engines.kubernetes.placeholders import can_be_shared, placeholder
+from rota.core.model.allocation import Slot
+from rota.core.model.job import JobId
+from rota.core.model.node import NodeId
+from rota.core.model.units import GIB
+from rota.engines.interface import WorkerId
+from rota.engines.kubernetes.gpu_sharing.holders import GpuHolderError, GpuHolders
+from rota.engines.kubernetes.gpu_sharing.placeholder_pod import can_be_shared, placeholder
+from rota.engines.kubernetes.pods.manifest import PodPlacement
+from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.sharing import CardError, Cards
-from tests.unit.engines.kubernetes.objects import WORKER, container
-from tests.unit.engines.kubernetes.test_api import with_server
+from rota.kube.client import KubeClient
+from rota.kube.errors import ApiError
+from tests.support.kube_objects import WORKER, container
+from tests.unit.kube.test_client import with_server
 
-SEAT = Seat(WORKER, 0, 0, 1, Slot(NodeId("n1"), (1,), 20 * GIB))
-OTHER = replace(SEAT, worker=replace(WORKER, job_id=JobId("other")))
+PLACEMENT = PodPlacement(WORKER, 0, 0, 1, Slot(NodeId("n1"), (1,), 20 * GIB))
+OTHER = replace(PLACEMENT, worker=replace(WORKER, job_id=JobId("other")))
 SETTINGS = KubernetesSettings(stuck_after_s=0.0)
 
 
@@ -35,31 +39,31 @@ def held(line: str) -> str:
             return web.Response(text=f"2026-11-16T08:00:00Z {line}\n")
         return web.Response(text=json.dumps(holder))
 
-    async def play(cluster: Cluster) -> None:
-        names.append(await Cards(cluster, SETTINGS, crew=Crew()).hold(SEAT))
+    async def play(cluster: KubeClient) -> None:
+        names.append(await GpuHolders(cluster, SETTINGS, pod_tracker=PodTracker()).hold(PLACEMENT))
 
     asyncio.run(with_server(answer, play))
     return names[0]
 
 
-def test_a_card_is_known_by_what_its_holder_says() -> None:
+def test_the_gpu_id_comes_from_the_output_of_the_placeholder() -> None:
     assert held("GPU-1234") == "GPU-1234"
 
 
 @pytest.mark.parametrize(
     "line", ["", "sh: 1: nvidia-smi: not found", "/var/run/nvidia-container-devices"]
 )
-def test_a_holder_that_does_not_know_its_card_ends_its_sharers_with_a_hint(line: str) -> None:
-    """They would else be given the words of a shell as a card, or wait and begin anew for ever."""
-    with pytest.raises(CardError, match="does not say which card") as refused:
+def test_a_placeholder_without_an_id_fails_its_workers_with_a_hint(line: str) -> None:
+    """Otherwise they would get an error message as GPU id, or restart forever."""
+    with pytest.raises(GpuHolderError, match="does not report the id of its GPU") as refused:
         held(line)
-    trouble = refused.value.trouble
-    assert trouble is not None
-    assert not trouble.is_nobodys
-    assert "NVIDIA_VISIBLE_DEVICES" in trouble.hint
+    problem = refused.value.problem
+    assert problem is not None
+    assert not problem.is_transient
+    assert "NVIDIA_VISIBLE_DEVICES" in problem.hint
 
 
-def test_who_waits_for_a_card_is_told_once_why_nobody_holds_it() -> None:
+def test_a_problem_of_a_placeholder_is_reported_once() -> None:
     holder = placeholder(("n1", 1), WORKER, settings=SETTINGS)
     holder["metadata"] |= {"uid": "u1", "resourceVersion": "1"}
     holder["status"] = {"phase": "Pending"} | container(
@@ -69,17 +73,19 @@ def test_who_waits_for_a_card_is_told_once_why_nobody_holds_it() -> None:
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.json_response(holder)
 
-    async def play(cluster: Cluster) -> None:
-        cards = Cards(cluster, replace(SETTINGS, stuck_after_s=120.0), crew=Crew())
-        waiting = [asyncio.create_task(cards.hold(each)) for each in (SEAT, OTHER)]
+    async def play(cluster: KubeClient) -> None:
+        gpu_holders = GpuHolders(
+            cluster, replace(SETTINGS, stuck_after_s=120.0), pod_tracker=PodTracker()
+        )
+        waiting = [asyncio.create_task(gpu_holders.hold(each)) for each in (PLACEMENT, OTHER)]
         found: dict[WorkerId, str] = {}
         while len(found) < len(waiting):
             await asyncio.sleep(0)
-            found |= cards.untold()
-        words = "card 1 of n1 cannot be shared: of the pod that is to hold it: "
+            found |= gpu_holders.unreported()
+        words = "GPU 1 of n1 cannot be shared: problem of its placeholder pod: "
         words += "its image cannot be pulled: no such host"
-        assert found == {SEAT.worker: words, OTHER.worker: words}
-        assert cards.untold() == {}
+        assert found == {PLACEMENT.worker: words, OTHER.worker: words}
+        assert gpu_holders.unreported() == {}
         for each in waiting:
             each.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
@@ -87,28 +93,28 @@ def test_who_waits_for_a_card_is_told_once_why_nobody_holds_it() -> None:
     asyncio.run(with_server(answer, play))
 
 
-def test_what_a_quota_refuses_ends_all_who_wait_for_the_card_with_its_words() -> None:
-    """Only the first of them asks for it: the others would wait for what nobody makes."""
+def test_a_quota_refusal_fails_all_waiting_workers() -> None:
+    """Only the first of them creates the placeholder pod; the others would wait forever."""
     refused = {"kind": "Status", "reason": "Forbidden", "message": "exceeded quota: none"}
 
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.json_response(refused, status=403)
 
-    async def play(cluster: Cluster) -> None:
-        cards = Cards(cluster, SETTINGS, crew=Crew())
-        ends = [cards.hold(each) for each in (SEAT, OTHER)]
+    async def play(cluster: KubeClient) -> None:
+        gpu_holders = GpuHolders(cluster, SETTINGS, pod_tracker=PodTracker())
+        ends = [gpu_holders.hold(each) for each in (PLACEMENT, OTHER)]
         first, other = await asyncio.gather(*ends, return_exceptions=True)
         assert isinstance(first, ApiError)
-        assert isinstance(other, CardError)
+        assert isinstance(other, GpuHolderError)
         assert "exceeded quota" in str(first)
         assert "exceeded quota" in str(other)
-        assert other.trouble is not None
-        assert other.trouble.is_nobodys
-        assert cards.left() == []
+        assert other.problem is not None
+        assert other.problem.is_transient
+        assert gpu_holders.pop_unused() == []
 
     asyncio.run(with_server(answer, play))
 
 
-def test_only_what_can_be_given_by_name_is_shared() -> None:
+def test_only_nvidia_gpus_can_be_shared() -> None:
     assert all(map(can_be_shared, ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"]))
     assert not can_be_shared("amd.com/gpu")

@@ -1,5 +1,5 @@
-"""Whose output is read when: at once where it is over or asked for, to the very end, and never of
-a pod that is gone."""
+"""The order in which logs are read: ended and requested pods first, to the end, and never of a
+deleted pod."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from rota.engines.base import WorkerId
-from rota.engines.kubernetes import logs
-from rota.engines.kubernetes.api import Cluster
-from rota.engines.kubernetes.bodies import body_of
-from rota.engines.kubernetes.logs import Followers
-from tests.unit.engines.kubernetes.objects import WORKER, pod
-from tests.unit.engines.kubernetes.test_api import with_server
+from rota.engines.interface import WorkerId
+from rota.engines.kubernetes.logs import collector
+from rota.engines.kubernetes.logs.collector import LogCollector
+from rota.engines.kubernetes.pods.state import pod_state_of
+from rota.kube.client import KubeClient
+from tests.support.kube_objects import WORKER, pod
+from tests.unit.kube.test_client import with_server
 
 TURNS = 20
-BODY = body_of(pod("Running", spec={"nodeName": "n1"}), WORKER)
+BODY = pod_state_of(pod("Running", spec={"nodeName": "n1"}), WORKER)
 FIRST, SECOND = (f"2026-11-16T08:21:08.00000000{n}Z line {n}\n" for n in (1, 2))
 NO_LOG = "unable to retrieve container logs for containerd://7bb854f2e8723"
 
-Scenario = Callable[[Followers, set[WorkerId]], Awaitable[None]]
+Scenario = Callable[[LogCollector, set[WorkerId]], Awaitable[None]]
 Play = Callable[[Scenario, Iterable[str]], list[str]]
 
 
@@ -30,11 +30,11 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """With commands that never leave a lull, and one answer of the node after the other, nothing in
     the end; what was asked for."""
 
-    async def never(_: Cluster) -> None:
+    async def never(_: KubeClient) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Cluster, "lull", never)
-    monkeypatch.setattr(logs, "wait_s", lambda _: 0.0)
+    monkeypatch.setattr(KubeClient, "wait_idle", never)
+    monkeypatch.setattr(collector, "retry_delay_s", lambda _: 0.0)
 
     def run(scenario: Scenario, answers: Iterable[str]) -> list[str]:
         asked, said = list[str](), iter(answers)
@@ -43,11 +43,11 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
             asked.append(f"{request.method} {request.path}")
             return web.Response(text=next(said, ""))
 
-        async def act(cluster: Cluster) -> None:
+        async def act(cluster: KubeClient) -> None:
             over: set[WorkerId] = set()
-            followers = Followers(cluster, tmp_path, is_over=over.__contains__)
-            await scenario(followers, over)
-            await followers.close()
+            log_collector = LogCollector(cluster, tmp_path, is_over=over.__contains__)
+            await scenario(log_collector, over)
+            await log_collector.close()
 
         asyncio.run(with_server(answer, act))
         return asked
@@ -60,38 +60,38 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_running_pod_waits_until_those_who_command_have_nothing_to_ask(
+def test_a_running_pod_waits_for_commands(
     play: Play,
 ) -> None:
-    async def scenario(followers: Followers, _: set[WorkerId]) -> None:
-        followers.follow(BODY)
+    async def scenario(log_collector: LogCollector, _: set[WorkerId]) -> None:
+        log_collector.follow(BODY)
         await turns()
-        assert followers.is_following(WORKER)
+        assert log_collector.is_following(WORKER)
 
     assert play(scenario, []) == []
 
 
-def test_what_is_over_is_read_before_anything_else_happens_to_it(
+def test_an_ended_pod_is_read_at_once(
     play: Play,
 ) -> None:
-    async def scenario(followers: Followers, over: set[WorkerId]) -> None:
-        followers.follow(BODY)
+    async def scenario(log_collector: LogCollector, over: set[WorkerId]) -> None:
+        log_collector.follow(BODY)
         await turns()
         over.add(WORKER)
-        followers.follow(BODY)
-        await followers.finished(WORKER)
-        assert not followers.is_following(WORKER)
+        log_collector.follow(BODY)
+        await log_collector.finished(WORKER)
+        assert not log_collector.is_following(WORKER)
 
     assert play(scenario, []) == [f"GET /api/v1/namespaces/lab/pods/{BODY.name}/log"]
 
 
-def test_a_pod_that_is_gone_is_not_asked_for(play: Play) -> None:
-    async def scenario(followers: Followers, _: set[WorkerId]) -> None:
-        followers.follow(BODY)
+def test_a_deleted_pod_is_not_read(play: Play) -> None:
+    async def scenario(log_collector: LogCollector, _: set[WorkerId]) -> None:
+        log_collector.follow(BODY)
         await turns()
-        followers.give_up(WORKER)
-        assert not followers.is_following(WORKER)
-        followers.give_up(WORKER)
+        log_collector.give_up(WORKER)
+        assert not log_collector.is_following(WORKER)
+        log_collector.give_up(WORKER)
         await turns()
 
     assert play(scenario, []) == []
@@ -107,35 +107,31 @@ def test_a_pod_that_is_gone_is_not_asked_for(play: Play) -> None:
         pytest.param([NO_LOG, FIRST + SECOND], id="not even the first of it"),
     ],
 )
-def test_what_is_over_is_read_until_there_is_no_more(
-    play: Play, tmp_path: Path, answers: list[str]
-) -> None:
-    async def scenario(followers: Followers, over: set[WorkerId]) -> None:
+def test_an_ended_pod_is_read_to_the_end(play: Play, tmp_path: Path, answers: list[str]) -> None:
+    async def scenario(log_collector: LogCollector, over: set[WorkerId]) -> None:
         over.add(WORKER)
-        followers.follow(BODY)
-        await followers.finished(WORKER)
-        assert not followers.is_following(WORKER)
+        log_collector.follow(BODY)
+        await log_collector.finished(WORKER)
+        assert not log_collector.is_following(WORKER)
 
     assert len(play(scenario, answers)) == 3
     [log] = tmp_path.rglob("worker-0.log")
     assert log.read_text() == "line 1\nline 2\n"
 
 
-def test_output_that_a_node_does_not_have_any_more_is_not_asked_for_without_end(
+def test_missing_output_is_given_up(
     play: Play,
 ) -> None:
-    async def scenario(followers: Followers, over: set[WorkerId]) -> None:
+    async def scenario(log_collector: LogCollector, over: set[WorkerId]) -> None:
         over.add(WORKER)
-        followers.follow(BODY)
-        await followers.finished(WORKER)
-        assert not followers.is_following(WORKER)
+        log_collector.follow(BODY)
+        await log_collector.finished(WORKER)
+        assert not log_collector.is_following(WORKER)
 
     assert len(play(scenario, [NO_LOG] * 9)) == 3
 
 
-def test_what_went_wrong_while_it_ran_is_not_held_against_its_last_output(
-    play: Play, tmp_path: Path
-) -> None:
+def test_earlier_failures_do_not_count_at_the_end(play: Play, tmp_path: Path) -> None:
     is_over = list[set[WorkerId]]()
 
     def said() -> Iterator[str]:
@@ -143,11 +139,11 @@ def test_what_went_wrong_while_it_ran_is_not_held_against_its_last_output(
         is_over[0].add(WORKER)
         yield from [NO_LOG, NO_LOG, NO_LOG, FIRST, NO_LOG, FIRST + SECOND]
 
-    async def scenario(followers: Followers, over: set[WorkerId]) -> None:
+    async def scenario(log_collector: LogCollector, over: set[WorkerId]) -> None:
         is_over.append(over)
-        followers.follow(BODY, is_asked=True)
-        await followers.finished(WORKER)
-        assert not followers.is_following(WORKER)
+        log_collector.follow(BODY, is_requested=True)
+        await log_collector.finished(WORKER)
+        assert not log_collector.is_following(WORKER)
 
     play(scenario, said())
     [log] = tmp_path.rglob("worker-0.log")

@@ -1,28 +1,28 @@
-"""Logs are asked for gently: a node that gives none is left alone, and holds up nobody else."""
+"""Pacing of log requests: a node that refuses is left alone and does not delay other nodes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rota.engines.kubernetes import log_lane
-from rota.engines.kubernetes.log_lane import LogLane
+from rota.engines.kubernetes.logs import pacing
+from rota.engines.kubernetes.logs.pacing import LogPacer
 
 TURNS = 20
 
 
 @pytest.fixture(autouse=True)
 def without_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_lane, "PACE_S", 0.0)
+    monkeypatch.setattr(pacing, "PACE_S", 0.0)
 
 
-def play(scenario: Callable[[LogLane], Awaitable[None]]) -> None:
+def play(scenario: Callable[[LogPacer], Awaitable[None]]) -> None:
     async def act() -> None:
-        async def lull() -> None:
+        async def wait_idle() -> None:
             pass
 
         async with asyncio.timeout(30):
-            await scenario(LogLane(lull))
+            await scenario(LogPacer(wait_idle))
 
     asyncio.run(act())
 
@@ -37,80 +37,80 @@ async def goes(waiting: Awaitable[None]) -> bool:
     return is_done
 
 
-def test_a_node_that_refused_is_asked_by_nobody() -> None:
-    async def scenario(lane: LogLane) -> None:
-        await lane.wait("mute", is_pressing=False)
-        lane.refused("mute")
-        assert not await goes(lane.wait("mute", is_pressing=False))
-        assert not await goes(lane.wait("mute", is_pressing=True))
-        assert await goes(lane.wait("other", is_pressing=False))
+def test_a_node_that_refused_gets_no_request() -> None:
+    async def scenario(pacer: LogPacer) -> None:
+        await pacer.wait("mute", is_urgent=False)
+        pacer.refused("mute")
+        assert not await goes(pacer.wait("mute", is_urgent=False))
+        assert not await goes(pacer.wait("mute", is_urgent=True))
+        assert await goes(pacer.wait("other", is_urgent=False))
 
     play(scenario)
 
 
-def test_a_node_that_has_not_spoken_is_asked_by_one_at_a_time() -> None:
-    async def scenario(lane: LogLane) -> None:
-        assert await goes(lane.wait("new", is_pressing=False))
-        assert not await goes(lane.wait("new", is_pressing=False))
-        assert await goes(lane.wait("new", is_pressing=True))
-        lane.heard("new")
-        assert await goes(lane.wait("new", is_pressing=False))
-        assert await goes(lane.wait("new", is_pressing=False))
+def test_a_node_without_output_gets_one_request_at_a_time() -> None:
+    async def scenario(pacer: LogPacer) -> None:
+        assert await goes(pacer.wait("new", is_urgent=False))
+        assert not await goes(pacer.wait("new", is_urgent=False))
+        assert await goes(pacer.wait("new", is_urgent=True))
+        pacer.delivered("new")
+        assert await goes(pacer.wait("new", is_urgent=False))
+        assert await goes(pacer.wait("new", is_urgent=False))
 
     play(scenario)
 
 
-def test_a_node_that_refused_before_is_tried_by_one_whatever_presses(
+def test_a_node_that_refused_gets_one_try_even_if_urgent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_lane, "SILENT_S", 0.0)
+    monkeypatch.setattr(pacing, "BACKOFF_S", 0.0)
 
-    async def scenario(lane: LogLane) -> None:
-        lane.refused("mute")
-        assert await goes(lane.wait("mute", is_pressing=True))
-        assert not await goes(lane.wait("mute", is_pressing=True))
-        lane.heard("mute")
-        assert await goes(lane.wait("mute", is_pressing=True))
-        assert await goes(lane.wait("mute", is_pressing=True))
+    async def scenario(pacer: LogPacer) -> None:
+        pacer.refused("mute")
+        assert await goes(pacer.wait("mute", is_urgent=True))
+        assert not await goes(pacer.wait("mute", is_urgent=True))
+        pacer.delivered("mute")
+        assert await goes(pacer.wait("mute", is_urgent=True))
+        assert await goes(pacer.wait("mute", is_urgent=True))
 
     play(scenario)
 
 
-def test_a_node_is_left_alone_for_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_lane, "SILENT_S", 0.0)
+def test_the_back_off_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "BACKOFF_S", 0.0)
 
-    async def scenario(lane: LogLane) -> None:
-        lane.refused("mute")
-        assert await goes(lane.wait("mute", is_pressing=True))
-        monkeypatch.setattr(log_lane, "SILENT_S", 1.0)
+    async def scenario(pacer: LogPacer) -> None:
+        pacer.refused("mute")
+        assert await goes(pacer.wait("mute", is_urgent=True))
+        monkeypatch.setattr(pacing, "BACKOFF_S", 1.0)
         for expected_s in (2.0, 4.0):
-            lane.refused("mute")
-            node = lane._nodes["mute"]
-            assert node.silent_until_s - asyncio.get_running_loop().time() > expected_s / 2
-        lane.heard("mute")
-        lane.refused("mute")
-        assert lane._nodes["mute"].n_refused == 1
+            pacer.refused("mute")
+            node = pacer._nodes["mute"]
+            assert node.backoff_until_s - asyncio.get_running_loop().time() > expected_s / 2
+        pacer.delivered("mute")
+        pacer.refused("mute")
+        assert pacer._nodes["mute"].n_refused == 1
 
     play(scenario)
 
 
-def test_what_is_pressing_does_not_wait_for_a_lull() -> None:
+def test_an_urgent_request_does_not_wait_for_commands() -> None:
     async def never() -> None:
         await asyncio.Event().wait()
 
     async def act() -> None:
-        lane = LogLane(never)
-        assert not await goes(lane.wait("busy", is_pressing=False))
-        assert await goes(lane.wait("busy", is_pressing=True))
+        pacer = LogPacer(never)
+        assert not await goes(pacer.wait("busy", is_urgent=False))
+        assert await goes(pacer.wait("busy", is_urgent=True))
 
     asyncio.run(act())
 
 
-def test_a_node_that_refused_for_days_is_asked_again() -> None:
-    async def scenario(lane: LogLane) -> None:
+def test_the_back_off_is_bounded() -> None:
+    async def scenario(pacer: LogPacer) -> None:
         for _ in range(2_000):
-            lane.refused("mute")
-        lane.heard("mute")
-        assert await goes(lane.wait("mute", is_pressing=True))
+            pacer.refused("mute")
+        pacer.delivered("mute")
+        assert await goes(pacer.wait("mute", is_urgent=True))
 
     play(scenario)

@@ -1,20 +1,20 @@
-"""How pods are ended: once for each order, however long the cluster takes."""
+"""Pods are deleted once for each command, however long the cluster takes."""
 
 import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
-from rota.core.model import JobId
-from rota.engines.base import WorkerId
-from rota.engines.kubernetes.bodies import body_of
-from rota.engines.kubernetes.crew import Crew
-from rota.engines.kubernetes.ends import Ends
+from rota.core.model.job import JobId
+from rota.engines.interface import WorkerId
+from rota.engines.kubernetes.pods.deleter import PodDeleter
+from rota.engines.kubernetes.pods.state import pod_state_of
+from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.tasks import Tasks
-from tests.unit.engines.kubernetes.objects import WORKER, pod
+from tests.support.kube_objects import WORKER, pod
 
 
 class Cluster:
-    """Takes its time to delete anything."""
+    """Delays every delete."""
 
     def __init__(self) -> None:
         self.graces: list[int] = []
@@ -25,20 +25,20 @@ class Cluster:
         await self.may_answer.wait()
 
 
-def test_an_order_that_comes_again_meanwhile_deletes_nothing_twice() -> None:
+def test_a_repeated_command_deletes_a_pod_once() -> None:
     async def play() -> None:
         cluster: Any = Cluster()
-        crew, tasks = Crew(), Tasks()
-        ends = Ends(cluster, crew, tasks=tasks, collected=nothing)
-        body = body_of(pod("Running", spec={"nodeName": "n1"}), WORKER)
-        crew.stop((JobId(WORKER.job_id), WORKER.attempt), 30.0)
+        pod_tracker, tasks = PodTracker(), Tasks()
+        deleter = PodDeleter(cluster, pod_tracker, tasks=tasks, collected=nothing)
+        pod_state = pod_state_of(pod("Running", spec={"nodeName": "n1"}), WORKER)
+        pod_tracker.stop((JobId(WORKER.job_id), WORKER.attempt), 30.0)
         for each in range(9):
-            ends.end(body)
+            deleter.end(pod_state)
             if each % 2:
                 await asyncio.sleep(0)
         assert cluster.graces == [30]
-        crew.doom(WORKER)
-        ends.end(body)
+        pod_tracker.kill(WORKER)
+        deleter.end(pod_state)
         await asyncio.sleep(0)
         assert cluster.graces == [30, 1], "a kill does not wait for a stop"
         cluster.may_answer.set()

@@ -1,16 +1,19 @@
-"""What an order becomes in a cluster."""
+"""The pods of a command."""
 
 from dataclasses import replace
 
 import pytest
 
-from rota.core.commands import ChangeMembership, StartWorkers
-from rota.core.model import GIB, JobId, NodeId, Slot
-from rota.engines.base import Account, Limits, Mount, Program
-from rota.engines.kubernetes import names
-from rota.engines.kubernetes.manifests import grace_s, opened, pod_of, seats
-from rota.engines.kubernetes.objects import Object
+from rota.core.model.allocation import Slot
+from rota.core.model.commands import ChangeMembership, StartWorkers
+from rota.core.model.job import JobId
+from rota.core.model.node import NodeId
+from rota.core.model.units import GIB
+from rota.engines.interface import Mount, Program, UnixAccount, WorkerLimits
+from rota.engines.kubernetes.pods import naming
+from rota.engines.kubernetes.pods.manifest import grace_s, placements, pod_of, ungate_patch
 from rota.engines.kubernetes.settings import KubernetesSettings
+from rota.kube.resources import Object
 
 NODE = NodeId("n1")
 SETTINGS = KubernetesSettings()
@@ -20,7 +23,7 @@ def pods(
     program: Program, *slots: Slot, settings: KubernetesSettings = SETTINGS, attempt: int = 1
 ) -> list[Object]:
     command = StartWorkers(JobId("job"), attempt, 0, slots)
-    return [pod_of(seat, program, settings=settings) for seat in seats(command)]
+    return [pod_of(placement, program, settings=settings) for placement in placements(command)]
 
 
 def env_of(pod: Object) -> dict[str, str]:
@@ -39,7 +42,7 @@ def resources_of(pod: Object) -> Object:
     return pod["spec"]["containers"][0]["resources"]
 
 
-def test_ranks_and_where_the_others_are() -> None:
+def test_ranks_and_master_address() -> None:
     first, second = map(env_of, pods(Program(("p",)), Slot(NODE, (0,)), Slot(NODE, (1,))))
     assert (first["RANK"], second["RANK"]) == ("0", "1")
     assert first["WORLD_SIZE"] == second["WORLD_SIZE"] == "2"
@@ -50,25 +53,25 @@ def test_ranks_and_where_the_others_are() -> None:
     assert "ROTA_RESTARTED" not in first
 
 
-def test_who_joins_has_the_number_and_the_rank_of_the_change() -> None:
+def test_a_new_worker_has_number_and_rank_of_the_change() -> None:
     command = ChangeMembership(JobId("job"), 2, 3, (Slot(NODE, (0,)), Slot(NODE, (1,))), (1, 4))
-    pod = pod_of(seats(command)[1], Program(("p",)), settings=SETTINGS)
+    pod = pod_of(placements(command)[1], Program(("p",)), settings=SETTINGS)
     assert pod["metadata"]["name"] == "rota-job-a2-g3-w4"
     env = env_of(pod)
     assert (env["RANK"], env["ROTA_GENERATION"], env["ROTA_RESTARTED"]) == ("1", "3", "1")
 
 
-def test_whole_gpus_are_counted_under_the_name_that_they_have() -> None:
+def test_whole_gpus_use_the_configured_resource() -> None:
     slot = Slot(NODE, (2, 5))
-    [pod] = pods(Program(("p",), limits=Limits(1.5, GIB)), slot)
+    [pod] = pods(Program(("p",), limits=WorkerLimits(1.5, GIB)), slot)
     wanted = {"cpu": "1500m", "memory": str(GIB), "nvidia.com/gpu": "2"}
     assert resources_of(pod) == {"requests": wanted, "limits": wanted}
-    assert pod["metadata"]["annotations"][names.GPUS] == "2,5"
+    assert pod["metadata"]["annotations"][naming.GPUS] == "2,5"
     [other] = pods(Program(("p",)), slot, settings=KubernetesSettings(gpu_resource="amd.com/gpu"))
     assert resources_of(other)["limits"] == {"amd.com/gpu": "2"}
 
 
-def test_a_sharer_asks_for_no_gpu_and_is_told_which_card() -> None:
+def test_a_sharing_worker_requests_no_gpu_and_gets_an_id() -> None:
     [pod] = pods(Program(("p",)), Slot(NODE, (3,), share_bytes=6 * GIB, fraction=0.5))
     assert resources_of(pod) == {}
     env = env_of(pod)
@@ -83,7 +86,7 @@ def test_a_worker_without_gpus_sees_none() -> None:
     assert (env["CUDA_VISIBLE_DEVICES"], env["NVIDIA_VISIBLE_DEVICES"]) == ("", "void")
 
 
-def test_the_engines_word_counts_more_than_the_jobs() -> None:
+def test_variables_of_the_engine_override_those_of_the_job() -> None:
     env = {"RANK": "9", "MASTER_ADDR": "elsewhere", "MINE": "mine"}
     [pod] = pods(Program(("p",), env), Slot(NODE))
     assert env_of(pod)["RANK"] == "0"
@@ -91,14 +94,14 @@ def test_the_engines_word_counts_more_than_the_jobs() -> None:
     assert env_of(pod)["MINE"] == "mine"
 
 
-def test_words_reach_the_program_as_they_stand() -> None:
+def test_dollar_signs_are_escaped() -> None:
     [pod] = pods(Program(("sh", "-c", "echo $(RANK) $$"), {"X": "$(HOME)"}), Slot(NODE))
     assert pod["spec"]["containers"][0]["args"] == ["sh", "-c", "echo $$(RANK) $$$$"]
     assert env_of(pod)["X"] == "$$(HOME)"
 
 
-def test_a_worker_has_the_rights_of_its_submitter_and_no_more() -> None:
-    account = Account("ada", "/home/ada", uid=1000, gid=100, groups=(100, 27))
+def test_a_worker_has_the_ids_of_its_submitter_only() -> None:
+    account = UnixAccount("ada", "/home/ada", uid=1000, gid=100, groups=(100, 27))
     [pod] = pods(Program(("p",), account=account), Slot(NODE))
     rights = pod["spec"]["securityContext"]
     assert (rights["runAsUser"], rights["runAsGroup"], rights["runAsNonRoot"]) == (1000, 100, True)
@@ -106,19 +109,19 @@ def test_a_worker_has_the_rights_of_its_submitter_and_no_more() -> None:
     inside = pod["spec"]["containers"][0]["securityContext"]
     assert inside == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     assert pod["spec"]["automountServiceAccountToken"] is False
-    assert pod["metadata"]["labels"][names.USER] == "ada"
+    assert pod["metadata"]["labels"][naming.USER] == "ada"
 
 
-def test_a_pod_waits_behind_its_gate_and_is_kept_until_its_end_is_told() -> None:
+def test_a_pod_has_a_gate_and_a_finalizer() -> None:
     [pod] = pods(Program(("p",)), Slot(NODE))
     assert pod["spec"]["schedulingGates"] == [{"name": "rota.dev/plan"}]
     assert pod["metadata"]["finalizers"] == ["rota.dev/ending"]
     assert pod["spec"]["restartPolicy"] == "Never"
 
 
-def test_opening_the_gate_leaves_one_node_to_go_to() -> None:
+def test_removing_the_gate_selects_one_node() -> None:
     slot = Slot(NodeId("n1"), (0, 3))
-    patch = opened(slot, uid="u1", notes={"rota.dev/master-addr": "10.0.0.1"})
+    patch = ungate_patch(slot, uid="u1", notes={"rota.dev/master-addr": "10.0.0.1"})
     assert patch["spec"]["schedulingGates"] is None
     rule = patch["spec"]["affinity"]["nodeAffinity"]
     [term] = rule["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -134,7 +137,7 @@ def test_opening_the_gate_leaves_one_node_to_go_to() -> None:
     }
 
 
-def test_what_a_lab_sets_is_on_every_pod() -> None:
+def test_settings_apply_to_every_pod() -> None:
     toleration = {"key": "lab", "operator": "Exists"}
     settings = KubernetesSettings(
         image="lab/base:1",
@@ -153,7 +156,7 @@ def test_what_a_lab_sets_is_on_every_pod() -> None:
     assert own["spec"]["containers"][0]["image"] == "mine:2"
 
 
-def test_a_pod_belongs_to_the_object_that_stands_for_its_job() -> None:
+def test_a_pod_is_owned_by_its_training_job() -> None:
     program = Program(("p",), workdir="/work", ports=(8080, 6006, 8080))
     [plain] = pods(program, Slot(NODE))
     assert "ownerReferences" not in plain["metadata"]
@@ -170,9 +173,9 @@ def test_a_stop_is_never_as_short_as_a_kill(wanted: float, given: int) -> None:
     assert grace_s(wanted) == given
 
 
-def test_what_was_shipped_is_fetched_before_the_worker_starts() -> None:
+def test_shipped_code_is_fetched_by_an_init_container() -> None:
     told = {"ROTA_URL": "http://daemon", "ROTA_TOKEN": "secret", "PASSWORD": "own"}
-    limits = Limits(cpus=2.0, memory_bytes=GIB)
+    limits = WorkerLimits(cpus=2.0, memory_bytes=GIB)
     program = Program(("p",), env=told, code="/shipped", workdir="/shipped/src", limits=limits)
     [pod] = pods(program, Slot(NODE, (0,)))
     [fetcher], [worker] = pod["spec"]["initContainers"], pod["spec"]["containers"]
@@ -189,7 +192,7 @@ def test_what_was_shipped_is_fetched_before_the_worker_starts() -> None:
     assert worker["workingDir"] == "/shipped/src"
 
 
-def test_who_fetches_what_was_shipped_sees_nothing_that_it_could_clear_away() -> None:
+def test_the_init_container_has_no_writable_mounts_of_users() -> None:
     mounts = (
         Mount("pvc:data", "/shipped/data", is_writable=True),
         Mount("pvc:models", "/shipped/models"),
@@ -202,6 +205,6 @@ def test_who_fetches_what_was_shipped_sees_nothing_that_it_could_clear_away() ->
     assert {"/shipped/data", "/shipped/models"} < {m["mountPath"] for m in worker["volumeMounts"]}
 
 
-def test_nothing_is_fetched_where_nothing_was_shipped() -> None:
+def test_no_init_container_without_shipped_code() -> None:
     [pod] = pods(Program(("p",)), Slot(NODE, (0,)))
     assert "initContainers" not in pod["spec"]

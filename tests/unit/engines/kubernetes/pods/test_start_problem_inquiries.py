@@ -1,9 +1,9 @@
-"""Why a pod is not made, from what was said of it."""
+"""Start problems from the events of a pod."""
 
 import pytest
 
-from rota.engines.kubernetes.inquiries import trouble_in
-from tests.unit.engines.kubernetes.objects import Object
+from rota.engines.kubernetes.pods.start_problems import newest_problem
+from tests.support.kube_objects import Object
 
 
 def said(reason: str, at: str, *, kind: str = "Warning", **more: object) -> Object:
@@ -21,29 +21,29 @@ def said(reason: str, at: str, *, kind: str = "Warning", **more: object) -> Obje
     [
         ("FailedMount", "its volume cannot be mounted: FailedMount was said"),
         ("FailedAttachVolume", "its volume cannot be attached to its node"),
-        ("FailedCreatePodSandBox", "its node cannot make a place for it"),
+        ("FailedCreatePodSandBox", "its node cannot create its pod sandbox"),
     ],
 )
-def test_what_keeps_a_pod_from_being_made(reason: str, words: str) -> None:
-    trouble = trouble_in([said("Scheduled", "01", kind="Normal"), said(reason, "02")])
-    assert trouble is not None
-    assert trouble.words.startswith(words)
-    assert trouble.hint
-    assert not trouble.is_race
+def test_problems_from_events(reason: str, words: str) -> None:
+    problem = newest_problem([said("Scheduled", "01", kind="Normal"), said(reason, "02")])
+    assert problem is not None
+    assert problem.message.startswith(words)
+    assert problem.hint
+    assert not problem.is_race
 
 
-def test_an_image_that_is_being_pulled_is_no_trouble_whatever_came_before() -> None:
+def test_a_later_normal_event_clears_the_problem() -> None:
     pulls = said("Pulling", "05", kind="Normal")
-    assert trouble_in([pulls, said("FailedMount", "03")]) is None
-    assert trouble_in([said("FailedMount", "05"), pulls]) is None
-    assert trouble_in([]) is None
+    assert newest_problem([pulls, said("FailedMount", "03")]) is None
+    assert newest_problem([said("FailedMount", "05"), pulls]) is None
+    assert newest_problem([]) is None
 
 
-def test_what_is_said_again_and_again_counts_by_the_last_time() -> None:
+def test_a_repeated_event_counts_by_its_last_time() -> None:
     again = {"lastObservedTime": "2026-11-16T08:00:09.123456Z"}
     mount = said("FailedMount", "01", series=again)
-    assert trouble_in([mount, said("Scheduled", "05", kind="Normal")]) is not None
+    assert newest_problem([mount, said("Scheduled", "05", kind="Normal")]) is not None
 
 
-def test_moments_may_be_missing() -> None:
-    assert trouble_in([{"reason": "FailedMount", "lastTimestamp": None}]) is not None
+def test_events_without_times() -> None:
+    assert newest_problem([{"reason": "FailedMount", "lastTimestamp": None}]) is not None

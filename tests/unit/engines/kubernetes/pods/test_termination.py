@@ -1,22 +1,25 @@
-"""What a pod's end means, and what keeps one from starting."""
+"""Terminations and start problems from the status of a pod."""
 
 import pytest
 
-from rota.engines.kubernetes.bodies import Stage, stage_of
-from rota.engines.kubernetes.endings import (
-    Ending,
-    Trouble,
-    Wish,
-    ending_of,
-    trouble_of,
-    unborn,
-    vanished,
+from rota.engines.exit_reasons import OUT_OF_MEMORY
+from rota.engines.kubernetes.pods.code_init_container import HINT
+from rota.engines.kubernetes.pods.start_problems import StartProblem, start_problem_of
+from rota.engines.kubernetes.pods.state import PodStage, stage_of
+from rota.engines.kubernetes.pods.termination import (
+    PodStopRequest,
+    PodTermination,
+    termination_before_start,
+    termination_of,
+    termination_unseen,
 )
-from rota.engines.kubernetes.fetching import HINT
-from rota.engines.words import OUT_OF_MEMORY
-from tests.unit.engines.kubernetes.objects import Object, condition, container, pod
+from tests.support.kube_objects import Object, condition, container, pod
 
-NOTHING, STOP, KILL = Wish(), Wish(is_stopped=True), Wish(is_doomed=True)
+NOTHING, STOP, KILL = (
+    PodStopRequest(),
+    PodStopRequest(is_stop=True),
+    PodStopRequest(is_kill=True),
+)
 DELETED: Object = {"deletionTimestamp": "2026-11-16T08:00:00Z", "deletionGracePeriodSeconds": 30}
 
 
@@ -29,48 +32,52 @@ def failed(code: int, **more: str) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("ended", "wish", "ending"),
+    ("ended", "stop_request", "termination"),
     [
-        (pod("Succeeded", status=exited(0)), NOTHING, Ending(0)),
-        (failed(3), NOTHING, Ending(3)),
-        (failed(139), NOTHING, Ending(139, "ended by SIGSEGV")),
-        (failed(143), STOP, Ending(143)),
-        (failed(0), STOP, Ending(0)),
+        (pod("Succeeded", status=exited(0)), NOTHING, PodTermination(0)),
+        (failed(3), NOTHING, PodTermination(3)),
+        (failed(139), NOTHING, PodTermination(139, "ended by SIGSEGV")),
+        (failed(143), STOP, PodTermination(143)),
+        (failed(0), STOP, PodTermination(0)),
         (
             failed(137),
             STOP,
-            Ending(137, "did not end within its grace period and was killed"),
+            PodTermination(137, "did not end within its grace period and was killed"),
         ),
-        (failed(143), KILL, Ending(137)),
+        (failed(143), KILL, PodTermination(137)),
         (
             pod("Failed", meta=DELETED, status=exited(143)),
             NOTHING,
-            Ending(143, "somebody deleted its pod", is_retriable=True),
+            PodTermination(143, "its pod was deleted", is_retriable=True),
         ),
         (
             pod("Failed", meta=DELETED, status=exited(1, finishedAt="2026-11-16T07:59:30Z")),
             NOTHING,
-            Ending(143, "somebody deleted its pod, and it ended with 1", is_retriable=True),
+            PodTermination(
+                143, "its pod was deleted, and it exited with code 1", is_retriable=True
+            ),
         ),
         (
             pod("Failed", meta=DELETED, status=exited(1, finishedAt="2026-11-16T07:59:29Z")),
             NOTHING,
-            Ending(1),
+            PodTermination(1),
         ),
         (
             pod("Succeeded", meta=DELETED, status=exited(0, finishedAt="2026-11-16T07:59:31Z")),
             NOTHING,
-            Ending(143, "somebody deleted its pod, and it ended with 0", is_retriable=True),
+            PodTermination(
+                143, "its pod was deleted, and it exited with code 0", is_retriable=True
+            ),
         ),
         (
             pod("Succeeded", meta=DELETED, status=exited(0, finishedAt="2026-11-16T07:59:29Z")),
             NOTHING,
-            Ending(0),
+            PodTermination(0),
         ),
         (  # The clock of its node is behind.
             pod("Failed", meta=DELETED, status=exited(143, finishedAt="2026-11-16T07:50:00Z")),
             NOTHING,
-            Ending(143, "somebody deleted its pod", is_retriable=True),
+            PodTermination(143, "its pod was deleted", is_retriable=True),
         ),
         (
             pod(
@@ -78,7 +85,9 @@ def failed(code: int, **more: str) -> Object:
                 status=exited(137) | {"reason": "Evicted", "message": "The node was low on disk."},
             ),
             NOTHING,
-            Ending(137, "evicted by its node: The node was low on disk.", is_retriable=True),
+            PodTermination(
+                137, "evicted by its node: The node was low on disk.", is_retriable=True
+            ),
         ),
         (
             pod(
@@ -86,9 +95,9 @@ def failed(code: int, **more: str) -> Object:
                 status=exited(143) | condition("DisruptionTarget", reason="PreemptionByScheduler"),
             ),
             NOTHING,
-            Ending(
+            PodTermination(
                 -1,
-                "the cluster's scheduler gave its place to a pod of higher priority",
+                "preempted by the cluster's scheduler for a pod of higher priority",
                 is_lost=True,
             ),
         ),
@@ -99,7 +108,7 @@ def failed(code: int, **more: str) -> Object:
                 status=exited(0) | condition("DisruptionTarget", reason="EvictionByEvictionAPI"),
             ),
             NOTHING,
-            Ending(-1, "its pod was evicted", is_lost=True),
+            PodTermination(-1, "its pod was evicted", is_lost=True),
         ),
         (
             pod(
@@ -107,7 +116,7 @@ def failed(code: int, **more: str) -> Object:
                 status=exited(143) | condition("DisruptionTarget", reason="TerminationByKubelet"),
             ),
             NOTHING,
-            Ending(143, "its node ended it", is_retriable=True),
+            PodTermination(143, "terminated by its node", is_retriable=True),
         ),
         (
             pod(
@@ -115,19 +124,23 @@ def failed(code: int, **more: str) -> Object:
                 status=exited(137) | condition("DisruptionTarget", reason="DeletionByPodGC"),
             ),
             NOTHING,
-            Ending(-1, "its node is gone", is_lost=True),
+            PodTermination(-1, "its node is gone", is_lost=True),
         ),
     ],
 )
-def test_a_program_that_ran(ended: Object, wish: Wish, ending: Ending) -> None:
-    assert ending_of(ended, wish) == ending
+def test_a_program_that_ran(
+    ended: Object, stop_request: PodStopRequest, termination: PodTermination
+) -> None:
+    assert termination_of(ended, stop_request) == termination
 
 
 def test_out_of_memory_is_named_with_the_limit() -> None:
     limits = {"resources": {"limits": {"memory": "512Mi"}}}
     dead = failed(137, reason="OOMKilled")
     dead["spec"]["containers"][0] |= limits
-    assert ending_of(dead, NOTHING) == Ending(137, f"{OUT_OF_MEMORY}: the limit is 512Mi")
+    assert termination_of(dead, NOTHING) == PodTermination(
+        137, f"{OUT_OF_MEMORY}: the limit is 512Mi"
+    )
 
 
 FETCHED_IN_VAIN = {
@@ -149,15 +162,21 @@ NOT_FOUND = 'exec: "nothing": executable file not found in $PATH'
 
 
 @pytest.mark.parametrize(
-    ("ended", "wish", "ending"),
+    ("ended", "stop_request", "termination"),
     [
-        (UNBOUND, STOP, Ending(143, "stopped before it started")),
-        (UNBOUND, KILL, Ending(137, "stopped before it started")),
-        (UNBOUND, NOTHING, Ending(-1, "somebody deleted its pod before it started", is_lost=True)),
+        (UNBOUND, STOP, PodTermination(143, "stopped before it started")),
+        (UNBOUND, KILL, PodTermination(137, "stopped before it started")),
+        (
+            UNBOUND,
+            NOTHING,
+            PodTermination(-1, "its pod was deleted before it started", is_lost=True),
+        ),
         (
             pod("Failed", status={"reason": "OutOfcpu", "message": "Node didn't have enough"}),
             NOTHING,
-            Ending(-1, "its node refused it: OutOfcpu: Node didn't have enough", is_lost=True),
+            PodTermination(
+                -1, "its node refused it: OutOfcpu: Node didn't have enough", is_lost=True
+            ),
         ),
         (  # It was under way, and its node has forgotten how far it came.
             pod(
@@ -167,35 +186,35 @@ NOT_FOUND = 'exec: "nothing": executable file not found in $PATH'
                 | condition("DisruptionTarget", reason="TerminationByKubelet"),
             ),
             NOTHING,
-            Ending(-1, "evicted by its node: The node was low on disk.", is_lost=True),
+            PodTermination(-1, "evicted by its node: The node was low on disk.", is_lost=True),
         ),
         (
             failed(128, reason="StartError", message=f"failed to create task: {NOT_FOUND}"),
             NOTHING,
-            Ending(127, 'cannot be run: "nothing": executable file not found in $PATH'),
+            PodTermination(127, 'cannot be run: "nothing": executable file not found in $PATH'),
         ),
         (
             failed(128, reason="StartError", message="exec: permission denied"),
             NOTHING,
-            Ending(126, "cannot be run: permission denied"),
+            PodTermination(126, "cannot be run: permission denied"),
         ),
-        (failed(137, reason="ContainerStatusUnknown"), STOP, unborn(STOP)),
+        (failed(137, reason="ContainerStatusUnknown"), STOP, termination_before_start(STOP)),
         (
             pod("Failed", status=FETCHED_IN_VAIN),
             NOTHING,
-            Ending(3, "its init container fetch ended with 3"),
+            PodTermination(3, "its init container fetch exited with code 3"),
         ),
         (
             pod("Failed", status=fetch_failed(1)),
             NOTHING,
-            Ending(126, f"what was shipped with it could not be fetched: {NO_CODE}; {HINT}"),
+            PodTermination(126, f"could not fetch the shipped code: {NO_CODE}; {HINT}"),
         ),
         (
             pod("Failed", status=fetch_failed(75)),
             NOTHING,
-            Ending(
+            PodTermination(
                 126,
-                f"what was shipped with it could not be fetched: {NO_CODE}; {HINT}",
+                f"could not fetch the shipped code: {NO_CODE}; {HINT}",
                 is_retriable=True,
             ),
         ),
@@ -206,29 +225,33 @@ NOT_FOUND = 'exec: "nothing": executable file not found in $PATH'
                 | condition("DisruptionTarget", reason="EvictionByEvictionAPI"),
             ),
             NOTHING,
-            Ending(-1, "its pod was evicted", is_lost=True),
+            PodTermination(-1, "its pod was evicted", is_lost=True),
         ),
     ],
 )
-def test_a_program_that_never_ran(ended: Object, wish: Wish, ending: Ending) -> None:
-    assert ending_of(ended, wish) == ending
+def test_a_program_that_never_ran(
+    ended: Object, stop_request: PodStopRequest, termination: PodTermination
+) -> None:
+    assert termination_of(ended, stop_request) == termination
 
 
-@pytest.mark.parametrize("wish", [NOTHING, STOP, KILL])
-def test_a_pod_that_was_let_go_of_without_a_word_is_as_good_as_gone(wish: Wish) -> None:
+@pytest.mark.parametrize("stop_request", [NOTHING, STOP, KILL])
+def test_a_pod_deleted_by_force_is_over(
+    stop_request: PodStopRequest,
+) -> None:
     forced = pod("Running", meta=DELETED | {"deletionGracePeriodSeconds": 0})
-    assert stage_of(forced) is Stage.OVER
-    assert ending_of(forced, wish) == vanished(wish)
+    assert stage_of(forced) is PodStage.OVER
+    assert termination_of(forced, stop_request) == termination_unseen(stop_request)
 
 
 def test_a_pod_that_is_being_stopped_is_not_over() -> None:
-    assert stage_of(pod("Running", meta=DELETED, spec={"nodeName": "n1"})) is Stage.RUNNING
-    assert stage_of(pod("Pending", meta=DELETED, spec={"nodeName": "n1"})) is Stage.WAITING
+    assert stage_of(pod("Running", meta=DELETED, spec={"nodeName": "n1"})) is PodStage.RUNNING
+    assert stage_of(pod("Pending", meta=DELETED, spec={"nodeName": "n1"})) is PodStage.WAITING
 
 
-def test_a_pod_that_vanished_ended_as_it_was_asked_to() -> None:
-    assert [vanished(wish).code for wish in (STOP, KILL)] == [143, 137]
-    assert vanished(NOTHING).is_lost
+def test_a_deleted_pod_ended_as_requested() -> None:
+    assert [termination_unseen(stop_request).code for stop_request in (STOP, KILL)] == [143, 137]
+    assert termination_unseen(NOTHING).is_lost
 
 
 def waiting(reason: str, message: str = "") -> Object:
@@ -244,25 +267,27 @@ def unschedulable(message: str, reason: str = "Unschedulable") -> Object:
     [
         ("ErrImagePull", "its image cannot be pulled: no such host"),
         ("ImagePullBackOff", "its image cannot be pulled: no such host"),
-        ("InvalidImageName", "its image has a name that cannot be: no such host"),
-        ("CreateContainerConfigError", "its container cannot be made as described: no such host"),
+        ("InvalidImageName", "its image has an invalid name: no such host"),
+        ("CreateContainerConfigError", "its container has an invalid configuration: no such host"),
     ],
 )
-def test_what_keeps_a_container_from_starting(reason: str, words: str) -> None:
-    trouble = trouble_of(waiting(reason, "no such host"))
-    assert trouble is not None
-    assert (trouble.words, trouble.is_race) == (words, False)
-    assert trouble.hint
+def test_problems_of_waiting_containers(reason: str, words: str) -> None:
+    problem = start_problem_of(waiting(reason, "no such host"))
+    assert problem is not None
+    assert (problem.message, problem.is_race) == (words, False)
+    assert problem.hint
 
 
-def test_a_container_that_is_being_made_is_in_no_trouble() -> None:
-    assert trouble_of(waiting("ContainerCreating")) is None
-    assert trouble_of(pod()) is None
+def test_a_container_that_is_being_created_has_no_problem() -> None:
+    assert start_problem_of(waiting("ContainerCreating")) is None
+    assert start_problem_of(pod()) is None
 
 
-def test_a_place_that_is_taken_is_a_lost_race() -> None:
-    assert trouble_of(unschedulable("0/5 nodes are available: 1 Insufficient nvidia.com/gpu.")) == (
-        Trouble(
+def test_an_unschedulable_pod_is_a_lost_race() -> None:
+    assert start_problem_of(
+        unschedulable("0/5 nodes are available: 1 Insufficient nvidia.com/gpu.")
+    ) == (
+        StartProblem(
             "the cluster's scheduler could not place it: "
             "0/5 nodes are available: 1 Insufficient nvidia.com/gpu.",
             is_race=True,
@@ -280,18 +305,18 @@ def test_a_place_that_is_taken_is_a_lost_race() -> None:
         "2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).",
     ],
 )
-def test_a_volume_that_does_not_come_is_no_race(said: str) -> None:
-    trouble = trouble_of(unschedulable(f"0/2 nodes are available: {said}"))
-    assert trouble is not None
-    assert not trouble.is_race
-    assert "claim" in trouble.hint
+def test_a_missing_volume_is_no_race(said: str) -> None:
+    problem = start_problem_of(unschedulable(f"0/2 nodes are available: {said}"))
+    assert problem is not None
+    assert not problem.is_race
+    assert "claim" in problem.hint
 
 
-def test_a_volume_that_nobody_provides_is_no_race() -> None:
+def test_an_unprovisioned_volume_is_no_race() -> None:
     said = 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
-    trouble = trouble_of(unschedulable(said, "SchedulerError"))
-    assert trouble is not None
-    assert not trouble.is_race
+    problem = start_problem_of(unschedulable(said, "SchedulerError"))
+    assert problem is not None
+    assert not problem.is_race
 
 
 @pytest.mark.parametrize(
@@ -306,15 +331,15 @@ def test_a_volume_that_nobody_provides_is_no_race() -> None:
         "1 node(s) unavailable: PersistentVolumeClaim with ReadWriteOncePod is already in-use",
     ],
 )
-def test_a_volume_that_only_this_node_cannot_have_is_a_lost_race(said: str) -> None:
+def test_a_volume_problem_of_one_node_is_a_lost_race(said: str) -> None:
     others = "4 node(s) didn't match Pod's node affinity/selector"
-    trouble = trouble_of(unschedulable(f"0/5 nodes are available: {said}, {others}."))
-    assert trouble is not None
-    assert (trouble.is_race, trouble.is_refusal) == (True, True)
+    problem = start_problem_of(unschedulable(f"0/5 nodes are available: {said}, {others}."))
+    assert problem is not None
+    assert (problem.is_race, problem.is_refusal) == (True, True)
 
 
-def test_what_a_cluster_says_is_shown_and_never_obeyed() -> None:
-    trouble = trouble_of(waiting("ErrImagePull", "\x1b[2J" + "x" * 10_000))
-    assert trouble is not None
-    assert "\x1b" not in trouble.words
-    assert len(trouble.words) < 400
+def test_messages_of_the_cluster_are_escaped_and_shortened() -> None:
+    problem = start_problem_of(waiting("ErrImagePull", "\x1b[2J" + "x" * 10_000))
+    assert problem is not None
+    assert "\x1b" not in problem.message
+    assert len(problem.message) < 400

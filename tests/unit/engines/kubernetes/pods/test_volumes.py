@@ -1,10 +1,10 @@
-"""What jobs mount, as volumes of a pod."""
+"""Mounts of jobs as volumes of pods."""
 
 import pytest
 
-from rota.engines.base import Limits, Mount, Program
+from rota.engines.interface import Mount, Program, WorkerLimits
+from rota.engines.kubernetes.pods.volumes import volumes_of
 from rota.engines.kubernetes.settings import KubernetesSettings
-from rota.engines.kubernetes.volumes import volumes_of
 from rota.errors import UserError
 
 GIB = 1024**3
@@ -24,7 +24,7 @@ def test_a_claim_and_a_folder_in_it() -> None:
     assert not place["readOnly"]
 
 
-def test_a_folder_of_a_file_server() -> None:
+def test_an_nfs_folder() -> None:
     volume, place = mounted("nfs:files.lab:/export/sets")
     assert volume["nfs"] == {"server": "files.lab", "path": "/export/sets", "readOnly": True}
     assert place["readOnly"]
@@ -40,28 +40,28 @@ def test_a_folder_of_a_file_server() -> None:
         ("/scratch/deep/y", "/scratch/", "deep/y"),
     ],
 )
-def test_a_folder_of_a_node_where_it_is_allowed(path: str, top: str, folder: str | None) -> None:
-    """As a folder of a volume, whose links are not followed out of it."""
+def test_an_allowed_node_folder(path: str, top: str, folder: str | None) -> None:
+    """Mounted as a subPath, so that links cannot lead out of it."""
     volume, place = mounted(path)
     assert volume["hostPath"] == {"path": top}
     assert place.get("subPath") == folder
 
 
 @pytest.mark.parametrize("path", ["/", "/etc", "/database", "/data/../etc", "/data/.."])
-def test_other_folders_of_a_node_are_refused(path: str) -> None:
-    with pytest.raises(UserError, match=r"may not be mounted; below these it may: /data"):
+def test_a_node_folder_that_is_not_allowed_is_refused(path: str) -> None:
+    with pytest.raises(UserError, match=r"may not be mounted; allowed folders: /data"):
         mounted(path)
 
 
 @pytest.mark.parametrize(
     ("memory_bytes", "size"), [(0, 8 * GIB), (4 * GIB, 2 * GIB), (64 * GIB, 8 * GIB)]
 )
-def test_shared_memory_is_sized_by_the_workers_own(memory_bytes: int, size: int) -> None:
-    [volume], [place] = volumes_of(Program(("p",), limits=Limits(0, memory_bytes)), SETTINGS)
+def test_shared_memory_is_half_of_the_memory_limit(memory_bytes: int, size: int) -> None:
+    [volume], [place] = volumes_of(Program(("p",), limits=WorkerLimits(0, memory_bytes)), SETTINGS)
     assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": str(size)}
     assert place["mountPath"] == "/dev/shm"
 
 
-def test_who_brings_shared_memory_along_gets_no_second() -> None:
+def test_a_mounted_shared_memory_is_kept() -> None:
     program = Program(("p",), mounts=(Mount("/data/shm", "/dev/shm", is_writable=True),))
     assert len(volumes_of(program, SETTINGS)[0]) == 1

@@ -1,4 +1,4 @@
-"""The small files of keepers and the daemon."""
+"""The state files of supervisors and the daemon."""
 
 import errno
 import resource
@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from rota.engines.local import cradle, files
+from rota.engines.local import fork_server_client
+from rota.engines.local.supervisor import state_files
 
 WRITE = """
 import resource, sys
 sys.path.insert(0, sys.argv[1])
-from rota.engines.local import files
+from rota.engines.local.supervisor import state_files
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
 try:
-    files.write_json(sys.argv[2], {"reason": "x" * 100})
+    state_files.write_json(sys.argv[2], {"reason": "x" * 100})
 except OSError as error:
     sys.exit(error.errno)
 """
@@ -25,12 +26,20 @@ except OSError as error:
 @pytest.mark.parametrize(
     ("room", "code"), [(resource.RLIM_INFINITY, 0), (50, errno.ENOSPC)], ids=["enough", "little"]
 )
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, room: int, code: int) -> None:
-    """A limit of the file's size has a write end early, just like the last block of a disk."""
+def test_write_json_writes_all_or_nothing(tmp_path: Path, room: int, code: int) -> None:
+    """A file size limit makes a write stop early, like a full disk."""
     path = tmp_path / "exit.json"
-    files.write_json(str(path), {"reason": "old"})
-    words = [sys.executable, "-S", "-c", WRITE, str(cradle.SOURCE), str(path), str(room)]
+    state_files.write_json(str(path), {"reason": "old"})
+    words = [
+        sys.executable,
+        "-S",
+        "-c",
+        WRITE,
+        str(fork_server_client.SOURCE),
+        str(path),
+        str(room),
+    ]
     assert subprocess.run(words, check=False).returncode == code
     expected = {"reason": "old" if code else "x" * 100}
-    assert files.read_json(str(path)) == expected
+    assert state_files.read_json(str(path)) == expected
     assert list(tmp_path.iterdir()) == [path]

@@ -1,1 +1,0 @@
-"""Trainings whose size is changed while they run, and what `benchmarks.elastic` reads of them."""

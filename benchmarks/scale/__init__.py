@@ -1,1 +1,0 @@
-"""What `benchmarks.kubernetes` measures: hundreds of nodes that only look like nodes."""

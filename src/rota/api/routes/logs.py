@@ -1,0 +1,73 @@
+"""Output of jobs, as bytes or as server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response, StreamingResponse
+
+from rota.api.auth import CallerDep
+from rota.api.responses import (
+    ERRORS,
+    EVENT_STREAM,
+    NameOrId,
+    ServicesDep,
+    limited_stream,
+    server_sent_event,
+)
+from rota.daemon.jobs.job_logs import JobLogChunk
+from rota.wire.jobs import LogPiece, LogRange
+
+router = APIRouter(prefix="/v1", tags=["logs"], responses=ERRORS)
+
+LogPosition = Annotated[str, Field(pattern=r"^[0-9]{1,7}:[0-9]{1,6}:[0-9.-]{1,60}$")]
+
+
+class LogQueryParams(BaseModel):
+    """Which output to read. Default: the newest attempt of all workers."""
+
+    worker: int | None = Field(None, ge=0, le=100_000)
+    attempt: int | None = Field(None, ge=1, le=1_000_000)
+    tail: int | None = Field(None, ge=0, le=1_000_000)
+    since_s: float = Field(0.0, ge=0, le=1e12)
+    follow: bool = False
+    exact: bool = False
+    after: list[LogPosition] = Field([], max_length=1000)
+
+
+@router.get(
+    "/jobs/{word}/logs", summary="Read the output of a job", response_class=StreamingResponse
+)
+async def logs(
+    word: NameOrId,
+    wanted: Annotated[LogQueryParams, Query()],
+    *,
+    request: Request,
+    services: ServicesDep,
+    caller: CallerDep,
+) -> Response:
+    """Plain bytes; with `Accept: text/event-stream`, events with timestamps."""
+    log = services.log_reader.open(caller, word, wanted=LogRange(**wanted.model_dump()))
+    found = log.pieces()
+    if EVENT_STREAM in request.headers.get("accept", ""):
+        pieces = _log_events(found, "latin-1" if wanted.exact else "utf-8")
+        events = limited_stream(pieces, services=services, caller=caller)
+        return StreamingResponse(events, media_type=EVENT_STREAM)
+    output = limited_stream(_log_bytes(found), services=services, caller=caller)
+    return StreamingResponse(output, media_type="application/octet-stream")
+
+
+async def _log_events(found: AsyncIterator[JobLogChunk], encoding: str) -> AsyncIterator[str]:
+    async for piece in found:
+        text = piece.output.decode(encoding, errors="replace")
+        message = LogPiece(piece.at_s, piece.attempt, piece.worker, text, piece.mark)
+        yield server_sent_event("log", message)
+
+
+async def _log_bytes(found: AsyncIterator[JobLogChunk]) -> AsyncIterator[bytes]:
+    async for piece in found:
+        if piece.output:
+            yield piece.output

@@ -1,0 +1,43 @@
+"""Paths of the state directory, the configuration directory, the store and the socket."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SYSTEM_STATE = Path("/var/lib/rota")
+STORE_NAME = "rota.db"
+SOCKET_NAME = "rota.sock"
+
+
+def state_dir() -> Path:
+    """The daemon's state directory: `ROTA_HOME`, else `/var/lib/rota` for root, else the XDG data
+    directory of the user."""
+    chosen = os.environ.get("ROTA_HOME")
+    if chosen:
+        return Path(chosen)
+    if os.geteuid() == 0:
+        return SYSTEM_STATE
+    # The XDG specification says to ignore a relative path.
+    given = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".local" / "share") / "rota"
+
+
+def config_dir() -> Path:
+    """The user's configuration directory (XDG). It is separate from the state directory, and never
+    that of another user."""
+    given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".config") / "rota"
+
+
+def store_file() -> Path:
+    return state_dir() / STORE_NAME
+
+
+def make_state_dir() -> Path:
+    """Create the state directory. That of root lets all users reach the socket (mode 711); that of
+    other users is private (mode 700)."""
+    folder = state_dir()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    return folder

@@ -1,0 +1,155 @@
+"""Callers, and all rules about what a caller may do.
+
+Every check of a user, a scope or administrator rights is a function of this module. Services call
+these functions before they act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from rota.core.model.job import Job, JobId
+from rota.daemon.errors import ForbiddenError
+
+ROOT_UID = 0
+T = TypeVar("T")
+
+
+class AccessScope(StrEnum):
+    """What the credentials of a caller allow."""
+
+    FULL = "full"
+    READ_ONLY = "read_only"
+    JOB = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The sender of a request. The caller's jobs run as `uid`; None: as the daemon's own user."""
+
+    user: str
+    uid: int | None = None
+    is_admin: bool = False
+    scope: AccessScope = AccessScope.FULL
+    job_id: JobId | None = None
+    """The only job that a caller of scope JOB may use."""
+
+
+# -- callers ------------------------------------------------------------------------------------
+
+
+def caller_of_uid(user: str, uid: int, *, daemon_uid: int, admins: frozenset[str]) -> Caller | None:
+    """The caller behind a Unix socket. None: the daemon belongs to another user.
+
+    Every user may call a daemon that runs as root. Only root and the daemon's own user may call
+    any other daemon; both are its administrators.
+    """
+    is_owner = uid in (ROOT_UID, daemon_uid)
+    if daemon_uid != ROOT_UID and not is_owner:
+        return None
+    return Caller(user, uid, is_admin=is_owner or user in admins)
+
+
+def caller_of_groups(
+    user: str, groups: frozenset[str], *, user_groups: frozenset[str], admin_groups: frozenset[str]
+) -> Caller | None:
+    """The caller behind a token of the cluster. None: the user is in no group that may call.
+
+    Without `user_groups`, every user of the cluster may call.
+    """
+    is_admin = bool(admin_groups & groups)
+    if user_groups and not user_groups & groups and not is_admin:
+        return None
+    return Caller(user, is_admin=is_admin)
+
+
+# -- scopes -------------------------------------------------------------------------------------
+
+
+def require_write(caller: Caller) -> None:
+    if caller.scope is not AccessScope.FULL:
+        raise ForbiddenError("this token may only read", "use a token of scope 'user'")
+
+
+def require_person(caller: Caller) -> None:
+    """Reject the token of a job. What belongs to no user in particular is still not for jobs."""
+    if caller.scope is AccessScope.JOB:
+        raise ForbiddenError("this token is for one job only", "use a token of scope 'user'")
+
+
+def require_admin(caller: Caller, action: str) -> None:
+    require_write(caller)
+    if not caller.is_admin:
+        raise ForbiddenError(f"only an administrator may {action}", "ask an administrator")
+
+
+def job_scope(caller: Caller) -> JobId | None:
+    """The only job that this caller may use; None: the scope has no such limit."""
+    return caller.job_id if caller.scope is AccessScope.JOB else None
+
+
+def require_job_token(
+    caller: Caller, lookup: Callable[[JobId], T | None], *, action: str, hint: str
+) -> T:
+    """What `lookup` finds for the job whose token this is. Rejects all other callers."""
+    job_id = job_scope(caller)
+    found = None if job_id is None else lookup(job_id)
+    if found is None:
+        raise ForbiddenError(f"only a job may {action}, with the token of its attempt", hint)
+    return found
+
+
+# -- jobs ---------------------------------------------------------------------------------------
+
+
+def may_name(caller: Caller, word: str) -> bool:
+    """Whether the caller may look up a job by this word: with a job's token, only its own id."""
+    return caller.scope is not AccessScope.JOB or word == caller.job_id
+
+
+def may_see(caller: Caller, job: Job) -> bool:
+    """Only the owner and administrators see the logs, environment and command of a job."""
+    if caller.scope is AccessScope.JOB:
+        return job.id == caller.job_id
+    return caller.is_admin or caller.user == job.spec.user
+
+
+def may_see_all(caller: Caller) -> bool:
+    """Whether `may_see` is true for every job."""
+    return caller.is_admin and caller.scope is not AccessScope.JOB
+
+
+def require_owner(caller: Caller, job: Job) -> None:
+    if not may_see(caller, job):
+        raise ForbiddenError(
+            f"job {job.id} belongs to {job.spec.user}",
+            "only its owner or an administrator may do that",
+        )
+
+
+def require_submitter(caller: Caller, job: Job) -> None:
+    """Only the user of a job may submit the job again: the copy runs as the caller, and another
+    user's program would run with an administrator's rights."""
+    require_owner(caller, job)
+    if caller.user != job.spec.user:
+        raise ForbiddenError(
+            f"job {job.id} belongs to {job.spec.user}, and would run as {caller.user}",
+            "only its owner may submit it again",
+        )
+
+
+# -- tokens -------------------------------------------------------------------------------------
+
+
+def may_manage_tokens(caller: Caller, user: str) -> bool:
+    """Whether the caller may list and revoke the tokens of a user."""
+    return caller.is_admin or user == caller.user
+
+
+def require_token_creator(caller: Caller, user: str) -> None:
+    require_write(caller)
+    if user != caller.user:
+        require_admin(caller, "create tokens for other users")

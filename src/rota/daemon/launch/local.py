@@ -1,0 +1,71 @@
+"""The launch environment of workers that are processes or containers on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from rota.core.model.job import JobId
+from rota.daemon.access.authorization import Caller
+from rota.daemon.artifacts.snapshots import Snapshots
+from rota.daemon.errors import ForbiddenError, RefusedError
+from rota.daemon.launch.checkpoint_dirs import CheckpointDirOwner, CheckpointDirs
+from rota.daemon.launch.environment import VOLUMES, LaunchContext, same_path_mount
+from rota.daemon.launch.programs import account_of
+from rota.engines.interface import Mount
+from rota.store.records import Submission
+from rota.wire.jobs import JobRequest
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEnvironment:
+    """Workers, also in containers, reach the daemon by the socket in `socket_dir`."""
+
+    snapshots: Snapshots
+    checkpoints: CheckpointDirs
+    socket_dir: str
+
+    def uid(self, caller: Caller) -> int:
+        """Only a daemon that runs as root can use several accounts."""
+        if caller.uid is not None:
+            return caller.uid
+        if os.geteuid() == 0:
+            what = f"this machine has no account {caller.user}"
+            raise ForbiddenError(what, "use a token of another user")
+        return os.geteuid()
+
+    def check(self, request: JobRequest) -> None:
+        for mount in request.mounts:
+            if mount.startswith(VOLUMES):
+                raise RefusedError("mounts", "volumes exist on a cluster only", "mount a folder")
+
+    async def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
+        account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
+        place = await asyncio.to_thread(
+            self.checkpoints.make,
+            submission.job_id,
+            CheckpointDirOwner(submission.user, account.uid, account.gid),
+        )
+        # A container sees mounted folders only.
+        found = LaunchContext(
+            account,
+            env={"ROTA_CHECKPOINT_DIR": str(place)},
+            mounts=(Mount(self.socket_dir, self.socket_dir), same_path_mount(place)),
+        )
+        if not request.snapshot:
+            return found
+        folder = await asyncio.to_thread(
+            self.snapshots.unpack,
+            request.snapshot,
+            owner=submission.uid,
+            gid=os.getgid() if account.gid is None else account.gid,
+        )
+        workdir = str(folder / request.workdir)
+        return replace(found, workdir=workdir, mounts=(*found.mounts, same_path_mount(folder)))
+
+    def remove_checkpoints(self, job_id: JobId, user: str) -> None:
+        # Many jobs have none, and a folder that its owner protected cannot be deleted.
+        with suppress(OSError):
+            self.checkpoints.remove(job_id, user)

@@ -1,0 +1,163 @@
+"""Runs one daemon from start to stop: backend, services, listeners, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import structlog
+
+from rota.api.app import Services, create
+from rota.api.listeners import tcp_socket, unix_socket, wait_until_started
+from rota.api.uvicorn_protocol import create_server
+from rota.config.paths import SOCKET_NAME
+from rota.daemon.artifacts.snapshots import Snapshots
+from rota.daemon.launch.launcher import Launcher
+from rota.errors import RotaError, UnavailableError
+from rota.server.backend import SOCKET_DIR_NAME, Backend, BackendContext, PrunableEngine
+from rota.server.composition import Daemon, build_daemon
+from rota.server.settings import Settings
+
+log = structlog.get_logger()
+PRUNE_S = 3600.0
+"""Pause between two deletions of unused shipped code, logs and checkpoints."""
+SWITCH_S = 0.001
+"""How soon a long scheduling round yields the interpreter to requests."""
+
+
+async def serve(settings: Settings, *, ready: Callable[[], object]) -> None:
+    """Run until a signal or a request stops the daemon, or until it may no longer lead. Calls
+    `ready` once the daemon answers requests."""
+    sys.setswitchinterval(SWITCH_S)
+    with _cancel_on_sigterm():
+        await _serve(settings, ready=ready)
+
+
+@contextmanager
+def _cancel_on_sigterm() -> Generator[None]:
+    """Exit on SIGTERM also before the daemon is ready, and while it waits to lead. The first
+    process of a container has no default handler for SIGTERM."""
+    loop, task, is_stopped = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+
+    def stop() -> None:
+        if not is_stopped.is_set() and task is not None:
+            is_stopped.set()
+            task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_stopped.is_set():
+            raise
+        log.info("stopped before ready")
+
+
+async def _serve(settings: Settings, *, ready: Callable[[], object]) -> None:
+    snapshots = await asyncio.to_thread(Snapshots, settings.folder / "snapshots")
+    context = BackendContext(settings.folder, settings.store_file, settings.tcp, snapshots)
+    async with (
+        settings.backend(context) as backend,
+        _running(settings, backend, snapshots=snapshots) as daemon,
+        _listeners(settings, daemon.services),
+    ):
+        services, controller = daemon.services, daemon.controller
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, services.cluster_service.stopping.set)
+        _freeze_gc()
+        ready()
+        log.info("ready", folder=str(settings.folder), pid=os.getpid())
+        broken = controller.broken if backend.has_standby else asyncio.Event()
+        await _wait_for_first(services.cluster_service.stopping, broken, lost=backend.lost)
+        log.info("stopping")
+        services.report_service.release_waiters()
+        services.rendezvous.release_waiters()
+    if backend.lost.done() and not backend.lost.cancelled():
+        backend.lost.result()
+    if broken.is_set():
+        raise UnavailableError(controller.trouble)
+
+
+async def _wait_for_first(*events: asyncio.Event, lost: asyncio.Future[None]) -> None:
+    waits = [asyncio.ensure_future(each.wait()) for each in events]
+    await asyncio.wait({*waits, lost}, return_when=asyncio.FIRST_COMPLETED)
+    for each in waits:
+        each.cancel()
+
+
+def _freeze_gc() -> None:
+    """Exclude all objects of the libraries, about a hundred thousand, from garbage collection.
+    Each full collection would delay requests for as long as hundreds of submits take."""
+    gc.collect()
+    gc.freeze()
+
+
+@asynccontextmanager
+async def _running(
+    settings: Settings, backend: Backend, *, snapshots: Snapshots
+) -> AsyncGenerator[Daemon]:
+    daemon = build_daemon(settings, backend, snapshots=snapshots, clock=time.time)
+    controller = daemon.controller
+    pruning = _prune(daemon.launcher, backend.engine, keep_logs_s=settings.keep_logs_s)
+    for task in (pruning, *(each.run() for each in daemon.early_tasks)):
+        controller.tasks.spawn_critical(task)
+    try:
+        await controller.start(daemon.launcher.program, listeners=daemon.listeners)
+        for task in backend.background_tasks.create(daemon.task_services):
+            controller.tasks.spawn_critical(task)
+        for each in daemon.late_tasks:
+            controller.tasks.spawn_critical(each.run())
+        yield daemon
+    finally:
+        await controller.close()
+
+
+async def _prune(launcher: Launcher, engine: PrunableEngine, *, keep_logs_s: float) -> None:
+    """No job depends on this task: after any error, retry at the next interval."""
+    while True:
+        await asyncio.sleep(PRUNE_S)
+        try:
+            live = await launcher.prune_snapshots()
+            before_s = time.time() - keep_logs_s
+            gone = await asyncio.to_thread(engine.forget_before, before_s, keep=live)
+            await launcher.remove_checkpoints(gone)
+        except (RotaError, OSError) as error:
+            log.warning("pruning failed", error=str(error))
+        except Exception:
+            log.exception("pruning failed")
+
+
+@asynccontextmanager
+async def _listeners(settings: Settings, services: Services) -> AsyncGenerator[None]:
+    app = create(services)
+    paths = [settings.folder / SOCKET_NAME, _socket_dir(settings.folder) / SOCKET_NAME]
+    sockets = [unix_socket(path) for path in paths]
+    if settings.listen:
+        sockets.append(tcp_socket(*settings.listen))
+    server = create_server(app, timeouts=settings.timeouts)
+    serving = asyncio.ensure_future(server.serve(sockets=sockets))
+    try:
+        await wait_until_started(server, serving)
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+
+def _socket_dir(folder: Path) -> Path:
+    """A folder that holds only a socket. Containers mount this folder: a mounted socket would stay
+    the old socket after a restart of the daemon."""
+    socket_dir = folder / SOCKET_DIR_NAME
+    socket_dir.mkdir(exist_ok=True)
+    socket_dir.chmod(0o711 if os.geteuid() == 0 else 0o700)
+    return socket_dir

@@ -1,0 +1,121 @@
+"""Turns the loaded configuration (`rota.config`) into the typed settings that build a daemon."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+
+from rota.api.listeners import format_address
+from rota.api.uvicorn_protocol import ClientTimeouts
+from rota.config.load import (
+    POLICY_NAME,
+    LoadedSettings,
+    Sources,
+    daemon_settings,
+    error_names_origin,
+)
+from rota.config.paths import store_file
+from rota.config.schema import DaemonSettings
+from rota.core.scheduling.view import Rules
+from rota.daemon.elastic.membership import DEFAULT_LIVENESS_POLICY, LivenessPolicy
+from rota.daemon.jobs.admission import Defaults
+from rota.daemon.migration.requests import DEFAULT_MIGRATION_LIMITS, MigrationLimits
+from rota.engines.interface import LogLimits
+from rota.errors import UserError, shown
+from rota.policies.registry import parse
+from rota.server.backend import BackendFactory
+from rota.server.backend_config import backend_from_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run a daemon. `listen` is host and port of its TCP listener, if it has one; `backend`
+    makes the parts that differ with the place where jobs run; `are_accounts`: jobs may run as other
+    users than the daemon."""
+
+    folder: Path
+    store_file: Path
+    backend: BackendFactory
+    policy: str
+    policy_file: Path
+    rules: Rules
+    defaults: Callable[[str], Defaults]
+    are_accounts: bool = False
+    admins: frozenset[str] = frozenset()
+    listen: tuple[str, int] | None = None
+    keep_logs_s: float = math.inf
+    liveness: LivenessPolicy = DEFAULT_LIVENESS_POLICY
+    migration: MigrationLimits = DEFAULT_MIGRATION_LIMITS
+    timeouts: ClientTimeouts = field(default_factory=ClientTimeouts)
+
+    @property
+    def tcp(self) -> str:
+        return format_address(*self.listen) if self.listen else ""
+
+
+KUBERNETES = "kubernetes"
+
+
+def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
+    """Read flags, environment variables and files. Raises for the first invalid setting."""
+    found = daemon_settings(Sources(folder, flags=flags))
+    chosen = found.daemon()
+    with error_names_origin(found.get("policy")):
+        parse(chosen.policy)
+    with error_names_origin(found.get("listen")):
+        address = _address(chosen.listen) if chosen.listen else None
+    defaults = cache(partial(_defaults, found))
+    return Settings(
+        folder=folder,
+        store_file=store_file(),
+        backend=backend_from_settings(found, folder, listen=address, defaults=defaults),
+        are_accounts=os.geteuid() == 0 or chosen.engine == KUBERNETES,
+        policy=chosen.policy,
+        policy_file=folder / POLICY_NAME,
+        rules=_rules(chosen),
+        defaults=defaults,
+        admins=frozenset(chosen.admins),
+        listen=address,
+        keep_logs_s=chosen.keep_logs_s,
+        liveness=LivenessPolicy(chosen.heartbeat_s, chosen.replace_stragglers),
+        migration=MigrationLimits(
+            tuple(each.removesuffix("/") for each in chosen.move_to), chosen.move_patience_s
+        ),
+    )
+
+
+def _rules(chosen: DaemonSettings) -> Rules:
+    return Rules(
+        round_interval_s=chosen.round_interval_s,
+        min_runtime_s=chosen.min_runtime_s,
+        restart_cost_s=chosen.restart_cost_s,
+        starvation_after_s=chosen.starvation_after_s,
+        backoff_s=chosen.backoff_s,
+    )
+
+
+def _defaults(found: LoadedSettings, project: str) -> Defaults:
+    daemon, job = found.daemon(), found.defaults(project)
+    return Defaults(
+        are_contained=daemon.engine == KUBERNETES,
+        image=job.image,
+        env=job.env,
+        mounts=job.mounts,
+        grace_s=daemon.grace_s,
+        log=LogLimits(daemon.log_file_bytes, daemon.log_files),
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit() or not 0 < int(port) <= 65535:
+        raise UserError(
+            f"'{shown(text)}' is not a valid listen address",
+            "write HOST:PORT, such as 127.0.0.1:8800",
+        )
+    return host, int(port)

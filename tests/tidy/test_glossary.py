@@ -1,0 +1,69 @@
+"""Every word in the name of a package or module is in the glossary or is a plain word."""
+
+import re
+
+from tests.tidy.tree import ROOT, python_files
+
+GLOSSARY = ROOT / "docs" / "GLOSSARY.md"
+TERM = re.compile(r"\*\*([^*]+)\*\*")
+
+PLAIN_WORDS = """
+abortable access api app assignment atomic auth axis backup bar bin body broadcast buffer builtin
+case catch change chart check choice cleanup cli client code codec collector complete completion
+component composition config connect console container core csv decide deleter dir discovery
+election ending entry environment error exception extract fd fetch field file fixed flag follow
+for format forward fsutil gantt group handler hash html http id ignore init inspection interface
+json kill kv label lazy limit listener load loader local lock logfile lookup loop main matching
+member memory message migrate model naming native number observed option output packing parameter
+parser path pattern pipe planned plot point pool port position problem proc process protocol
+quantity queue reader redact refresher registry rejected remaining request resource response retry
+route row rule run runtime safe setting setup signal sigterm sizing socket sql sqlite standalone
+start stream strict submit svg symlink synthetic table tar tcp terminal thread time top tree type
+unit up upload validation version volume wait websocket writer
+"""
+PROPER_NAMES = """
+afs elasticflow ffdl fifo keras kubernetes l lightning philly pollux rota srjf tiresias torch
+uvicorn voda
+"""
+FORMS = {
+    "checkpointing": "checkpoint",
+    "forecaster": "forecast",
+    "leadership": "leader",
+    "placer": "placement",
+    "quantities": "quantity",
+    "policies": "policy",
+    "reporting": "report",
+    "sampler": "sample",
+    "scheduling": "scheduler",
+    "shipping": "shipped",
+    "simulate": "simulator",
+    "watcher": "watch",
+}
+"""Forms of a glossary word or of a plain word that the rules of `is_known` do not find."""
+
+
+def glossary_words() -> set[str]:
+    terms = TERM.findall(GLOSSARY.read_text())
+    return {word for term in terms for word in re.findall(r"[a-z]+", term.lower())}
+
+
+def is_known(word: str, known: set[str]) -> bool:
+    return any(each in known for each in (word, FORMS.get(word, word), word.removesuffix("s")))
+
+
+def test_words_of_module_names_are_defined() -> None:
+    known = glossary_words() | set(PLAIN_WORDS.split()) | set(PROPER_NAMES.split())
+    unknown = {
+        f"{word} ({path.name})"
+        for path in python_files("src", "trainer")
+        for part in path.relative_to(ROOT).with_suffix("").parts
+        for word in part.strip("_").split("_")
+        if word not in ("src", "trainer", "") and not is_known(word, known)
+    }
+    assert not unknown, f"define in {GLOSSARY.name}, or use another word: {sorted(unknown)}"
+
+
+def test_a_term_is_defined_once() -> None:
+    terms = [term.lower() for term in TERM.findall(GLOSSARY.read_text())]
+    twice = {term for term in terms if terms.count(term) > 1}
+    assert not twice, f"give each term one meaning: {sorted(twice)}"
