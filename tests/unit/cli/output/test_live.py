@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -24,7 +22,8 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """For `with on(terminal)`: pytest takes stdout back between a fixture and its test."""
     made = Terminal()
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((10, 3)))
+    monkeypatch.setenv("COLUMNS", "10")
+    monkeypatch.setenv("LINES", "3")
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
