@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from rota.client.migration import hand_over, move
 from rota.wire.jobs import JobRequest
 from rota.wire.moves import JobTransfer, MoveRequest, move_key
 from tests.support.daemon_process import DaemonProcess, temporary_daemon, wait_until
+from tests.support.ports import reserve_port
 
 USER = "nobody"
 """Root's daemon lets no token run jobs as root."""
@@ -30,7 +30,7 @@ class Town:
 
     def __init__(self, box: DaemonProcess, lab: DaemonProcess, *, config: Path) -> None:
         self.box, self.lab = box, lab
-        port = free_port()
+        port = reserve_port()
         self.url = f"http://127.0.0.1:{port}"
         for daemon in (box, lab):
             # What jobs say, they say in one place, whoever runs them.
@@ -87,12 +87,6 @@ class Town:
             return next((each.reason for each in story if "not moved" in each.reason), "")
 
         return wait_until(released, f"job {job} to stay")
-
-
-def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return door.getsockname()[1]
 
 
 @contextmanager

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import pytest
 
 from rota.client import Client
-from tests.e2e.test_moves import PATIENCE, USER, free_port
+from tests.e2e.test_moves import PATIENCE, USER
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.support.daemon_process import KubernetesDaemonProcess, kubernetes_daemon
 from tests.support.daemon_process import DaemonProcess, temporary_daemon
+from tests.support.ports import reserve_port
 
 
 class Roads(NamedTuple):
@@ -24,7 +25,7 @@ class Roads(NamedTuple):
 
 @pytest.fixture
 def roads(cards: Cluster, namespace: str, tmp_path: Path) -> Iterator[Roads]:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{reserve_port()}"
     with (
         temporary_daemon(gpus="1x16GiB", settings=PATIENCE) as box,
         kubernetes_daemon(cards, namespace, **PATIENCE) as kube_daemon,

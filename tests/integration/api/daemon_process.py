@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx2
 
+from tests.support.ports import reserve_port
 from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
@@ -131,7 +132,7 @@ def running(
     if uid is not None:
         os.chown(folder, uid, uid)
     try:
-        with _process(folder, _free_port(), patience=patience, uid=uid) as daemon:
+        with _process(folder, reserve_port(), patience=patience, uid=uid) as daemon:
             yield daemon
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -178,9 +179,3 @@ def interpreter_for_all() -> str:
         if all(each.exists() and each.stat().st_mode & 0o005 == 0o005 for each in places):
             return str(path)
     return ""
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from tests.integration.torch.attempts import STOPPED, environment
 from tests.integration.torch.fork_server import Child, TorchForkServer
 from tests.integration.trainer.fake_daemon import FakeDaemon, daemon
+from tests.support.ports import reserve_port
 from tests.tidy.tree import ROOT
 
 EPOCHS = 5
@@ -100,8 +100,7 @@ def test_two_workers_train_one_image_model(fork_server: TorchForkServer, tmp_pat
 
 def together(case: Case, url: str, *, weights: str, rota: FakeDaemon | None = None) -> list[int]:
     """With a daemon, worker 1 alone is told to stop after the first epoch."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port()
     children = []
     for rank in range(2):
         env = environment(url, case.folder, attempt=1, rank=rank)

@@ -15,6 +15,7 @@ from rota.client import Client
 from rota.client.port_forward import Forwarder, ForwardTarget, PortMapping
 from rota.errors import UnavailableError, UserError
 from tests.integration.sessions.daemon import Daemon, until
+from tests.support.ports import reserve_port
 from tests.support.timeouts import PATIENCE_S
 
 BIG = bytes(range(256)) * 40_000
@@ -27,12 +28,6 @@ while True:
         line.sendall(chunk)
     line.close()
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def fetch(port: int, name: str = "") -> bytes:
@@ -59,7 +54,7 @@ def server(port: int) -> str:
 
 
 def test_two_connections_at_once(daemon: Daemon, rota: Client, folder: Path) -> None:
-    port = free_port()
+    port = reserve_port()
     job_id = daemon.run(rota, server(port), workdir=str(folder))
     until(lambda: is_true(lambda: fetch(port)))
     running = daemon.cli_in_background("port-forward", job_id, f"0:{port}", "0:1")
@@ -98,7 +93,7 @@ def test_ctrl_c_ends_the_forwarding(daemon: Daemon, rota: Client) -> None:
 
 
 def test_both_directions_full_at_once(daemon: Daemon, rota: Client) -> None:
-    port = free_port()
+    port = reserve_port()
     job_id = daemon.run(rota, f"exec {sys.executable} -c '{ECHO.format(port=port)}'")
     until(lambda: is_true(lambda: socket.create_connection(("127.0.0.1", port)).close() is None))
     with Forwarder([PortMapping(0, port)], _fail) as forward:
@@ -122,7 +117,7 @@ def _fail(words: str) -> None:
 
 @pytest.mark.usefixtures("rota")
 def test_ports_of_the_submit(daemon: Daemon, folder: Path) -> None:
-    here, there = free_port(), free_port()
+    here, there = reserve_port(), reserve_port()
     command = ["sh", "-c", f"{server(there)} & until test -e over; do sleep 0.05; done; exit 4"]
     options = ["--gpus", "1", "--port", f"{here}:{there}", "--workdir", str(folder), "--follow"]
     running = daemon.cli_in_background("submit", *options, "--", *command)
@@ -182,7 +177,7 @@ def test_port_in_use() -> None:
 
 
 def test_ports_of_a_finished_submit_are_free_again(daemon: Daemon) -> None:
-    port = free_port()
+    port = reserve_port()
     for _ in range(2):
         done = daemon.cli("submit", "--gpus", "0", "--port", f"{port}:80", "--wait", "--", "true")
         assert done.returncode == 0, done.stderr

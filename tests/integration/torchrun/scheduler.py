@@ -20,6 +20,7 @@ from rota.daemon.elastic.membership import MembershipService
 from rota.daemon.elastic.rendezvous import Rendezvous
 from rota.daemon.training.worker_progress import RunningAttempts
 from tests.support.builders import job as a_job
+from tests.support.ports import reserve_port
 from tests.support.timeouts import PATIENCE_S
 
 JOB = JobId("j1")
@@ -79,9 +80,7 @@ class FakeScheduler:
 
     def __init__(self, numbers: tuple[int, ...]) -> None:
         self._kernel = FakeKernel(numbers)
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port: int = found.getsockname()[1]
+        self.port = reserve_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 

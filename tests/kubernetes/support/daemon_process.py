@@ -24,9 +24,10 @@ from tests.kubernetes.cluster.api import Object, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.cluster.images import BARE, host_folders
 from tests.kubernetes.cluster.layout import GPU_RESOURCE
-from tests.kubernetes.support.daemons import DEFINITION, free_port
+from tests.kubernetes.support.daemons import DEFINITION
 from tests.kubernetes.support.kubectl import Kubectl
 from tests.support.daemon_process import ROTA, DaemonProcess, wait_until
+from tests.support.ports import reserve_port
 from tests.tidy.tree import ROOT
 
 SETTINGS = {
@@ -47,7 +48,7 @@ class KubernetesDaemonProcess(DaemonProcess, Kubectl):
     def __init__(self, home: Path, cluster: Cluster, namespace: str, **settings: str) -> None:
         super().__init__(home, settings={**SETTINGS, **settings})
         self.cluster, self.namespace = cluster, namespace
-        self.listen = listen = f"{cluster.network.host}:{free_port()}"
+        self.listen = listen = f"{cluster.network.host}:{reserve_port()}"
         where = ["--kubeconfig", str(cluster.kubeconfig), "--namespace", namespace]
         self._command = [*ROTA, "up", "--engine", "kubernetes", *where, "--listen", listen]
         folders = [*dict.fromkeys([*host_folders(), str(ROOT)])]

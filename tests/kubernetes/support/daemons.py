@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import httpx2
 from tests.kubernetes.cluster.api import RefusedError, until
 from tests.kubernetes.cluster.handle import Cluster
 from tests.kubernetes.support.kubectl import Kubectl
+from tests.support.ports import reserve_port
 from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
@@ -35,7 +35,7 @@ class Daemon:
     def __init__(self, folder: Path, arguments: list[str], *, runner: Sequence[str] = ()) -> None:
         """`runner`: a command prefix that runs the daemon elsewhere."""
         self.folder = folder
-        self.port = free_port()
+        self.port = reserve_port()
         self._arguments, self._runner = arguments, runner
         self._log = (folder / "log").open("ab")
         self.process = self._started()
@@ -182,12 +182,6 @@ class DaemonLab(Kubectl):
         return until(look, f"{kind} of {name}")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @contextmanager
 def open_daemon_lab(cluster: Cluster, namespace: str) -> Iterator[DaemonLab]:
     with ExitStack() as stack:
@@ -210,9 +204,7 @@ def _remove_training_jobs(lab: DaemonLab) -> None:
 @contextmanager
 def started_daemon(kubeconfig: Path, namespace: str, home: Path, **settings: str) -> Iterator[str]:
     """The URL of a daemon. Its log is the file `log` of its home."""
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        port = door.getsockname()[1]
+    port = reserve_port()
     words = ["--engine", "kubernetes", "--kubeconfig", str(kubeconfig)]
     words += ["--namespace", namespace, "--listen", f"127.0.0.1:{port}"]
     env = {**os.environ, "ROTA_HOME": str(home), **settings}
