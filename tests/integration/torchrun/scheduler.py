@@ -49,6 +49,9 @@ class FakeController:
         self.told: list[Event] = []
         self._changed = asyncio.Event()
 
+    def job(self, job_id: JobId) -> Job | None:
+        return self.kernel.job(job_id)
+
     async def changed(self) -> None:
         await self._changed.wait()
 
@@ -56,7 +59,7 @@ class FakeController:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def tell(self, event: Event) -> None:
+    def apply_event(self, event: Event) -> None:
         """As the kernel takes it: the new members are the members."""
         self.told.append(event)
         job = self.kernel.only

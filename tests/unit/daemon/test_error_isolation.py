@@ -67,7 +67,11 @@ class Desk:
             self.lab.run(job(each, gpus=2))
         self.kernel, self._changed = Kernel(self.lab), asyncio.Event()
         self.controller: Any = SimpleNamespace(
-            kernel=self.kernel, trouble="", changed=self._wait, require_available=lambda: None
+            job=self.kernel.job,
+            jobs=self.kernel.jobs,
+            trouble="",
+            changed=self._wait,
+            require_available=lambda: None,
         )
 
     async def _wait(self) -> None:
@@ -217,7 +221,7 @@ class Intake:
 
 def idle_controller() -> Any:
     return SimpleNamespace(
-        kernel=Lab().kernel, require_available=lambda: None, changed=asyncio.Event().wait
+        job=lambda _: None, jobs={}, require_available=lambda: None, changed=asyncio.Event().wait
     )
 
 
@@ -286,7 +290,10 @@ def test_a_forecast_is_given_up_by_itself() -> None:
         lab.submit(job(A))
         missed: list[BaseException] = []
         controller: Any = SimpleNamespace(
-            kernel=lab.kernel,
+            jobs=lab.kernel.jobs,
+            nodes=lab.kernel.nodes,
+            outcomes=lab.kernel.outcomes,
+            rules=lab.kernel.rules,
             trouble="",
             policy=lab.policy,
             scheduling_loop=SimpleNamespace(count=1),

@@ -124,7 +124,7 @@ class Tokens:
     def _job(self, secret: str) -> Caller | None:
         job_id, _, rest = secret.removeprefix(JOB_PREFIX).partition("_")
         attempt, _, signature = rest.partition("_")
-        job = self._controller.kernel.job(JobId(job_id))
+        job = self._controller.job(JobId(job_id))
         if job is None or not job.is_active or attempt != str(job.attempt):
             return None
         if not hmac.compare_digest(signature.encode(), self._sign(job.id, job.attempt).encode()):
