@@ -17,7 +17,7 @@ from rota.core.model.job import Job, JobId, Running, ServiceTime, Starting
 from rota.core.model.node import NodeId
 from rota.daemon.access.authorization import AccessScope, Caller
 from rota.daemon.elastic.membership import MembershipService
-from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.elastic.torchrun_rendezvous import TorchrunRendezvous
 from rota.daemon.training.worker_progress import RunningAttempts
 from tests.support.builders import job as a_job
 from tests.support.timeouts import PATIENCE_S
@@ -106,7 +106,7 @@ class FakeScheduler:
         self.controller = FakeController(self._kernel)
         controller = cast(Any, self.controller)
         membership = MembershipService(controller, RunningAttempts(), clock=time.time)
-        self.rendezvous = Rendezvous(controller, membership, clock=time.time)
+        self.rendezvous = TorchrunRendezvous(controller, membership, clock=time.time)
         nobody = cast(Any, None)
         house = Services(
             job_service=nobody,

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from rota.core.model.job import Job, JobId
 from rota.daemon.access.authorization import AccessScope, Caller
 from rota.daemon.elastic.membership import MembershipService
-from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.elastic.torchrun_rendezvous import TorchrunRendezvous
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.jobs.forecaster import Forecaster
 from rota.daemon.jobs.submission import SubmitOptions as Intaken
@@ -109,7 +109,7 @@ def program(job_id: JobId) -> Caller:
 def test_those_who_wait_at_a_barrier() -> None:
     async def scenario() -> None:
         desk, membership = Desk(), cast(Any, None)
-        meetings = Rendezvous(desk.controller, membership, clock=lambda: 0.0)
+        meetings = TorchrunRendezvous(desk.controller, membership, clock=lambda: 0.0)
         first = [
             asyncio.ensure_future(
                 meetings.arrive(program(each), ArriveRequest(0, host="h", port=1, wait_s=LONG_S))

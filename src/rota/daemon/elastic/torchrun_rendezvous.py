@@ -45,7 +45,7 @@ LAST_PORT = 65535
 LONGEST_START_S = 86400.0
 
 
-class Rendezvous:
+class TorchrunRendezvous:
     def __init__(
         self, controller: Controller, membership: MembershipService, *, clock: Callable[[], float]
     ) -> None:
