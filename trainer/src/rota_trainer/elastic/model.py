@@ -22,13 +22,19 @@ class ElasticModel(torch.nn.Module):
     """Calls the script's model, through DistributedDataParallel (DDP) if there are several workers.
 
     The gradients of each worker are multiplied by its share of the samples and summed. The result
-    is the mean over all samples, also if the shares differ.
+    is the mean over all samples, also if the shares differ. `before_sharing` is called each time
+    some gradients are ready, before the all-reduce.
     """
 
-    def __init__(self, module: torch.nn.Module, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        options: dict[str, Any],
+        *,
+        before_sharing: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__()
-        self.before_sharing: Callable[[], None] = lambda: None
-        """Called each time some gradients are ready, before the all-reduce."""
+        self.before_sharing = before_sharing
         self.module = module
         self.weight = 1.0
         self.ready_s = 0.0
@@ -78,7 +84,8 @@ class ElasticModel(torch.nn.Module):
 def _weighted_sum(model, bucket):
     # No annotations: DDP inspects the annotations of hooks and rejects ones that are strings.
     model.__dict__["ready_s"] = time.perf_counter()
-    model.before_sharing()
+    if model.before_sharing is not None:
+        model.before_sharing()
     gradients = bucket.buffer()
     # With weight 0 the gradients may be NaN, and 0 * NaN is NaN.
     gradients = gradients.mul_(model.weight) if model.weight else gradients.zero_()
