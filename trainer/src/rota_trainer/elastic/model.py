@@ -18,6 +18,10 @@ from torch.nn.parallel import DistributedDataParallel
 _TAKES = inspect.signature(DistributedDataParallel.__init__).parameters
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class ElasticModel(torch.nn.Module):
     """Calls the script's model, through DistributedDataParallel (DDP) if there are several workers.
 
@@ -31,7 +35,7 @@ class ElasticModel(torch.nn.Module):
         module: torch.nn.Module,
         options: dict[str, Any],
         *,
-        before_sharing: Callable[[], None] | None = None,
+        before_sharing: Callable[[], None] = _do_nothing,
     ) -> None:
         super().__init__()
         self.before_sharing = before_sharing
@@ -84,8 +88,7 @@ class ElasticModel(torch.nn.Module):
 def _weighted_sum(model, bucket):
     # No annotations: DDP inspects the annotations of hooks and rejects ones that are strings.
     model.__dict__["ready_s"] = time.perf_counter()
-    if model.before_sharing is not None:
-        model.before_sharing()
+    model.before_sharing()
     gradients = bucket.buffer()
     # With weight 0 the gradients may be NaN, and 0 * NaN is NaN.
     gradients = gradients.mul_(model.weight) if model.weight else gradients.zero_()
