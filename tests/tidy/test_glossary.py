@@ -1,10 +1,13 @@
-"""Every word in the name of a package or module is in the glossary or is a plain word."""
+"""Every word in the name of a package, module or class is in the glossary or is a plain word."""
 
+import ast
 import re
+from collections.abc import Iterator
 
-from tests.tidy.tree import ROOT, python_files
+from tests.tidy.tree import ROOT, parse, python_files
 
 GLOSSARY = ROOT / "docs" / "GLOSSARY.md"
+CAPITALISED = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*")
 TERM = re.compile(r"\*\*([^*]+)\*\*")
 
 PLAIN_WORDS = """
@@ -21,11 +24,30 @@ route row rule run runtime safe setting setup signal sigterm sizing socket sql s
 start stream strict submit svg symlink synthetic table tar tcp terminal thread time top tree type
 unit up upload validation version volume wait websocket writer
 """
+PLAIN_WORDS_OF_CLASSES = """
+a abandoned accepted action address admitted after ambiguous answer any arrive ask audit
+authenticator background bad batched better broken builder by callback cancelled changed checker
+chooser chosen chunk cleaner coder column connection contains content cordoned corrupt count damaged
+database default delay dependencies describer detail directory does dot drained edit ended estimate
+exited explainer failure figure filter finish fired follower forbidden forwarder found generator
+given grow guarded handle handling held hierarchies hindered host idempotent identity ignored
+impossible infeasibility info input its join kind known large layout lifetime limiter line link list
+listed loaded location lost many mapping master matcher me measured middleware missing monitor no
+not object occupied off often on open other overbooked overview pacer page params pending per piece
+pinned prioritised probe protected prunable query queued range reconnect recovered refused released
+remarked removed remover repeat reported reserved resized restart result reused reviewed reviewer
+runnable running saved scale schedule seen shape silent slice slow soon source split splitter
+startable started starting stat stop stopped stopping stored submitted tail task tensor threshold
+timeout timing to too tool turn unauthorized unavailable unhealthy unix unlisted update value waiter
+wakeup web work write yet
+"""
 PROPER_NAMES = """
-afs elasticflow ffdl fifo keras kubernetes l lightning philly pollux rota srjf tiresias torch
+afs elasticflow ffdl fifo keras kubernetes l lightning nvml philly pollux rota srjf tiresias torch
 uvicorn voda
 """
 FORMS = {
+    "accounting": "account",
+    "backs": "back",
     "checkpointing": "checkpoint",
     "forecaster": "forecast",
     "leadership": "leader",
@@ -37,6 +59,8 @@ FORMS = {
     "scheduling": "scheduler",
     "shipping": "shipped",
     "simulate": "simulator",
+    "simulation": "simulator",
+    "story": "history",
     "watcher": "watch",
 }
 """Forms of a glossary word or of a plain word that the rules of `is_known` do not find."""
@@ -61,6 +85,25 @@ def test_words_of_module_names_are_defined() -> None:
         if word not in ("src", "trainer", "") and not is_known(word, known)
     }
     assert not unknown, f"define in {GLOSSARY.name}, or use another word: {sorted(unknown)}"
+
+
+def test_words_of_class_names_are_defined() -> None:
+    plain = set(PLAIN_WORDS.split()) | set(PLAIN_WORDS_OF_CLASSES.split())
+    known = glossary_words() | plain | set(PROPER_NAMES.split())
+    unknown = {
+        f"{word} ({name})"
+        for name in public_classes()
+        for word in map(str.lower, CAPITALISED.findall(name))
+        if not is_known(word, known)
+    }
+    assert not unknown, f"define in {GLOSSARY.name}, or use another word: {sorted(unknown)}"
+
+
+def public_classes() -> Iterator[str]:
+    for path in python_files("src", "trainer"):
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name
 
 
 def test_a_term_is_defined_once() -> None:

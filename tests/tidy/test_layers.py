@@ -54,6 +54,19 @@ def imported_packages(path: Path) -> Iterator[str]:
                 pass
 
 
+def test_only_the_runtime_reaches_the_kernel() -> None:
+    """Services ask the controller: a kernel that they keep is out of date after a recovery."""
+    found = [
+        f"{relative(path)}:{node.lineno}"
+        for path in python_files("src")
+        if path.relative_to(SOURCE).parts[0] in ("api", "daemon", "operator", "server")
+        and SOURCE / "daemon" / "runtime" not in path.parents
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Attribute) and node.attr == "kernel"
+    ]
+    assert not found
+
+
 SUPERVISOR = "rota.engines.local.supervisor"
 SHARED_WITH_SUPERVISORS = ("rota.engines.exit_reasons", "rota.engines.logfiles.writer")
 PACKAGES_ABOVE_THEM = ("rota", "rota.engines", "rota.engines.local", "rota.engines.logfiles")

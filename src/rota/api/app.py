@@ -30,7 +30,7 @@ from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.cluster_service import ClusterService
-from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.elastic.torchrun_rendezvous import TorchrunRendezvous
 from rota.daemon.jobs.exec_sessions import ExecSessions
 from rota.daemon.jobs.job_history import JobHistory
 from rota.daemon.jobs.job_logs import LogReader
@@ -61,7 +61,7 @@ class Services:
     tokens: Tokens
     authenticator: Authenticator
     report_service: ReportService
-    rendezvous: Rendezvous
+    rendezvous: TorchrunRendezvous
     migrator: Migrator
     timeouts: ClientTimeouts
     n_streams: Counter[str] = field(default_factory=Counter[str])

@@ -83,8 +83,8 @@ class ClusterService:
         return self._controller.broken.is_set()
 
     def status(self) -> Status:
-        kernel = self._controller.kernel
-        nodes = kernel.nodes.values()
+        controller = self._controller
+        nodes = controller.nodes.values()
         return Status(
             pid=os.getpid(),
             version=rota.__version__,
@@ -95,7 +95,7 @@ class ClusterService:
             policy=self.policy,
             nodes=len(nodes),
             gpus=sum(len(node.gpus) for node in nodes),
-            gpus_held=sum(n_gpus(job.members) for job in kernel.jobs.values()),
+            gpus_held=sum(n_gpus(job.members) for job in controller.jobs.values()),
             jobs=self._job_counts(),
             trouble=self.trouble,
             usage=self._usage(),
@@ -107,13 +107,13 @@ class ClusterService:
 
     def _job_counts(self) -> dict[str, int]:
         counts: dict[str, int] = {}
-        for job in self._controller.kernel.jobs.values():
+        for job in self._controller.jobs.values():
             counts[job.state.value] = counts.get(job.state.value, 0) + 1
         return counts
 
     def _usage(self) -> list[UsageView]:
         controller = self._controller
-        rows = controller.usage.as_of(controller.kernel.jobs.values(), self._clock())
+        rows = controller.usage.as_of(controller.jobs.values(), self._clock())
         return [UsageView(each.project, each.user, round(each.gpu_s, 3)) for each in rows]
 
     # -- nodes ----------------------------------------------------------------------------------
@@ -121,9 +121,9 @@ class ClusterService:
     def nodes(self, caller: Caller) -> list[NodeView]:
         require_person(caller)
         readings = {each.index: each for each in self._gpus.read()}
-        kernel = self._controller.kernel
-        jobs = list(kernel.jobs.values())
-        return [node_view(node, jobs, readings=readings) for node in kernel.nodes.values()]
+        controller = self._controller
+        jobs = list(controller.jobs.values())
+        return [node_view(node, jobs, readings=readings) for node in controller.nodes.values()]
 
     async def drain(self, caller: Caller, word: str) -> None:
         require_admin(caller, "drain a node")
@@ -141,10 +141,10 @@ class ClusterService:
         await self._apply(caller, NodeLost(node.id))
 
     async def _apply(self, caller: Caller, event: Event) -> None:
-        await self._controller.durable(self._controller.tell(event, actor=caller.user))
+        await self._controller.durable(self._controller.apply_event(event, actor=caller.user))
 
     def _node(self, word: str) -> Node:
-        nodes = self._controller.kernel.nodes
+        nodes = self._controller.nodes
         node = nodes.get(NodeId(word))
         if node is None:
             hint = did_you_mean(word, nodes) or "'rota nodes list' shows all nodes"
@@ -176,7 +176,7 @@ class ClusterService:
     async def _requeue_all(self, caller: Caller) -> None:
         """Put all running jobs back into the queue; they continue after the next start."""
         controller = self._controller
-        while any(job.is_active for job in controller.kernel.jobs.values()):
+        while any(job.is_active for job in controller.jobs.values()):
             # Repeat: an earlier plan may still start jobs, and a failed store may forget events.
             if not controller.trouble:
                 self._requeue_running(caller)
@@ -186,7 +186,7 @@ class ClusterService:
     def _requeue_running(self, caller: Caller) -> None:
         """Hold and release each job in one write, so that no crash leaves a job on hold."""
         controller = self._controller
-        for job in list(controller.kernel.jobs.values()):
+        for job in list(controller.jobs.values()):
             if isinstance(job.phase, Starting | Running):
                 events = (JobHeld(job.id, caller.user), JobReleased(job.id, caller.user))
-                controller.tell_all(events, (), actor=caller.user)
+                controller.apply_events(events, (), actor=caller.user)

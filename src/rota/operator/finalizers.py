@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from rota.core.model.job import JobId
-from rota.daemon.runtime.controller import Controller
+from rota.daemon.runtime.job_reader import JobReader
 from rota.errors import RotaError
 from rota.operator.store_port import TrainingJobStore
 from rota.tasks import ErrorIsolation
@@ -18,8 +18,8 @@ from rota.tasks import ErrorIsolation
 class FinalizerRemover:
     """Waits for the jobs of deleted objects to end."""
 
-    def __init__(self, controller: Controller, store: TrainingJobStore) -> None:
-        self._controller, self._store = controller, store
+    def __init__(self, reader: JobReader, store: TrainingJobStore) -> None:
+        self._reader, self._store = reader, store
         self._deleted: dict[JobId, str] = {}
         """The name of the deleted object by job."""
         self._isolation = ErrorIsolation("finalizer not removed")
@@ -29,8 +29,8 @@ class FinalizerRemover:
 
     async def run(self) -> None:
         while True:
-            await self._controller.changed()
-            ended = [each for each in self._deleted if self._controller.kernel.job(each) is None]
+            await self._reader.changed()
+            ended = [each for each in self._deleted if self._reader.job(each) is None]
             for job_id in ended:
                 name = self._deleted.pop(job_id)
                 with self._isolation.of(object=name), suppress(RotaError):

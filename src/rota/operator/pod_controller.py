@@ -104,7 +104,7 @@ class PodController:
     def _load_known_jobs(self) -> None:
         """Find the pods that already have jobs."""
         self._may_miss_jobs = False
-        for job_id in self._controller.kernel.jobs:
+        for job_id in self._controller.jobs:
             submission = self._store.submission(job_id)
             pod = unpack(submission.program).pod if submission else ""
             if pod:
@@ -181,10 +181,10 @@ class PodController:
         actor = ROTA if message else ACTOR
         await self._emit_event(pod, reason="Stopped", message=message)
         controller = self._controller
-        job = controller.kernel.job(job_id)
+        job = controller.job(job_id)
         if job is not None and not _is_cancelled(job):
             await controller.durable(
-                controller.tell(JobCancelled(job.id, actor, message), actor=actor)
+                controller.apply_event(JobCancelled(job.id, actor, message), actor=actor)
             )
 
     def _why_stopped(self, job_id: JobId) -> str:
@@ -232,7 +232,7 @@ class PodController:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
             for uid, job_id in list(self._jobs.items()):
-                job, pod = self._controller.kernel.job(job_id), self._pods.get(uid)
+                job, pod = self._controller.job(job_id), self._pods.get(uid)
                 if pod is not None and job is not None and isinstance(job.phase, Queued):
                     with self._isolation.of(job=job_id):
                         await self._emit_event(

@@ -54,10 +54,10 @@ class StatusRefresher:
             await asyncio.sleep(max(MIN_INTERVAL_S, PAUSE_FACTOR * (loop.time() - began_s)))
 
     async def _refresh_all(self) -> None:
-        for index, job_id in enumerate(list(self._controller.kernel.jobs)):
+        for index, job_id in enumerate(list(self._controller.jobs)):
             if index % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-            job = self._controller.kernel.job(job_id)
+            job = self._controller.job(job_id)
             if job is not None:
                 with self._isolation.of(job=job_id):
                     self._refresh(job)

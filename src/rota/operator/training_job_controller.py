@@ -210,7 +210,7 @@ class TrainingJobController:
             return
         if is_sealed(found, key=self._context.key):
             # It was accepted before, so it is not a new submit.
-            outcomes = self._controller.kernel.outcomes
+            outcomes = self._controller.outcomes
             await self._rejections.reject(found, recreated_reason(meta, outcomes))
             return
         if is_oversized(found):
@@ -240,7 +240,7 @@ class TrainingJobController:
 
     async def _finalize(self, job_id: JobId, found: Object) -> None:
         name = found["metadata"]["name"]
-        if self._controller.kernel.job(job_id) is None:
+        if self._controller.job(job_id) is None:
             await self._store.remove_finalizer(job_id, name)
         else:
             self._finalizers.wait_for(job_id, name)
@@ -254,19 +254,19 @@ class TrainingJobController:
 
     async def _cancel_oversized(self, job_id: JobId, found: Object) -> None:
         """A job whose state cannot be stored must not run: the next daemon would not know it."""
-        if self._controller.kernel.job(job_id) is not None:
+        if self._controller.job(job_id) is not None:
             await self._cancel(job_id, OBJECT_TOO_LARGE)
             await self._rejections.emit_event(found, reason="Cancelled", message=OBJECT_TOO_LARGE)
 
     async def _cancel(self, job_id: JobId, reason: str = "") -> None:
-        if self._controller.kernel.job(job_id) is not None:
+        if self._controller.job(job_id) is not None:
             await self._apply(JobCancelled(job_id, ACTOR, reason))
 
     # -- edit -----------------------------------------------------------------------------------
 
     async def _edit(self, job_id: JobId, found: Object) -> None:
         job, submission = (
-            self._controller.kernel.job(job_id),
+            self._controller.job(job_id),
             self._store.submission(job_id),
         )
         if job is None or submission is None:
@@ -308,7 +308,7 @@ class TrainingJobController:
             await self._rejections.emit_event(found, reason=refusals[0][0], message=message)
 
     async def _apply(self, event: JobEvent) -> None:
-        await self._controller.durable(self._controller.tell(event, actor=ACTOR))
+        await self._controller.durable(self._controller.apply_event(event, actor=ACTOR))
 
 
 def _named(request: JobRequest, name: str) -> JobRequest:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import pwd
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from rota.daemon.access.authorization import Caller, caller_of_groups
+from rota.daemon.access.accounts import local_uid
+from rota.daemon.access.authorization import Caller, caller_of_groups, may_run_as
 from rota.daemon.errors import ForbiddenError
 from rota.errors import shown
 
@@ -48,14 +48,6 @@ class TokenReviewAuthenticator:
                 f"{shown(person.username)} is in none of the groups that may use this daemon",
                 "ask an administrator; the setting user_groups lists the groups",
             )
-        return replace(caller, uid=_uid(person.name))
-
-
-def _uid(name: str) -> int | None:
-    """The uid of the account of this name, if the daemon runs as root. Never the uid of root."""
-    if os.geteuid() != 0:
-        return None
-    try:
-        return pwd.getpwnam(name).pw_uid or None
-    except KeyError:
-        return None
+        uid = local_uid(person.name)
+        is_allowed = may_run_as(uid, daemon_uid=os.geteuid())
+        return replace(caller, uid=uid if is_allowed else None)

@@ -16,7 +16,7 @@ from rota.daemon.access.tokens import Tokens
 from rota.daemon.artifacts.snapshots import Snapshots
 from rota.daemon.cluster_service import ClusterService, DaemonAddress, DaemonSetup
 from rota.daemon.elastic.membership import MembershipService
-from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.elastic.torchrun_rendezvous import TorchrunRendezvous
 from rota.daemon.jobs.exec_sessions import ExecSessions
 from rota.daemon.jobs.forecaster import Forecaster
 from rota.daemon.jobs.job_history import JobHistory
@@ -188,8 +188,8 @@ class _Composition:
         )
 
     @cached_property
-    def _rendezvous(self) -> Rendezvous:
-        return Rendezvous(self._controller, self._membership, clock=self._clock)
+    def _rendezvous(self) -> TorchrunRendezvous:
+        return TorchrunRendezvous(self._controller, self._membership, clock=self._clock)
 
     # -- views and moves ------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from rota.core.model.job import Job, JobId, Running, ServiceTime, Starting
 from rota.core.model.node import NodeId
 from rota.daemon.access.authorization import AccessScope, Caller
 from rota.daemon.elastic.membership import MembershipService
-from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.elastic.torchrun_rendezvous import TorchrunRendezvous
 from rota.daemon.training.worker_progress import RunningAttempts
 from tests.support.builders import job as a_job
 from tests.support.ports import reserve_port
@@ -50,6 +50,9 @@ class FakeController:
         self.told: list[Event] = []
         self._changed = asyncio.Event()
 
+    def job(self, job_id: JobId) -> Job | None:
+        return self.kernel.job(job_id)
+
     async def changed(self) -> None:
         await self._changed.wait()
 
@@ -57,7 +60,7 @@ class FakeController:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def tell(self, event: Event) -> None:
+    def apply_event(self, event: Event) -> None:
         """As the kernel takes it: the new members are the members."""
         self.told.append(event)
         job = self.kernel.only
@@ -102,7 +105,7 @@ class FakeScheduler:
         self.controller = FakeController(self._kernel)
         controller = cast(Any, self.controller)
         membership = MembershipService(controller, RunningAttempts(), clock=time.time)
-        self.rendezvous = Rendezvous(controller, membership, clock=time.time)
+        self.rendezvous = TorchrunRendezvous(controller, membership, clock=time.time)
         nobody = cast(Any, None)
         house = Services(
             job_service=nobody,

@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from rota.daemon.access.authorization import Caller
 from rota.daemon.elastic.kv_store import MOST_BYTES
+from rota.errors import UnavailableError
 from rota_trainer.reporting.environment import WorkerEnvironment
-from rota_trainer.torchrun.messages import LARGEST_VALUE, LONGEST_KEY, MET, RendezvousAssignment
+from rota_trainer.torchrun.messages import (
+    LARGEST_VALUE,
+    LONGEST_KEY,
+    MET,
+    RendezvousAssignment,
+    StoreRequest,
+    StoreResponse,
+)
 from rota_trainer.torchrun.store import RendezvousBrokenError, RotaStore
 from tests.integration.torchrun.scheduler import JOB, TOKEN, FakeScheduler
 from tests.support.timeouts import PATIENCE_S
@@ -204,3 +213,35 @@ def test_a_daemon_that_does_not_come_back(opens: Opens, scheduler: FakeScheduler
             store.get("k")
     finally:
         scheduler.start()
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_keys_are_written_again_after_a_failed_request(
+    opens: Opens, scheduler: FakeScheduler, *, is_applied: bool
+) -> None:
+    """The daemon restarts, and a request that writes the keys again fails before or after the
+    daemon applies it."""
+    store, other = opens(0), opens(1)
+    store.set("first", "1")
+    store.set("k", "v")
+    store.add("n", 1)
+    scheduler.stop()
+    scheduler.start()
+    exchange = scheduler.rendezvous.exchange
+    n_changes = iter(range(100))
+
+    async def fails_once(caller: Caller, request: StoreRequest) -> StoreResponse:
+        is_change = request.deed in ("set", "add")
+        has_failed = is_change and next(n_changes) == (2 if is_applied else 1)
+        if has_failed and not is_applied:
+            raise UnavailableError("the request was lost")
+        answer = await exchange(caller, request)
+        if has_failed:
+            raise UnavailableError("the response was lost")
+        return answer
+
+    scheduler.rendezvous.exchange = fails_once
+    assert store.get("first") == b"1"
+    scheduler.rendezvous.exchange = exchange
+    assert other.check(["k"])
+    assert other.add("n", 0) == 1

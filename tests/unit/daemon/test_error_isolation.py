@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from rota.core.model.job import Job, JobId
 from rota.daemon.access.authorization import AccessScope, Caller
 from rota.daemon.elastic.membership import MembershipService
-from rota.daemon.elastic.rendezvous import Rendezvous
+from rota.daemon.elastic.torchrun_rendezvous import TorchrunRendezvous
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.jobs.forecaster import Forecaster
 from rota.daemon.jobs.submission import SubmitOptions as Intaken
@@ -67,7 +67,11 @@ class Desk:
             self.lab.run(job(each, gpus=2))
         self.kernel, self._changed = Kernel(self.lab), asyncio.Event()
         self.controller: Any = SimpleNamespace(
-            kernel=self.kernel, trouble="", changed=self._wait, require_available=lambda: None
+            job=self.kernel.job,
+            jobs=self.kernel.jobs,
+            trouble="",
+            changed=self._wait,
+            require_available=lambda: None,
         )
 
     async def _wait(self) -> None:
@@ -105,7 +109,7 @@ def program(job_id: JobId) -> Caller:
 def test_those_who_wait_at_a_barrier() -> None:
     async def scenario() -> None:
         desk, membership = Desk(), cast(Any, None)
-        meetings = Rendezvous(desk.controller, membership, clock=lambda: 0.0)
+        meetings = TorchrunRendezvous(desk.controller, membership, clock=lambda: 0.0)
         first = [
             asyncio.ensure_future(
                 meetings.arrive(program(each), ArriveRequest(0, host="h", port=1, wait_s=LONG_S))
@@ -217,7 +221,7 @@ class Intake:
 
 def idle_controller() -> Any:
     return SimpleNamespace(
-        kernel=Lab().kernel, require_available=lambda: None, changed=asyncio.Event().wait
+        job=lambda _: None, jobs={}, require_available=lambda: None, changed=asyncio.Event().wait
     )
 
 
@@ -286,7 +290,10 @@ def test_a_forecast_is_given_up_by_itself() -> None:
         lab.submit(job(A))
         missed: list[BaseException] = []
         controller: Any = SimpleNamespace(
-            kernel=lab.kernel,
+            jobs=lab.kernel.jobs,
+            nodes=lab.kernel.nodes,
+            outcomes=lab.kernel.outcomes,
+            rules=lab.kernel.rules,
             trouble="",
             policy=lab.policy,
             scheduling_loop=SimpleNamespace(count=1),

@@ -54,7 +54,8 @@ class Cluster:
         return SimpleNamespace(
             require_available=lambda: None,
             changed=asyncio.Event().wait,
-            kernel=SimpleNamespace(jobs=self.jobs, job=lambda _: None),
+            jobs=self.jobs,
+            job=lambda _: None,
         )
 
     def story(self, _: JobId) -> list[Any]:
@@ -180,7 +181,7 @@ def test_the_finalizer_is_removed_even_if_the_status_is_refused() -> None:
             assert what == ("job-0", "mine")
             remove_finalizer.set()
 
-        controller: Any = SimpleNamespace(changed=changes.get, kernel=SimpleNamespace(job=jobs.get))
+        controller: Any = SimpleNamespace(changed=changes.get, job=jobs.get)
         store: Any = SimpleNamespace(remove_finalizer=gone)
         farewells = FinalizerRemover(controller, store)
         farewells.wait_for(JobId("job-0"), "mine")
@@ -208,8 +209,8 @@ def test_a_pod_deleted_during_an_outage_cancels_its_job() -> None:
     mine = plain("mine")
     cluster: Any = Cluster({"mine": mine})
     controller = cluster.controller
-    controller.kernel.job = lambda _: SimpleNamespace(id="job-0", phase=None)
-    controller.tell = lambda event, **_: told.append(type(event).__name__)
+    controller.job = lambda _: SimpleNamespace(id="job-0", phase=None)
+    controller.apply_event = lambda event, **_: told.append(type(event).__name__)
     controller.durable = durable
     pods = pod_controller_of(cluster, controller)
     pods.on_change(WatchEvent("ADDED", unheard(mine)))

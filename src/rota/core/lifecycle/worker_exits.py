@@ -137,10 +137,7 @@ def _retry_decision(
             f"worker lost: {event.reason}" if event.reason else "worker lost with its node",
         )
     if code == LOST_EXIT_CODE:
-        what = _cause(event, event.codes)
-        if job.deaths >= DEATHS_MAX:
-            return Purpose.FAIL, f"{what}; {DEATHS_MAX} worker deaths in a row without progress"
-        return Purpose.LOST, f"too few workers are left: {what}"
+        return _decision_about_deaths(job, _cause(event, event.codes))
     spec, n_retries = job.spec, job.spec.retries
     details = _joined(event.finding, event.reason)
     what, comma = (f"exit code {code}: {details}", ";") if details else (f"exit code {code}", ",")
@@ -156,6 +153,13 @@ def _retry_decision(
     if is_idle and job.idle_attempts + 1 >= IDLE_ATTEMPTS_MAX:
         return Purpose.FAIL, f"{what}; {IDLE_ATTEMPTS_MAX} attempts in a row made no progress"
     return Purpose.RETRY, f"{what}{comma} will be retried"
+
+
+def _decision_about_deaths(job: Job, what: str) -> tuple[Purpose, str]:
+    """Whether to retry an attempt that cannot continue without its dead workers."""
+    if job.deaths >= DEATHS_MAX:
+        return Purpose.FAIL, f"{what}; {DEATHS_MAX} worker deaths in a row without progress"
+    return Purpose.LOST, f"too few workers are left: {what}"
 
 
 def _joined(*words: str) -> str:
@@ -248,7 +252,12 @@ def never_joined(job: Job, workers: frozenset[int], *, now: float) -> Reaction:
     if not missing:
         return Reaction(job, None)
     reaction = continue_without(job, missing, news=dict.fromkeys(missing, 0), now=now)
-    return replace(reaction, reason=f"{reaction.reason}; exited before it joined the others")
+    they = "it" if len(missing) == 1 else "they"
+    what = f"exited before {they} joined the others"
+    if reaction.trigger is not None:
+        return replace(reaction, reason=_joined(reaction.reason, what))
+    purpose, reason = _decision_about_deaths(reaction.job, f"{_worker_names(missing)} {what}")
+    return Reaction(reaction.job, Trigger.WORKER_LOST, reason, purpose)
 
 
 def _count_deaths(job: Job, codes: Sequence[int], *, now: float) -> Job:

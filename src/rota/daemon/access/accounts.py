@@ -1,10 +1,12 @@
-"""The setting `accounts`: the Unix accounts that run the jobs of a cluster's users.
+"""The Unix accounts that run jobs: those of this machine, and those of the setting `accounts`.
 
-A cluster knows its users by name only, so the administrator maps names to accounts.
+A cluster knows its users by name only, so the administrator maps names to accounts there.
 """
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Iterable, Mapping
 
 from rota.engines.interface import UnixAccount
@@ -14,6 +16,17 @@ DEFAULT_ACCOUNT = "*"
 """The name of the entry for all users without an entry of their own."""
 MAX_ID = 2**31 - 1
 HINT = "write NAME=UID:GID or NAME=UID:GID:GROUP+GROUP; the name * stands for all other users"
+
+
+def local_uid(user: str) -> int | None:
+    """The uid of a user of this machine. None unless the daemon runs as root: all jobs of another
+    daemon run as its own user."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
 
 
 def parse_accounts(entries: Iterable[str]) -> Mapping[str, UnixAccount]:

@@ -6,13 +6,14 @@ these functions before they act.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from rota.core.model.job import Job, JobId
 from rota.daemon.errors import ForbiddenError
+from rota.errors import shown
 
 ROOT_UID = 0
 T = TypeVar("T")
@@ -64,6 +65,33 @@ def caller_of_groups(
     if user_groups and not user_groups & groups and not is_admin:
         return None
     return Caller(user, is_admin=is_admin)
+
+
+# -- accounts -----------------------------------------------------------------------------------
+
+
+def may_run_as(uid: int | None, *, daemon_uid: int) -> bool:
+    """Whether a token may run jobs as this account; None: the user has no account here. Only a
+    daemon that runs as root uses the accounts of users. No token may run jobs as root."""
+    return daemon_uid != ROOT_UID or uid not in (None, ROOT_UID)
+
+
+def require_run_as(user: str, uid: int | None, *, daemon_uid: int) -> None:
+    if not may_run_as(uid, daemon_uid=daemon_uid):
+        raise ForbiddenError(
+            f"no token may run jobs as {user}", "name an existing account other than root"
+        )
+
+
+def uid_of_jobs(caller: Caller, *, daemon_uid: int) -> int:
+    """The uid that runs the caller's jobs on this machine."""
+    if caller.uid is not None:
+        return caller.uid
+    if daemon_uid == ROOT_UID:
+        raise ForbiddenError(
+            f"this machine has no account {caller.user}", "use a token of another user"
+        )
+    return daemon_uid
 
 
 # -- scopes -------------------------------------------------------------------------------------
@@ -153,3 +181,13 @@ def require_token_creator(caller: Caller, user: str) -> None:
     require_write(caller)
     if user != caller.user:
         require_admin(caller, "create tokens for other users")
+
+
+# -- moves --------------------------------------------------------------------------------------
+
+
+def require_move_target(url: str, allowed: Collection[str]) -> None:
+    """The setting `move_to` lists the `allowed` targets; empty: every target is allowed."""
+    if allowed and url not in allowed:
+        hint = "ask an administrator to add it to the setting move_to"
+        raise ForbiddenError(f"moving jobs to {shown(url)} is not allowed", hint)

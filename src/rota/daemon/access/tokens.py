@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import pwd
 import re
 import secrets
 from collections.abc import Callable
@@ -17,15 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.core.model.job import JobId
+from rota.daemon.access.accounts import local_uid
 from rota.daemon.access.authorization import (
     AccessScope,
     Caller,
     may_manage_tokens,
+    may_run_as,
     require_person,
+    require_run_as,
     require_token_creator,
     require_write,
 )
-from rota.daemon.errors import ForbiddenError, NotFoundError, RefusedError
+from rota.daemon.errors import NotFoundError, RefusedError
 from rota.daemon.runtime.controller import Controller
 from rota.errors import UserError, shown
 from rota.store.interface import Store
@@ -57,10 +59,12 @@ class Tokens:
         token = self._by_hash.get(_hash(secret))
         if token is None or not self._is_live(token):
             return None
-        if token.scope is TokenScope.USER and not _may_run_jobs(token.user):
-            return None
-        scope = AccessScope.FULL if token.scope is TokenScope.USER else AccessScope.READ_ONLY
-        return Caller(token.user, _uid_of(token.user), scope=scope)
+        uid = local_uid(token.user)
+        if token.scope is not TokenScope.USER:
+            return Caller(token.user, uid, scope=AccessScope.READ_ONLY)
+        # Checked at every use of a token, not only at its creation: accounts change.
+        is_allowed = may_run_as(uid, daemon_uid=os.geteuid())
+        return Caller(token.user, uid) if is_allowed else None
 
     def for_attempt(self, job_id: JobId, attempt: int) -> str:
         return f"{JOB_PREFIX}{job_id}_{attempt}_{self._sign(job_id, attempt)}"
@@ -78,10 +82,8 @@ class Tokens:
             )
         if days is not None and not 0 < days <= MAX_DAYS:
             raise RefusedError("days", f"{days:g} is out of bounds", f"use 0 to {MAX_DAYS}")
-        if scope is TokenScope.USER and not _may_run_jobs(user):
-            raise ForbiddenError(
-                f"no token may run jobs as {user}", "name an existing account other than root"
-            )
+        if scope is TokenScope.USER:
+            require_run_as(user, local_uid(user), daemon_uid=os.geteuid())
         mine = [each for each in self._by_hash.values() if each.user == user]
         if sum(map(self._is_live, mine)) >= MAX_TOKENS:
             raise UserError(f"{user} has {MAX_TOKENS} valid tokens", "revoke some of them")
@@ -124,7 +126,7 @@ class Tokens:
     def _job(self, secret: str) -> Caller | None:
         job_id, _, rest = secret.removeprefix(JOB_PREFIX).partition("_")
         attempt, _, signature = rest.partition("_")
-        job = self._controller.kernel.job(JobId(job_id))
+        job = self._controller.job(JobId(job_id))
         if job is None or not job.is_active or attempt != str(job.attempt):
             return None
         if not hmac.compare_digest(signature.encode(), self._sign(job.id, job.attempt).encode()):
@@ -151,21 +153,6 @@ def load_key(folder: Path) -> bytes:
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _uid_of(user: str) -> int | None:
-    """None unless the daemon runs as root: all jobs of another daemon run as its own user."""
-    if os.geteuid() != 0:
-        return None
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return None
-
-
-def _may_run_jobs(user: str) -> bool:
-    """Checked at every use of a token, not only at its creation: accounts change."""
-    return os.geteuid() != 0 or _uid_of(user) not in (None, 0)
 
 
 def _require_name(user: str) -> None:

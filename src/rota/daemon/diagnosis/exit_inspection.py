@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from rota.core.kernel.kernel import Kernel
 from rota.core.model.events import WorkersExited
-from rota.core.model.job import Stopping
+from rota.core.model.job import Job, Stopping
 from rota.daemon.diagnosis.diagnosis import TAIL_BYTES, with_finding
 from rota.engines.interface import Engine, LogQuery, WorkerId
 from rota.errors import RotaError
 from rota.store.records import Exit
 
 
-def needs_inspection(event: WorkersExited, kernel: Kernel) -> bool:
+def needs_inspection(event: WorkersExited, job: Job | None) -> bool:
     """Whether a worker of the current attempt failed without a stop request."""
-    job = kernel.job(event.job_id)
     if job is None or job.attempt != event.attempt or isinstance(job.phase, Stopping):
         return False
     return any(event.codes.values())
 
 
 async def with_log_findings(
-    event: WorkersExited, kernel: Kernel, *, engine: Engine
+    event: WorkersExited, job: Job | None, *, engine: Engine
 ) -> WorkersExited:
     """The event with a finding. The logs of all workers are read: the first worker to exit may be
     the victim of another one's failure."""
-    job = kernel.job(event.job_id)
     numbers = job.numbers if job is not None else tuple(event.codes)
     tails = {
         number: await _tail(engine, WorkerId(event.job_id, event.attempt, number))

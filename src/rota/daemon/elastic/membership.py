@@ -207,7 +207,7 @@ class MembershipService:
         leavers = set(phase.numbers) - set(phase.joining_numbers)
         if leavers <= phase.exits.keys() and not self._controller.trouble:
             del self._committed[job_id]
-            self._controller.tell(fact)
+            self._controller.apply_event(fact)
 
     # -- background task ------------------------------------------------------------------------
 
@@ -253,16 +253,16 @@ class MembershipService:
             job, now=now, heartbeat_s=self._liveness.heartbeat_s
         ).items():
             log.warning("workers killed", job=job.id, workers=sorted(workers), reason=reason)
-            self._controller.tell(WorkersSilent(job.id, job.attempt, workers, reason))
+            self._controller.apply_event(WorkersSilent(job.id, job.attempt, workers, reason))
 
     def _report_missing_newcomers(self, job: Job, worker_group: WorkerGroup, *, now: float) -> None:
         if missing := worker_group.missing(job, now=now):
             log.warning("new workers did not join", job=job.id, workers=sorted(missing))
-            self._controller.tell(NewcomersMissing(job.id, job.attempt, missing))
+            self._controller.apply_event(NewcomersMissing(job.id, job.attempt, missing))
 
     def _remark_not_elastic(self, job: Job, worker_group: WorkerGroup, *, now: float) -> None:
         if worker_group.is_not_elastic(job, now=now):
-            self._controller.tell(JobRemarked(job.id, job.attempt, NOT_ELASTIC_REMARK))
+            self._controller.apply_event(JobRemarked(job.id, job.attempt, NOT_ELASTIC_REMARK))
             self._listener.remark(job.id, NOT_ELASTIC_REMARK)
 
     def replace_slow(self, job_id: JobId, worker: int, *, why: str) -> None:
@@ -272,19 +272,21 @@ class MembershipService:
         if job is None or not self._liveness.replaces_stragglers or self._controller.trouble:
             return
         reason = f"{why}; it is replaced"
-        self._controller.tell(WorkerSlow(job.id, job.attempt, worker, reason))
+        self._controller.apply_event(WorkerSlow(job.id, job.attempt, worker, reason))
         job = self._settled(job_id)
         if job is not None and len(job.numbers) > job.spec.min_workers:
-            self._controller.tell(WorkersSilent(job.id, job.attempt, frozenset((worker,)), reason))
+            self._controller.apply_event(
+                WorkersSilent(job.id, job.attempt, frozenset((worker,)), reason)
+            )
 
     def _settled(self, job_id: JobId) -> Job | None:
         """The job, if it is a live job whose members do not change at the moment."""
-        match self._controller.kernel.job(job_id):
+        match self._controller.job(job_id):
             case Job(phase=Running(joining=()), spec=JobSpec(mode=Mode.LIVE)) as job:
                 return job
             case _:
                 return None
 
     def _job(self, job_id: JobId, attempt: int) -> Job | None:
-        job = self._controller.kernel.job(job_id)
+        job = self._controller.job(job_id)
         return job if job is not None and job.attempt == attempt else None

@@ -57,9 +57,7 @@ class Forecaster:
         if controller.trouble or now < self._rests_until_s or self.is_crowded:
             return False
         is_old = controller.scheduling_loop.count != self._round or now - self._made_s > OLD_S
-        return is_old and any(
-            isinstance(job.phase, Queued) for job in controller.kernel.jobs.values()
-        )
+        return is_old and any(isinstance(job.phase, Queued) for job in controller.jobs.values())
 
     @property
     def is_crowded(self) -> bool:
@@ -68,7 +66,7 @@ class Forecaster:
 
     def _n_rounds(self) -> int:
         """How many rounds a forecast may have; 0: too few to start one."""
-        n_rounds = MAX_JOB_ROUNDS // max(1, len(self._controller.kernel.jobs))
+        n_rounds = MAX_JOB_ROUNDS // max(1, len(self._controller.jobs))
         return n_rounds if n_rounds >= MIN_ROUNDS else 0
 
     async def _forecast(self) -> None:
@@ -93,8 +91,8 @@ class Forecaster:
             self._rests_until_s = self._made_s + REST_FACTOR * (self._made_s - began_s)
 
     def _situation(self) -> Situation:
-        kernel = self._controller.kernel
-        jobs = tuple(kernel.jobs.values())
-        ends = kernel.outcomes
+        controller = self._controller
+        jobs = tuple(controller.jobs.values())
+        ends = controller.outcomes
         needed = {each: ends[each] for job in jobs for each in job.spec.after if each in ends}
-        return Situation(jobs, tuple(kernel.nodes.values()), kernel.rules, needed)
+        return Situation(jobs, tuple(controller.nodes.values()), controller.rules, needed)

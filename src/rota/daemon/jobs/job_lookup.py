@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rota.core.kernel.kernel import Kernel
 from rota.core.lifecycle.states import JobState
 from rota.core.model.job import Ended, Job, JobId
 from rota.daemon.access.authorization import Caller, may_name, require_owner, require_write
 from rota.daemon.errors import NotFoundError
 from rota.daemon.launch.programs import SubmittedProgram, unpack
-from rota.daemon.runtime.controller import Controller
+from rota.daemon.runtime.job_reader import JobReader
 from rota.errors import UserError, did_you_mean
 from rota.store.interface import Store
 from rota.store.records import Attempt, JobFilter, StoredJobPage
@@ -36,13 +35,13 @@ class JobDirectory:
     """Reads jobs. The kernel knows the jobs that are not over, the store knows all jobs; the
     kernel may be ahead of the store by one write."""
 
-    def __init__(self, controller: Controller, store: Store) -> None:
-        self._controller = controller
+    def __init__(self, reader: JobReader, store: Store) -> None:
+        self._reader = reader
         self._store = store
 
     def live(self, job_id: JobId) -> Job | None:
         """The job, if it is not over."""
-        return self._controller.kernel.job(job_id)
+        return self._reader.job(job_id)
 
     def get(self, job_id: JobId) -> Job | None:
         return self.live(job_id) or self._store.job(job_id)
@@ -55,7 +54,7 @@ class JobDirectory:
         return job is None or isinstance(job.phase, Ended)
 
     def find(self, caller: Caller, word: str) -> Job:
-        return find_job(word, caller, kernel=self._controller.kernel, store=self._store)
+        return find_job(word, caller, reader=self._reader, store=self._store)
 
     def find_readable(self, caller: Caller, word: str) -> Job:
         """A job whose logs and measurements this caller may read."""
@@ -83,14 +82,14 @@ class JobDirectory:
 
     async def changed(self) -> None:
         """Wait for the next change of any job that is in the store."""
-        await self._controller.changed()
+        await self._reader.changed()
 
 
-def find_job(word: str, caller: Caller, *, kernel: Kernel, store: Store) -> Job:
+def find_job(word: str, caller: Caller, *, reader: JobReader, store: Store) -> Job:
     """The caller's own jobs come first. A name means the job that is not over, else the newest."""
     if not may_name(caller, word):
         raise NotFoundError(f"no job {word[:40]!r}", "this token is for one job only")
-    exact = kernel.job(JobId(word)) or store.job(JobId(word))
+    exact = reader.job(JobId(word)) or store.job(JobId(word))
     if exact is not None:
         return exact
     found = _candidates(word, caller.user, store=store)

@@ -85,14 +85,15 @@ class JobService:
 
     def view(self, caller: Caller, job: Job) -> JobView:
         """The kernel's copy of the job, which may be ahead of the store by one write."""
-        job = self._directory.live(job.id) or job
+        live = self._directory.live(job.id)
+        job = live or job
         view = job_view(
             job,
             now=self._clock(),
             reason=self._reasons.why(job),
             expected=self._forecaster.expected.get(job.id),
         )
-        view = without_released_gpus(view, self._controller.kernel)
+        view = without_released_gpus(view, live)
         return view if may_see(caller, job) else replace(view, reason=redact_reason(view.reason))
 
     async def details(self, caller: Caller, word: str) -> JobDetails:
@@ -163,7 +164,7 @@ class JobService:
         return await self._apply(caller, event_type(job.id, caller.user, printable(reason)))
 
     async def _apply(self, caller: Caller, event: JobEvent) -> JobView:
-        await self._controller.durable(self._controller.tell(event, actor=caller.user))
+        await self._controller.durable(self._controller.apply_event(event, actor=caller.user))
         return self.view(caller, self._directory.find(caller, event.job_id))
 
 

@@ -166,7 +166,7 @@ class SubmissionService:
         self, caller: Caller, requests: Sequence[JobRequest], *, options: SubmitOptions
     ) -> list[JobId]:
         admitted = self.admit(caller, requests)
-        if len(self._controller.kernel.jobs) + len(admitted) > MOST_LIVE_JOBS:
+        if len(self._controller.jobs) + len(admitted) > MOST_LIVE_JOBS:
             raise UserError(
                 f"the daemon has {MOST_LIVE_JOBS} jobs that are not over", "try again later"
             )
@@ -185,7 +185,7 @@ class SubmissionService:
             events.append(JobSubmitted(job_id, spec, is_held=is_held, reason=reason))
             own_key = key_of(options.key, number) if options.key else None
             submissions.append(Submission(job_id, caller.user, account, saved, own_key))
-        written = self._controller.tell_all(events, submissions, actor=caller.user)
+        written = self._controller.apply_events(events, submissions, actor=caller.user)
         await self._controller.durable(written)
         return [event.job_id for event in events]
 
@@ -208,7 +208,7 @@ class SubmissionService:
 
     def _fresh_feasibility(self) -> FeasibilityChecker:
         """The checker of the current nodes. Its results hold until a node changes."""
-        nodes = [with_full_capacity(node) for node in self._controller.kernel.nodes.values()]
+        nodes = [with_full_capacity(node) for node in self._controller.nodes.values()]
         if nodes != self._feasibility.nodes:
             self._feasibility = FeasibilityChecker(nodes)
         return self._feasibility

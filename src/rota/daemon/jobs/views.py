@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from rota.core.estimation.forecast import JobForecast
 from rota.core.explain.explain import WaitExplainer
-from rota.core.kernel.kernel import Kernel
 from rota.core.lifecycle.size_caps import size_reason
 from rota.core.model.allocation import n_gpus
 from rota.core.model.effects import Transition
@@ -90,11 +89,10 @@ def why(job: Job, newest: WaitExplainer | None) -> str:
     return "" if reason is None else str(reason)
 
 
-def without_released_gpus(view: JobView, kernel: Kernel) -> JobView:
-    """A job that the kernel has forgotten holds no GPUs, even if its end is not in the store yet:
-    another job may hold its GPUs already."""
-    is_known = kernel.job(JobId(view.id)) is not None
-    return view if is_known else replace(view, gpus_held=0, nodes=[])
+def without_released_gpus(view: JobView, live: Job | None) -> JobView:
+    """`live` is the kernel's copy of the job. A job that the kernel has forgotten holds no GPUs,
+    even if its end is not in the store yet: another job may hold its GPUs already."""
+    return view if live is not None else replace(view, gpus_held=0, nodes=[])
 
 
 def attempt_view(attempt: Attempt, *, worker_gpus: WorkerGpus) -> AttemptView:

@@ -12,7 +12,7 @@ from rota.daemon.artifacts.snapshots import SnapshotOwner, Snapshots, snapshot_o
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.environment import LaunchEnvironment
 from rota.daemon.launch.programs import program, unpack
-from rota.daemon.runtime.controller import Controller
+from rota.daemon.runtime.job_reader import JobReader
 from rota.engines.interface import Program
 from rota.errors import UserError
 from rota.store.interface import Store
@@ -51,14 +51,14 @@ class SiteConfig:
 
 
 class Launcher:
-    def __init__(self, controller: Controller, store: Store, *, site: SiteConfig) -> None:
-        self._controller = controller
+    def __init__(self, reader: JobReader, store: Store, *, site: SiteConfig) -> None:
+        self._reader = reader
         self._store = store
         self._site = site
 
     async def program(self, job_id: JobId) -> Program:
         """The program that the engine starts for this job."""
-        job = self._controller.kernel.job(job_id)
+        job = self._reader.job(job_id)
         submission = self._store.submission(job_id)
         if job is None or submission is None:
             raise UserError(f"the request of job {job_id} is not in the store")
@@ -93,7 +93,7 @@ class Launcher:
 
     async def prune_snapshots(self) -> frozenset[JobId]:
         """Delete shipped code that no live job needs. Returns the jobs that are not over."""
-        live = frozenset(self._controller.kernel.jobs)
+        live = frozenset(self._reader.jobs)
         await asyncio.to_thread(self._prune, live)
         return live
 

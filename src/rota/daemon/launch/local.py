@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rota.core.model.job import JobId
-from rota.daemon.access.authorization import Caller
+from rota.daemon.access.authorization import Caller, uid_of_jobs
 from rota.daemon.artifacts.snapshots import Snapshots
-from rota.daemon.errors import ForbiddenError, RefusedError
+from rota.daemon.errors import RefusedError
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirOwner, CheckpointDirs
 from rota.daemon.launch.environment import VOLUMES, LaunchContext, same_path_mount
 from rota.daemon.launch.programs import account_of
@@ -29,12 +29,7 @@ class LocalEnvironment:
 
     def uid(self, caller: Caller) -> int:
         """Only a daemon that runs as root can use several accounts."""
-        if caller.uid is not None:
-            return caller.uid
-        if os.geteuid() == 0:
-            what = f"this machine has no account {caller.user}"
-            raise ForbiddenError(what, "use a token of another user")
-        return os.geteuid()
+        return uid_of_jobs(caller, daemon_uid=os.geteuid())
 
     def check(self, request: JobRequest) -> None:
         for mount in request.mounts:

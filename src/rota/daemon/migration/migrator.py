@@ -186,7 +186,7 @@ class Migrator:
         job = self._directory.live(move.job_id)
         if move.step != WAITS or job is None or not is_movable(job):
             return -math.inf
-        outcomes = self._controller.kernel.outcomes
+        outcomes = self._controller.outcomes
         is_ready = all(outcomes.get(each) is JobState.SUCCEEDED for each in job.spec.after)
         return move.due_s if job.state is JobState.QUEUED and is_ready else math.inf
 
@@ -285,7 +285,7 @@ class Migrator:
     # -- writes -----------------------------------------------------------------------------------
 
     async def _tell(self, event: JobEvent, move: Move) -> None:
-        await self._controller.durable(self._controller.tell(event, actor=move.user))
+        await self._controller.durable(self._controller.apply_event(event, actor=move.user))
 
     async def _put(self, move: Move) -> Move:
         await self._planned.put(move)

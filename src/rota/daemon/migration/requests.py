@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from rota.core.model.job import JobId
 from rota.core.model.units import MAX_SECONDS, parse_seconds
-from rota.daemon.access.authorization import Caller, require_write
-from rota.daemon.errors import ForbiddenError, RefusedError
+from rota.daemon.access.authorization import Caller, require_move_target, require_write
+from rota.daemon.errors import RefusedError
 from rota.errors import UserError, shown
 from rota.wire.moves import MoveRequest
 
@@ -83,9 +83,7 @@ def validate_move(
         raise RefusedError("token", "not a valid token", "a token is one word of ASCII characters")
     url = request.url.removesuffix("/")
     _check_address(url)
-    if limits.targets and url not in limits.targets:
-        hint = "ask an administrator to add it to the setting move_to"
-        raise ForbiddenError(f"moving jobs to {shown(url)} is not allowed", hint)
+    require_move_target(url, limits.targets)
     try:
         wait_s = parse_seconds(request.after)
     except ValueError as error:

@@ -18,6 +18,7 @@ from typing import Protocol
 import structlog
 
 from rota.core.kernel.kernel import Kernel
+from rota.core.lifecycle.states import JobState
 from rota.core.model.commands import AskToStop, ChangeMembership, Command, StartWorkers
 from rota.core.model.effects import Effects
 from rota.core.model.events import (
@@ -29,7 +30,7 @@ from rota.core.model.events import (
     WorkersExited,
     WorkersLost,
 )
-from rota.core.model.job import JobId
+from rota.core.model.job import Job, JobId
 from rota.core.model.node import Node, NodeId
 from rota.core.scheduling.plan import Plan
 from rota.core.scheduling.policy_api import Policy
@@ -124,20 +125,20 @@ class Controller:
         self._epoch += 1
         self._record(written.restore(self.kernel, now=parts.clock()))
         for node_id in {node.id for node in written.saved.nodes} - {node.id for node in seen}:
-            self.tell(NodeLost(node_id))
+            self.apply_event(NodeLost(node_id))
         self._apply_seen_nodes(seen)
         await parts.engine.adopt()
 
     # -- events ----------------------------------------------------------------------------------
 
-    def tell(self, event: Event, *, actor: str = "") -> Future[None]:
+    def apply_event(self, event: Event, *, actor: str = "") -> Future[None]:
         """Apply an event. The future is done when the effects are on the disk."""
         self.require_available()
         now = self._parts.clock()
         exits = exits_of(event, now) if isinstance(event, WorkersExited) else ()
         return self._record(self.kernel.apply(event, now), Batch(exits=exits, actor=actor))
 
-    def tell_all(
+    def apply_events(
         self, events: Iterable[Event], submissions: Sequence[Submission], *, actor: str
     ) -> Future[None]:
         """Apply events whose effects are written together or not at all."""
@@ -174,6 +175,30 @@ class Controller:
         """Wait for the next write."""
         await self._changed.wait()
 
+    # -- jobs and nodes (`JobReader`) -----------------------------------------------------------
+
+    def job(self, job_id: JobId) -> Job | None:
+        """The job, if it has not ended."""
+        return self.kernel.job(job_id)
+
+    @property
+    def jobs(self) -> Mapping[JobId, Job]:
+        return self.kernel.jobs
+
+    @property
+    def outcomes(self) -> Mapping[JobId, JobState]:
+        return self.kernel.outcomes
+
+    @property
+    def nodes(self) -> Mapping[NodeId, Node]:
+        return self.kernel.nodes
+
+    @property
+    def rules(self) -> Rules:
+        return self._parts.rules
+
+    # -- events of the engine -------------------------------------------------------------------
+
     def _report(self, event: Event) -> None:
         """Take an event of the engine. During trouble events are dropped: the recovery asks the
         engine for its whole state."""
@@ -190,23 +215,25 @@ class Controller:
             self._pending_nodes.pop(event.node_id, None)
         elif isinstance(event, WorkersLost):
             self._apply_seen_nodes()  # No plan may use a node that was closed before.
-        if isinstance(event, WorkersExited) and needs_inspection(event, self.kernel):
+        if isinstance(event, WorkersExited) and needs_inspection(event, self.job(event.job_id)):
             self.tasks.spawn_critical(self._inspect_exit(event))
         else:
-            self.tell(event)
+            self.apply_event(event)
 
     async def _inspect_exit(self, event: WorkersExited) -> None:
         found = event
         with self._isolation.of(job=event.job_id):
-            found = await with_log_findings(event, self.kernel, engine=self._parts.engine)
+            found = await with_log_findings(
+                event, self.job(event.job_id), engine=self._parts.engine
+            )
         if not self.trouble:
-            self.tell(found)
+            self.apply_event(found)
 
     def _apply_seen_nodes(self, seen: Iterable[Node] = ()) -> None:
         seen, self._pending_nodes = [*self._pending_nodes.values(), *seen], {}
         if seen and not self.trouble:
             now_seen = [node_watcher.with_known_drain(each, self.kernel.nodes) for each in seen]
-            self.tell_all(map(NodeSeen, now_seen), (), actor="")
+            self.apply_events(map(NodeSeen, now_seen), (), actor="")
 
     # -- effects --------------------------------------------------------------------------------
 
@@ -250,7 +277,7 @@ class Controller:
         """Cancel jobs that the store rejected. Their programs or fences were never written, so
         they must not start."""
         gone = (JobCancelled(each, reason=why) for each, why in rejected.items())
-        self.tell_all(gone, (), actor="")
+        self.apply_events(gone, (), actor="")
 
     async def _send(self, command: Command, epoch: int) -> None:
         for listener in self._listeners:
@@ -271,7 +298,9 @@ class Controller:
             log.error("command failed", command=str(command), error=str(error))
             if isinstance(command, StartWorkers) and not self.trouble:
                 codes = dict.fromkeys(range(len(command.allocation)), CANNOT_START_CODE)
-                self.tell(WorkersExited(command.job_id, command.attempt, codes, reason=str(error)))
+                self.apply_event(
+                    WorkersExited(command.job_id, command.attempt, codes, reason=str(error))
+                )
 
     def _announce(self) -> None:
         self._changed.set()
@@ -299,7 +328,7 @@ class Controller:
 
     def _wake(self) -> None:
         if not self.trouble:
-            self.tell(TimerFired())
+            self.apply_event(TimerFired())
 
 
 async def _no_program(job_id: JobId) -> Program:

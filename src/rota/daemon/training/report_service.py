@@ -91,7 +91,7 @@ class ReportService:
     def _job(self, caller: Caller) -> Job:
         return require_job_token(
             caller,
-            self._controller.kernel.job,
+            self._controller.job,
             action="report its progress",
             hint="use rota_trainer in the job's program: it reads the token from ROTA_TOKEN",
         )
@@ -117,10 +117,10 @@ class ReportService:
             self._sample_buffer.add(sample)
         fact = attempt_progress.next_fact(job, lead, now=now)
         if fact is not None and not self._controller.trouble:
-            self._controller.tell(fact)
+            self._controller.apply_event(fact)
             attempt_progress.record_sent(fact, lead, now=now)
             if fact.epoch_s is not None:
-                self._sample_buffer.learn(self._controller.kernel.job(job.id) or job)
+                self._sample_buffer.learn(self._controller.job(job.id) or job)
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class ReportService:
         repeated command changes nothing."""
         if not isinstance(command, AskToStop):
             return
-        job = self._controller.kernel.job(command.job_id)
+        job = self._controller.job(command.job_id)
         if job is None or job.attempt != command.attempt:
             return
         attempt_progress = self._attempt_progress(command.job_id, command.attempt)
@@ -231,7 +231,7 @@ class ReportService:
                 self._tidy_job(job_id, attempt_progress)
 
     def _tidy_job(self, job_id: JobId, attempt_progress: AttemptProgress) -> None:
-        job = self._controller.kernel.job(job_id)
+        job = self._controller.job(job_id)
         if job is None or not job.is_active or job.attempt != attempt_progress.attempt:
             self._forget(job_id)
         else:
@@ -249,7 +249,9 @@ class ReportService:
                 attempt_progress.notes.append(text)
                 log.info("worker is slow", job=job_id, worker=worker, times=round(times, 2))
                 if not self._controller.trouble:
-                    self._controller.tell(JobRemarked(job_id, attempt_progress.attempt, text))
+                    self._controller.apply_event(
+                        JobRemarked(job_id, attempt_progress.attempt, text)
+                    )
                 self._membership.replace_slow(job_id, worker, why=text)
 
     def _forget(self, job_id: JobId) -> None:

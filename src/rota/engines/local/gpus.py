@@ -98,35 +98,35 @@ class NvmlGpus:
     def _read(self, index: int) -> GpuReading:
         nvml = self._nvml
         try:
-            card = nvml.nvmlDeviceGetHandleByIndex(index)
-            memory = nvml.nvmlDeviceGetMemoryInfo(card)
-            processes = nvml.nvmlDeviceGetComputeRunningProcesses(card)
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+            processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
             return GpuReading(
                 index=index,
-                uuid=nvml.nvmlDeviceGetUUID(card),
-                name=nvml.nvmlDeviceGetName(card),
+                uuid=nvml.nvmlDeviceGetUUID(handle),
+                name=nvml.nvmlDeviceGetName(handle),
                 memory_bytes=memory.total,
                 used_bytes=memory.used,
-                utilisation=self._utilisation(card),
+                utilisation=self._utilisation(handle),
                 held_bytes={each.pid: each.usedGpuMemory or 0 for each in processes},
-                problem=self._ecc_problem(card),
+                problem=self._ecc_problem(handle),
             )
         except nvml.NVMLError as error:
             # A GPU that fell off the bus answers every query with an error.
             return GpuReading(index, problem=str(error).lower())
 
-    def _utilisation(self, card: object) -> float:
+    def _utilisation(self, handle: object) -> float:
         try:
-            return self._nvml.nvmlDeviceGetUtilizationRates(card).gpu / 100
+            return self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
         except self._nvml.NVMLError_NotSupported:
             return 0.0
 
-    def _ecc_problem(self, card: object) -> str:
+    def _ecc_problem(self, handle: object) -> str:
         """Count errors since the last reset of the GPU; a reset repairs older errors."""
         nvml = self._nvml
         try:
             n_errors = nvml.nvmlDeviceGetTotalEccErrors(
-                card, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+                handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
             )
         except nvml.NVMLError_NotSupported:
             return ""

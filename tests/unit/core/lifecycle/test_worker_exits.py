@@ -10,7 +10,12 @@ from rota.core.model.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model.events import WorkersExited, WorkersLost, WorkersSilent
+from rota.core.model.events import (
+    NewcomersMissing,
+    WorkersExited,
+    WorkersLost,
+    WorkersSilent,
+)
 from rota.core.model.job import JobId, Mode, Running
 from rota_trainer.exceptions import STOPPED_EXIT_CODE
 from tests.support.builders import Lab, cluster, job, live_job, slots
@@ -340,3 +345,19 @@ def test_a_lost_node_takes_its_workers_and_no_more() -> None:
     assert [type(each) for each in order] == [ChangeMembership]
     assert lab.job("a").members == here
     assert lab.job("a").deaths == 0
+
+
+def test_replacements_that_never_join_stop_a_job_that_needs_them() -> None:
+    lab = Lab(cluster("2x2"), policy="elastic-fifo")
+    lab.run(live_job("a", gpus=2))
+    lab.wait(100)
+    lab.drain(int(lab.job("a").allocation[0].node[-2:]))
+    lab.round()
+    lab.started("a", (2, 3))
+    lab.exited("a", 0, workers=(2, 3))
+    orders = lab.tell(NewcomersMissing(A, 1, frozenset({2, 3})))
+    why = "too few workers are left: workers 2, 3 exited before they joined the others"
+    assert (lab.state("a"), lab.reason("a")) == (JobState.STOPPING, why)
+    assert orders == [StopWorkers(A, 1, (0, 1, 2, 3), 30.0)]
+    lab.exited("a", 0, workers=(0, 1))
+    assert lab.state("a") is JobState.QUEUED

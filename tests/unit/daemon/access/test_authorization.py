@@ -13,12 +13,15 @@ from rota.daemon.access.authorization import (
     job_scope,
     may_manage_tokens,
     may_name,
+    may_run_as,
     may_see,
     may_see_all,
     require_job_token,
+    require_move_target,
     require_owner,
     require_submitter,
     require_token_creator,
+    uid_of_jobs,
 )
 from rota.daemon.errors import ForbiddenError
 from tests.support.builders import Lab, cluster, job
@@ -131,3 +134,30 @@ def test_only_administrators_see_all_jobs_and_manage_tokens_of_others() -> None:
     for caller, user in ((EVE, "ada"), (READER, "ada")):
         with pytest.raises(ForbiddenError):
             require_token_creator(caller, user)
+
+
+@pytest.mark.parametrize(
+    ("uid", "daemon_uid", "expected"),
+    [
+        (1000, 0, True),
+        (0, 0, False),  # No token runs jobs as root,
+        (None, 0, False),  # nor as a user without an account.
+        (None, 1000, True),  # All jobs run as the daemon's own user.
+    ],
+)
+def test_accounts_that_a_token_may_use(uid: int | None, daemon_uid: int, *, expected: bool) -> None:
+    assert may_run_as(uid, daemon_uid=daemon_uid) is expected
+
+
+def test_a_caller_without_an_account_runs_no_job_at_a_daemon_of_root() -> None:
+    assert uid_of_jobs(Caller("ada", 1000), daemon_uid=0) == 1000
+    assert uid_of_jobs(Caller("ada"), daemon_uid=1001) == 1001
+    with pytest.raises(ForbiddenError, match="no account ada"):
+        uid_of_jobs(Caller("ada"), daemon_uid=0)
+
+
+def test_jobs_move_to_allowed_targets_only() -> None:
+    require_move_target("https://b", frozenset())
+    require_move_target("https://b", frozenset({"https://b"}))
+    with pytest.raises(ForbiddenError, match="moving jobs to https://c is not allowed"):
+        require_move_target("https://c", frozenset({"https://b"}))

@@ -1,13 +1,15 @@
 """Membership of live jobs: the service together with a kernel."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, cast
 
 from rota.core.lifecycle.states import JobState
 from rota.core.model.commands import ChangeMembership, Command, KillWorkers
 from rota.core.model.effects import Effects
-from rota.core.model.events import NodeDrained
-from rota.core.model.job import JobId, Running
+from rota.core.model.events import Event, NodeDrained
+from rota.core.model.job import Job, JobId, Running
 from rota.core.model.node import Node
 from rota.daemon.elastic.membership import LivenessPolicy, MembershipService
 from rota.daemon.training.report_parser import parse_report
@@ -33,6 +35,23 @@ class Remarks:
         self.words.append(words)
 
 
+class HouseController:
+    """The controller's part that the membership service uses, on the kernel of a house."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    @property
+    def trouble(self) -> str:
+        return self._house.trouble
+
+    def job(self, job_id: JobId) -> Job | None:
+        return self._house.kernel.job(job_id)
+
+    def apply_event(self, event: Event) -> None:
+        self._house.tell(event)
+
+
 class House(Lab):
     """A kernel, its store and the membership service, which gets the kernel's commands."""
 
@@ -49,7 +68,7 @@ class House(Lab):
 
     def open(self) -> None:
         """Start with an empty membership service."""
-        controller = cast(Any, self)
+        controller = cast(Any, HouseController(self))
         liveness = LivenessPolicy(HEARTBEAT_S, replaces_stragglers=True)
         self.service = MembershipService(
             controller, self.listener, clock=lambda: self.now, liveness=liveness

@@ -25,7 +25,7 @@ def read(lab: Lab, *, attempts: list[Any], engine: object = None) -> list[JobLog
         await asyncio.Event().wait()
 
     store = SimpleNamespace(attempts=lambda _: attempts)
-    controller = SimpleNamespace(kernel=lab.kernel, changed=never)
+    controller = SimpleNamespace(job=lab.kernel.job, changed=never)
     logs = JobLogs(
         JobDirectory(cast("Any", controller), cast("Any", store)),
         cast("Engine", engine),

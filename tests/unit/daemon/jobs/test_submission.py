@@ -28,7 +28,7 @@ def node(n_gpus: int) -> NodeSeen:
 
 def test_feasibility_is_checked_against_the_current_nodes() -> None:
     kernel = Kernel(Rules())
-    controller: Any = SimpleNamespace(kernel=kernel)
+    controller: Any = kernel
     nothing: Any = None
     site: Any = SimpleNamespace(
         clock=lambda: 0.0,

@@ -43,7 +43,7 @@ def launch(
 ) -> Program:
     submission = Submission(JOB, "ada", os.getuid(), pack(SubmittedProgram(request)))
     known = SimpleNamespace(spec=job(), attempt=attempt, epochs_saved=saved)
-    controller: Any = SimpleNamespace(kernel=SimpleNamespace(job=lambda _: known))
+    controller: Any = SimpleNamespace(job=lambda _: known)
     store: Any = SimpleNamespace(submission=lambda _: submission)
     snapshots: Any = SimpleNamespace(unpack=lambda *_, **__: Path(TREE))
     site = SiteConfig(

@@ -207,7 +207,7 @@ def life(
         )
 
         def is_ready_here() -> bool:
-            known = controller.kernel.job(JOB)
+            known = controller.job(JOB)
             return known is not None and known.state is not JobState.HELD
 
         there.is_ready_here = is_ready_here
@@ -233,7 +233,9 @@ def life(
 async def submit(here: Here, moves: Migrator, *, after: str = "0") -> None:
     saved = pack(SubmittedProgram(JobRequest(["true"], gpus="1")))
     submission = Submission(JOB, "ann", 0, saved)
-    told = here.controller.tell_all([JobSubmitted(JOB, job(user="ann"))], [submission], actor="ann")
+    told = here.controller.apply_events(
+        [JobSubmitted(JOB, job(user="ann"))], [submission], actor="ann"
+    )
     await here.controller.durable(told)
     await moves.plan(ANN, MoveRequest([JOB], "lab", "http://lab:1", "secret", after))
 

@@ -72,7 +72,9 @@ def test_a_job_that_the_store_rejects_is_cancelled() -> None:
 
         await controller.start(program, listeners=())
         written = [
-            controller.tell_all([JobSubmitted(each, job(each))], [submission(each)], actor="ada")
+            controller.apply_events(
+                [JobSubmitted(each, job(each))], [submission(each)], actor="ada"
+            )
             for each in (A, B)
         ]
         with pytest.raises(WriteRejectedError, match="exceeded quota"):
@@ -80,7 +82,7 @@ def test_a_job_that_the_store_rejects_is_cancelled() -> None:
         await controller.durable(written[1])
         async with asyncio.timeout(PATIENCE_S):
             await engine.is_told.wait()
-        assert (engine.started, list(controller.kernel.jobs), controller.trouble) == ([B], [B], "")
+        assert (engine.started, list(controller.jobs), controller.trouble) == ([B], [B], "")
         assert set(objects.found) == {B}
         await controller.close()
         await asyncio.to_thread(store.close)
@@ -104,13 +106,13 @@ def test_a_job_whose_fence_is_rejected_never_starts_and_ends_with_the_reason() -
         await controller.start(program, listeners=())
         submits = [JobSubmitted(each, job(each)) for each in (A, B)]
         await controller.durable(
-            controller.tell_all(submits, list(map(submission, (A, B))), actor="ada")
+            controller.apply_events(submits, list(map(submission, (A, B))), actor="ada")
         )
         async with asyncio.timeout(PATIENCE_S):
             while (found := store.job(A)) is None or not isinstance(found.phase, Ended):
                 await controller.changed()
         assert found.phase.reason == "the cluster does not keep its status: not in this lab"
-        assert (engine.started, list(controller.kernel.jobs), controller.trouble) == ([B], [B], "")
+        assert (engine.started, list(controller.jobs), controller.trouble) == ([B], [B], "")
         await controller.close()
         await asyncio.to_thread(store.close)
 
@@ -161,7 +163,7 @@ async def with_a_job(play: Callable[[Controller, Stumbling, Clock], Awaitable[No
     try:
         async with asyncio.timeout(PATIENCE_S):
             await controller.durable(
-                controller.tell_all([JobSubmitted(A, job(A))], [submission(A)], actor="ada")
+                controller.apply_events([JobSubmitted(A, job(A))], [submission(A)], actor="ada")
             )
             await engine.is_told.wait()
             await play(controller, engine, clock)
@@ -172,7 +174,7 @@ async def with_a_job(play: Callable[[Controller, Stumbling, Clock], Awaitable[No
 def test_an_exit_is_recorded_if_its_log_cannot_be_read() -> None:
     async def play(controller: Controller, engine: Stumbling, _: Clock) -> None:
         engine.tell(WorkersExited(A, 1, {0: 1}))
-        while A in controller.kernel.jobs:
+        while A in controller.jobs:
             await controller.changed()
         assert not controller.trouble
 

@@ -22,7 +22,7 @@ class Heard:
         self._members.generation = 4
         self._members.opened = OpenProcessGroup(opened, self._abort, forming_for_s is not None)
         self._members._moved_s = time.monotonic() - (forming_for_s or 0.0)
-        self.hears_of = reporter.on_orders
+        self.hears_of = reporter.take_orders
 
     def _abort(self) -> None:
         self.aborted += 1

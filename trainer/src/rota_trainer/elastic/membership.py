@@ -60,7 +60,7 @@ class MembershipClient:
         self._own_s: float | None = None
         self._asked_s = 0.0
         self.publish(step=0)
-        reporter.on_orders = self._on_orders
+        reporter.subscribe(self.on_orders)
         reporter.report_now()
 
     def publish(self, *, step: int, pause_s: float | None = None) -> None:
@@ -107,7 +107,7 @@ class MembershipClient:
         before_s = seconds if self._own_s is None else self._own_s
         self._own_s = before_s + SMOOTHING * (seconds - before_s)
 
-    def _on_orders(self, orders: Orders) -> None:
+    def on_orders(self, orders: Orders) -> None:
         self.refused = orders.refused
         switch = orders.switch
         if switch is not None and not (self.newest and self.newest.generation >= switch.generation):

@@ -18,17 +18,27 @@ from torch.nn.parallel import DistributedDataParallel
 _TAKES = inspect.signature(DistributedDataParallel.__init__).parameters
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class ElasticModel(torch.nn.Module):
     """Calls the script's model, through DistributedDataParallel (DDP) if there are several workers.
 
     The gradients of each worker are multiplied by its share of the samples and summed. The result
-    is the mean over all samples, also if the shares differ.
+    is the mean over all samples, also if the shares differ. `before_sharing` is called each time
+    some gradients are ready, before the all-reduce.
     """
 
-    def __init__(self, module: torch.nn.Module, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        options: dict[str, Any],
+        *,
+        before_sharing: Callable[[], None] = _do_nothing,
+    ) -> None:
         super().__init__()
-        self.before_sharing: Callable[[], None] = lambda: None
-        """Called each time some gradients are ready, before the all-reduce."""
+        self.before_sharing = before_sharing
         self.module = module
         self.weight = 1.0
         self.ready_s = 0.0

@@ -68,8 +68,7 @@ class ElasticTrainer:
         self._samples.check()
         named = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "scaler": scaler}
         self._state = TrainingState({**named, **extra})
-        self.model = ElasticModel(model, ddp or {})
-        self.model.before_sharing = self._begin_vote
+        self.model = ElasticModel(model, ddp or {}, before_sharing=self._begin_vote)
         self._run = run
         self._checkpointer = ElasticCheckpointer(
             run, self._state, every_s=save_every_s, n_samples=self._samples.length

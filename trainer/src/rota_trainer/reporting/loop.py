@@ -39,7 +39,6 @@ class ReportLoop:
         self._memory = MemoryProbe()
         self._unsent: TrainingReport | None = None
         self._is_disconnected = False
-        reporter.interrupt = self._connection.interrupt
 
     def run(self) -> None:
         pause_s = 0.0
@@ -61,14 +60,17 @@ class ReportLoop:
             pause_s = max(0.0, INTERVAL_S - (time.monotonic() - began_s))
         self._send_last_report()
 
+    def interrupt(self) -> None:
+        """From another thread: end the wait for a response."""
+        self._connection.interrupt()
+
     def _warn_once(self, error: DaemonRequestError) -> None:
         if not self._is_disconnected:
             self._is_disconnected = True
             print_message(f"cannot reach the daemon ({error}); training continues")
 
     def _apply_orders(self, answer: Orders) -> None:
-        self._reporter.stop = answer.stop
-        self._reporter.on_orders(answer)
+        self._reporter.take_orders(answer)
         for note in answer.notes:
             print_message(note)
         if self._is_disconnected:

@@ -13,6 +13,7 @@ from rota_trainer.progress.tally import Tally
 from rota_trainer.reporting.environment import WorkerEnvironment
 
 if TYPE_CHECKING:
+    from rota_trainer.reporting.loop import ReportLoop
     from rota_trainer.reporting.messages import Orders
 
 LAST_REPORT_TIMEOUT_S = 2.0
@@ -28,11 +29,9 @@ class Reporter:
         """Whether the script stops by itself after a stop request. Reported to the daemon."""
         self.membership: dict[str, Any] = {"generation": environment.generation}
         """Report fields about the generation that this worker is in or is ready to join."""
-        self.on_orders: Callable[[Orders], object] = lambda _orders: None
-        """Called with each response, in the reporter thread."""
         self.ended = threading.Event()
-        self.interrupt: Callable[[], None] = lambda: None
-        """Ends the wait for a response; called from another thread."""
+        self._listeners: list[Callable[[Orders], object]] = []
+        self._loop: ReportLoop | None = None
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -51,8 +50,19 @@ class Reporter:
         if thread is not None:
             self.ended.set()
             self.report_now()
-            self.interrupt()
+            if self._loop is not None:
+                self._loop.interrupt()
             thread.join(LAST_REPORT_TIMEOUT_S)
+
+    def subscribe(self, listener: Callable[[Orders], object]) -> None:
+        """Call the listener with the orders of each response, in the reporter thread."""
+        self._listeners.append(listener)
+
+    def take_orders(self, orders: Orders) -> None:
+        """Called by the reporter thread with each response."""
+        self.stop = orders.stop
+        for listener in self._listeners:
+            listener(orders)
 
     def report_now(self) -> None:
         """Send the next report immediately, unless one is waiting for its response."""
@@ -73,4 +83,5 @@ class Reporter:
         # Imported in the thread: HTTP and JSON take a while to import.
         from rota_trainer.reporting.loop import ReportLoop
 
-        ReportLoop(self).run()
+        self._loop = ReportLoop(self)
+        self._loop.run()

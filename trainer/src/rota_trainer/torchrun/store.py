@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from base64 import b64decode, b64encode
+from collections import deque
 from datetime import timedelta
 from typing import Any, NoReturn, Union
 
@@ -22,6 +23,7 @@ from rota_trainer.reporting.messages import to_json
 from rota_trainer.torchrun.messages import (
     ABSENT,
     BROKEN,
+    DONE,
     LARGEST_VALUE,
     LONGEST_KEY,
     LONGEST_WAIT_S,
@@ -58,6 +60,9 @@ class RotaStore(Store):
         self._values: dict[str, bytes] = {}
         self._sums: dict[str, int] = {}
         """The values that this agent has set, and the sums that it has added."""
+        self._restored_to = ""
+        self._unsent: deque[StoreRequest] = deque()
+        """The store of a restarted daemon, and the changes that it does not have yet."""
 
     def close(self) -> None:
         """Close the connections; a later request opens a new one."""
@@ -154,6 +159,9 @@ class RotaStore(Store):
             left_s = max(0.0, until - time.monotonic())
             try:
                 found = self._post(request, min(left_s, LONGEST_WAIT_S))
+                if found.state == MOVED:
+                    self._restore_keys(found.store)
+                    continue
             except DaemonRequestError as error:
                 if error.is_final or error.is_refusal or left_s <= 0:
                     raise DistNetworkError(f"rota store: {error.why}") from None
@@ -161,36 +169,42 @@ class RotaStore(Store):
                 continue
             if found.state == BROKEN:
                 raise RendezvousBrokenError("the members of this job changed")
-            if found.state == MOVED:
-                self._restore_keys(found.store)
-            elif found.state != ABSENT:
+            if found.state != ABSENT:
                 return found
-            elif left_s <= 0:
+            if left_s <= 0:
                 _raise_absent(request, timeout)
 
     def _restore_keys(self, store: str) -> None:
-        """Write this agent's keys to a new store, once for all threads that notice it."""
+        """Write this agent's keys to a new store, once for all threads that notice it. If a request
+        fails, the next call repeats that request: the daemon applies no change twice."""
         with self._restoring:
             if self._store == store:
                 return
+            if self._restored_to != store:
+                self._restored_to, self._unsent = store, self._own_changes()
+            while self._unsent:
+                if self._post(self._unsent[0], 0.0, store=store).state != DONE:
+                    return  # The store or the members changed again, as the next response says.
+                self._unsent.popleft()
             self._store = store
-            changes = [
-                self._request("set", [key], values=[value]) for key, value in self._values.items()
-            ]
-            changes += [
-                self._request("add", [key], amount=amount) for key, amount in self._sums.items()
-            ]
-            for change in changes:
-                self._post(change, 0.0)
 
-    def _post(self, request: StoreRequest, wait_s: float) -> StoreResponse:
+    def _own_changes(self) -> deque[StoreRequest]:
+        changes = deque(
+            self._request("set", [key], values=[value]) for key, value in list(self._values.items())
+        )
+        changes.extend(
+            self._request("add", [key], amount=amount) for key, amount in list(self._sums.items())
+        )
+        return changes
+
+    def _post(self, request: StoreRequest, wait_s: float, *, store: str = "") -> StoreResponse:
         connection: DaemonConnection | None = getattr(self._connections, "connection", None)
         if connection is None:
             connection = self._connections.connection = DaemonConnection(
                 self._environment.url, self._environment.token
             )
             self._open.append(connection)
-        message = {**to_json(request), "store": self._store, "wait_s": wait_s}
+        message = {**to_json(request), "store": store or self._store, "wait_s": wait_s}
         answer = connection.post(STORE, message, timeout_s=wait_s + RESPONSE_MARGIN_S)
         try:
             found = StoreResponse(**answer)

@@ -45,7 +45,7 @@ LAST_PORT = 65535
 LONGEST_START_S = 86400.0
 
 
-class Rendezvous:
+class TorchrunRendezvous:
     def __init__(
         self, controller: Controller, membership: MembershipService, *, clock: Callable[[], float]
     ) -> None:
@@ -163,7 +163,7 @@ class Rendezvous:
     def _job(self, caller: Caller) -> Job:
         return require_job_token(
             caller,
-            self._controller.kernel.job,
+            self._controller.job,
             action="use its rendezvous",
             hint="use torchrun --rdzv-backend rota in the job's command",
         )
@@ -184,7 +184,7 @@ class Rendezvous:
         return session
 
     def _is_forming(self, job: Job) -> bool:
-        now = self._controller.kernel.job(job.id)
+        now = self._controller.job(job.id)
         return now is not None and now.attempt == job.attempt and roster_of(now) is not None
 
     # -- background task ------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Rendezvous:
                     self._update(job_id, session)
 
     def _update(self, job_id: JobId, session: BarrierSession) -> None:
-        job = self._controller.kernel.job(job_id)
+        job = self._controller.job(job_id)
         if job is None or not job.is_active or job.attempt != session.barrier.attempt:
             self._close(job_id)
             return
