@@ -21,7 +21,8 @@ from tests.tidy.tree import ROOT
 
 LIBRARIES = Path(httpx2.__file__).parents[1]
 LONG = (30.0, 30.0, 60.0)
-"""How long a client may take: for a head, for a body, between requests."""
+"""How long a client may take: for the headers, for the body, between requests. A fourth number is
+the interval of comments on event streams."""
 ANNA, BERT = "daemon", "nobody"
 """Two accounts that every machine has."""
 SLEEP = {"command": ["sleep", "1000"], "workdir": "/"}
@@ -122,9 +123,7 @@ def problem_of(raw: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def running(
-    patience: tuple[float, float, float] = LONG, *, uid: int | None = None
-) -> Iterator[ApiDaemon]:
+def running(patience: tuple[float, ...] = LONG, *, uid: int | None = None) -> Iterator[ApiDaemon]:
     """In a short path that everybody can pass through: sockets and jobs of others need it."""
     folder = Path(tempfile.mkdtemp(prefix="rota-"))
     folder.chmod(0o711)
