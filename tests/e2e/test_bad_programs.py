@@ -98,7 +98,7 @@ def test_program_continues_after_its_log_has_filled_the_disk(tmp_path: Path) -> 
         daemon.ready()
         loud = daemon.submit("yes | head -c 8000000; say end; await go")
         daemon.says(loud, "end")
-        # What was written by half is taken back, so that a little room may be left.
+        # A partial write is undone, so that a little space may be left.
         fill(daemon.state / "engine" / "filler")
         following = daemon.submit("say start; await go; say end")
         daemon.allow("go")

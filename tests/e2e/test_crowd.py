@@ -115,7 +115,7 @@ class Crowd:
         """Sample the allocated GPUs while waiting."""
 
         def holds() -> bool:
-            # All of one moment: a GPU may go from one job to the next between two questions.
+            # One request for all jobs: a GPU may change its job between two requests.
             jobs = self.daemon.client.jobs(states=LIVE_STATES).jobs
             held = sum(job.gpus_held for job in jobs)
             assert held <= N_GPUS

@@ -64,7 +64,7 @@ def test_killed_worker_ends_the_attempt_and_the_next_one_resumes_from_the_checkp
     first, second = (epochs_said(daemon, job, attempt=attempt) for attempt in (1, 2))
     assert first == list(range(1, len(first) + 1))
     assert second == list(range(second[0], EPOCHS + 1))
-    # An epoch is said to be done just before it is saved.
+    # The script prints the end of an epoch just before it saves the epoch.
     assert second[0] > 2, "it began anew"
     assert second[0] - first[-1] in (0, 1)
     killed, resumed = daemon.client.show(job).attempts

@@ -83,7 +83,7 @@ def test_three_interruptions_do_not_change_the_result(
             daemon.reaches(job, "held", attempt=attempt)
             daemon.client.release(job)
         else:
-            # An attempt that nobody knows any progress of is not tried again for ever.
+            # Attempts without reported progress are retried a limited number of times only.
             wait_until(partial(is_known, daemon, job, attempt), f"{attempt} epochs of {job}")
             for pid, start_ticks in daemon.processes(job, attempt=attempt).items():
                 proc.send(pid, start_ticks, number=signal.SIGKILL)

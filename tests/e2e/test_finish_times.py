@@ -24,7 +24,7 @@ run = trainer.start()
 due_s = time.time()
 for epoch in run.epochs(epochs):
     for _ in run.steps(range(4)):
-        # Until a moment, and not for a while: a busy machine does not add to it.
+        # Sleep until a point in time: a busy machine does not prolong the epoch.
         due_s += (quick_s if epoch < slow_from else slow_s) / 4
         time.sleep(max(0.0, due_s - time.time()))
     print(os.environ["ROTA_JOB"], 1, "epoch", epoch + 1, time.time(), file=journal)

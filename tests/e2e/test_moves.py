@@ -33,7 +33,7 @@ class Town:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         for daemon in (box, lab):
-            # What jobs say, they say in one place, whoever runs them.
+            # The jobs of both daemons write to one folder.
             daemon.home.chmod(0o711)
             daemon.place.chmod(0o777)
         lab.place = box.place
@@ -146,13 +146,13 @@ def test_repeated_move_creates_one_job(town: Town) -> None:
     town.busy()
     job = town.here.submit(town.box.request("say once"))
     found = town.here.show(job)
-    # The first try got as far as the hand-over, and its answer was lost.
+    # The first try reached the hand-over, and its response was lost.
     key = move_key(job, found.job.submitted_s)
     first = hand_over(town.there, JobTransfer(found.request, key, "somewhere"))
     assert town.there.show(first).job.state == "held"
     assert move(town.here, town.there, job=job, to="lab") == first
     assert town.lab.ends(first).state == "succeeded"
-    # And once more, when all is over.
+    # Repeat the move after its end.
     assert move(town.here, town.there, job=job, to="lab") == first
     assert [line.job_id for line in town.box.heard() if line.words == "once"] == [first]
 

@@ -24,7 +24,7 @@ class Story:
         daemon.says(self.running, "start")
 
     def is_refused(self, *, because: str) -> None:
-        """Submit jobs during the failure: some are accepted, then they are refused with a reason."""
+        """Submit jobs during the failure until one is refused with a reason."""
 
         def refusal() -> str:
             try:

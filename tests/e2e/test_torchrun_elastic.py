@@ -27,7 +27,7 @@ def test_torchrun_job_is_resized_by_its_owner_and_survives_killed_agents(
     job = TorchrunJob(daemon, installed=daemon.home / "installed")
     generation, agents = job.grows_and_shrinks()
     for victim in agents:
-        # And nothing else: what it started is its keeper's business.
+        # Kill only the agent: its supervisor ends its processes.
         os.kill(job.pid(victim), signal.SIGKILL)
         generation, agents = job.train(2, after=generation)
         assert victim not in agents

@@ -165,6 +165,6 @@ def test_stop_request_is_repeated_after_a_crash_of_the_daemon(own_daemon: Daemon
     assert "lost" not in stop.reason
     daemon.client.release(job)
     n_done = int(daemon.says_like(job, "start", attempt=2).words.split()[1])
-    # It stopped where it could, at the end of an epoch with a checkpoint; not where it had to.
+    # The job stopped at its safe point, the end of an epoch with a checkpoint, and not later.
     assert n_done >= 2
     assert (2, f"start {n_done} 1 {n_done} True") in said(daemon, job)

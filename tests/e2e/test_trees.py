@@ -1,7 +1,7 @@
 """Process trees that evade a stop: all processes end before their GPU is allocated again.
 
 Every process of the first job keeps a lock. The second job, which waits for the same GPU, looks
-whether the lock is free and whether anybody carries the first one's mark.
+whether the lock is free and whether any process has the marker of the first job.
 """
 
 import os
