@@ -42,7 +42,7 @@ class WorkerBehavior:
 
     ends_at_once: bool = True
     writes: str = ""
-    """First of all, as its output."""
+    """The text that each worker prints first."""
 
 
 class EngineHarness(Protocol):
@@ -182,6 +182,6 @@ class KubernetesEngineHarness(AbstractAsyncContextManager["KubernetesEngineHarne
 
 
 HARNESSES = {"fake": VirtualEngineHarness, "local": LocalEngineHarness}
-"""Those that need nothing but a folder."""
+"""Harnesses of engines that need only a folder."""
 REAL_ENGINES = ("local", pytest.param("kubernetes", marks=pytest.mark.cluster))
 ENGINES = ("fake", *REAL_ENGINES)

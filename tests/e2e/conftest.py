@@ -16,13 +16,13 @@ def shared() -> Generator[DaemonProcess]:
 
 @pytest.fixture
 def daemon(shared: DaemonProcess) -> Generator[DaemonProcess]:
-    """Up, with four GPUs, and nobody's jobs left from before."""
+    """A running daemon with four GPUs and without jobs of earlier tests."""
     yield shared
     shared.clear()
 
 
 @pytest.fixture
 def own_daemon() -> Generator[DaemonProcess]:
-    """For this test alone, with one GPU, and not up yet."""
+    """A daemon for one test, with one GPU, not started yet."""
     with temporary_daemon(gpus="1x16GiB") as daemon:
         yield daemon

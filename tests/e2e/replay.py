@@ -1,4 +1,4 @@
-"""Runs one seed of the kills and shows all there is: `python -m tests.e2e.replay SEED`."""
+"""Runs one seed of the kill tests and prints everything: `python -m tests.e2e.replay SEED`."""
 
 import sys
 

@@ -19,13 +19,13 @@ def run(daemon: DaemonProcess, *command: str) -> tuple[str, str, list[int | None
     return ended.state, ended.reason, [each.workers[0].exit_code for each in attempts]
 
 
-def test_a_program_that_does_not_exist(daemon: DaemonProcess) -> None:
+def test_job_with_a_missing_program_fails(daemon: DaemonProcess) -> None:
     state, reason, codes = run(daemon, "no-such-program", "--flag")
     assert (state, codes) == ("failed", [127])
     assert "program 'no-such-program' not found in PATH" in reason
 
 
-def test_a_program_that_is_none(daemon: DaemonProcess) -> None:
+def test_job_with_a_file_that_is_no_program_fails(daemon: DaemonProcess) -> None:
     path = daemon.place / "script"
     path.write_text("#!/bin/sh\necho hello\n")
     state, reason, codes = run(daemon, str(path))
@@ -39,21 +39,21 @@ def test_a_program_that_is_none(daemon: DaemonProcess) -> None:
     assert "needs an interpreter that does not exist" in reason
 
 
-def test_a_folder_that_does_not_exist(daemon: DaemonProcess) -> None:
+def test_job_with_a_missing_working_folder_fails(daemon: DaemonProcess) -> None:
     job = daemon.client.submit(JobRequest(["true"], workdir="/no/such/folder"))
     ended = daemon.ends(job)
     assert ended.state == "failed"
     assert "cannot enter working directory '/no/such/folder'" in ended.reason
 
 
-def test_programs_that_end_at_once(daemon: DaemonProcess) -> None:
+def test_programs_that_exit_at_once_are_recorded(daemon: DaemonProcess) -> None:
     assert run(daemon, "true") == ("succeeded", "", [0])
     state, reason, codes = run(daemon, "false")
     assert (state, codes) == ("failed", [1])
     assert "exit code 1" in reason
 
 
-def test_a_program_that_forks_away(daemon: DaemonProcess) -> None:
+def test_background_process_of_a_program_is_ended_with_the_job(daemon: DaemonProcess) -> None:
     job = daemon.submit('(trap "" TERM; say child; await never) & await child; exit 0', grace="1s")
     daemon.says(job, "child")
     daemon.allow("child")
@@ -61,7 +61,7 @@ def test_a_program_that_forks_away(daemon: DaemonProcess) -> None:
     assert daemon.processes(job) == {}
 
 
-def test_a_program_that_ignores_sigterm(daemon: DaemonProcess) -> None:
+def test_program_that_ignores_sigterm_is_killed(daemon: DaemonProcess) -> None:
     job = daemon.submit(
         'trap "say ignored" TERM; say start; until false; do sleep 1; done', grace="1s"
     )
@@ -73,7 +73,7 @@ def test_a_program_that_ignores_sigterm(daemon: DaemonProcess) -> None:
     assert daemon.processes(job) == {}
 
 
-def test_a_line_of_a_gigabyte(daemon: DaemonProcess) -> None:
+def test_line_of_a_gigabyte_does_not_fill_the_disk(daemon: DaemonProcess) -> None:
     job = daemon.submit(f"head -c {GB} /dev/zero; printf done")
     assert daemon.ends(job).state == "succeeded"
     folder = daemon.folders.attempt(job, 1) / "0"
@@ -88,8 +88,8 @@ def test_a_line_of_a_gigabyte(daemon: DaemonProcess) -> None:
     assert LOG_BYTES_MAX / 2 < n_bytes <= LOG_BYTES_MAX
 
 
-def test_a_disk_that_a_log_has_filled(tmp_path: Path) -> None:
-    """The program goes on, without its log. Who comes next waits for room."""
+def test_program_continues_after_its_log_has_filled_the_disk(tmp_path: Path) -> None:
+    """The program continues without its log. The next job waits for free space."""
     if not can_mount(tmp_path):
         pytest.skip("needs the right to mount")
     with temporary_daemon(gpus="1x16GiB", runner=on_a_disk("engine", "2m")) as daemon:
@@ -98,7 +98,7 @@ def test_a_disk_that_a_log_has_filled(tmp_path: Path) -> None:
         daemon.ready()
         loud = daemon.submit("yes | head -c 8000000; say end; await go")
         daemon.says(loud, "end")
-        # What was written by half is taken back, so that a little room may be left.
+        # A partial write is undone, so that a little space may be left.
         fill(daemon.state / "engine" / "filler")
         following = daemon.submit("say start; await go; say end")
         daemon.allow("go")

@@ -14,12 +14,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "client.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
-def test_there_are_examples():
+def test_page_contains_examples():
     assert len(EXAMPLES) == 4
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_an_example_does_what_it_says(daemon: DaemonProcess, example: str):
+def test_example_of_the_page_runs(daemon: DaemonProcess, example: str):
     env = {**os.environ, "ROTA_URL": daemon.door}
     done = subprocess.run(
         [sys.executable, "-c", example], env=env, capture_output=True, text=True, check=False

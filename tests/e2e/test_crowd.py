@@ -15,7 +15,7 @@ from tests.tidy.tree import ROOT
 N_GPUS = 8
 EPOCHS, STEPS = 100, 400
 N_FIRST, N_LATER = 3, 3
-"""Those that are there first, and those that come when all GPUs are in use."""
+"""The jobs submitted first, and those submitted when all GPUs are in use."""
 SETTINGS = {"ROTA_MIN_RUNTIME": "0s", "ROTA_RESTART_COST": "0s", "ROTA_POLICY": "afs-l"}
 PROGRAM = f"""
 import os, pathlib, time
@@ -58,7 +58,7 @@ say("ends", live.global_step)
 
 
 class Glance(NamedTuple):
-    """How many GPUs were held, and when."""
+    """The number of allocated GPUs at a time."""
 
     at_s: float
     held: float
@@ -88,7 +88,7 @@ class Crowd:
         return ids
 
     def go(self, jobs: Sequence[str]) -> None:
-        """They hurry from now on, and end."""
+        """Let the jobs run without pauses to their ends."""
         for job in jobs:
             self.daemon.allow(job)
         for job in jobs:
@@ -96,13 +96,13 @@ class Crowd:
             assert self.daemon.state_of(job) == "succeeded", self.words()
 
     def sizes(self, job: str) -> list[int]:
-        """With how many workers it has trained, one after the other."""
+        """The numbers of workers with which the job has trained, in order."""
         said = [line.words.split() for line in self.daemon.heard(job)]
         by_generation = {int(words[1]): int(words[2]) for words in said if words[0] == "in"}
         return [by_generation[each] for each in sorted(by_generation)]
 
     def changes(self) -> list[tuple[int, int]]:
-        """Sizes before and after each."""
+        """The sizes before and after each resize."""
         return [change for job in self.jobs for change in pairwise(self.sizes(job))]
 
     def all_train(self) -> bool:
@@ -112,10 +112,10 @@ class Crowd:
         return any(before < after for before, after in self.changes())
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Looks at the GPUs in the meantime."""
+        """Sample the allocated GPUs while waiting."""
 
         def holds() -> bool:
-            # All of one moment: a GPU may go from one job to the next between two questions.
+            # One request for all jobs: a GPU may change its job between two requests.
             jobs = self.daemon.client.jobs(states=LIVE_STATES).jobs
             held = sum(job.gpus_held for job in jobs)
             assert held <= N_GPUS
@@ -125,14 +125,14 @@ class Crowd:
         wait_until(holds, f"{what}; {self.words()}")
 
     def utilisation(self) -> float:
-        """The part of all GPU time that was held."""
+        """The allocated part of all GPU time."""
         spans = [
             (after.at_s - before.at_s, before.held) for before, after in pairwise(self.glances)
         ]
         return sum(span * held for span, held in spans) / N_GPUS / sum(span for span, _ in spans)
 
     def words(self) -> str:
-        """What a failed test shows."""
+        """Details for the message of a failed test."""
         stories = {
             job: [each.reason for each in self.daemon.client.story(job)] for job in self.jobs
         }
@@ -147,7 +147,7 @@ def crowd() -> Generator[Crowd]:
         yield Crowd(daemon)
 
 
-def test_all_finish_and_share_the_gpus_on_their_way(crowd: Crowd) -> None:
+def test_all_jobs_finish_and_share_the_gpus(crowd: Crowd) -> None:
     first = crowd.come(N_FIRST)
     crowd.until(crowd.all_train, "the first to train")
     assert crowd.glances[-1].held == N_GPUS

@@ -36,7 +36,7 @@ def train(daemon: DaemonProcess, name: str, *flags: str) -> str:
 
 
 def epochs_said(daemon: DaemonProcess, job: str, *, attempt: int) -> list[int]:
-    """By the first worker."""
+    """Epochs that the first worker printed."""
     where = LogRange(worker=0, attempt=attempt)
     text = b"".join(daemon.client.log_bytes(job, where)).decode()
     lines = [line.split() for line in text.splitlines() if line.startswith("epoch ")]
@@ -44,13 +44,13 @@ def epochs_said(daemon: DaemonProcess, job: str, *, attempt: int) -> list[int]:
 
 
 def tensors(path: Path) -> dict[str, bytes]:
-    """What a file of torch holds, without the name it was written under."""
+    """The content of a torch file, without the name under which it was saved."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if "/data/" in name]
         return {name.partition("/")[2]: archive.read(name) for name in names}
 
 
-def test_the_killed_worker_ends_the_attempt_and_the_job_goes_on_from_its_checkpoint(
+def test_killed_worker_ends_the_attempt_and_the_next_one_resumes_from_the_checkpoint(
     daemon: DaemonProcess,
 ) -> None:
     undisturbed = train(daemon, "undisturbed")
@@ -64,7 +64,7 @@ def test_the_killed_worker_ends_the_attempt_and_the_job_goes_on_from_its_checkpo
     first, second = (epochs_said(daemon, job, attempt=attempt) for attempt in (1, 2))
     assert first == list(range(1, len(first) + 1))
     assert second == list(range(second[0], EPOCHS + 1))
-    # An epoch is said to be done just before it is saved.
+    # The script prints the end of an epoch just before it saves the epoch.
     assert second[0] > 2, "it began anew"
     assert second[0] - first[-1] in (0, 1)
     killed, resumed = daemon.client.show(job).attempts

@@ -1,4 +1,4 @@
-"""The demo, without torch: what it promises at its end, and that it leaves nothing behind."""
+"""The demo without torch: its final output, and its clean-up."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ LONGEST_S = 150.0
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """With a short path, because a socket's may not be long."""
+    """A folder with a short path, because the path of a socket has a length limit."""
     folder = Path(tempfile.mkdtemp(prefix="rota-"))
     folder.chmod(0o711)
     yield folder
@@ -44,7 +44,7 @@ def left(scratch: Path) -> tuple[list[Path], proc.ProcessTable]:
     return list(scratch.iterdir()), proc.with_variable(f"TMPDIR={scratch}")
 
 
-def test_who_gives_way_loses_nothing(scratch: Path) -> None:
+def test_preempted_job_of_the_demo_loses_no_work(scratch: Path) -> None:
     demo = start(scratch)
     output, _ = demo.communicate(timeout=LONGEST_S)
     assert demo.returncode == 0, output
@@ -54,7 +54,7 @@ def test_who_gives_way_loses_nothing(scratch: Path) -> None:
     assert left(scratch) == ([], {})
 
 
-def test_an_interrupt_leaves_nothing_behind(scratch: Path) -> None:
+def test_interrupted_demo_cleans_up(scratch: Path) -> None:
     demo = start(scratch)
     assert demo.stdout is not None
     assert any("running" in line for line in demo.stdout)

@@ -5,7 +5,7 @@ from tests.support.daemon_process import DaemonProcess, JournalLine, wait_until
 PATIENT = 'trap "say term; exit 0" TERM; say "start ${ROTA_RESTARTED:-0}"; await go; say end'
 
 
-def test_jobs_run_on_while_the_daemon_is_down(own_daemon: DaemonProcess) -> None:
+def test_jobs_continue_while_the_daemon_is_down(own_daemon: DaemonProcess) -> None:
     daemon = own_daemon
     daemon.up()
     first = daemon.submit(PATIENT)
@@ -28,7 +28,7 @@ def test_jobs_run_on_while_the_daemon_is_down(own_daemon: DaemonProcess) -> None
     ]
 
 
-def test_jobs_go_back_to_the_queue(own_daemon: DaemonProcess) -> None:
+def test_down_with_stop_jobs_requeues_jobs(own_daemon: DaemonProcess) -> None:
     daemon = own_daemon
     daemon.up()
     running = daemon.submit(PATIENT)
@@ -45,8 +45,8 @@ def test_jobs_go_back_to_the_queue(own_daemon: DaemonProcess) -> None:
     assert daemon.state_of(held) == "held"
 
 
-def test_jobs_go_back_to_the_queue_whatever_else_is_planned(own_daemon: DaemonProcess) -> None:
-    """One gives way to another, and a third is on its way to be held, when all are to stop."""
+def test_down_requeues_jobs_that_are_being_preempted_or_held(own_daemon: DaemonProcess) -> None:
+    """When the daemon stops, one job is being preempted and another one is being held."""
     daemon = own_daemon
     daemon.up()
     stubborn = 'trap "say term; await go; exit 0" TERM; say start; await go'

@@ -48,7 +48,7 @@ def need(module: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_example_runs_to_its_end(name: str, daemon: DaemonProcess) -> None:
+def test_example_succeeds(name: str, daemon: DaemonProcess) -> None:
     need(NEEDS.get(name, "numpy"))
     command = [sys.executable, str(EXAMPLES / name), *COMMANDS[name]]
     job = submit(daemon, command, gpus="2" if name == "image_ddp.py" else "1", gpus_per_worker=1)
@@ -58,7 +58,7 @@ def test_an_example_runs_to_its_end(name: str, daemon: DaemonProcess) -> None:
         assert (ended.epochs_done, ended.epochs) == (EPOCHS, EPOCHS)
 
 
-def test_a_program_in_another_language_is_seen_through_the_wrapper(daemon: DaemonProcess) -> None:
+def test_wrapper_reports_for_a_program_in_another_language(daemon: DaemonProcess) -> None:
     wrapper = [sys.executable, "-m", "rota_trainer", "run", "--progress-regex", PATTERN, "--"]
     program = ["sh", str(EXAMPLES / "progress_lines.sh"), str(EPOCHS), "0.05"]
     job = submit(daemon, [*wrapper, *program])
@@ -68,7 +68,9 @@ def test_a_program_in_another_language_is_seen_through_the_wrapper(daemon: Daemo
 
 @pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("way", ["hold", "kill"])
-def test_three_interruptions_change_nothing(way: str, seed: int, daemon: DaemonProcess) -> None:
+def test_three_interruptions_do_not_change_the_result(
+    way: str, seed: int, daemon: DaemonProcess
+) -> None:
     need("torch")
     command = [sys.executable, str(SCRIPT), "--pause-s=0.1"]
     undisturbed = submit(daemon, [sys.executable, str(SCRIPT)])
@@ -81,7 +83,7 @@ def test_three_interruptions_change_nothing(way: str, seed: int, daemon: DaemonP
             daemon.reaches(job, "held", attempt=attempt)
             daemon.client.release(job)
         else:
-            # An attempt that nobody knows any progress of is not tried again for ever.
+            # Attempts without reported progress are retried a limited number of times only.
             wait_until(partial(is_known, daemon, job, attempt), f"{attempt} epochs of {job}")
             for pid, start_ticks in daemon.processes(job, attempt=attempt).items():
                 proc.send(pid, start_ticks, number=signal.SIGKILL)
@@ -104,7 +106,7 @@ def is_known(daemon: DaemonProcess, job: str, n_epochs: int) -> bool:
 
 
 def history(daemon: DaemonProcess, job: str) -> TrainingHistory:
-    """What all attempts said so far."""
+    """The output of all attempts so far."""
     heard = TrainingHistory()
     for attempt in range(1, 1 + len(daemon.client.show(job).attempts)):
         said = b"".join(daemon.client.log_bytes(job, LogRange(attempt=attempt))).decode()

@@ -12,7 +12,7 @@ EPOCHS = 24
 EPOCH_S = 0.4
 SLOW_S = 1.2
 TOLERANCE = 0.1
-"""Of the time that is left."""
+"""Relative to the remaining time."""
 PROGRAM = """
 import os, sys, time
 import rota_trainer as trainer
@@ -24,7 +24,7 @@ run = trainer.start()
 due_s = time.time()
 for epoch in run.epochs(epochs):
     for _ in run.steps(range(4)):
-        # Until a moment, and not for a while: a busy machine does not add to it.
+        # Sleep until a point in time: a busy machine does not prolong the epoch.
         due_s += (quick_s if epoch < slow_from else slow_s) / 4
         time.sleep(max(0.0, due_s - time.time()))
     print(os.environ["ROTA_JOB"], 1, "epoch", epoch + 1, time.time(), file=journal)
@@ -33,7 +33,7 @@ for epoch in run.epochs(epochs):
 
 @dataclass(frozen=True)
 class Seen:
-    """A view of the job, and when it was asked for."""
+    """A view of the job, and the time of the request."""
 
     at_s: float
     job: JobView
@@ -54,7 +54,7 @@ def train(daemon: DaemonProcess, *, slow_from: int, slow_s: float) -> str:
 
 
 def seen_at(daemon: DaemonProcess, job: str, epochs: int) -> Seen:
-    """As soon as so many epochs are known to be done."""
+    """The first view in which this many epochs are done."""
 
     def look() -> Seen | None:
         at_s, found = time.time(), daemon.client.show(job).job
@@ -64,7 +64,7 @@ def seen_at(daemon: DaemonProcess, job: str, epochs: int) -> Seen:
 
 
 def end_of(daemon: DaemonProcess, job: str) -> float:
-    """When the last epoch ended, by the job's own word."""
+    """The end of the last epoch, as the job printed it."""
     assert daemon.ends(job).state == "succeeded", daemon.output(job)
     *_, last = daemon.heard(job)
     word, number, at_s = last.words.split()
@@ -78,14 +78,14 @@ def is_right(seen: Seen, ended_s: float) -> bool:
     return abs(seen.job.finish_s - ended_s) <= allowed_s
 
 
-def test_at_half_of_a_steady_job_its_end_is_known(daemon: DaemonProcess) -> None:
+def test_finish_time_of_a_steady_job_is_accurate_at_half_of_it(daemon: DaemonProcess) -> None:
     job = train(daemon, slow_from=EPOCHS, slow_s=EPOCH_S)
     seen = seen_at(daemon, job, EPOCHS // 2)
     ended_s = end_of(daemon, job)
     assert is_right(seen, ended_s), (seen, ended_s)
 
 
-def test_three_epochs_after_a_slow_down_the_end_is_known_again(daemon: DaemonProcess) -> None:
+def test_finish_time_is_accurate_three_epochs_after_a_slow_down(daemon: DaemonProcess) -> None:
     half = EPOCHS // 2
     job = train(daemon, slow_from=half, slow_s=SLOW_S)
     before = seen_at(daemon, job, half - 2)

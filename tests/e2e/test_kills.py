@@ -1,4 +1,4 @@
-"""kill -9 of the daemon, of keepers and of workers, at random moments: nothing lost, nothing twice.
+"""kill -9 of the daemon, supervisors and workers at random moments: no job is lost or runs twice.
 
 A hundred rounds in all, of which a short run has ten.
 """
@@ -11,7 +11,7 @@ from tests.support.seed_counts import seeds
 
 
 @pytest.mark.parametrize("seed", seeds(10))
-def test_nothing_is_lost_and_nothing_runs_twice(seed: int) -> None:
+def test_no_job_is_lost_or_runs_twice(seed: int) -> None:
     with temporary_daemon(gpus=f"{N_GPUS}x16GiB") as daemon:
         scenario = KillScenario(daemon, seed)
         try:

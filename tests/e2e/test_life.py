@@ -6,17 +6,17 @@ from rota.client.http import AnswerError
 from tests.support.daemon_process import DaemonProcess, JournalLine, wait_until
 
 ALL = "4"
-"""GPUs: as many as there are."""
+"""The number of GPUs of the daemon."""
 
 
-def test_a_job_runs_to_its_end(daemon: DaemonProcess) -> None:
+def test_job_succeeds(daemon: DaemonProcess) -> None:
     job = daemon.submit("say start; echo some output; say end")
     assert daemon.ends(job).state == "succeeded"
     assert [line.words for line in daemon.heard(job)] == ["start", "end"]
     assert daemon.output(job) == b"some output\n"
 
 
-def test_what_does_not_fit_waits_and_says_why(daemon: DaemonProcess) -> None:
+def test_job_that_does_not_fit_waits_with_a_reason(daemon: DaemonProcess) -> None:
     first = daemon.submit("say start; await go; say end", gpus=ALL)
     daemon.says(first, "start")
     second = daemon.submit("say start; say end", gpus="1")
@@ -32,7 +32,7 @@ def test_what_does_not_fit_waits_and_says_why(daemon: DaemonProcess) -> None:
     ]
 
 
-def test_a_higher_priority_takes_the_gpus_and_gives_them_back(daemon: DaemonProcess) -> None:
+def test_job_of_higher_priority_preempts_and_the_other_one_resumes(daemon: DaemonProcess) -> None:
     script = 'trap "say term; exit 0" TERM; say "start ${ROTA_RESTARTED:-0}"; await go; say end'
     low = daemon.submit(script, gpus=ALL)
     daemon.says(low, "start 0")
@@ -53,7 +53,7 @@ def test_a_higher_priority_takes_the_gpus_and_gives_them_back(daemon: DaemonProc
     ]
 
 
-def test_a_job_that_runs_is_cancelled(daemon: DaemonProcess) -> None:
+def test_running_job_can_be_cancelled(daemon: DaemonProcess) -> None:
     job = daemon.submit('trap "say term; exit 0" TERM; say start; await never')
     daemon.says(job, "start")
     daemon.client.cancel(job)
@@ -62,13 +62,13 @@ def test_a_job_that_runs_is_cancelled(daemon: DaemonProcess) -> None:
     assert daemon.processes(job) == {}
 
 
-def test_a_job_that_waits_is_cancelled(daemon: DaemonProcess) -> None:
+def test_queued_job_can_be_cancelled(daemon: DaemonProcess) -> None:
     job = daemon.submit("say start", hold=True)
     assert daemon.client.cancel(job).state == "cancelled"
     assert daemon.heard(job) == []
 
 
-def test_a_job_that_takes_too_long_is_ended(daemon: DaemonProcess) -> None:
+def test_job_is_stopped_at_its_time_limit(daemon: DaemonProcess) -> None:
     job = daemon.submit("say start; await never", time_limit="1s")
     ended = daemon.ends(job)
     assert ended.state == "failed"
@@ -96,19 +96,19 @@ def test_crashes_and_chosen_exit_codes_are_retried(daemon: DaemonProcess) -> Non
     assert len(daemon.heard(other)) == 1
 
 
-def test_a_crash_without_retries_is_the_end(daemon: DaemonProcess) -> None:
+def test_crash_without_retries_fails_the_job(daemon: DaemonProcess) -> None:
     job = daemon.submit("say start; kill -9 $$")
     assert daemon.ends(job).state == "failed"
     assert len(daemon.heard(job)) == 1
 
 
-def test_an_array_is_a_job_for_each_index(daemon: DaemonProcess) -> None:
+def test_array_has_one_job_per_index(daemon: DaemonProcess) -> None:
     jobs = daemon.client.submit_many([daemon.request('say "$ROTA_ARRAY_INDEX"', array="1,3-5")])
     assert [daemon.ends(job).state for job in jobs] == ["succeeded"] * 4
     assert [daemon.heard(job)[0].words for job in jobs] == ["1", "3", "4", "5"]
 
 
-def test_a_job_waits_for_another(daemon: DaemonProcess) -> None:
+def test_job_waits_for_its_dependency(daemon: DaemonProcess) -> None:
     first = daemon.submit("say start; await go; say end")
     second = daemon.submit("say start", after=[first])
     daemon.says(first, "start")
@@ -118,7 +118,7 @@ def test_a_job_waits_for_another(daemon: DaemonProcess) -> None:
     assert [line.job_id for line in daemon.heard()] == [first, first, second]
 
 
-def test_a_job_does_not_wait_for_what_failed(daemon: DaemonProcess) -> None:
+def test_job_with_a_failed_dependency_ends_with_the_reason(daemon: DaemonProcess) -> None:
     first = daemon.submit("await go; exit 1")
     second = daemon.submit("say start", after=[first])
     third = daemon.submit("say start", after=[second])
@@ -130,7 +130,7 @@ def test_a_job_does_not_wait_for_what_failed(daemon: DaemonProcess) -> None:
     assert daemon.heard() == []
 
 
-def test_a_job_is_held_and_released(daemon: DaemonProcess) -> None:
+def test_running_job_can_be_held_and_released(daemon: DaemonProcess) -> None:
     job = daemon.submit('say "start ${ROTA_RESTARTED:-0}"; await go', hold=True)
     assert daemon.state_of(job) == "held"
     daemon.client.release(job)

@@ -12,7 +12,7 @@ from tests.support.live_job import LiveJob
 from tests.tidy.tree import ROOT
 
 SETTINGS = {"ROTA_MIN_RUNTIME": "0s", "ROTA_HEARTBEAT": "5s", "ROTA_RESTART_COST": "0s"}
-"""A daemon that does not mind changes."""
+"""Settings of a daemon that resizes jobs at once."""
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def shared() -> Generator[DaemonProcess]:
 
 
 def occupy(daemon: DaemonProcess, n_gpus: int, name: str) -> str:
-    """Somebody else's job, until `daemon.allow(name)`."""
+    """A job of another user that ends with `daemon.allow(name)`."""
     job = daemon.submit(f"say start; await {name}", gpus=str(n_gpus))
     daemon.says(job, "start")
     return job
@@ -34,7 +34,7 @@ def kill(job: LiveJob, *workers: int, by: signal.Signals = signal.SIGKILL) -> No
         os.kill(job.came()[worker].pid, by)
 
 
-def test_it_grows_and_shrinks_as_others_come_and_go_and_as_its_owner_says(
+def test_live_job_is_resized_by_other_jobs_and_by_its_owner(
     daemon: DaemonProcess,
 ) -> None:
     occupy(daemon, 3, "first")
@@ -59,7 +59,7 @@ def test_it_grows_and_shrinks_as_others_come_and_go_and_as_its_owner_says(
     assert job.attempt() == 1
 
 
-def test_whoever_dies_or_freezes_is_replaced(daemon: DaemonProcess) -> None:
+def test_dead_and_frozen_workers_are_replaced(daemon: DaemonProcess) -> None:
     job = LiveJob(daemon, gpus="1..3")
     assert job.trains_with(3) == [0, 1, 2]
     kill(job, 2)
@@ -73,7 +73,7 @@ def test_whoever_dies_or_freezes_is_replaced(daemon: DaemonProcess) -> None:
     assert job.attempt() == 1
 
 
-def test_a_newcomer_dies_on_its_way_and_the_daemon_during_the_switch(daemon: DaemonProcess) -> None:
+def test_live_job_survives_deaths_of_a_new_worker_and_of_the_daemon(daemon: DaemonProcess) -> None:
     occupy(daemon, 2, "first")
     job = LiveJob(daemon, gpus="1..3")
     assert job.trains_with(2) == [0, 1]
@@ -92,7 +92,7 @@ def test_a_newcomer_dies_on_its_way_and_the_daemon_during_the_switch(daemon: Dae
     assert len(joined) == len(set(joined)), "a worker joined twice"
 
 
-def test_with_too_few_left_it_saves_and_goes_on_later(daemon: DaemonProcess) -> None:
+def test_live_job_with_too_few_workers_saves_and_resumes_later(daemon: DaemonProcess) -> None:
     job = LiveJob(daemon, gpus="2..3", retries=1)
     assert job.trains_with(3) == [0, 1, 2]
     wait_until(lambda: daemon.client.show(job.id).job.epochs_done > 0, "a report")
@@ -104,7 +104,7 @@ def test_with_too_few_left_it_saves_and_goes_on_later(daemon: DaemonProcess) -> 
     job.finishes()
 
 
-def test_a_newcomer_that_differs_may_not_join(daemon: DaemonProcess) -> None:
+def test_new_worker_with_other_code_may_not_join(daemon: DaemonProcess) -> None:
     occupy(daemon, 3, "first")
     job = LiveJob(daemon)
     job.trains_with(1)
@@ -116,7 +116,7 @@ def test_a_newcomer_that_differs_may_not_join(daemon: DaemonProcess) -> None:
     assert job.attempt() == 1
 
 
-def test_the_example(daemon: DaemonProcess) -> None:
+def test_live_example_succeeds(daemon: DaemonProcess) -> None:
     done = daemon.rota(
         *("submit", "--mode", "live", "--gpus", "1..2", "--workdir", str(ROOT)),
         *("--env", f"PYTHONPATH={ROOT / 'trainer' / 'src'}", "--"),

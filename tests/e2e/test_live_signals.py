@@ -20,8 +20,8 @@ def terminate(job: LiveJob, *workers: int) -> None:
 
 
 def goes_on_where_it_was(job: LiveJob) -> None:
-    """In another attempt. At most the last step comes again: one that went may have been alone in
-    finishing it."""
+    """Check that another attempt continues. At most the last step is repeated: possibly only a
+    worker that has exited finished it."""
     job.daemon.reaches(job.id, "starting", attempt=2)
     done = max(step for _, step in job.did())
     job.trains_with(3, attempt=2)
@@ -29,7 +29,7 @@ def goes_on_where_it_was(job: LiveJob) -> None:
     job.finishes()
 
 
-def test_one_is_replaced_and_with_too_few_left_it_waits(daemon: DaemonProcess) -> None:
+def test_worker_stopped_by_sigterm_is_replaced_or_the_job_waits(daemon: DaemonProcess) -> None:
     job = LiveJob(daemon, gpus="2..3", retries=0)
     assert job.trains_with(3) == [0, 1, 2]
     terminate(job, 0)
@@ -41,7 +41,7 @@ def test_one_is_replaced_and_with_too_few_left_it_waits(daemon: DaemonProcess) -
 
 
 @pytest.mark.parametrize("longest_gap_s", [0.0, 1.0])
-def test_all_save_and_stop_however_far_apart_they_hear(
+def test_workers_save_and_stop_after_sigterm_at_different_times(
     daemon: DaemonProcess, longest_gap_s: float
 ) -> None:
     job = LiveJob(daemon, gpus="1..3", retries=0)

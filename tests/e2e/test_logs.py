@@ -10,7 +10,7 @@ from tests.support.timeouts import PATIENCE_S
 
 
 class Follower(threading.Thread):
-    """Somebody who reads all that a job writes, until there is no more."""
+    """Follows the output of a job to its end, in a thread."""
 
     def __init__(self, daemon: DaemonProcess, job: str) -> None:
         super().__init__(daemon=True)
@@ -34,13 +34,13 @@ class Follower(threading.Thread):
 
     def all(self) -> bytes:
         self.join(PATIENCE_S)
-        assert not self.is_alive(), "it goes on reading"
+        assert not self.is_alive(), "the follower still reads"
         assert self.error is None
         return self.output
 
 
-def test_who_waits_for_a_job_reads_all_of_it(daemon: DaemonProcess) -> None:
-    """Several times, because it is a matter of moments."""
+def test_follower_of_a_queued_job_reads_all_output(daemon: DaemonProcess) -> None:
+    """Repeated, because the result could depend on timing."""
     for _ in range(10):
         job = daemon.submit("echo first; await go; echo second", hold=True)
         follower = Follower(daemon, job)
@@ -51,7 +51,7 @@ def test_who_waits_for_a_job_reads_all_of_it(daemon: DaemonProcess) -> None:
         (daemon.place / "go").unlink()
 
 
-def test_a_job_that_comes_back_is_read_on(daemon: DaemonProcess) -> None:
+def test_follower_reads_the_next_attempt(daemon: DaemonProcess) -> None:
     job = daemon.submit('echo "attempt $ROTA_ATTEMPT"; await "go-$ROTA_ATTEMPT"; echo end')
     follower = Follower(daemon, job)
     follower.reads(b"attempt 1\n")
@@ -63,14 +63,14 @@ def test_a_job_that_comes_back_is_read_on(daemon: DaemonProcess) -> None:
     assert follower.all() == b"attempt 1\nattempt 2\nend\n"
 
 
-def test_nobody_waits_for_output_that_never_comes(daemon: DaemonProcess) -> None:
+def test_follower_ends_when_a_held_job_is_cancelled(daemon: DaemonProcess) -> None:
     job = daemon.submit("echo never", hold=True)
     follower = Follower(daemon, job)
     daemon.client.cancel(job)
     assert follower.all() == b""
 
 
-def test_the_daemon_goes_down_while_somebody_reads(own_daemon: DaemonProcess) -> None:
+def test_logs_follow_survives_a_killed_daemon(own_daemon: DaemonProcess) -> None:
     daemon = own_daemon
     daemon.up()
     job = daemon.submit("echo first; await go; echo second")
@@ -89,8 +89,8 @@ def test_the_daemon_goes_down_while_somebody_reads(own_daemon: DaemonProcess) ->
     assert daemon.output(job) == b"first\nsecond\n"
 
 
-def test_what_comes_while_the_daemon_is_down_is_read_once(own_daemon: DaemonProcess) -> None:
-    """Bytes that are no text, too; and a daemon that goes down as it is asked to."""
+def test_output_during_a_restart_of_the_daemon_is_read_once(own_daemon: DaemonProcess) -> None:
+    """Includes bytes that are no text, and a daemon that stops on request."""
     daemon = own_daemon
     daemon.up()
     script = r"printf 'a\377\n'; await one; printf 'b\376'; say done; await two; printf 'c\n'"

@@ -20,20 +20,20 @@ from tests.support.daemon_process import DaemonProcess, temporary_daemon, wait_u
 from tests.support.ports import reserve_port
 
 USER = "nobody"
-"""Root's daemon lets no token run jobs as root."""
+"""A daemon of root runs no job of a token as root."""
 PATIENCE = {"ROTA_MOVE_PATIENCE": "1s"}
 LONG = "say start; await done"
 
 
 class Town:
-    """Two daemons with a GPU each, and somebody who knows both."""
+    """Two daemons with one GPU each, and a user with contexts for both."""
 
     def __init__(self, box: DaemonProcess, lab: DaemonProcess, *, config: Path) -> None:
         self.box, self.lab = box, lab
         port = reserve_port()
         self.url = f"http://127.0.0.1:{port}"
         for daemon in (box, lab):
-            # What jobs say, they say in one place, whoever runs them.
+            # The jobs of both daemons write to one folder.
             daemon.home.chmod(0o711)
             daemon.place.chmod(0o777)
         lab.place = box.place
@@ -52,7 +52,7 @@ class Town:
         (config / "contexts.json").chmod(0o600)
 
     def rota(self, *words: str) -> Any:
-        """As the person with a token at the box."""
+        """A client with the token of a user of the box."""
         return self.box.rota(*words)
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class Town:
         self.there.close()
 
     def busy(self) -> str:
-        """The box has something to do."""
+        """Fill the box with a job."""
         job = self.here.submit(self.box.request("say busy; await over", name="busy"))
         self.box.says(job, "busy")
         return job
@@ -70,7 +70,7 @@ class Town:
         self.here.move_later(MoveRequest(list(jobs), after=after, **fields))
 
     def moved_as(self, job: str) -> str:
-        """The id that a job has at the lab, once it is over here."""
+        """The id of a job at the lab, after it has ended here."""
         ended = self.box.ends(job)
         assert ended.state == "cancelled", ended.reason
         assert ended.reason.startswith("moved to lab as ")
@@ -80,7 +80,7 @@ class Town:
         return list((self.box.state / "moves").glob("*"))
 
     def stays(self, job: str) -> str:
-        """The reason with which it was released again."""
+        """The reason in the history with which the job was released again."""
 
         def released() -> str:
             story = self.here.story(job)
@@ -136,22 +136,22 @@ def test_a_job_moves_with_its_code_and_runs_once(town: Town, tmp_path: Path) -> 
     assert starts(town.here, job) == 0
 
 
-def test_a_move_that_is_tried_again_is_one_job(town: Town) -> None:
+def test_repeated_move_creates_one_job(town: Town) -> None:
     town.busy()
     job = town.here.submit(town.box.request("say once"))
     found = town.here.show(job)
-    # The first try got as far as the hand-over, and its answer was lost.
+    # The first try reached the hand-over, and its response was lost.
     key = move_key(job, found.job.submitted_s)
     first = hand_over(town.there, JobTransfer(found.request, key, "somewhere"))
     assert town.there.show(first).job.state == "held"
     assert move(town.here, town.there, job=job, to="lab") == first
     assert town.lab.ends(first).state == "succeeded"
-    # And once more, when all is over.
+    # Repeat the move after its end.
     assert move(town.here, town.there, job=job, to="lab") == first
     assert [line.job_id for line in town.box.heard() if line.words == "once"] == [first]
 
 
-def test_a_job_that_runs_has_stopped_before_it_starts_elsewhere(town: Town) -> None:
+def test_running_job_stops_before_it_starts_elsewhere(town: Town) -> None:
     script = "trap 'sleep 0.3; say gone; exit 0' TERM; say here; while :; do sleep 0.05; done"
     job = town.here.submit(town.box.request(script))
     town.box.says(job, "here")
@@ -164,7 +164,7 @@ def test_a_job_that_runs_has_stopped_before_it_starts_elsewhere(town: Town) -> N
     ]
 
 
-def test_what_is_refused_there_stays_here(town: Town) -> None:
+def test_job_that_the_target_rejects_stays(town: Town) -> None:
     busy = town.busy()
     job = town.here.submit(town.box.request("say start", cpus=0.001))
     town.lab.client.drain(town.lab.client.nodes()[0].id)
@@ -179,7 +179,7 @@ def test_what_is_refused_there_stays_here(town: Town) -> None:
     assert town.box.ends(busy).state == "succeeded"
 
 
-def test_a_job_goes_by_itself_after_waiting(town: Town) -> None:
+def test_queued_job_moves_after_the_given_time(town: Town) -> None:
     town.busy()
     words = ["--name", "mine", "--workdir", "/", "--env", f"HERE={town.box.place}"]
     script = 'echo "$ROTA_JOB $ROTA_ATTEMPT alone" >> "$HERE/journal"'
@@ -197,7 +197,7 @@ def test_a_job_goes_by_itself_after_waiting(town: Town) -> None:
     assert town.secret not in str(seen)
 
 
-def test_a_plan_is_kept_for_the_daemon_alone_and_told_without_its_token(town: Town) -> None:
+def test_planned_move_is_private_and_shown_without_its_token(town: Town) -> None:
     town.busy()
     job = town.here.submit(town.box.request("say start"))
     town.plan(job, after="1h")
@@ -209,7 +209,7 @@ def test_a_plan_is_kept_for_the_daemon_alone_and_told_without_its_token(town: To
     assert town.secret not in shown
 
 
-def test_a_job_that_starts_in_time_stays_and_its_token_goes(town: Town) -> None:
+def test_job_that_starts_in_time_stays_and_its_token_is_deleted(town: Town) -> None:
     busy = town.busy()
     job = town.here.submit(town.box.request("say start"))
     other = town.here.submit(town.box.request("say start", name="other"))
@@ -229,7 +229,7 @@ def test_a_job_that_starts_in_time_stays_and_its_token_goes(town: Town) -> None:
         ({"token": "rota_wrong"}, "lab refused the job: unknown, expired or revoked token"),
     ],
 )
-def test_what_cannot_be_handed_over_stays(town: Town, other: dict[str, str], words: str) -> None:
+def test_job_that_cannot_be_moved_stays(town: Town, other: dict[str, str], words: str) -> None:
     town.busy()
     job = town.here.submit(town.box.request("say start"))
     town.plan(job, **other)
@@ -239,7 +239,7 @@ def test_what_cannot_be_handed_over_stays(town: Town, other: dict[str, str], wor
     town.box.says(job, "start")
 
 
-def test_a_daemon_that_dies_in_the_middle_goes_on_with_it(town: Town) -> None:
+def test_restarted_daemon_completes_a_move(town: Town) -> None:
     town.busy()
     job = town.here.submit(town.box.request("say moved"))
     assert town.lab.process is not None
@@ -257,7 +257,7 @@ def test_a_daemon_that_dies_in_the_middle_goes_on_with_it(town: Town) -> None:
     wait_until(lambda: not town.secrets(), "the token to be gone")
 
 
-def test_who_releases_it_meanwhile_has_the_last_word(town: Town) -> None:
+def test_release_by_the_owner_cancels_the_move(town: Town) -> None:
     town.busy()
     job = town.here.submit(town.box.request(LONG))
     assert town.lab.process is not None
@@ -271,7 +271,7 @@ def test_who_releases_it_meanwhile_has_the_last_word(town: Town) -> None:
     assert {each.state for each in town.there.jobs().jobs} <= {"cancelled"}
 
 
-def test_mistakes_are_told_before_there_is_a_job(town: Town) -> None:
+def test_invalid_move_is_rejected_before_the_submit(town: Town) -> None:
     def refused(*words: str) -> str:
         done = town.rota("submit", *words, "--workdir", "/", "--", "true")
         assert (done.returncode, done.stdout) == (2, "")

@@ -11,7 +11,7 @@ from tests.support.daemon_process import DaemonProcess
 from tests.support.timeouts import PATIENCE_S
 
 
-def test_the_one_that_is_not_over_else_the_newest(daemon: DaemonProcess) -> None:
+def test_name_means_the_unfinished_job_or_else_the_newest(daemon: DaemonProcess) -> None:
     first, second = (daemon.submit("true", name="twin", hold=True) for _ in range(2))
     with pytest.raises(AnswerError, match=f"could be {second}.*{first}"):
         daemon.client.show("twin")
@@ -21,7 +21,7 @@ def test_the_one_that_is_not_over_else_the_newest(daemon: DaemonProcess) -> None
     assert daemon.client.show("twin").job.id == second
 
 
-def test_an_array_is_more_than_one(daemon: DaemonProcess) -> None:
+def test_name_of_an_array_is_refused_for_one_job(daemon: DaemonProcess) -> None:
     daemon.submit("true", name="sweep", array="2", hold=True)
     daemon.submit("true", name="sweep", array="3", hold=True)
     with pytest.raises(AnswerError, match="is an array"):
@@ -31,7 +31,7 @@ def test_an_array_is_more_than_one(daemon: DaemonProcess) -> None:
     assert [each.state for each in found] == ["cancelled"] * 3 + ["held"] * 2
 
 
-def test_shipped_code_has_folders(daemon: DaemonProcess, tmp_path: Path) -> None:
+def test_shipped_code_keeps_its_folders(daemon: DaemonProcess, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "where.sh").write_text("pwd")
     ship = ("submit", "--gpus", "0", "--ship", str(tmp_path), "--workdir")
@@ -42,7 +42,7 @@ def test_shipped_code_has_folders(daemon: DaemonProcess, tmp_path: Path) -> None
     assert "is not inside the folder that --ship uploads" in done.stderr
 
 
-def test_an_interrupt_says_what_goes_on(daemon: DaemonProcess) -> None:
+def test_interrupted_command_says_that_the_job_continues(daemon: DaemonProcess) -> None:
     script = "echo here; sleep 1000"
     command = daemon.command("submit", "--gpus", "0", "--follow", "--", "sh", "-c", script)
     with subprocess.Popen(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as rota:

@@ -1,5 +1,5 @@
-"""The store cannot be written for a while: submits are refused, what runs goes on, nothing that
-was acknowledged is lost, and the daemon goes on by itself."""
+"""The store cannot be written for a while: submits are refused, running jobs continue, no accepted
+job is lost, and the daemon recovers by itself."""
 
 import os
 import sqlite3
@@ -14,7 +14,7 @@ from tests.support.small_disks import can_mount, fill, on_a_disk
 
 
 class Story:
-    """The same for every kind of failure: one job runs, one waits, and then it happens."""
+    """The scenario of every kind of failure: one job runs and one is queued when it begins."""
 
     def __init__(self, daemon: DaemonProcess) -> None:
         self.daemon = daemon
@@ -24,7 +24,7 @@ class Story:
         daemon.says(self.running, "start")
 
     def is_refused(self, *, because: str) -> None:
-        """What is submitted meanwhile: accepted while it can be, then refused in words."""
+        """Submit jobs during the failure until one is refused with a reason."""
 
         def refusal() -> str:
             try:
@@ -38,7 +38,7 @@ class Story:
         assert self.daemon.readiness() == 503
 
     def goes_on(self) -> None:
-        """The running job ends while nobody can write that down."""
+        """The running job ends while the store cannot be written."""
         daemon = self.daemon
         daemon.allow("go")
         daemon.says(self.running, "end")
@@ -63,7 +63,7 @@ class Story:
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_daemon_recovers_from_a_full_disk(tmp_path: Path) -> None:
     if not can_mount(tmp_path):
         pytest.skip("needs the right to mount")
     with temporary_daemon(gpus="1x16GiB", runner=on_a_disk("", "4m")) as daemon:
@@ -80,7 +80,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         story.ends_well()
 
 
-def test_a_lock_of_another_program(own_daemon: DaemonProcess) -> None:
+def test_daemon_recovers_from_a_lock_of_another_program(own_daemon: DaemonProcess) -> None:
     own_daemon.up()
     story = Story(own_daemon)
     other = sqlite3.connect(own_daemon.state / "rota.db", isolation_level=None)
@@ -92,8 +92,8 @@ def test_a_lock_of_another_program(own_daemon: DaemonProcess) -> None:
     story.ends_well()
 
 
-def test_a_file_that_may_not_be_written_for_a_while(own_daemon: DaemonProcess) -> None:
-    """Whoever has a file open may write it whatever its mode is; unless it is immutable."""
+def test_daemon_recovers_from_an_immutable_file(own_daemon: DaemonProcess) -> None:
+    """An open file can be written whatever its mode is, unless the file is immutable."""
     own_daemon.up()
     story = Story(own_daemon)
     paths = [str(own_daemon.state / name) for name in ("rota.db", "rota.db-wal")]

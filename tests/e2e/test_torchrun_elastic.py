@@ -21,11 +21,13 @@ def daemon() -> Generator[DaemonProcess]:
         yield daemon
 
 
-def test_the_owner_grows_and_shrinks_it_and_it_outlives_its_agents(daemon: DaemonProcess) -> None:
+def test_torchrun_job_is_resized_by_its_owner_and_survives_killed_agents(
+    daemon: DaemonProcess,
+) -> None:
     job = TorchrunJob(daemon, installed=daemon.home / "installed")
     generation, agents = job.grows_and_shrinks()
     for victim in agents:
-        # And nothing else: what it started is its keeper's business.
+        # Kill only the agent: its supervisor ends its processes.
         os.kill(job.pid(victim), signal.SIGKILL)
         generation, agents = job.train(2, after=generation)
         assert victim not in agents

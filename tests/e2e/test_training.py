@@ -1,5 +1,5 @@
-"""Programs that train with `rota_trainer`, under a real daemon: they report, stop when they are
-asked to, and go on where they were."""
+"""Programs that train with `rota_trainer`, under a real daemon: they report, stop on request, and
+resume from their checkpoint."""
 
 import sys
 from contextlib import closing
@@ -12,7 +12,7 @@ from tests.support.daemon_process import DaemonProcess, wait_until
 from tests.tidy.tree import ROOT
 
 ALL = "4"
-"""GPUs: as many as there are."""
+"""The number of GPUs of the daemon."""
 PROGRAM = """
 import json, os, pathlib, signal, sys, time
 import rota_trainer as trainer
@@ -73,7 +73,7 @@ def reports(daemon: DaemonProcess, job: str, epochs: float) -> JobView:
     return wait_until(view, f"a report of {epochs} epochs; {daemon.output(job)!r}")
 
 
-def test_a_job_reports_to_its_end(daemon: DaemonProcess) -> None:
+def test_job_reports_its_progress(daemon: DaemonProcess) -> None:
     job = train(daemon)
     daemon.says(job, "epoch 0")
     for epoch in range(6):
@@ -91,7 +91,7 @@ def test_a_job_reports_to_its_end(daemon: DaemonProcess) -> None:
     assert samples[-1].memory_bytes > 0
 
 
-def test_a_higher_priority_waits_for_the_safe_point(daemon: DaemonProcess) -> None:
+def test_preemption_waits_for_the_safe_point(daemon: DaemonProcess) -> None:
     low = train(daemon, gpus=ALL)
     daemon.allow("go-0")
     daemon.says(low, "epoch 1")
@@ -116,7 +116,7 @@ def test_a_higher_priority_waits_for_the_safe_point(daemon: DaemonProcess) -> No
     assert [worker.exit_code for worker in first.workers + second.workers] == [75, 0]
 
 
-def test_after_the_grace_period_it_is_told(daemon: DaemonProcess) -> None:
+def test_job_gets_sigterm_after_the_grace_period(daemon: DaemonProcess) -> None:
     job = train(daemon, "--deaf", gpus=ALL, grace="1s")
     daemon.allow("go-0")
     reports(daemon, job, 1)
@@ -126,7 +126,7 @@ def test_after_the_grace_period_it_is_told(daemon: DaemonProcess) -> None:
     assert daemon.client.show(job).job.epochs_done == 1
 
 
-def test_a_daemon_that_dies_changes_nothing_but_reports(own_daemon: DaemonProcess) -> None:
+def test_training_continues_while_the_daemon_is_killed(own_daemon: DaemonProcess) -> None:
     daemon = own_daemon
     daemon.up()
     job = train(daemon)
@@ -144,7 +144,7 @@ def test_a_daemon_that_dies_changes_nothing_but_reports(own_daemon: DaemonProces
     assert len(daemon.starts(job)) == 1
 
 
-def test_who_was_asked_before_a_crash_is_asked_again_after_it(own_daemon: DaemonProcess) -> None:
+def test_stop_request_is_repeated_after_a_crash_of_the_daemon(own_daemon: DaemonProcess) -> None:
     daemon = own_daemon
     daemon.up()
     job = train(daemon, "--deaf", grace="1h")
@@ -165,6 +165,6 @@ def test_who_was_asked_before_a_crash_is_asked_again_after_it(own_daemon: Daemon
     assert "lost" not in stop.reason
     daemon.client.release(job)
     n_done = int(daemon.says_like(job, "start", attempt=2).words.split()[1])
-    # It stopped where it could, at the end of an epoch with a checkpoint; not where it had to.
+    # The job stopped at its safe point, the end of an epoch with a checkpoint, and not later.
     assert n_done >= 2
     assert (2, f"start {n_done} 1 {n_done} True") in said(daemon, job)

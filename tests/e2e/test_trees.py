@@ -1,7 +1,7 @@
-"""Processes that do not want to be found: all of them end before their GPU is given on.
+"""Process trees that evade a stop: all processes end before their GPU is allocated again.
 
 Every process of the first job keeps a lock. The second job, which waits for the same GPU, looks
-whether the lock is free and whether anybody carries the first one's mark.
+whether the lock is free and whether any process has the marker of the first job.
 """
 
 import os
@@ -56,7 +56,7 @@ for each in 0 1 2 3 4 5 6 7; do ( run ) & done
 say start
 await never
 """
-"""Each is gone as soon as it was seen, and another is in its place."""
+"""Each process forks its successor and exits at once."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def require_clean(daemon: DaemonProcess, following: str) -> None:
     assert daemon.heard(following) == [JournalLine(following, 1, "looked")]
 
 
-def test_an_agent_is_killed_while_its_workers_have_sessions_of_their_own(
+def test_workers_in_other_sessions_end_with_their_killed_agent(
     daemon: DaemonProcess,
 ) -> None:
     job = daemon.submit(AGENT, grace="1s")
@@ -82,7 +82,7 @@ def test_an_agent_is_killed_while_its_workers_have_sessions_of_their_own(
     assert daemon.ends(job).state == "failed"
 
 
-def test_a_job_becomes_a_daemon(daemon: DaemonProcess) -> None:
+def test_job_that_daemonizes_is_stopped(daemon: DaemonProcess) -> None:
     job = daemon.submit(DAEMON, grace="1s")
     following = daemon.submit(NEXT)
     require_clean(daemon, following)
@@ -91,8 +91,8 @@ def test_a_job_becomes_a_daemon(daemon: DaemonProcess) -> None:
 
 
 @pytest.mark.parametrize("script", [AGENT, FORGETFUL])
-def test_a_keeper_is_killed(daemon: DaemonProcess, script: str) -> None:
-    """The tree goes, and the job comes back; it is cancelled so that the next one gets the GPU."""
+def test_process_tree_of_a_killed_supervisor_is_ended(daemon: DaemonProcess, script: str) -> None:
+    """The job is retried after the end of its tree, and cancelled to free the GPU."""
     if script is FORGETFUL and not has_groups(daemon):
         pytest.skip("without control groups, who hides the mark is not found")
     job = daemon.submit(script, grace="1s")
@@ -104,7 +104,7 @@ def test_a_keeper_is_killed(daemon: DaemonProcess, script: str) -> None:
     require_clean(daemon, following)
 
 
-def test_a_bomb_goes_off_within_its_limit(daemon: DaemonProcess) -> None:
+def test_fork_bomb_stays_within_its_limit(daemon: DaemonProcess) -> None:
     job = daemon.submit(BOMB, grace="1s")
     following = daemon.submit(NEXT)
     daemon.says(job, "start")
@@ -121,7 +121,7 @@ def test_a_bomb_goes_off_within_its_limit(daemon: DaemonProcess) -> None:
     require_clean(daemon, following)
 
 
-def test_processes_that_are_gone_as_soon_as_they_are_seen(daemon: DaemonProcess) -> None:
+def test_short_lived_processes_are_stopped(daemon: DaemonProcess) -> None:
     job = daemon.submit(MARKED + RUNNERS, grace="1s")
     following = daemon.submit(NEXT)
     daemon.says(job, "start")
@@ -130,7 +130,7 @@ def test_processes_that_are_gone_as_soon_as_they_are_seen(daemon: DaemonProcess)
 
 
 def has_gone_off(group: Path) -> bool:
-    """The kernel has refused a process."""
+    """Whether the kernel has refused to create a process."""
     return (group / "pids.events").read_text() != "max 0\n"
 
 

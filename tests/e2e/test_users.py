@@ -15,7 +15,7 @@ N_JOBS = 5
 
 
 def users() -> list[str]:
-    """Root's daemon runs jobs as accounts of the machine; anybody else's takes any name."""
+    """User names. A daemon of root needs accounts of the machine; any other accepts any name."""
     if os.geteuid() != 0:
         return [f"user-{number}" for number in range(N_USERS)]
     return [each.pw_name for each in pwd.getpwall() if each.pw_uid != 0][:N_USERS]
@@ -25,7 +25,7 @@ Deed = Callable[[Client], list[str]]
 
 
 def at_once(daemon: DaemonProcess, deed: Deed, *, tokens: list[str]) -> list[list[str]]:
-    """Each with a connection of its own, and all of them begin together."""
+    """Run the calls at the same time, each with its own connection."""
     gate = threading.Barrier(len(tokens))
 
     def after_all(token: str) -> list[str]:
@@ -37,7 +37,7 @@ def at_once(daemon: DaemonProcess, deed: Deed, *, tokens: list[str]) -> list[lis
         return list(pool.map(after_all, tokens))
 
 
-def test_everybodys_jobs_keep_their_order(daemon: DaemonProcess) -> None:
+def test_jobs_of_each_user_keep_their_order(daemon: DaemonProcess) -> None:
     names = users()
     tokens = [daemon.client.create_token(user=name).secret for name in names]
     request = JobRequest(["true"], workdir="/", gpus="1")
@@ -55,7 +55,7 @@ def test_everybodys_jobs_keep_their_order(daemon: DaemonProcess) -> None:
         assert starts == sorted(starts)
 
 
-def test_a_submit_that_is_sent_again_is_one_job(daemon: DaemonProcess) -> None:
+def test_repeated_submit_creates_one_job(daemon: DaemonProcess) -> None:
     request = daemon.request("say start")
     first = daemon.client.submit(request, key="again")
     assert daemon.client.submit(request, key="again") == first
@@ -64,7 +64,7 @@ def test_a_submit_that_is_sent_again_is_one_job(daemon: DaemonProcess) -> None:
     assert daemon.client.submit(request, key="another") != first
 
 
-def test_a_submit_that_is_sent_many_times_at_once_is_one_job(daemon: DaemonProcess) -> None:
+def test_concurrent_equal_submits_create_one_job(daemon: DaemonProcess) -> None:
     request = daemon.request("say start", array="3")
 
     def submit(client: Client) -> list[str]:
@@ -77,7 +77,7 @@ def test_a_submit_that_is_sent_many_times_at_once_is_one_job(daemon: DaemonProce
     assert sorted(line.job_id for line in daemon.heard()) == sorted(answers[0])
 
 
-def test_a_second_daemon_on_the_same_folder_refuses(daemon: DaemonProcess) -> None:
+def test_second_daemon_on_the_same_folder_exits(daemon: DaemonProcess) -> None:
     for flags in ([], ["--detach"]):
         second = daemon.rota("up", "--virtual-gpus", "1x16GiB", *flags)
         assert second.returncode == 1

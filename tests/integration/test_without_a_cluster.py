@@ -1,4 +1,4 @@
-"""Where parts of a cluster are missing, its tests say so; where nobody would read it, they fail."""
+"""Tests of the cluster name missing parts: they are skipped locally and fail in CI."""
 
 import os
 import subprocess
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.tidy.tree import ROOT
 
-TEST = "tests/kubernetes/test_cluster.py::test_a_node_has_the_cards_of_its_device_plugin"
+TEST = "tests/kubernetes/test_cluster.py::test_node_has_the_gpus_of_its_device_plugin"
 
 
 def run(tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """On a machine that has no program but Python."""
+    """Run tests on a machine without programs other than Python."""
     unset = ("CI", "KUBECONFIG", "KUBEBUILDER_ASSETS", "ROTA_CLUSTER")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     env |= {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), **variables}
@@ -19,7 +19,7 @@ def run(tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-def test_it_is_said_loudly_what_is_missing(tmp_path: Path) -> None:
+def test_missing_parts_are_named(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout
     assert "1 skipped" in done.stdout
@@ -28,7 +28,7 @@ def test_it_is_said_loudly_what_is_missing(tmp_path: Path) -> None:
     assert "ctr, kwok, stages.yaml, deviceplugin, or Go to build them" in said
 
 
-def test_in_ci_it_is_a_failure(tmp_path: Path) -> None:
+def test_missing_parts_fail_in_ci(tmp_path: Path) -> None:
     done = run(tmp_path, CI="true")
     assert done.returncode == 1, done.stdout
     assert "no test cluster without" in done.stdout

@@ -43,20 +43,20 @@ def fails(kube_daemon: KubernetesDaemonProcess, words: str, **fields: Any) -> st
     return kube_daemon.why(job)
 
 
-def test_an_image_that_does_not_exist(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_with_a_missing_image_ends_with_a_reason(kube_daemon: KubernetesDaemonProcess) -> None:
     words = "its image cannot be pulled"
     assert "pull secret" in fails(kube_daemon, words, image="rota.test/none:1")
     story = kube_daemon.client.story(kube_daemon.client.jobs().jobs[0].id)
     assert any(words in each.reason for each in story if each.after == "starting"), "told early"
 
 
-def test_a_claim_that_does_not_exist(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_with_a_missing_claim_ends_with_a_reason(kube_daemon: KubernetesDaemonProcess) -> None:
     assert "check that the claim exists" in fails(
         kube_daemon, "its volume is not available", mounts=["pvc:nowhere:/data"]
     )
 
 
-def test_a_claim_that_is_never_bound(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_with_an_unbound_claim_ends_with_a_reason(kube_daemon: KubernetesDaemonProcess) -> None:
     storage = {"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]}
     claim = {"metadata": {"name": "unbound"}, "spec": {**storage, "storageClassName": "none"}}
     path = f"/api/v1/namespaces/{kube_daemon.namespace}/persistentvolumeclaims"
@@ -64,7 +64,9 @@ def test_a_claim_that_is_never_bound(kube_daemon: KubernetesDaemonProcess) -> No
     fails(kube_daemon, "its volume is not available", mounts=["pvc:unbound:/data"])
 
 
-def test_a_file_server_that_is_not_there(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_with_an_unreachable_file_server_ends_with_a_reason(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
     """Its pod has the right volume and a node, but never starts."""
     pods = kube_daemon.cluster.api.watch(kube_daemon.pods_path)
     said = fails(kube_daemon, "its volume cannot be mounted", mounts=["nfs:127.0.0.1:/none:/data"])
@@ -74,7 +76,7 @@ def test_a_file_server_that_is_not_there(kube_daemon: KubernetesDaemonProcess) -
     assert [each["nfs"] for each in volumes if "nfs" in each] == [wanted]
 
 
-def test_a_quota_that_is_used_up(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_waits_for_an_exhausted_quota(kube_daemon: KubernetesDaemonProcess) -> None:
     """A refused job waits, and runs when the quota has room."""
     path = f"/api/v1/namespaces/{kube_daemon.namespace}/resourcequotas"
     hard = {"requests.nvidia.com/gpu": "0"}
@@ -91,7 +93,9 @@ def test_a_quota_that_is_used_up(kube_daemon: KubernetesDaemonProcess) -> None:
     assert kube_daemon.ends(job).state == "succeeded"
 
 
-def test_pods_that_the_cluster_does_not_admit(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_whose_pods_are_not_admitted_ends_with_a_reason(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
     """Node folders, in this case."""
     path, label = (
         f"/api/v1/namespaces/{kube_daemon.namespace}",
@@ -104,7 +108,7 @@ def test_pods_that_the_cluster_does_not_admit(kube_daemon: KubernetesDaemonProce
         kube_daemon.cluster.api.patch(path, {"metadata": {"labels": {label: None}}})
 
 
-def test_a_webhook_that_is_down(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_waits_for_an_unavailable_webhook(kube_daemon: KubernetesDaemonProcess) -> None:
     """Its message is reported at once, the GPU is free again, and the job runs when the webhook
     works."""
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -168,7 +172,7 @@ def test_an_edited_pod_still_belongs_to_its_job(kube_daemon: KubernetesDaemonPro
     wait_until(lambda: kube_daemon.client.status().gpus == CARDS_PER_NODE, "all cards to be free")
 
 
-def test_what_is_in_another_namespace_is_not_ours(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_objects_in_another_namespace_are_ignored(kube_daemon: KubernetesDaemonProcess) -> None:
     spec = {"command": ["sleep", "1000"], "gpus": "1"}
     body = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob", "spec": spec}
     with kube_daemon.cluster.namespace() as other:

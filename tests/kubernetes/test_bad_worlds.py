@@ -32,7 +32,9 @@ def kube_daemon(whole_cluster: Cluster, namespace: str) -> Iterator[KubernetesDa
 
 @only_long
 @pytest.mark.parametrize("skew", ["+1h", "-30m"])
-def test_a_clock_that_is_wrong(kube_daemon: KubernetesDaemonProcess, skew: str) -> None:
+def test_job_succeeds_with_a_wrong_clock_of_the_daemon(
+    kube_daemon: KubernetesDaemonProcess, skew: str
+) -> None:
     kube_daemon.tell(DONT_FAKE_MONOTONIC="1")
     kube_daemon.run_under("faketime", "-f", skew)
     kube_daemon.up()
@@ -45,7 +47,7 @@ def test_a_clock_that_is_wrong(kube_daemon: KubernetesDaemonProcess, skew: str) 
     assert len(kube_daemon.starts(job)) == 1
 
 
-def test_an_outdated_crd(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_outdated_crd_is_reported(kube_daemon: KubernetesDaemonProcess) -> None:
     """A running daemon reports it; a starting daemon waits and does not become the leader."""
     older: dict[str, Any] = yaml.safe_load(DEFINITION.read_text())
     [version] = older["spec"]["versions"]
@@ -71,7 +73,7 @@ def test_an_outdated_crd(kube_daemon: KubernetesDaemonProcess) -> None:
 
 
 @only_long
-def test_expired_credentials(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_expired_credentials_are_reported(kube_daemon: KubernetesDaemonProcess) -> None:
     """The daemon stops leading and reports the reason; with new credentials it continues."""
     kube_daemon.use(credentials(kube_daemon, "first"))
     kube_daemon.up()

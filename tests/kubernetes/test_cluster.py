@@ -29,7 +29,7 @@ def is_over(pod: Object) -> bool:
     return pod["status"]["phase"] in ("Succeeded", "Failed")
 
 
-def test_a_node_has_the_cards_of_its_device_plugin(cluster: Cluster) -> None:
+def test_node_has_the_gpus_of_its_device_plugin(cluster: Cluster) -> None:
     node = cluster.api.get(f"{NODES}/{NODE}")
     assert is_ready(node)
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == str(CARDS_PER_NODE)
@@ -37,14 +37,14 @@ def test_a_node_has_the_cards_of_its_device_plugin(cluster: Cluster) -> None:
     assert node["metadata"]["labels"]["nvidia.com/gpu.memory"] == "40960"
 
 
-def test_a_pod_runs_our_python_and_is_given_a_card(cards: Cluster, namespace: str) -> None:
+def test_pod_runs_the_project_python_and_gets_a_gpu(cards: Cluster, namespace: str) -> None:
     printed = run_to_end(cards, namespace, python_pod("torch", TORCH, gpus=1))
     uuid, total = printed.split()
     assert uuid.startswith("GPU-0000000")
     assert total == "2.0"
 
 
-def test_two_pods_are_given_two_cards(cards: Cluster, namespace: str) -> None:
+def test_two_pods_get_different_gpus(cards: Cluster, namespace: str) -> None:
     """The first pod still runs when the second gets its GPU."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     holding = (
@@ -68,7 +68,7 @@ print(urllib.request.urlopen(f"https://{host}/version", context=trust, timeout=1
     assert run_to_end(cluster, namespace, python_pod("caller", program)) == "200\n"
 
 
-def test_fake_nodes_become_ready_and_go_again(whole_cluster: Cluster) -> None:
+def test_simulated_nodes_become_ready_and_are_removed(whole_cluster: Cluster) -> None:
     with whole_cluster.kwok_nodes(20, gpus=8) as names:
         nodes = {each["metadata"]["name"]: each for each in whole_cluster.api.items(NODES)}
         assert [nodes[name]["status"]["allocatable"]["nvidia.com/gpu"] for name in names] == (
@@ -78,7 +78,7 @@ def test_fake_nodes_become_ready_and_go_again(whole_cluster: Cluster) -> None:
     assert left == {NODE}
 
 
-def test_a_person_may_do_only_what_was_granted(cluster: Cluster, namespace: str) -> None:
+def test_user_has_only_the_granted_permissions(cluster: Cluster, namespace: str) -> None:
     name, kubeconfig = cluster.person()
     theirs = Api(kubeconfig)
     pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -94,7 +94,7 @@ def test_a_person_may_do_only_what_was_granted(cluster: Cluster, namespace: str)
 
 
 @only_long
-def test_a_stopped_kubelet_is_noticed_and_comes_back_with_its_cards(whole_cluster: Cluster) -> None:
+def test_stopped_kubelet_is_detected_and_returns_with_its_gpus(whole_cluster: Cluster) -> None:
     control, api = whole_cluster.control, whole_cluster.api
     with control.stopped("kubelet"):
         until(lambda: not is_ready(api.get(f"{NODES}/{NODE}")), "NotReady")
@@ -106,7 +106,9 @@ def has_all_cards(api: Api) -> bool:
     return is_ready(node) and node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
 
 
-def test_objects_outlive_the_api_server(whole_cluster: Cluster, namespace: str) -> None:
+def test_objects_survive_a_restart_of_the_api_server(
+    whole_cluster: Cluster, namespace: str
+) -> None:
     control, api = whole_cluster.control, whole_cluster.api
     with control.stopped("apiserver"), pytest.raises(ConnectionError):
         api.get("/readyz")
@@ -130,6 +132,6 @@ def test_cut_connections_end_a_watch(whole_cluster: Cluster, namespace: str) -> 
     while next(changes)["object"]["metadata"]["name"] != "seen":
         pass
     whole_cluster.control.cut_connections()
-    # A watch that goes on would end in a time-out, which is neither of these.
+    # A watch that continued would time out, which is neither of these errors.
     with suppress(ConnectionError, IncompleteRead):
         list(changes)

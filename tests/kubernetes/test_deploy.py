@@ -269,7 +269,7 @@ def test_chart_and_base_create_the_same_objects(cluster: Cluster, built_helm: Pa
     def pod(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
         spec = found["Deployment rota"]["spec"]["template"]["spec"]
         for volume in spec["volumes"]:
-            # Kustomize names it by what is in it.
+            # Kustomize adds a hash of the content to the name.
             volume.get("configMap", {}).pop("name", None)
         spec["containers"][0].pop("imagePullPolicy", None)
         return spec

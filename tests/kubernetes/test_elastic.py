@@ -29,7 +29,7 @@ def kube_daemon(whole_cluster: Cluster, namespace: str) -> Iterator[KubernetesDa
         yield made
 
 
-def test_a_live_job_grows_and_shrinks_and_outlives_its_pods(
+def test_live_job_is_resized_and_survives_lost_pods(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     job = LiveJob(kube_daemon, gpus="1..3", hold=True)
@@ -50,7 +50,7 @@ def test_a_live_job_grows_and_shrinks_and_outlives_its_pods(
     assert job.attempt() == 1
 
 
-def test_plain_ddp_trains_on_two_pods_gives_way_and_goes_on(
+def test_ddp_job_on_two_pods_is_preempted_and_resumes(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     job = train(kube_daemon, "plain", "--seconds-per-epoch=1")
@@ -66,7 +66,7 @@ def test_plain_ddp_trains_on_two_pods_gives_way_and_goes_on(
     assert first + second == list(range(1, EPOCHS + 1))
 
 
-def test_agents_of_torchrun_grow_and_shrink_and_are_outlived(
+def test_torchrun_job_is_resized_and_survives_lost_agents(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     install(kube_daemon.place / "installed")
@@ -83,7 +83,7 @@ def test_agents_of_torchrun_grow_and_shrink_and_are_outlived(
     job.finishes()
 
 
-def test_torchrun_meets_at_the_first_worker_without_names(
+def test_torchrun_uses_the_address_of_the_first_worker_without_dns(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     """Torch's own rendezvous, which publishes the address of the first agent."""

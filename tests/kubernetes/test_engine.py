@@ -136,7 +136,7 @@ def card(*gpus: int, share_bytes: int = 0) -> Slot:
     return Slot(NodeId(NODE), gpus, share_bytes)
 
 
-def test_output_outlives_the_pod(play: Stage) -> None:
+def test_output_is_kept_after_the_pod(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.start(pod_programs.program("print('one'); print('two', end='')"), card())
         assert (await lab.told(WorkersExited)).codes == {0: 0}
@@ -149,7 +149,7 @@ def test_output_outlives_the_pod(play: Stage) -> None:
     play(scenario)
 
 
-def test_workers_find_the_first_of_them(play: Stage) -> None:
+def test_workers_reach_the_first_worker(play: Stage) -> None:
     listens = """
 import os, socket
 place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -229,7 +229,7 @@ def test_a_quota_refusal_deletes_the_whole_command(play: Stage) -> None:
     play(scenario)
 
 
-def test_a_taken_node_is_a_lost_race(play: Stage) -> None:
+def test_pod_for_an_occupied_node_is_reported_lost(play: Stage) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.engine.adopt()
         theirs = python_pod("theirs", WAITS, gpus=CARDS_PER_NODE)
@@ -389,7 +389,7 @@ def test_changes_during_an_expired_watch_are_reported_once(
         return f"{path}/{name}"
 
     def happen() -> None:
-        """Nobody in this process hears of it meanwhile."""
+        """Changes during which this process has no watch."""
         whole_cluster.control.cut_connections()
         there.delete(name_of(ended), grace_s=1)
         there.patch(name_of(vanished), {"metadata": {"finalizers": None}})

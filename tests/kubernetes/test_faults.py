@@ -15,8 +15,8 @@ from tests.support.daemon_process import wait_until
 from tests.support.seed_counts import count, only_long
 
 PAUSE_S = 10.0
-"""Longer than a daemon commands without a word from the API server. Not to wait for anything: so
-long it lasts."""
+"""Longer than a daemon leads without contact to the API server. A sleep of this time is the length
+of the outage."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_drained_node_is_emptied_and_used_again(
 
 
 @only_long
-def test_a_job_waits_for_what_others_hold(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_waits_for_resources_of_other_schedulers(kube_daemon: KubernetesDaemonProcess) -> None:
     """Although it could not run now even without our other jobs."""
     kube_daemon.up()
     holding = python_pod("theirs", "import time; time.sleep(999)", gpus=1)
@@ -129,7 +129,7 @@ def test_jobs_survive_outages_longer_than_a_lease(
 
 
 def submits(kube_daemon: KubernetesDaemonProcess, key: str) -> str:
-    """To whichever daemon commands when it is answered."""
+    """Submit a job to the daemon that leads at that time."""
     request = kube_daemon.request("say came", gpus="1")
     return kube_daemon.kept(lambda: kube_daemon.client.submit(request, key=key))
 

@@ -136,7 +136,7 @@ def test_accounts_map_users_of_the_cluster(
     assert seen["NoNewPrivs"] == "1"
 
 
-def test_what_one_job_writes_to_a_claim_the_next_one_reads(
+def test_next_job_reads_the_files_of_a_claim(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     """For the whole claim, for a folder in it, and read-only."""
@@ -176,7 +176,7 @@ def test_a_job_restarts_at_another_size_from_its_checkpoint_on_a_claim(
     assert (kube_daemon.home / "saved" / "root" / job).is_dir()
 
 
-def test_a_folder_of_the_node_is_mounted_only_where_that_is_allowed(
+def test_node_folder_is_mounted_only_if_allowed(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     with pytest.raises(AnswerError, match="jobs may not mount the folder /etc of the nodes"):
@@ -200,7 +200,7 @@ def test_links_do_not_lead_out_of_a_node_folder(
     assert kube_daemon.output(job) == b""
 
 
-def test_a_port_is_reached_by_address_and_through_the_daemon(
+def test_port_is_reachable_by_address_and_through_the_daemon(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     server = f"exec {sys.executable} -m http.server 8080"
@@ -222,7 +222,7 @@ def test_a_port_is_reached_by_address_and_through_the_daemon(
         assert done.stdout == b"hello\n\n"
 
 
-def test_a_worker_that_uses_more_memory_than_it_asked_for(
+def test_worker_above_its_memory_limit_fails_with_the_reason(
     kube_daemon: KubernetesDaemonProcess,
 ) -> None:
     hungry = f"exec {sys.executable} -c 'bytearray(256 << 20)'"
@@ -232,7 +232,9 @@ def test_a_worker_that_uses_more_memory_than_it_asked_for(
     assert "--memory" in kube_daemon.rota("show", job).stdout
 
 
-def test_an_invalid_container_configuration(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_with_an_invalid_container_configuration_fails_with_the_reason(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
     (kube_daemon.home / "volume" / "file").touch()
     job = kube_daemon.submit("true", gpus="1", mounts=["pvc:work/file/folder:/data"])
     assert kube_daemon.ends(job).state == "failed"

@@ -113,26 +113,26 @@ def test_a_preempted_training_resumes(
 
 
 def cards_of(kube_daemon: KubernetesDaemonProcess, job: str) -> list[str]:
-    """Those that the device plugin picked for its one worker."""
+    """The GPUs that the device plugin chose for the only worker."""
     [worker] = kube_daemon.client.show(job).attempts[-1].workers
     return worker.cards
 
 
 def how_far(kube_daemon: KubernetesDaemonProcess, job: str) -> tuple[float, datetime] | None:
-    """As its object tells, and `kubectl get` shows."""
+    """The progress in the status of the object, as `kubectl get` shows it."""
     status = kube_daemon.status_of(job)
     finish = status.get("expectedFinish")
     return (status["progress"], datetime.fromisoformat(finish)) if finish else None
 
 
-def test_workers_find_each_other_and_each_has_a_card(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_workers_reach_each_other_and_each_has_a_gpu(kube_daemon: KubernetesDaemonProcess) -> None:
     command = [sys.executable, "-c", MEETING]
     job = kube_daemon.client.submit(JobRequest(command, workdir="/", gpus="2", gpus_per_worker=1))
     assert kube_daemon.ends(job).state == "succeeded", kube_daemon.output(job)
     assert kube_daemon.output(job) == b"2 cards\n"
 
 
-def test_a_live_training_grows_and_shrinks(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_live_training_is_resized(kube_daemon: KubernetesDaemonProcess) -> None:
     other = kube_daemon.submit("say came; await first", gpus="3")
     kube_daemon.says(other, "came")
     job = LiveJob(kube_daemon, gpus="1..2")

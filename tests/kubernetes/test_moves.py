@@ -15,12 +15,12 @@ from tests.support.ports import reserve_port
 
 
 class Roads(NamedTuple):
-    """A box with one GPU, a cluster, and one person who knows both."""
+    """A box with one GPU, a cluster, and a user of both."""
 
     box: DaemonProcess
     kube_daemon: KubernetesDaemonProcess
     here: Client
-    """As that person at the box."""
+    """The client of that user at the box."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def roads(cards: Cluster, namespace: str, tmp_path: Path) -> Iterator[Roads]:
             yield Roads(box, kube_daemon, here)
 
 
-def test_a_job_goes_to_the_cluster_by_hand_or_by_itself_and_back(
+def test_job_moves_to_the_cluster_on_request_or_automatically_and_back(
     roads: Roads, tmp_path: Path
 ) -> None:
     box, kube_daemon, here = roads

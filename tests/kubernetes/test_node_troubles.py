@@ -44,7 +44,7 @@ def waits_for_the_node(kube_daemon: KubernetesDaemonProcess) -> str:
     return job
 
 
-def test_a_job_waits_for_cards_that_are_not_back_yet(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_job_waits_until_the_gpus_of_the_node_return(kube_daemon: KubernetesDaemonProcess) -> None:
     """First the device plugin stops; then the kubelet restarts without knowing the GPUs."""
     kube_daemon.up()
     api, control = kube_daemon.cluster.api, kube_daemon.cluster.control
@@ -60,7 +60,7 @@ def test_a_job_waits_for_cards_that_are_not_back_yet(kube_daemon: KubernetesDaem
         assert len(kube_daemon.starts(job)) == 1, kube_daemon.rota("story", job).stdout
 
 
-def test_gpus_by_another_name(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_gpus_with_another_resource_name_are_used(kube_daemon: KubernetesDaemonProcess) -> None:
     """For example a slice of a GPU, from a separate device plugin."""
     api, control = kube_daemon.cluster.api, kube_daemon.cluster.control
     cards = kube_daemon.cluster.place.of("cards") / "uuids"
@@ -123,7 +123,7 @@ def test_a_job_bound_to_an_unresponsive_node_waits(
         assert (kube_daemon.state_of(job), kube_daemon.client.status().gpus_held) == ("starting", 1)
     assert kube_daemon.ends(job).state == "succeeded"
     assert [each.words for each in kube_daemon.heard(job)] == ["came"]
-    # A kubelet that is back before its device plugin refuses whoever wants a card.
+    # A kubelet that starts before its device plugin rejects pods that request a GPU.
     lost = [each.reason for each in kube_daemon.client.story(job) if each.before == "starting"][:-1]
     assert all("its node refused it" in each for each in lost), lost
 
@@ -172,7 +172,7 @@ def other_cards(kube_daemon: KubernetesDaemonProcess) -> Iterator[Callable[[int]
         file.write_text(before)
 
 
-def test_a_node_that_grows_and_shrinks(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_changes_of_the_gpus_of_a_node_are_followed(kube_daemon: KubernetesDaemonProcess) -> None:
     kube_daemon.up()
     with other_cards(kube_daemon) as put:
         put(6)

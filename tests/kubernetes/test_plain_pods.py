@@ -140,7 +140,7 @@ def test_pods_are_queued_and_bound_and_get_events(
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_higher_priority_gets_the_node_that_it_names_although_others_are_free(
+def test_pod_of_higher_priority_gets_its_selected_node_although_others_are_free(
     lab: DaemonLab,
 ) -> None:
     with lab.cluster.kwok_nodes(2, gpus=2) as [wanted, _]:
@@ -198,8 +198,8 @@ def test_a_copy_of_a_pod_is_a_job_of_its_own(lab: DaemonLab, daemon: Daemon, nod
     assert "original" in names_of(lab)
 
 
-def test_a_claim_that_comes_later_is_waited_for(lab: DaemonLab, node: str) -> None:
-    """As if both were in one file."""
+def test_pod_waits_for_a_claim_that_is_created_later(lab: DaemonLab, node: str) -> None:
+    """Pod and claim may be created from one file."""
     size = {"storage": "1Gi"}
     volume = {
         "metadata": {"name": f"{lab.namespace}-home"},
@@ -245,8 +245,8 @@ def test_a_pod_whose_job_cannot_be_stored_waits_alone(
 
 
 @pytest.mark.usefixtures("daemon")
-def test_a_node_that_comes_later_is_waited_for(lab: DaemonLab) -> None:
-    """As with a cluster autoscaler."""
+def test_pod_waits_for_a_node_that_is_added_later(lab: DaemonLab) -> None:
+    """A cluster autoscaler adds such nodes."""
     make(lab, "early", node="later-0000")
     until(lambda: "no node has it" in events_of(lab, "early"), "a reason")
     with fake_nodes(lab.cluster.api, 1, gpus=2, prefix="later") as [node]:
@@ -254,7 +254,7 @@ def test_a_node_that_comes_later_is_waited_for(lab: DaemonLab) -> None:
         remove_pods(lab.cluster.api, pods(lab))
 
 
-def test_a_pod_is_placed_once_whoever_leads(
+def test_pod_is_placed_once_across_a_change_of_the_leader(
     lab: DaemonLab, daemon: Daemon, leaders: list[Daemon], node: str
 ) -> None:
     make(lab, "one", node=node)

@@ -62,7 +62,7 @@ OF_THE_DAEMON: list[tuple[str, dict[str, Any]]] = [
 
 
 class Says(Protocol):
-    """What kubectl says to somebody; to the administrator, if to nobody."""
+    """The output of kubectl for a user; an empty name means the administrator."""
 
     def __call__(self, who: str, *words: str, given: object = None) -> str: ...
 
@@ -180,7 +180,7 @@ def test_controllers_may_delete_jobs(says: Says, namespace: str, name: str) -> N
     assert "Success" in says(f"{CONTROLLERS}{name}", "delete", "--raw", path)
 
 
-def test_pods_may_not_use_what_is_reserved_for_the_daemon(says: Says, namespace: str) -> None:
+def test_pods_may_not_use_reserved_names_of_the_daemon(says: Says, namespace: str) -> None:
     for what, spec in OF_THE_DAEMON:
         assert f"the {what} rota" in says("ann", *TRY, given=pod("x", spec)), spec
     assert "names that start with rota-" in says("ann", *TRY, given=pod("rota-1-a1-g0-w0"))
@@ -225,7 +225,7 @@ def test_ephemeral_containers_are_checked(cluster: Cluster, says: Says, namespac
     path = f"/api/v1/namespaces/{namespace}/pods/x"
 
     def add(secret: str) -> str:
-        """What is answered, unless the cluster wrote something into the pod meanwhile."""
+        """The response; repeated if the cluster changed the pod at the same time."""
         found = cluster.api.get(path)
         added = {"name": "late", "image": "none", "envFrom": [{"secretRef": {"name": secret}}]}
         found["spec"]["ephemeralContainers"] = [added]

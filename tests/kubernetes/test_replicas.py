@@ -62,7 +62,7 @@ def test_the_standby_takes_over_and_the_service_follows(cluster: Cluster, namesp
         until(lambda: n_ready() == 2 and len(leaders()) == 1, "two daemons, one of which commands")
         [first] = leaders()
         until(lambda: served_by() == [first], "the service to lead to it")
-        # As one that led, and went with its node, before it.
+        # Like an earlier leader that was lost with its node.
         lost = {**python_pod("lost", ""), "apiVersion": "v1", "kind": "Pod"}
         lost["metadata"]["labels"] = {**labels, LABEL: "true"}
         lost["spec"]["schedulerName"] = "nobody"

@@ -59,7 +59,7 @@ def within(cluster: Cluster, namespace: str, do: Callable[[Any], Awaitable[None]
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await do(there)
-                # Who lets go of a session does not wait for its end.
+                # Closing a session does not wait for its end, so wait for its tasks here.
                 await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
         finally:
             await there.close()
@@ -125,7 +125,7 @@ def test_large_input_arrives_and_ends(running_cluster: Cluster, pod: str) -> Non
     within(running_cluster, pod, do)
 
 
-def test_a_lot_of_output_waits_for_its_reader(running_cluster: Cluster, pod: str) -> None:
+def test_output_waits_for_a_slow_reader(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         script = "head -c 5000000 /dev/zero"
         session = await sessions.exec_command(
@@ -145,7 +145,7 @@ def test_a_shell_on_a_terminal(running_cluster: Cluster, pod: str) -> None:
         assert session.outputs == (1,)
         await session.write(b"echo $TERM; test -t 0 && echo is''here\n")
         assert b"xterm-256color\r\n" in await seen(session, b"ishere\r\n")
-        # A size travels beside the input, and may arrive later.
+        # The size is sent separately from the input, and may arrive later.
         reached = "until [ \"$(stty size)\" = '{}' ]; do :; done; echo si''zed\n"
         await session.write(reached.format("30 90").encode())
         await seen(session, b"sized\r\n")
@@ -174,7 +174,7 @@ def test_closing_a_session_kills_all_its_processes(running_cluster: Cluster, pod
     within(running_cluster, pod, do)
 
 
-def test_a_missing_program_and_a_missing_pod(running_cluster: Cluster, pod: str) -> None:
+def test_missing_program_and_missing_pod_are_reported(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         session = await sessions.exec_command(
             there, "worker", command=ExecSpec(("no-such-program",))
@@ -190,7 +190,7 @@ def test_a_missing_program_and_a_missing_pod(running_cluster: Cluster, pod: str)
     within(running_cluster, pod, do)
 
 
-def test_a_connection_to_a_port(running_cluster: Cluster, pod: str) -> None:
+def test_connection_to_a_port_carries_data(running_cluster: Cluster, pod: str) -> None:
     async def do(there: Any) -> None:
         session = await sessions.connect(there, "worker", port=8080)
         body = bytes(range(256)) * 2000

@@ -66,7 +66,9 @@ def a_rule(
         until(lambda: not holds(), "the rule to go")
 
 
-def test_a_policy_against_the_start_of_one_job(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_policy_that_rejects_the_start_of_one_job_ends_only_that_job(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
     """Its GPU is free again; the object shows the reason when the policy allows it."""
     job = kube_daemon.submit("say came", gpus="1", name=NAME, hold=True)
     with a_rule(kube_daemon, job, against="object.status.state == 'starting'"):
@@ -82,7 +84,9 @@ def test_a_policy_against_the_start_of_one_job(kube_daemon: KubernetesDaemonProc
     assert kube_daemon.has_room()
 
 
-def test_a_policy_against_every_status_of_one_job(kube_daemon: KubernetesDaemonProcess) -> None:
+def test_policy_that_rejects_every_status_of_one_job_affects_only_that_job(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
     """A running job continues to its end, also for a daemon with an empty disk."""
     job = kube_daemon.submit("say came; await on", gpus="1", name=NAME)
     kube_daemon.says(job, "came")
@@ -104,8 +108,10 @@ def test_a_policy_against_every_status_of_one_job(kube_daemon: KubernetesDaemonP
         until(kube_daemon.has_room, "the GPUs to be free")
 
 
-def test_a_policy_against_objects_from_kubectl(kube_daemon: KubernetesDaemonProcess) -> None:
-    """It is refused once and does not change."""
+def test_policy_that_rejects_objects_from_kubectl_is_reported_once(
+    kube_daemon: KubernetesDaemonProcess,
+) -> None:
+    """The object is rejected once and does not change."""
     body = {"apiVersion": "rota.dev/v1alpha1", "kind": "TrainingJob"}
     spec = {"command": ["true"], "gpus": "0", "name": NAME}
     first = kube_daemon.submit("true", gpus="0", name=NAME, hold=True)

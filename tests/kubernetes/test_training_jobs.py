@@ -110,7 +110,7 @@ def test_a_forced_delete_cancels_the_job(lab: DaemonLab, daemon: Daemon) -> None
     assert lab.found(job_id) is None
 
 
-def test_scale_resizes_within_what_the_job_can_have(lab: DaemonLab, daemon: Daemon) -> None:
+def test_scale_resizes_within_the_limits_of_the_job(lab: DaemonLab, daemon: Daemon) -> None:
     if n_cards(lab.cluster) < 4:
         pytest.skip("this cluster has no four GPUs")
     lab.make("elastic", **{**HELD, "gpus": "1..4", "mode": "restart"})

@@ -61,10 +61,10 @@ def test_a_live_job_leaves_a_drained_node_without_a_stop(
     assert job.attempt() == 1
 
 
-def test_a_job_whose_volume_a_node_refuses_goes_elsewhere(
+def test_job_whose_volume_a_node_refuses_runs_on_another_node(
     kube_daemon: KubernetesDaemonProcess, tmp_path: Path
 ) -> None:
-    """And not to the refusing node again for a while."""
+    """The job does not return to the refusing node for a while."""
     here = holds(kube_daemon, FIRST.node, 1, "here")  # Who fits best there is sent there first.
     cluster, namespace = kube_daemon.cluster, kube_daemon.namespace
     with (

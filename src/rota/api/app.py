@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +24,7 @@ from rota.api.routes import (
     training,
 )
 from rota.api.routes import exec as exec_routes
+from rota.api.streams import OpenStreams
 from rota.api.uvicorn_protocol import ClientTimeouts
 from rota.daemon.access.snapshot_access import SnapshotAccess
 from rota.daemon.access.tokens import Tokens
@@ -64,8 +64,7 @@ class Services:
     rendezvous: TorchrunRendezvous
     migrator: Migrator
     timeouts: ClientTimeouts
-    n_streams: Counter[str] = field(default_factory=Counter[str])
-    """User -> number of open streams."""
+    streams: OpenStreams = field(default_factory=OpenStreams)
 
 
 def create(services: Services) -> Any:

@@ -1,20 +1,15 @@
-"""Parts of all routes: JSON responses, dependencies, documented errors, limited streams."""
+"""Parts of all routes: JSON responses, dependencies, documented errors."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from rota.daemon.access.authorization import Caller
-from rota.errors import UserError
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
-from rota.wire.jobs import LogPiece, StoryEntry
 
 if TYPE_CHECKING:
     from rota.api.app import Services
@@ -59,37 +54,3 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     429: {"description": "too many requests or streams", **_PROBLEM_SCHEMA},
     503: {"description": "temporarily unavailable", **_PROBLEM_SCHEMA},
 }
-T = TypeVar("T")
-STREAMS_MAX = 200
-"""Open streams of one user."""
-EVENT_STREAM = "text/event-stream"
-
-
-class TooManyStreamsError(UserError):
-    code = "too_many"
-
-
-def limited_stream(
-    pieces: AsyncIterator[T], *, services: Services, caller: Caller
-) -> AsyncIterator[T]:
-    """Count the open streams of a user and limit their number: a stream has no time limit."""
-    if services.n_streams[caller.user] >= STREAMS_MAX:
-        what = f"you have {STREAMS_MAX} open streams"
-        raise TooManyStreamsError(what, "close some of them")
-    return _counted_stream(services.n_streams, caller.user, pieces=pieces)
-
-
-async def _counted_stream(
-    counts: Counter[str], user: str, *, pieces: AsyncIterator[T]
-) -> AsyncIterator[T]:
-    counts[user] += 1
-    try:
-        async for piece in pieces:
-            yield piece
-    finally:
-        counts[user] -= 1
-
-
-def server_sent_event(kind: str, value: StoryEntry | LogPiece, *, number: int | None = None) -> str:
-    identity = "" if number is None else f"id: {number}\n"
-    return f"{identity}event: {kind}\ndata: {dump(value)}\n\n"

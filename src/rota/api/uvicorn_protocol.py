@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
 from rota.wire.exec import FRAME_BYTES_MAX
+from rota.wire.streams import HEARTBEAT_S, enable_keepalive
 
 HEAD_BYTES_MAX = 64 * 1024
 """Limit of headers, trailers and everything else that is not the body."""
@@ -34,13 +35,15 @@ HEAD_TOO_LARGE = Problem(
 
 @dataclass(frozen=True, slots=True)
 class ClientTimeouts:
-    """How long a client may take, in seconds."""
+    """How long a client may take, and how often it hears from the daemon, in seconds."""
 
     head_s: float = 30.0
     """For the headers, from their first byte; also for the first byte on a new connection."""
     body_s: float = 30.0
     idle_s: float = 60.0
     """Between two requests, and to read the rest of an answer."""
+    heartbeat_s: float = HEARTBEAT_S
+    """Between two comments on an event stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ class PeerProtocol(HttpToolsProtocol):
         if peer is not None:
             self.app_state = {**self.app_state, "peer": peer}
         elif connection is not None:
-            _keep_alive(connection)
+            enable_keepalive(connection)
         self._allow(self._timeouts.head_s)
         self._limiter.add(self)
 
@@ -202,14 +205,6 @@ def peer_of(connection: Any) -> Peer | None:
         return None
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return Peer(*_CREDENTIALS.unpack(raw))
-
-
-def _keep_alive(connection: Any) -> None:
-    """Detect a machine that disappeared after two minutes."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
 
 
 class Server(uvicorn.Server):

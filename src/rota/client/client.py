@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 from rota.client.endpoint import Endpoint, NoDaemonError, endpoint_of, find, parse
-from rota.client.http import ANSWER_S, Http
-from rota.client.log_follow import ReconnectDeadline, follow
+from rota.client.http import ANSWER_S, Http, StreamEvent
+from rota.client.log_follow import ReconnectDeadline, follow, follow_events
 from rota.errors import UnavailableError
 from rota.wire.codec import load
 from rota.wire.daemon import NodeView, Status, TokenView
@@ -27,6 +27,7 @@ from rota.wire.jobs import (
     StoryEntry,
 )
 from rota.wire.moves import MoveRequest
+from rota.wire.streams import SILENCE_S
 from rota.wire.training import JobProfile
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
 ABSENCE_S = 600.0
-"""How long `wait` and log following tolerate an unreachable daemon."""
+"""How long streams tolerate an unreachable daemon."""
 ALL = LogRange()
 FINAL = FINAL_STATES
 NO_HEADERS: Mapping[str, str] = {}
@@ -61,10 +62,13 @@ class Client:
         token: str | None = None,
         context: str = "",
         answer_s: float = ANSWER_S,
+        silence_s: float = SILENCE_S,
     ) -> None:
+        """`answer_s`: timeout of a request. `silence_s`: a stream on which the daemon sends nothing
+        for this time is lost, and the client reconnects."""
         named = url if isinstance(url, Endpoint) else parse(url) if url else None
         self.endpoint: Endpoint = named or (endpoint_of(context) if context else find())
-        self._http = Http(self.endpoint, token, answer_s=answer_s)
+        self._http = Http(self.endpoint, token, answer_s=answer_s, silence_s=silence_s)
         self.token = self._http.token
 
     def __enter__(self) -> Self:
@@ -163,18 +167,29 @@ class Client:
         return load(JobProfile, self._http.ask("GET", f"/jobs/{_quoted(job)}/profile"))
 
     def events(self, job: str = "", *, after: int | None = None) -> Iterator[StoryEntry]:
-        """Yield state changes as they happen. With `job`: until this job has ended."""
-        for event in self._http.events("/events", {"job": job, "after": after}):
-            yield load(StoryEntry, event)
+        """Yield state changes as they happen, each once. With `job`: until this job has ended. If
+        the connection is lost or the daemon is down for a while, reconnect."""
+        # Use the id: another job may get the same name while the daemon is down.
+        job_id = self.show(job).job.id if job else ""
+        return self._events(job_id, after=after, deadline=_new_deadline())
+
+    def _events(
+        self, job_id: str, *, after: int | None, deadline: ReconnectDeadline
+    ) -> Iterator[StoryEntry]:
+        def read(position: int | None) -> Iterator[StreamEvent]:
+            return self._http.events("/events", {"job": job_id, "after": position})
+
+        for event in follow_events(read, after=after, deadline=deadline):
+            yield load(StoryEntry, event.data)
 
     def wait(self, job: str) -> JobView:
-        """Wait until the job has ended. If the daemon is down for a while, reconnect: the job keeps
-        running without it."""
+        """Wait until the job has ended. If the connection is lost or the daemon is down for a
+        while, reconnect: the job keeps running without them."""
         found = self.show(job).job
-        deadline = ReconnectDeadline(most_s=ABSENCE_S, pause_s=PAUSE_S)
+        deadline = _new_deadline()
         while found.state not in FINAL:
             try:
-                for _ in self.events(found.id, after=0):
+                for _ in self._events(found.id, after=None, deadline=deadline):
                     pass
                 found = self.show(found.id).job
             except UnavailableError as error:
@@ -197,12 +212,13 @@ class Client:
             return
         # Use the id: another job may get the same name while the daemon is down.
         job_id = self.show(job).job.id
-        deadline = ReconnectDeadline(most_s=ABSENCE_S, pause_s=PAUSE_S)
-        yield from follow(lambda rest: self._log_pieces(job_id, rest), wanted, deadline=deadline)
+        yield from follow(
+            lambda rest: self._log_pieces(job_id, rest), wanted, deadline=_new_deadline()
+        )
 
     def _log_pieces(self, job: str, wanted: LogRange) -> Iterator[LogPiece]:
         for event in self._http.events(f"/jobs/{_quoted(job)}/logs", asdict(wanted)):
-            yield load(LogPiece, event)
+            yield load(LogPiece, event.data)
 
     # -- changing jobs --------------------------------------------------------------------------
 
@@ -277,6 +293,10 @@ class Client:
 
     def revoke_token(self, token_id: str) -> TokenView:
         return load(TokenView, self._http.ask("POST", f"/tokens/{_quoted(token_id)}/revoke"))
+
+
+def _new_deadline() -> ReconnectDeadline:
+    return ReconnectDeadline(most_s=ABSENCE_S, pause_s=PAUSE_S)
 
 
 def _quoted(word: str) -> str:

@@ -11,21 +11,24 @@ import os
 import select
 import socket
 import ssl
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, InvalidURL
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from rota.client.endpoint import Endpoint, NoDaemonError
 from rota.errors import RotaError, UnavailableError, UserError, shown
 from rota.wire.codec import dump_brief
+from rota.wire.streams import SILENCE_S, enable_keepalive
 
 ANSWER_S = 60.0
 FIRST_SERVER_ERROR = 500
 FIRST_ERROR = 400
 CHUNK = 65536
 CONNECT_S = 5.0
+CHECK = "run 'rota status' to check the daemon"
 Query = Mapping[str, Any]
 
 
@@ -38,16 +41,40 @@ class AnswerError(UserError):
         self.field = field
 
 
+class StreamLostError(UnavailableError):
+    """The connection of a stream broke, or carried no data for too long. `open_s`: how long after
+    the beginning of the response."""
+
+    def __init__(self, message: str, hint: str = "", *, open_s: float) -> None:
+        super().__init__(message, hint)
+        self.open_s = open_s
+
+
+class StreamEvent(NamedTuple):
+    """A server-sent event. `id` is the position of the stream, if the daemon sent one; `data` is
+    None if the daemon sent only the position."""
+
+    id: str
+    data: Any
+
+
 class Http:
     """HTTP access to one daemon. Thread-safe: each connection serves one request at a time."""
 
     def __init__(
-        self, endpoint: Endpoint, token: str | None = None, *, answer_s: float = ANSWER_S
+        self,
+        endpoint: Endpoint,
+        token: str | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+        silence_s: float = SILENCE_S,
     ) -> None:
-        """`token` None: the token of the endpoint. Empty: no token."""
+        """`token` None: the token of the endpoint. Empty: no token. `silence_s`: an event stream
+        without data for this time counts as lost."""
         self.endpoint = endpoint
         self.token = endpoint.token if token is None else token
         self._answer_s = answer_s
+        self._silence_s = silence_s
         self._idle: list[HTTPConnection] = []
 
     def ask(
@@ -80,18 +107,16 @@ class Http:
 
     def bytes(self, path: str, query: Query) -> Iterator[bytes]:
         """Yield the response as it arrives."""
-        with self._translated_errors(), self._stream(path, query, accept="*/*") as response:
+        with self._stream(path, query, accept="*/*", silence_s=self._answer_s) as response:
             while chunk := response.read1(CHUNK):
                 yield chunk
 
-    def events(self, path: str, query: Query) -> Iterator[dict[str, Any]]:
-        """Yield server-sent events as JSON."""
+    def events(self, path: str, query: Query) -> Iterator[StreamEvent]:
+        """Yield server-sent events. Raises `StreamLostError` if the daemon sends nothing, not even
+        a comment, for too long."""
         accept = "text/event-stream"
-        with self._translated_errors(), self._stream(path, query, accept=accept) as response:
-            for line in _lines(response):
-                # Each event is one line of JSON; other lines are event ids and keep-alives.
-                if line.startswith(b"data:"):
-                    yield json.loads(line[5:])
+        with self._stream(path, query, accept=accept, silence_s=self._silence_s) as response:
+            yield from _stream_events(response)
 
     def close(self) -> None:
         while self._idle:
@@ -137,14 +162,27 @@ class Http:
         return {**headers, "Authorization": f"Bearer {self.token}"} if self.token else headers
 
     @contextmanager
-    def _stream(self, path: str, query: Query, *, accept: str) -> Generator[HTTPResponse]:
-        connection = connect(self.endpoint, answer_s=None)
+    def _stream(
+        self, path: str, query: Query, *, accept: str, silence_s: float
+    ) -> Generator[HTTPResponse]:
+        with self._translated_errors():
+            connection = connect(self.endpoint, answer_s=silence_s)
         try:
-            connection.request("GET", _path(path, query), headers=self._headers(accept))
-            response = connection.getresponse()
-            if response.status >= FIRST_ERROR:
-                require_success(response.status, response.read())
-            yield response
+            with self._translated_errors():
+                connection.request("GET", _path(path, query), headers=self._headers(accept))
+                response = connection.getresponse()
+                if response.status >= FIRST_ERROR:
+                    require_success(response.status, response.read())
+            opened_s = time.monotonic()
+            try:
+                yield response
+            except TimeoutError:
+                # Idle connections to the same daemon are probably dead, too.
+                self.close()
+                what = f"{self.endpoint} sent no data for {silence_s:g} s"
+                raise _lost(what, opened_s) from None
+            except (HTTPException, OSError) as error:
+                raise _lost(self._broken(error), opened_s) from None
         finally:
             connection.close()
 
@@ -157,8 +195,28 @@ class Http:
         except TimeoutError:
             raise UnavailableError(f"request to {self.endpoint} timed out", "try again") from None
         except (HTTPException, OSError) as error:
-            what = f"lost the connection to {self.endpoint}: {error or type(error).__name__}"
-            raise UnavailableError(what, "run 'rota status' to check the daemon") from None
+            raise UnavailableError(self._broken(error), CHECK) from None
+
+    def _broken(self, error: Exception) -> str:
+        return f"lost the connection to {self.endpoint}: {error or type(error).__name__}"
+
+
+def _lost(what: str, opened_s: float) -> StreamLostError:
+    return StreamLostError(what, CHECK, open_s=time.monotonic() - opened_s)
+
+
+def _stream_events(response: HTTPResponse) -> Iterator[StreamEvent]:
+    """The daemon writes the data of each event as one line of JSON. Comments are skipped."""
+    position, is_told = "", True
+    for line in _lines(response):
+        if line.startswith(b"id:"):
+            position, is_told = line[3:].strip().decode("ascii", "replace"), False
+        elif line.startswith(b"data:"):
+            is_told = True
+            yield StreamEvent(position, json.loads(line[5:]))
+        elif not line and not is_told:
+            is_told = True
+            yield StreamEvent(position, None)
 
 
 def _lines(response: HTTPResponse) -> Iterator[bytes]:
@@ -216,7 +274,7 @@ def _query_value(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def connect(endpoint: Endpoint, *, answer_s: float | None) -> HTTPConnection:
+def connect(endpoint: Endpoint, *, answer_s: float) -> HTTPConnection:
     """Open a connection. `answer_s` is the timeout of responses on it."""
     connection = _UnixConnection(endpoint.socket) if endpoint.socket else _tcp(endpoint.url)
     try:
@@ -233,6 +291,7 @@ def connect(endpoint: Endpoint, *, answer_s: float | None) -> HTTPConnection:
         connection.close()
         raise UserError(f"connection refused: {endpoint} has the forbidden address {address}")
     connection.sock.settimeout(answer_s)
+    enable_keepalive(connection.sock)
     return connection
 
 

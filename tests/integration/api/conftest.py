@@ -1,4 +1,4 @@
-"""One daemon for all tests of a file: each of them has to leave it well."""
+"""One daemon for all tests of a file; it must be healthy after each of them."""
 
 from collections.abc import Iterator
 

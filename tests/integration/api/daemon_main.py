@@ -1,4 +1,4 @@
-"""A real daemon for the tests of its doors, as a program: virtual GPUs, any patience.
+"""A real daemon for the tests of its API, as a program: virtual GPUs, any client timeouts.
 
 python -m tests.integration.api.daemon_main FOLDER PORT PATIENCE
 """

@@ -1,4 +1,4 @@
-"""A daemon in a process of its own, and people who come through its doors."""
+"""A daemon in its own process, and clients of its sockets."""
 
 import json
 import os
@@ -22,14 +22,15 @@ from tests.tidy.tree import ROOT
 
 LIBRARIES = Path(httpx2.__file__).parents[1]
 LONG = (30.0, 30.0, 60.0)
-"""How long a client may take: for a head, for a body, between requests."""
+"""How long a client may take: for the headers, for the body, between requests. A fourth number is
+the interval of comments on event streams."""
 ANNA, BERT = "daemon", "nobody"
 """Two accounts that every machine has."""
 SLEEP = {"command": ["sleep", "1000"], "workdir": "/"}
 
 
 class ApiDaemon:
-    """A running daemon, as its tests reach it."""
+    """A running daemon, and ways to connect to it."""
 
     def __init__(self, folder: Path, port: int, process: "subprocess.Popen[bytes]") -> None:
         self.folder = folder
@@ -56,13 +57,13 @@ class ApiDaemon:
         return self.by_tcp(self.token(user, scope))
 
     def raw(self, *, is_tcp: bool = False) -> socket.socket:
-        """A connection for bytes that no client library would send."""
+        """A connection for bytes that a client library would not send."""
         made = socket.socket(socket.AF_INET if is_tcp else socket.AF_UNIX)
         made.settimeout(PATIENCE_S)
         while True:
             try:
                 made.connect(("127.0.0.1", self.port) if is_tcp else self.socket)
-            except BlockingIOError:  # so many came at once that they queue outside
+            except BlockingIOError:  # The queue of new connections is full.
                 time.sleep(0.01)
             else:
                 return made
@@ -88,7 +89,7 @@ class ApiDaemon:
         return (self.folder / "daemon.log").read_text()
 
     def is_well(self) -> bool:
-        """Another client is served, and the store can be written."""
+        """Whether another client is served and the store can be written."""
         with self.by_socket() as client:
             ready = client.get("/readyz").json()["status"] == "ok"
             return ready and client.get("/v1/me").status_code == 200
@@ -108,7 +109,7 @@ def submit(person: httpx2.Client, **fields: Any) -> str:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Until the other side hangs up."""
+    """Read until the other side closes the connection."""
     found = b""
     try:
         while piece := connection.recv(65536):
@@ -123,10 +124,8 @@ def problem_of(raw: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def running(
-    patience: tuple[float, float, float] = LONG, *, uid: int | None = None
-) -> Iterator[ApiDaemon]:
-    """In a short path that everybody can pass through: sockets and jobs of others need it."""
+def running(patience: tuple[float, ...] = LONG, *, uid: int | None = None) -> Iterator[ApiDaemon]:
+    """Run a daemon in a short path that all users can pass: sockets and other users need it."""
     folder = Path(tempfile.mkdtemp(prefix="rota-"))
     folder.chmod(0o711)
     if uid is not None:
@@ -172,7 +171,7 @@ def _process(
 
 
 def interpreter_for_all() -> str:
-    """A Python of our version that any user can run; empty if there is none."""
+    """A Python of this version that any user can run; empty if there is none."""
     version = "python{}.{}".format(*sys.version_info)
     for path in (Path(sys.executable).resolve(), Path("/usr/bin", version)):
         places = (path, *path.parents, LIBRARIES, ROOT)

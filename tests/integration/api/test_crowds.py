@@ -1,4 +1,4 @@
-"""Clients who send too much, too slowly or nothing at all: bounded, and others are served."""
+"""Clients that send too much, too slowly or nothing: they are limited, and others are served."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ HELD = json.dumps({"command": ["true"], "hold": True}).encode()
 
 @pytest.fixture(scope="module")
 def hurried() -> Iterator[ApiDaemon]:
-    """A daemon with little patience."""
+    """A daemon with short client timeouts."""
     with running(HURRY) as found:
         yield found
         assert found.is_well()
@@ -46,17 +46,19 @@ def chunks(n_bytes: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/batch", "/v1/snapshots", "/v1/tokens"])
 @pytest.mark.parametrize("is_declared", [True, False])
-def test_a_hundred_megabytes(daemon: ApiDaemon, path: str, is_declared: bool) -> None:
+def test_body_of_a_hundred_megabytes_is_rejected(
+    daemon: ApiDaemon, path: str, is_declared: bool
+) -> None:
     before, jobs = daemon.memory_bytes(), daemon.n_jobs()
     headers = {"Content-Length": str(100 * MIB)} if is_declared else {}
     answer = daemon.admin.post(path, content=chunks(100 * MIB), headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
-    assert daemon.admin.get("/v1/me").status_code == 200, "the connection goes on"
+    assert daemon.admin.get("/v1/me").status_code == 200, "the connection was closed"
     assert daemon.memory_bytes() - before < 64 * MIB
     assert daemon.n_jobs() == jobs
 
 
-def test_nothing_is_read_for_a_stranger(daemon: ApiDaemon) -> None:
+def test_body_is_not_read_without_authentication(daemon: ApiDaemon) -> None:
     before = daemon.memory_bytes()
     with ExitStack() as stack:
         for _ in range(20):
@@ -68,7 +70,7 @@ def test_nothing_is_read_for_a_stranger(daemon: ApiDaemon) -> None:
         assert daemon.is_well()
 
 
-def test_one_user_sends_only_so_much_at_once(daemon: ApiDaemon) -> None:
+def test_concurrent_bodies_of_one_user_are_limited(daemon: ApiDaemon) -> None:
     before = daemon.memory_bytes()
     with ExitStack() as stack:
         senders = [stack.enter_context(daemon.raw()) for _ in range(12)]
@@ -100,7 +102,7 @@ def has_answer(connection: socket.socket) -> bool:
     [b"GET /", b"GET /v1/me HTTP/1.1\r\nX: ", POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: "],
     ids=["a path", "a header", "a trailer"],
 )
-def test_a_head_without_end(daemon: ApiDaemon, endless: bytes) -> None:
+def test_endless_headers_close_the_connection(daemon: ApiDaemon, endless: bytes) -> None:
     before = daemon.memory_bytes()
     with daemon.raw() as one:
         one.sendall(endless)
@@ -111,7 +113,7 @@ def test_a_head_without_end(daemon: ApiDaemon, endless: bytes) -> None:
     assert daemon.memory_bytes() - before < 16 * MIB
 
 
-def test_a_head_that_is_too_large_is_told_so(daemon: ApiDaemon) -> None:
+def test_headers_that_are_too_large_are_rejected(daemon: ApiDaemon) -> None:
     with daemon.raw() as one:
         one.sendall(b"GET /v1/me HTTP/1.1\r\nX: ")
         time.sleep(0.2)
@@ -125,7 +127,7 @@ def test_a_head_that_is_too_large_is_told_so(daemon: ApiDaemon) -> None:
 
 
 def hangs_up(connection: socket.socket) -> bool:
-    """In a few times what it allows; a busy machine may take its time."""
+    """Whether the daemon closes the connection within 20 s: the machine may be busy."""
     connection.settimeout(20)
     try:
         return read_all(connection) is not None
@@ -147,14 +149,14 @@ def hangs_up(connection: socket.socket) -> bool:
         "second half head",
     ],
 )
-def test_who_does_not_go_on_is_hung_up_on(hurried: ApiDaemon, sent: bytes, is_tcp: bool) -> None:
+def test_idle_connection_is_closed(hurried: ApiDaemon, sent: bytes, is_tcp: bool) -> None:
     with hurried.raw(is_tcp=is_tcp) as one:
         one.sendall(sent)
         assert hangs_up(one)
 
 
 @pytest.mark.parametrize("first", [b"", ME], ids=["first request", "second request"])
-def test_a_head_that_trickles(hurried: ApiDaemon, first: bytes) -> None:
+def test_slow_headers_close_the_connection(hurried: ApiDaemon, first: bytes) -> None:
     with hurried.raw() as one:
         one.sendall(first)
         if first:
@@ -162,14 +164,14 @@ def test_a_head_that_trickles(hurried: ApiDaemon, first: bytes) -> None:
         assert not trickles(one, ME[:-3] + b"\r\nX: " + b"x" * 200)
 
 
-def test_lines_between_requests_do_not_keep_a_connection(hurried: ApiDaemon) -> None:
+def test_empty_lines_between_requests_do_not_keep_a_connection_open(hurried: ApiDaemon) -> None:
     with hurried.raw() as one:
         one.sendall(ME)
         assert not trickles(one, b"\n" * 200)
 
 
 def trickles(connection: socket.socket, sent: bytes) -> bool:
-    """Whether all of it is taken, one byte after the other, in many times what is allowed."""
+    """Whether the daemon accepts all bytes, sent one by one for much longer than the timeout."""
     try:
         for each in sent:
             connection.send(bytes([each]))
@@ -179,7 +181,7 @@ def trickles(connection: socket.socket, sent: bytes) -> bool:
     return True
 
 
-def test_a_body_that_trickles(hurried: ApiDaemon) -> None:
+def test_slow_body_times_out(hurried: ApiDaemon) -> None:
     with hurried.raw() as one:
         one.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
         answer = read_all(one)
@@ -187,8 +189,8 @@ def test_a_body_that_trickles(hurried: ApiDaemon) -> None:
     assert problem_of(answer)["code"] == "too_slow"
 
 
-def test_a_content_that_trickles(hurried: ApiDaemon) -> None:
-    """Though each byte comes in time."""
+def test_slow_blob_times_out(hurried: ApiDaemon) -> None:
+    """The whole content has a time limit, not each byte."""
     with hurried.raw() as one:
         one.sendall(b"PUT /v1/blobs/%s HTTP/1.1\r\nHost: rota\r\n" % (b"0" * 64))
         one.sendall(b"Content-Length: 1000\r\n\r\n")
@@ -200,7 +202,7 @@ def test_a_content_that_trickles(hurried: ApiDaemon) -> None:
         assert one.recv(65536).startswith(b"HTTP/1.1 408 ")
 
 
-def test_streams_last_longer_than_any_patience(hurried: ApiDaemon) -> None:
+def test_streams_have_no_timeout(hurried: ApiDaemon) -> None:
     with hurried.raw() as one, hurried.raw() as pipelined:
         one.sendall(EVENTS)
         pipelined.sendall(ME + EVENTS)
@@ -214,7 +216,7 @@ def test_streams_last_longer_than_any_patience(hurried: ApiDaemon) -> None:
                 heard += piece
 
 
-def test_requests_in_one_go_are_all_answered_in_turn(hurried: ApiDaemon) -> None:
+def test_pipelined_requests_are_answered_in_order(hurried: ApiDaemon) -> None:
     with hurried.raw() as one:
         one.sendall(ME * 20)
         heard = b""
@@ -226,7 +228,7 @@ def test_requests_in_one_go_are_all_answered_in_turn(hurried: ApiDaemon) -> None
         assert one.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
-def test_answers_that_nobody_reads_are_not_kept(hurried: ApiDaemon) -> None:
+def test_unread_responses_are_dropped(hurried: ApiDaemon) -> None:
     jobs = [{"command": ["true"], "hold": True}] * 1000
     assert hurried.admin.post("/v1/jobs/batch", json={"jobs": jobs}).status_code == 201
     before = hurried.memory_bytes()
@@ -249,7 +251,7 @@ def is_open(connection: socket.socket) -> bool:
     return True
 
 
-def test_a_stream_that_nobody_reads(daemon: ApiDaemon) -> None:
+def test_unread_streams_do_not_use_memory(daemon: ApiDaemon) -> None:
     with ExitStack() as stack:
         for _ in range(50):
             one = stack.enter_context(daemon.raw())
@@ -266,7 +268,7 @@ def test_a_stream_that_nobody_reads(daemon: ApiDaemon) -> None:
 # -- too many -------------------------------------------------------------------------------------
 
 
-def test_a_thousand_idle_connections(daemon: ApiDaemon) -> None:
+def test_thousand_idle_connections_do_not_block_others(daemon: ApiDaemon) -> None:
     before = daemon.memory_bytes()
     with ExitStack() as stack:
         for number in range(1000):
@@ -278,8 +280,8 @@ def test_a_thousand_idle_connections(daemon: ApiDaemon) -> None:
         assert daemon.memory_bytes() - before < 64 * MIB
 
 
-def test_more_connections_than_there_may_be(daemon: ApiDaemon) -> None:
-    """Whoever has said nothing for longest makes room."""
+def test_longest_idle_connection_is_closed_above_the_limit(daemon: ApiDaemon) -> None:
+    """Connections with an open stream are not idle."""
     with daemon.raw() as busy, ExitStack() as stack:
         busy.sendall(EVENTS)
         busy.recv(16)
@@ -290,7 +292,7 @@ def test_more_connections_than_there_may_be(daemon: ApiDaemon) -> None:
         assert is_open(busy)
 
 
-def test_a_user_watches_only_so_many_streams(daemon: ApiDaemon) -> None:
+def test_streams_of_one_user_are_limited(daemon: ApiDaemon) -> None:
     with ExitStack() as stack:
         for number in range(201):
             one = stack.enter_context(daemon.raw())
@@ -304,8 +306,8 @@ def can_watch(daemon: ApiDaemon) -> bool:
         return answer.status_code == 200
 
 
-def test_a_follower_who_leaves_is_forgotten(daemon: ApiDaemon) -> None:
-    """Though the job that was followed never printed anything."""
+def test_disconnected_log_followers_free_their_slots(daemon: ApiDaemon) -> None:
+    """The followed job prints nothing."""
     job = submit(daemon.admin, hold=True)
     for _ in range(250):
         with daemon.raw() as one:
@@ -314,7 +316,7 @@ def test_a_follower_who_leaves_is_forgotten(daemon: ApiDaemon) -> None:
     eventually(lambda: can_watch(daemon))
 
 
-def test_websockets_find_nothing(daemon: ApiDaemon) -> None:
+def test_websocket_to_an_http_route_is_rejected(daemon: ApiDaemon) -> None:
     head = b"GET /v1/events HTTP/1.1\r\nHost: rota\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     with daemon.raw() as one:

@@ -1,4 +1,4 @@
-"""Values that nobody sends by mistake: refused in words that name the field, without a trace."""
+"""Hostile values: rejected with the name of the field, without a traceback and without effect."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ NAMED += ["gpu_memory", "time_limit", "grace", "mode"]
 
 
 def text(value: Any) -> str:
-    """JSON, with what JSON has no words for."""
+    """The value as JSON; `Raw` stands for text that no JSON encoder writes."""
     return json.dumps(value) if not isinstance(value, Raw) else value.json
 
 
@@ -36,7 +36,7 @@ def body(**fields: Any) -> str:
 
 
 def is_refused(daemon: ApiDaemon, content: str | bytes, *, field: str) -> None:
-    """By submit, batch and check alike; and the queue is what it was."""
+    """Check that submit, batch and check reject the value, and that the queue is unchanged."""
     before = daemon.n_jobs()
     many = '{"jobs": [{"command": ["true"], "hold": true}, %s]}'
     for path in ("", "/batch", "/check"):
@@ -56,7 +56,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("value", STRINGS, ids=range(len(STRINGS)))
-def test_text_that_is_no_name_path_or_amount(daemon: ApiDaemon, name: str, value: str) -> None:
+def test_invalid_text_is_rejected(daemon: ApiDaemon, name: str, value: str) -> None:
     is_refused(daemon, body(command=["true"], **{name: value}), field=name)
 
 
@@ -68,7 +68,9 @@ def test_text_that_is_no_name_path_or_amount(daemon: ApiDaemon, name: str, value
         ("/check", {"jobs": [{"command": ["true"], "gpsu": "0"}]}, "jobs.0.gpsu"),
     ],
 )
-def test_fields_that_there_are_not(daemon: ApiDaemon, path: str, content: Any, field: str) -> None:
+def test_unknown_fields_are_rejected(
+    daemon: ApiDaemon, path: str, content: Any, field: str
+) -> None:
     answer = daemon.admin.post(f"/v1/jobs{path}", json=content)
     assert answer.status_code == 422
     told = answer.json()
@@ -152,7 +154,7 @@ def test_fields_that_there_are_not(daemon: ApiDaemon, path: str, content: Any, f
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
 )
-def test_values_out_of_all_bounds(daemon: ApiDaemon, field: str, value: Any) -> None:
+def test_values_out_of_bounds_are_rejected(daemon: ApiDaemon, field: str, value: Any) -> None:
     fields = {"command": ["true"], field: [None] if value == [Raw] else value}
     is_refused(daemon, body(**fields), field=field)
 
@@ -161,7 +163,7 @@ def test_values_out_of_all_bounds(daemon: ApiDaemon, field: str, value: Any) -> 
     "mount",
     ["/etc", "/a/../../etc:/x", "a:/x", "/a:x", "/a:/b/../..", "/a:/b:rwx", "/a:/b:ro:rw", "", ":"],
 )
-def test_mounts_that_lead_elsewhere(daemon: ApiDaemon, mount: str) -> None:
+def test_mounts_outside_of_their_folder_are_rejected(daemon: ApiDaemon, mount: str) -> None:
     is_refused(daemon, body(command=["true"], image="a", mounts=[mount]), field="mounts")
 
 
@@ -183,7 +185,7 @@ NO_JSON = {
 
 
 @pytest.mark.parametrize("content", NO_JSON.values(), ids=NO_JSON)
-def test_what_is_no_json_object(daemon: ApiDaemon, content: bytes) -> None:
+def test_body_that_is_no_json_object_is_rejected(daemon: ApiDaemon, content: bytes) -> None:
     before = daemon.n_jobs()
     answer = daemon.admin.post("/v1/jobs", content=content, headers=JSON)
     assert answer.status_code in (400, 422), answer.text
@@ -202,7 +204,7 @@ def test_what_is_no_json_object(daemon: ApiDaemon, content: bytes) -> None:
         "",
     ],
 )
-def test_other_content_types(daemon: ApiDaemon, kind: str) -> None:
+def test_other_content_types_are_rejected(daemon: ApiDaemon, kind: str) -> None:
     before = daemon.n_jobs()
     answer = daemon.admin.post(
         "/v1/jobs", content=body(command=["true"]), headers={"Content-Type": kind}
@@ -227,7 +229,7 @@ def test_other_content_types(daemon: ApiDaemon, kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["", "/logs", "/story"])
-def test_words_in_paths(daemon: ApiDaemon, word: str, path: str) -> None:
+def test_hostile_job_names_in_paths_are_rejected(daemon: ApiDaemon, word: str, path: str) -> None:
     answer = daemon.admin.get(f"/v1/jobs/{word}{path}")
     assert answer.status_code in (404, 405, 422), answer.text
 
@@ -241,7 +243,7 @@ def test_words_in_paths(daemon: ApiDaemon, word: str, path: str) -> None:
         if (query, value) != ("since_s", "1e3")  # That is a time.
     ],
 )
-def test_log_queries(daemon: ApiDaemon, query: str, value: str) -> None:
+def test_invalid_log_queries_are_rejected(daemon: ApiDaemon, query: str, value: str) -> None:
     job = submit(daemon.admin, hold=True)
     answer = daemon.admin.get(f"/v1/jobs/{job}/logs?{query}={value}")
     assert (answer.status_code, answer.json()["details"]) == (422, {"field": query})
@@ -249,7 +251,7 @@ def test_log_queries(daemon: ApiDaemon, query: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", [b"\xb2", b"9" * 20, b"-1", b"x", b"1.5"])
-def test_event_ids(daemon: ApiDaemon, value: bytes) -> None:
+def test_invalid_event_ids_are_rejected(daemon: ApiDaemon, value: bytes) -> None:
     answer = daemon.admin.get("/v1/events", headers={b"Last-Event-ID": value})
     assert answer.status_code == 422, answer.text
 
@@ -272,7 +274,7 @@ def test_event_ids(daemon: ApiDaemon, value: bytes) -> None:
     ],
     ids=str,
 )
-def test_tokens_that_nobody_should_have(daemon: ApiDaemon, field: str, value: Any) -> None:
+def test_invalid_token_requests_are_rejected(daemon: ApiDaemon, field: str, value: Any) -> None:
     before = len(daemon.admin.get("/v1/tokens").json())
     fields = {"scope": "read_only", field: value}
     answer = daemon.admin.post("/v1/tokens", content=body(**fields), headers=JSON)
@@ -282,7 +284,7 @@ def test_tokens_that_nobody_should_have(daemon: ApiDaemon, field: str, value: An
 
 
 @pytest.mark.parametrize("policy", ["", "\0", "\ud800", UP, "os:system", "x" * MEGABYTE])
-def test_policies_that_are_none(daemon: ApiDaemon, policy: str) -> None:
+def test_invalid_policies_are_rejected(daemon: ApiDaemon, policy: str) -> None:
     before = daemon.admin.get("/v1/policy").json()
     answer = daemon.admin.put("/v1/policy", content=body(policy=policy), headers=JSON)
     assert answer.status_code in (400, 422), answer.text[:300]
@@ -313,7 +315,7 @@ SMUGGLED = {
 
 
 @pytest.mark.parametrize("sent", SMUGGLED.values(), ids=SMUGGLED)
-def test_requests_that_two_servers_could_read_differently(daemon: ApiDaemon, sent: str) -> None:
+def test_ambiguous_http_requests_are_rejected(daemon: ApiDaemon, sent: str) -> None:
     before = daemon.n_jobs()
     with daemon.raw() as connection:
         connection.sendall(sent.encode("latin-1"))
@@ -323,15 +325,15 @@ def test_requests_that_two_servers_could_read_differently(daemon: ApiDaemon, sen
     assert daemon.n_jobs() == before
 
 
-def test_a_chunked_body_is_a_body(daemon: ApiDaemon) -> None:
+def test_chunked_body_is_accepted(daemon: ApiDaemon) -> None:
     with daemon.raw() as connection:
         connection.sendall(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n{CHUNKED}".encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 201 ")
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-def test_half_a_body_is_no_request(daemon: ApiDaemon, is_chunked: bool) -> None:
-    """Though what came of it is a whole job."""
+def test_incomplete_body_is_not_executed(daemon: ApiDaemon, is_chunked: bool) -> None:
+    """The received part is a complete job."""
     before = daemon.n_jobs()
     half = f"{len(JOB):x}\r\n{JOB}\r\n" if is_chunked else JOB
     how = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {len(JOB) + 10}"

@@ -1,4 +1,4 @@
-"""What a job measured, through the door of a real daemon: for its owner, and for no others."""
+"""Measurements of a job over HTTP: for its owner and administrators only."""
 
 import time
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def anna(daemon: ApiDaemon) -> Iterator[httpx2.Client]:
 
 @pytest.fixture(scope="module")
 def job(daemon: ApiDaemon, anna: httpx2.Client) -> str:
-    """Anna's: two epochs of ten seconds are done, of twenty."""
+    """A job of Anna that has finished two of twenty epochs, of ten seconds each."""
     made = submit(anna, **TELL_TOKEN, name="measured", gpus="1", epochs=20, grace="1s")
     with daemon.by_tcp(token_of(daemon, made)) as worker:
         for number in (1, 2):
@@ -48,7 +48,7 @@ def profile(client: httpx2.Client, job: str) -> dict[str, Any]:
     return answer.json()
 
 
-def test_a_profile_has_what_was_reported(anna: httpx2.Client, job: str) -> None:
+def test_profile_contains_the_reported_values(anna: httpx2.Client, job: str) -> None:
     found = profile(anna, job)
     measured = [each for each in found["sizes"] if each["kind"] == MEASURED]
     assert [(each["workers"], each["origin"], each["count"]) for each in measured] == [(1, HERE, 2)]
@@ -60,7 +60,7 @@ def test_a_profile_has_what_was_reported(anna: httpx2.Client, job: str) -> None:
     eventually(lambda: len(profile(anna, job)["steps"]) > 0)
 
 
-def test_details_have_progress_and_an_end(anna: httpx2.Client, job: str) -> None:
+def test_details_contain_progress_and_finish_time(anna: httpx2.Client, job: str) -> None:
     shown = anna.get(f"/v1/jobs/{job}").json()
     now = time.time()
     assert shown["job"]["progress"] == 0.1
@@ -70,7 +70,7 @@ def test_details_have_progress_and_an_end(anna: httpx2.Client, job: str) -> None
     assert (shown["epochs_saved"], shown["metrics"]) == (1, {METRIC: 0.5})
 
 
-def test_a_profile_is_its_owner_s_and_the_administrators(
+def test_only_owner_and_administrator_read_a_profile(
     daemon: ApiDaemon, anna: httpx2.Client, job: str
 ) -> None:
     assert profile(daemon.admin, job) == profile(anna, job)
@@ -88,14 +88,14 @@ def test_a_profile_is_its_owner_s_and_the_administrators(
         assert stranger.get(f"/v1/jobs/{job}/profile").status_code == 401
 
 
-def test_the_client_speaks_it(daemon: ApiDaemon, anna: httpx2.Client, job: str) -> None:
+def test_client_reads_a_profile(daemon: ApiDaemon, anna: httpx2.Client, job: str) -> None:
     with Client(f"unix://{daemon.socket}") as rota:
         assert rota.profile(job).metrics == profile(anna, job)["metrics"]
         assert rota.show(job).metrics == {METRIC: 0.5}
 
 
-def test_a_job_that_waits_ends_after_those_before_it(daemon: ApiDaemon) -> None:
-    """By a forecast that is made beside the answer, and may come a moment after it."""
+def test_queued_job_has_a_finish_time_after_the_jobs_before_it(daemon: ApiDaemon) -> None:
+    """The forecast is computed in the background and may be ready after the first response."""
     for each in daemon.admin.get("/v1/jobs", params={"limit": 1000}).json()["jobs"]:
         daemon.admin.post(f"/v1/jobs/{each['id']}/cancel")
     first, second = (submit(daemon.admin, name=name, gpus="4", hours=1.0) for name in ("i", "ii"))

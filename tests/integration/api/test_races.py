@@ -1,4 +1,4 @@
-"""The same at the same time: one submit is one job, and whoever asks is answered."""
+"""Concurrent requests: repeated submits create one job, and every request is answered."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def with_key(client: httpx2.Client, key: str, body: object) -> httpx2.Response:
 
 
 @pytest.mark.parametrize("body", [HELD, ARRAY], ids=["a job", "an array"])
-def test_one_key_is_one_submit_however_often_it_is_sent(daemon: ApiDaemon, body: object) -> None:
+def test_concurrent_submits_with_one_key_create_one_job(daemon: ApiDaemon, body: object) -> None:
     before = daemon.n_jobs()
     key = f"same-{before}"
     answers = together(20, lambda _: with_key(daemon.admin, key, body))
@@ -41,13 +41,13 @@ def test_one_key_is_one_submit_however_often_it_is_sent(daemon: ApiDaemon, body:
     assert with_key(daemon.admin, key, body).json() == answers[0].json()
 
 
-def test_a_key_is_its_users_own(daemon: ApiDaemon) -> None:
+def test_each_user_has_separate_keys(daemon: ApiDaemon) -> None:
     with daemon.person(ANNA) as anna, daemon.person(BERT) as bert:
         first, second = with_key(anna, "shared", HELD), with_key(bert, "shared", HELD)
     assert first.json() != second.json()
 
 
-def test_a_key_with_another_body_is_refused(daemon: ApiDaemon) -> None:
+def test_key_with_another_body_is_rejected(daemon: ApiDaemon) -> None:
     first = with_key(daemon.admin, "reused", HELD)
     before = daemon.n_jobs()
     for other in ({**HELD, "name": "other"}, ARRAY):
@@ -57,7 +57,7 @@ def test_a_key_with_another_body_is_refused(daemon: ApiDaemon) -> None:
     assert with_key(daemon.admin, "reused", HELD).json() == first.json()
 
 
-def test_a_key_with_another_body_at_the_same_time(daemon: ApiDaemon) -> None:
+def test_concurrent_submits_with_one_key_and_other_bodies_are_rejected(daemon: ApiDaemon) -> None:
     bodies = [HELD, {**HELD, "name": "other"}]
     answers = together(10, lambda number: with_key(daemon.admin, "raced", bodies[number % 2]))
     made = {answer.text for answer in answers if answer.status_code == 201}
@@ -66,8 +66,8 @@ def test_a_key_with_another_body_at_the_same_time(daemon: ApiDaemon) -> None:
 
 
 @pytest.mark.parametrize("key", ["a/1", "b\\n1", "é1", "a b1", "%0a", "x" * 200])
-def test_keys_that_look_like_those_of_arrays(daemon: ApiDaemon, key: str) -> None:
-    """No key is ever that of a job of another submit."""
+def test_keys_that_look_like_keys_of_arrays_are_independent(daemon: ApiDaemon, key: str) -> None:
+    """A key never matches a job of another submit."""
     stem = key.rpartition("/")[0] or key[:-1]
     headers = {b"Idempotency-Key": key.encode("latin-1")}
     single = daemon.admin.post("/v1/jobs", json=HELD, headers=headers)
@@ -83,7 +83,7 @@ def again(client: httpx2.Client, word: str, key: str) -> httpx2.Response:
     return client.post(f"/v1/jobs/{word}/resubmit", headers={"Idempotency-Key": key})
 
 
-def test_a_resubmit_with_a_key_is_one_job_however_often_it_is_sent(daemon: ApiDaemon) -> None:
+def test_concurrent_resubmits_with_one_key_create_one_job(daemon: ApiDaemon) -> None:
     name = f"again-{daemon.n_jobs()}"
     first = daemon.admin.post("/v1/jobs", json={**HELD, "name": name}).json()["ids"][0]
     daemon.admin.post(f"/v1/jobs/{first}/cancel")
@@ -92,7 +92,7 @@ def test_a_resubmit_with_a_key_is_one_job_however_often_it_is_sent(daemon: ApiDa
     made = {answer.text for answer in answers}
     assert {answer.status_code for answer in answers} == {201}
     assert len(made) == 1
-    # By now the name means the new job, whose resubmit the key is not.
+    # The name now means the new job, and the key belongs to a resubmit of the old one.
     assert again(daemon.admin, name, name).text in made
     assert daemon.n_jobs() == before + 1
     for other in (again(daemon.admin, first, name), with_key(daemon.admin, name, HELD)):
@@ -100,7 +100,7 @@ def test_a_resubmit_with_a_key_is_one_job_however_often_it_is_sent(daemon: ApiDa
     assert again(daemon.admin, name, "").text not in made
 
 
-def test_a_key_opens_no_resubmit_of_somebody_elses_job(daemon: ApiDaemon) -> None:
+def test_key_does_not_allow_a_resubmit_of_another_users_job(daemon: ApiDaemon) -> None:
     with daemon.person(ANNA) as anna, daemon.person(BERT) as bert:
         job = submit(anna, hold=True)
         assert again(anna, job, "mine").status_code == 201
@@ -109,7 +109,7 @@ def test_a_key_opens_no_resubmit_of_somebody_elses_job(daemon: ApiDaemon) -> Non
         assert again(reader, job, "mine").status_code == 403
 
 
-def test_jobs_of_a_batch_that_are_alike_and_those_that_are_not(daemon: ApiDaemon) -> None:
+def test_batch_with_equal_and_different_jobs_is_accepted(daemon: ApiDaemon) -> None:
     plain, named = {**HELD, "env": {"A": "1"}}, {**HELD, "name": "b", "env": {"A": "2"}}
     array = {**HELD, "name": "c", "array": "2"}
     body = {"jobs": [plain, plain, named, array, array, plain]}
@@ -125,7 +125,7 @@ def test_jobs_of_a_batch_that_are_alike_and_those_that_are_not(daemon: ApiDaemon
     assert again.json() == answer.json()
 
 
-def test_of_many_alike_the_one_that_is_wrong_is_refused(daemon: ApiDaemon) -> None:
+def test_invalid_job_among_many_equal_ones_is_rejected(daemon: ApiDaemon) -> None:
     before = daemon.n_jobs()
     wrong = {**HELD, "env": {"ROTA_URL": "x"}}
     answer = daemon.admin.post("/v1/jobs/batch", json={"jobs": [HELD, HELD, wrong, wrong]})
@@ -133,13 +133,13 @@ def test_of_many_alike_the_one_that_is_wrong_is_refused(daemon: ApiDaemon) -> No
     assert daemon.n_jobs() == before
 
 
-def test_a_key_that_is_too_long(daemon: ApiDaemon) -> None:
+def test_key_that_is_too_long_is_rejected(daemon: ApiDaemon) -> None:
     answer = with_key(daemon.admin, "x" * 201, HELD)
     assert (answer.status_code, answer.json()["details"]) == (422, {"field": "Idempotency-Key"})
 
 
 @pytest.mark.parametrize("number", range(count(50)))
-def test_cancelled_while_it_starts(daemon: ApiDaemon, number: int) -> None:
+def test_job_can_be_cancelled_while_it_starts(daemon: ApiDaemon, number: int) -> None:
     with daemon.person(ANNA) as anna:
         job = submit(anna, gpus="1", name=f"short-{number}")
         answers = together(3, lambda _: anna.post(f"/v1/jobs/{job}/cancel"))
@@ -148,7 +148,7 @@ def test_cancelled_while_it_starts(daemon: ApiDaemon, number: int) -> None:
     assert daemon.reaches(job, "cancelled", "failed", "succeeded") == "cancelled"
 
 
-def test_two_hundred_submits_among_as_many_lists(daemon: ApiDaemon) -> None:
+def test_concurrent_submits_and_lists_are_answered(daemon: ApiDaemon) -> None:
     before = daemon.n_jobs()
     n_each = 10
     pool = [daemon.by_socket() for _ in range(20)]

@@ -1,4 +1,4 @@
-"""The doors where agents of torchrun meet, under a real daemon: who may, and what is refused."""
+"""The rendezvous routes of torchrun agents, under a real daemon: rights and invalid requests."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ AT = {"worker": 0, "generation": 0, "turn": 1}
 
 @pytest.fixture(scope="module")
 def job(daemon: ApiDaemon) -> str:
-    """With two workers, which the daemon knows to run: before that nobody is told a thing."""
+    """A job with two workers that the daemon knows to run: earlier requests get no assignment."""
     made = submit(daemon.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
     daemon.reaches(made, "running")
     return made
@@ -48,7 +48,7 @@ BODIES = {
 
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.usefixtures("job")
-def test_people_do_not_meet_there(daemon: ApiDaemon, path: str) -> None:
+def test_user_tokens_are_rejected(daemon: ApiDaemon, path: str) -> None:
     with daemon.person(ANNA) as anna, daemon.by_tcp() as stranger:
         assert anna.post(path, json=BODIES[path]).json()["code"] == "forbidden"
         assert stranger.post(path, json=BODIES[path]).status_code == 401
@@ -56,29 +56,29 @@ def test_people_do_not_meet_there(daemon: ApiDaemon, path: str) -> None:
 
 
 def both_meet(worker: httpx2.Client) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Their seats; if they have met before, the same again."""
+    """Let both workers arrive, and return their assignments; a repetition returns the same."""
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(asked, worker, ARRIVE, worker=0, wait_s=30, **HERE)
         second = asked(worker, ARRIVE, worker=1, host="other", port=5000, wait_s=30)
         return first.result(PATIENCE_S), second
 
 
-def test_two_meet_and_one_is_not_enough(worker: httpx2.Client) -> None:
+def test_rendezvous_waits_for_both_workers(worker: httpx2.Client) -> None:
     assert asked(worker, ARRIVE, worker=0, **HERE)["state"] == "waiting"
     assert asked(worker, ARRIVE, worker=0, wait_s=0.05, **HERE)["state"] == "waiting"
     first, second = both_meet(worker)
     assert first["rank"] == 0
-    # Where the first of them waits for the others.
+    # The address at which the first worker waits for the others.
     assert second == {"state": "met", **AT_0, "rank": 1, "size": 2, **HERE}
     assert asked(worker, WATCH, **AT) == {"is_called": False, "generation": -1}
-    # Of a generation that is not the newest, however that came about.
+    # A worker of a generation that is not the newest.
     assert asked(worker, WATCH, worker=0, generation=7, turn=1)["is_called"]
 
 
 AT_0 = {"generation": 0, "turn": 1}
 
 
-def test_a_worker_that_is_none_of_the_job_leaves(worker: httpx2.Client) -> None:
+def test_worker_outside_of_the_job_is_told_to_leave(worker: httpx2.Client) -> None:
     both_meet(worker)
     assert asked(worker, ARRIVE, worker=9, **HERE)["state"] == "left"
     assert asked(worker, STORE, **{**AT, "worker": 9}, deed="count")["state"] == "broken"
@@ -106,14 +106,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_what_is_refused(worker: httpx2.Client, kind: str) -> None:
+def test_invalid_requests_are_rejected(worker: httpx2.Client, kind: str) -> None:
     both_meet(worker)
     path, body, field = WRONG[kind]
     answer = worker.post(path, json=body)
     assert (answer.status_code, answer.json()["details"]["field"]) == (422, field), answer.text
 
 
-def test_a_value_that_is_too_large(worker: httpx2.Client) -> None:
+def test_value_that_is_too_large_is_rejected(worker: httpx2.Client) -> None:
     body = {**AT, "deed": "set", "keys": ["k"], "values": [BIG]}
     answer = worker.post(STORE, json=body)
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
@@ -124,7 +124,7 @@ meetings = described.include(path=[ARRIVE, WATCH, STORE])
 
 @meetings.parametrize()
 @some
-def test_anything_is_answered(case: schemathesis.Case, worker: httpx2.Client) -> None:
+def test_any_request_is_answered(case: schemathesis.Case, worker: httpx2.Client) -> None:
     if isinstance(case.body, dict) and case.body.get("wait_s"):
         case.body["wait_s"] = 0
     case.validate_response(worker.send(prepared(case, worker)), checks=CHECKS)

@@ -1,4 +1,4 @@
-"""Who may do what: nobody touches another's jobs, files, logs or tokens."""
+"""Authorization: users cannot reach the jobs, files, logs or tokens of other users."""
 
 import hashlib
 import io
@@ -42,7 +42,7 @@ def bert(daemon: ApiDaemon) -> Iterator[httpx2.Client]:
 
 @pytest.fixture(scope="module")
 def job(daemon: ApiDaemon, anna: httpx2.Client) -> str:
-    """Anna's: it runs, and knows a secret."""
+    """A running job of Anna with a secret in its environment."""
     command = ["sh", "-c", f"echo {SECRET}; env; sleep 1000", SECRET]
     made = submit(anna, name="annas", command=command, env={"PASSWORD": SECRET}, gpus="0")
     daemon.reaches(made, "running")
@@ -65,7 +65,7 @@ def test_only_the_owner_reads_logs_command_and_environment(
 
 
 @pytest.mark.parametrize("deed", ["cancel", "hold", "release", "resubmit"])
-def test_only_the_owner_does_anything_to_a_job(
+def test_only_the_owner_changes_a_job(
     daemon: ApiDaemon, bert: httpx2.Client, job: str, deed: str
 ) -> None:
     before = daemon.n_jobs()
@@ -84,7 +84,7 @@ def held(anna: httpx2.Client, **more: object) -> str:
     return submit(anna, command=["true"], hold=True, **more)
 
 
-def test_a_size_is_refused_that_a_job_cannot_have(anna: httpx2.Client) -> None:
+def test_impossible_size_is_rejected(anna: httpx2.Client) -> None:
     elastic = held(anna, gpus="1..2", mode="live")
     cases = {
         elastic: "runs on 1 to 2 workers, not 3",
@@ -103,7 +103,7 @@ def test_a_size_is_refused_that_a_job_cannot_have(anna: httpx2.Client) -> None:
     assert "is over" in answer.json()["message"]
 
 
-def test_an_owner_and_an_administrator_resize_a_job(daemon: ApiDaemon, anna: httpx2.Client) -> None:
+def test_owner_and_administrator_resize_a_job(daemon: ApiDaemon, anna: httpx2.Client) -> None:
     elastic = held(anna, gpus="1..2", mode="live")
     assert anna.post(f"/v1/jobs/{elastic}/resize", json={"workers": 2}).status_code == 200
     assert (
@@ -115,7 +115,7 @@ def test_an_owner_and_an_administrator_resize_a_job(daemon: ApiDaemon, anna: htt
     assert said[1][2].startswith("size left to the policy by ")
 
 
-def test_an_administrator_runs_nobodys_program_as_himself(daemon: ApiDaemon, job: str) -> None:
+def test_administrator_cannot_resubmit_a_job_of_another_user(daemon: ApiDaemon, job: str) -> None:
     before = daemon.n_jobs()
     answer = daemon.admin.post(f"/v1/jobs/{job}/resubmit")
     assert answer.status_code == 403
@@ -123,7 +123,7 @@ def test_an_administrator_runs_nobodys_program_as_himself(daemon: ApiDaemon, job
     assert daemon.n_jobs() == before
 
 
-def test_what_a_log_says_is_not_in_others_reasons(
+def test_other_users_see_no_log_text_in_reasons(
     daemon: ApiDaemon, anna: httpx2.Client, bert: httpx2.Client
 ) -> None:
     failed = submit(anna, command=["python3", "-c", FAILS], gpus="0")
@@ -167,7 +167,7 @@ def test_what_a_log_says_is_not_in_others_reasons(
     ],
 )
 @pytest.mark.parametrize("scope", ["read_only", "job"])
-def test_whoever_may_only_read_changes_nothing(
+def test_read_only_token_changes_nothing(
     daemon: ApiDaemon, job: str, method: str, path: str, body: object, scope: str
 ) -> None:
     before = daemon.n_jobs()
@@ -183,7 +183,7 @@ def token_of(daemon: ApiDaemon, job: str) -> str:
     return next(line for line in output.splitlines() if line.startswith("ROTA_TOKEN="))[11:]
 
 
-def test_a_jobs_token_reaches_its_job_and_no_other(daemon: ApiDaemon, job: str) -> None:
+def test_job_token_reaches_only_its_job(daemon: ApiDaemon, job: str) -> None:
     with daemon.by_tcp(token_of(daemon, job)) as worker:
         assert worker.get(f"/v1/jobs/{job}").status_code == 200
         assert worker.get(f"/v1/jobs/{job}/logs").status_code == 200
@@ -200,7 +200,9 @@ def test_a_jobs_token_reaches_its_job_and_no_other(daemon: ApiDaemon, job: str) 
 
 @pytest.mark.parametrize("who", ["bert", "reader", "worker", "revoked"])
 @pytest.mark.parametrize("path", ["exec?", "forward?port=22&"])
-def test_nobody_else_gets_into_a_job(daemon: ApiDaemon, job: str, who: str, path: str) -> None:
+def test_other_users_cannot_run_commands_in_a_job(
+    daemon: ApiDaemon, job: str, who: str, path: str
+) -> None:
     secrets = {"revoked": "rota_gone", "worker": token_of(daemon, job)}
     scope = {"bert": (BERT, "user"), "reader": (ANNA, "read_only")}
     secret = secrets.get(who) or daemon.token(*scope[who])
@@ -209,13 +211,13 @@ def test_nobody_else_gets_into_a_job(daemon: ApiDaemon, job: str, who: str, path
     assert answer.startswith(b"HTTP/1.1 %s " % status)
 
 
-def test_the_owner_gets_into_a_job(daemon: ApiDaemon, job: str) -> None:
+def test_owner_can_run_commands_in_a_job(daemon: ApiDaemon, job: str) -> None:
     answer = upgrade(daemon, f"/v1/jobs/{job}/exec?worker=0", daemon.token(ANNA))
     assert answer.startswith(b"HTTP/1.1 101 ")
 
 
 def upgrade(daemon: ApiDaemon, path: str, secret: str) -> bytes:
-    """How the answer to a WebSocket begins."""
+    """The first bytes of the response to a WebSocket request."""
     lines = [
         f"GET {path} HTTP/1.1",
         "Host: rota",
@@ -230,7 +232,7 @@ def upgrade(daemon: ApiDaemon, path: str, secret: str) -> bytes:
         return connection.recv(65536)
 
 
-def test_a_jobs_token_dies_with_its_attempt(daemon: ApiDaemon, anna: httpx2.Client) -> None:
+def test_job_token_expires_with_its_attempt(daemon: ApiDaemon, anna: httpx2.Client) -> None:
     short = submit(anna, command=["sh", "-c", "env; sleep 1000"], gpus="0")
     eventually(lambda: "ROTA_TOKEN=" in anna.get(f"/v1/jobs/{short}/logs").text)
     secret = token_of(daemon, short)
@@ -244,7 +246,7 @@ def test_a_jobs_token_dies_with_its_attempt(daemon: ApiDaemon, anna: httpx2.Clie
         assert worker.get("/v1/me").status_code == 401
 
 
-def test_tokens_of_others_are_neither_seen_nor_revoked(
+def test_tokens_of_other_users_cannot_be_listed_or_revoked(
     anna: httpx2.Client, bert: httpx2.Client
 ) -> None:
     mine = anna.get("/v1/tokens").json()
@@ -257,7 +259,7 @@ def test_tokens_of_others_are_neither_seen_nor_revoked(
     assert anna.post("/v1/tokens", json={"user": BERT}).status_code == 403
 
 
-def test_revoked_and_expired_tokens_open_nothing(daemon: ApiDaemon) -> None:
+def test_revoked_and_expired_tokens_are_rejected(daemon: ApiDaemon) -> None:
     made = daemon.admin.post("/v1/tokens", json={"user": ANNA}).json()
     with daemon.by_tcp(made["secret"]) as client:
         assert client.get("/v1/me").status_code == 200
@@ -277,7 +279,7 @@ def test_tcp_needs_a_token(daemon: ApiDaemon, header: str) -> None:
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_secrets_rest_nowhere_in_clear(daemon: ApiDaemon, job: str) -> None:
+def test_secrets_are_not_stored_in_clear_text(daemon: ApiDaemon, job: str) -> None:
     secrets = [daemon.token(ANNA), daemon.token(ANNA, "read_only"), token_of(daemon, job)]
     with sqlite3.connect(daemon.folder / "rota.db") as database:
         dump = "\n".join(database.iterdump())
@@ -287,7 +289,7 @@ def test_secrets_rest_nowhere_in_clear(daemon: ApiDaemon, job: str) -> None:
         assert secret not in daemon.log()
 
 
-def test_snapshots_are_their_owners(
+def test_snapshots_are_private_to_their_owners(
     daemon: ApiDaemon, anna: httpx2.Client, bert: httpx2.Client, tmp_path: Path
 ) -> None:
     """Under an ordinary user's daemon, all jobs run as that user and share the user's snapshots."""
@@ -311,7 +313,7 @@ def test_snapshots_are_their_owners(
         assert [other.get(path).status_code for path in paths] == [400, 400]
 
 
-def test_a_job_fetches_what_was_shipped_with_it_and_nobody_else_does(
+def test_only_the_job_fetches_the_code_that_was_shipped_with_it(
     daemon: ApiDaemon, anna: httpx2.Client, job: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(SECRET)
@@ -338,7 +340,7 @@ MOVE = {"jobs": ["annas"], "to": "lab", "url": "http://127.0.0.1:1", "token": "t
 
 
 @pytest.mark.usefixtures("job")
-def test_only_the_owner_lets_a_job_go_elsewhere(daemon: ApiDaemon, bert: httpx2.Client) -> None:
+def test_only_the_owner_moves_a_job(daemon: ApiDaemon, bert: httpx2.Client) -> None:
     for other in (bert, daemon.admin):
         refused = other.post("/v1/jobs/move", json=MOVE)
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
@@ -363,7 +365,7 @@ def test_only_the_owner_lets_a_job_go_elsewhere(daemon: ApiDaemon, bert: httpx2.
         ("token", "s" * 20_000),
     ],
 )
-def test_where_no_job_can_go(anna: httpx2.Client, field: str, value: str) -> None:
+def test_invalid_move_target_is_rejected(anna: httpx2.Client, field: str, value: str) -> None:
     refused = anna.post("/v1/jobs/move", json={**MOVE, "jobs": [], field: value})
     assert (refused.status_code, refused.json()["details"]) == (422, {"field": field})
     assert "secret" not in refused.text
@@ -373,7 +375,7 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_no_token_runs_jobs_as_root(daemon: ApiDaemon) -> None:
+def test_tokens_cannot_run_jobs_as_root(daemon: ApiDaemon) -> None:
     if os.geteuid() != 0:
         pytest.skip("only a daemon of root could")
     for user in ("root", "", "no-such-account"):
@@ -383,8 +385,8 @@ def test_no_token_runs_jobs_as_root(daemon: ApiDaemon) -> None:
         assert reader.post("/v1/jobs", json={"command": ["id"]}).status_code == 403
 
 
-def test_an_ordinary_users_daemon_is_theirs_alone() -> None:
-    """Its folder and socket are made open here: what refuses is the daemon itself."""
+def test_daemon_of_an_ordinary_user_rejects_other_users() -> None:
+    """Folder and socket are open to all here, so that the daemon itself has to reject."""
     if os.geteuid() != 0:
         pytest.skip("takes other uids")
     if not interpreter_for_all():
@@ -401,7 +403,7 @@ def test_an_ordinary_users_daemon_is_theirs_alone() -> None:
 
 
 def ask_as(uid: int, path: str) -> int:
-    """The status that somebody else gets."""
+    """The HTTP status that another user gets."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -47,19 +47,21 @@ def anna(daemon: ApiDaemon) -> Iterator[httpx2.Client]:
 
 @fetched.parametrize()
 @some
-def test_an_administrator_on_the_socket(case: schemathesis.Case, daemon: ApiDaemon) -> None:
+def test_requests_of_an_administrator_on_the_socket(
+    case: schemathesis.Case, daemon: ApiDaemon
+) -> None:
     case.validate_response(send(case, daemon.admin), checks=CHECKS)
 
 
 @fetched.parametrize()
 @few
-def test_a_user_with_a_token(case: schemathesis.Case, anna: httpx2.Client) -> None:
+def test_requests_of_a_user_with_a_token(case: schemathesis.Case, anna: httpx2.Client) -> None:
     case.validate_response(send(case, anna), checks=CHECKS)
 
 
 @watched.parametrize()
 @some
-def test_streams_begin_or_are_refused(case: schemathesis.Case, anna: httpx2.Client) -> None:
+def test_streams_begin_or_are_rejected(case: schemathesis.Case, anna: httpx2.Client) -> None:
     answer = anna.send(prepared(case, anna), stream=True)
     try:
         if answer.is_error:
@@ -74,11 +76,11 @@ def send(case: schemathesis.Case, client: httpx2.Client) -> httpx2.Response:
 
 
 def prepared(case: schemathesis.Case, client: httpx2.Client) -> httpx2.Request:
-    """The bytes that schemathesis means, through whichever door."""
+    """The request of a schemathesis case, for a client of any connection."""
     hold(case.body)
     meant = requests.Request(**case.as_transport_kwargs(base_url="http://rota")).prepare()
     assert meant.method is not None
-    # Who asks is not to be made up.
+    # Keep the authentication of the client.
     kept = {name: value for name, value in meant.headers.items() if name != "Authorization"}
     headers, body = cast("dict[str, str]", kept), cast("bytes | None", meant.body)
     return client.build_request(meant.method, meant.path_url, headers=headers, content=body)

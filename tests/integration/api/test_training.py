@@ -1,4 +1,4 @@
-"""What training programs report, and what they hear, through the door of a real daemon."""
+"""Progress reports of training programs and the orders they get, over HTTP."""
 
 import json
 import math
@@ -26,7 +26,7 @@ numbers = counting(1)
 
 @pytest.fixture(scope="module")
 def job(daemon: ApiDaemon) -> str:
-    """With two workers."""
+    """A job with two workers."""
     return submit(daemon.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, epochs=50, grace="1s")
 
 
@@ -60,7 +60,7 @@ def shown(daemon: ApiDaemon, job: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("scope", ["user", "read_only"])
-def test_people_do_not_report(daemon: ApiDaemon, job: str, scope: str) -> None:
+def test_user_tokens_cannot_report(daemon: ApiDaemon, job: str, scope: str) -> None:
     with daemon.person(ANNA, scope) as anna:
         answer = tell(anna, job=job)
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
@@ -69,7 +69,7 @@ def test_people_do_not_report(daemon: ApiDaemon, job: str, scope: str) -> None:
         assert tell(stranger).status_code == 401
 
 
-def test_an_attempt_that_is_over_does_not_report(daemon: ApiDaemon) -> None:
+def test_ended_attempt_cannot_report(daemon: ApiDaemon) -> None:
     with daemon.person(BERT) as bert:
         over = submit(bert, **TELL_TOKEN, gpus="0", grace="1s")
         with daemon.by_tcp(token_of(daemon, over)) as client:
@@ -79,20 +79,18 @@ def test_an_attempt_that_is_over_does_not_report(daemon: ApiDaemon) -> None:
             assert tell(client).status_code == 401
 
 
-def test_progress_is_seen(daemon: ApiDaemon, job: str, worker: httpx2.Client) -> None:
+def test_reported_progress_is_shown(daemon: ApiDaemon, job: str, worker: httpx2.Client) -> None:
     now = time.time()
     assert heard(worker, epochs_done=2, epochs=[epoch(now, 2)]) == NOTHING
     assert shown(daemon, job)["epochs_done"] == 2
     assert heard(worker, epochs_done=3.5, epochs=[epoch(now, 3)]) == NOTHING
     assert shown(daemon, job)["epochs_done"] == 3.5
-    # Only the worker of the lowest rank speaks for the job.
+    # Only the worker with the lowest rank represents the job.
     assert heard(worker, worker=1, epochs_done=9, epochs=[epoch(now, 9)]) == NOTHING
     assert shown(daemon, job)["epochs_done"] == 3.5
 
 
-def test_a_report_that_comes_twice_counts_once(
-    daemon: ApiDaemon, job: str, worker: httpx2.Client
-) -> None:
+def test_duplicate_report_counts_once(daemon: ApiDaemon, job: str, worker: httpx2.Client) -> None:
     same = next(numbers)
     heard(worker, sequence=same, epochs_done=4, epochs_saved=4)
     assert shown(daemon, job)["epochs_done"] == 4
@@ -126,7 +124,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("kind", NONSENSE)
-def test_nonsense_is_named_once_and_the_rest_is_taken(daemon: ApiDaemon, kind: str) -> None:
+def test_invalid_values_are_noted_once_and_the_rest_is_used(daemon: ApiDaemon, kind: str) -> None:
     fields, words = NONSENSE[kind]
     own = submit(daemon.admin, **TELL_TOKEN, gpus="0", grace="1s")
     with daemon.by_tcp(token_of(daemon, own)) as client:
@@ -139,7 +137,7 @@ def test_nonsense_is_named_once_and_the_rest_is_taken(daemon: ApiDaemon, kind: s
     daemon.admin.post(f"/v1/jobs/{own}/cancel")
 
 
-def test_progress_that_goes_back_is_left_out(daemon: ApiDaemon) -> None:
+def test_decreasing_progress_is_ignored(daemon: ApiDaemon) -> None:
     own = submit(daemon.admin, **TELL_TOKEN, gpus="0", grace="1s")
     with daemon.by_tcp(token_of(daemon, own)) as client:
         heard(client, epochs_done=6, epochs_saved=6)
@@ -149,7 +147,7 @@ def test_progress_that_goes_back_is_left_out(daemon: ApiDaemon) -> None:
     daemon.admin.post(f"/v1/jobs/{own}/cancel")
 
 
-def test_a_job_of_unknown_length_is_not_taken_for_complete(daemon: ApiDaemon) -> None:
+def test_job_of_unknown_length_is_not_complete(daemon: ApiDaemon) -> None:
     own = submit(daemon.admin, **TELL_TOKEN, gpus="0", grace="1s")
     with daemon.by_tcp(token_of(daemon, own)) as client:
         for done in (1, 2, 3):
@@ -177,21 +175,23 @@ def test_a_job_of_unknown_length_is_not_taken_for_complete(daemon: ApiDaemon) ->
         (b'{"worker": 0, "sequence": 1, "x": "' + b"x" * 300_000 + b'"}', 413),
     ],
 )
-def test_what_is_no_report(worker: httpx2.Client, body: bytes, status: int) -> None:
+def test_body_that_is_no_report_is_rejected(
+    worker: httpx2.Client, body: bytes, status: int
+) -> None:
     answer = worker.post(PATH, content=body)
     assert (answer.status_code, bool(answer.json()["message"])) == (status, True)
 
 
-def test_a_field_of_a_newer_library_is_ignored(worker: httpx2.Client) -> None:
+def test_unknown_field_of_a_report_is_ignored(worker: httpx2.Client) -> None:
     assert heard(worker, version=2, weather="fine") == NOTHING
 
 
-def test_an_order_is_pushed_to_all_workers(daemon: ApiDaemon) -> None:
+def test_stop_order_is_sent_to_all_workers_at_once(daemon: ApiDaemon) -> None:
     own = submit(daemon.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1h")
     daemon.reaches(own, "running")
     with daemon.by_tcp(token_of(daemon, own)) as one, daemon.by_tcp(token_of(daemon, own)) as two:
         with ThreadPoolExecutor() as pool:
-            # They hear, so that they are asked; then both wait much longer than a test may take.
+            # With `hears`, workers get stop requests; both wait much longer than a test may take.
             heard(one, worker=0, hears=True, epochs_done=1)
             waiting = [
                 pool.submit(heard, client, worker=number, hears=True, wait_s=1e6, epochs_done=1)
@@ -201,9 +201,9 @@ def test_an_order_is_pushed_to_all_workers(daemon: ApiDaemon) -> None:
             orders = [each.result() for each in waiting]
         assert [each["stop"] for each in orders] == [orders[0]["stop"]] * 2
         assert "held" in orders[0]["stop"]
-        # At once, not when the longest wait was over.
+        # The response comes at once and not at the end of the wait.
         assert all(3600 - LONGEST_WAIT_S < each["insists_in_s"] <= 3600 for each in orders)
-        # Known by now, it is repeated, and cuts no wait short.
+        # A known order is repeated, and ends no wait early.
         again = heard(one, worker=0, epochs_done=1, wait_s=0.05)
         assert again["stop"] == orders[0]["stop"]
     assert daemon.state(own) == "stopping"
@@ -211,7 +211,7 @@ def test_an_order_is_pushed_to_all_workers(daemon: ApiDaemon) -> None:
     daemon.reaches(own, "cancelled")
 
 
-def test_samples_are_kept(daemon: ApiDaemon, job: str, worker: httpx2.Client) -> None:
+def test_samples_are_stored(daemon: ApiDaemon, job: str, worker: httpx2.Client) -> None:
     steps = [{"at_s": time.time(), "count": 4, "seconds": 2.0, "samples": 128}]
     pace = {"steps": steps, "metrics": {"loss": 0.5}, "memory_bytes": 2**30}
 
@@ -230,7 +230,7 @@ def test_samples_are_kept(daemon: ApiDaemon, job: str, worker: httpx2.Client) ->
     assert rows()[0] == (2, 0.5, 64.0, 2**30, '{"loss":0.5}')
 
 
-def test_a_slow_worker_is_named_where_its_owner_looks(daemon: ApiDaemon) -> None:
+def test_slow_worker_is_named_in_log_and_details(daemon: ApiDaemon) -> None:
     own = submit(daemon.admin, **TELL_TOKEN, gpus="2", gpus_per_worker=1, grace="1s")
     daemon.reaches(own, "running")
     with daemon.by_tcp(token_of(daemon, own)) as client:
@@ -239,7 +239,7 @@ def test_a_slow_worker_is_named_where_its_owner_looks(daemon: ApiDaemon) -> None
             heard(client, worker=worker, epochs_done=1, steps=steps)
         slow = daemon.admin.get(f"/v1/jobs/{own}").json()["stragglers"]
         assert [(each["worker"], each["slowness"]) for each in slow] == [(1, 4.0)]
-        # In its log, too: whoever looks through the workers now and then has seen it.
+        # The periodic check of workers also writes a note to the log of the job.
         told = ["worker 1 is slow: its steps take 4 times as long as the others'"]
         eventually(lambda: heard(client, worker=0, epochs_done=1)["notes"] == told)
     daemon.admin.post(f"/v1/jobs/{own}/cancel")

@@ -1,4 +1,4 @@
-"""One process that has torch, Lightning and Keras loaded, for all examples."""
+"""One process with torch, Lightning and Keras loaded, for all examples."""
 
 from collections.abc import Iterator
 

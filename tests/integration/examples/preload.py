@@ -1,4 +1,4 @@
-"""What the examples otherwise load when they begin."""
+"""Loads the libraries that the examples import."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Every example that trains a model: alone, and stopped in between with the same result."""
+"""Every example that trains a model: alone, and with a stop in between and the same result."""
 
 import hashlib
 import importlib.util
@@ -32,7 +32,7 @@ SMALL = {
 
 
 class Case:
-    """One example in a folder of its own."""
+    """One example in its own folder."""
 
     def __init__(self, name: str, fork_server: TorchForkServer, folder: Path) -> None:
         missing = [each for each in NEEDS[name] if importlib.util.find_spec(each) is None]
@@ -43,14 +43,14 @@ class Case:
         self.folder = folder
 
     def start(self, *options: str, env: Mapping[str, str], weights: str) -> Child:
-        """Always to a name that numpy leaves as it is."""
+        """Start the example; the name of its weights file is one that numpy does not change."""
         suffix = ".npy" if self._name == "numpy_model.py" else ".npz"
         argv = [str(ROOT / "examples" / self._name), f"--epochs={EPOCHS}", SMALL[self._name]]
         argv += [f"--weights={self.folder / (weights + suffix)}", *options]
         return self._nursery.run(argv, env, cwd=self.folder)
 
     def weights(self, name: str) -> str:
-        """Of every bit of the numbers; the files around them may hold a time or a name."""
+        """A hash of all numbers, without times and names in the files."""
         if self._name in ("numpy_model.py", "keras_model.py"):
             return _of_numpy(next(self.folder.glob(f"{name}.np*")))
         return _of_torch(self.folder / f"{name}.npz")
@@ -61,7 +61,7 @@ def case(request: pytest.FixtureRequest, fork_server: TorchForkServer, tmp_path:
     return Case(request.param, fork_server, tmp_path)
 
 
-def test_it_trains_alone_and_ends_the_same_after_a_stop(case: Case) -> None:
+def test_example_has_the_same_result_after_a_stop(case: Case) -> None:
     alone = case.start(env={}, weights="alone")
     assert lines(alone) == EPOCHS
     assert alone.wait() == 0
@@ -99,7 +99,7 @@ def test_two_workers_train_one_image_model(fork_server: TorchForkServer, tmp_pat
 
 
 def together(case: Case, url: str, *, weights: str, rota: FakeDaemon | None = None) -> list[int]:
-    """With a daemon, worker 1 alone is told to stop after the first epoch."""
+    """With a daemon, only worker 1 is told to stop after the first epoch."""
     port = reserve_port()
     children = []
     for rank in range(2):
@@ -117,7 +117,7 @@ def together(case: Case, url: str, *, weights: str, rota: FakeDaemon | None = No
 
 
 def lines(child: Child) -> int:
-    """How many epochs it says are done from now on."""
+    """The number of epochs that the rest of the output reports as finished."""
     return sum(line.startswith(b"epoch ") for line in child.stdout)
 
 

@@ -1,4 +1,4 @@
-"""The examples that know nothing of rota."""
+"""The examples that do not use rota."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from tests.tidy.tree import ROOT
 EXAMPLES = ROOT / "examples"
 
 
-def test_a_plain_script_saves_when_it_gets_sigterm_and_goes_on(tmp_path: Path) -> None:
+def test_plain_script_saves_at_sigterm_and_resumes(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     command = [sys.executable, str(EXAMPLES / "plain_sigterm.py"), "--epochs=6", f"--file={file}"]
     with subprocess.Popen([*command, "--seconds-per-epoch=0.3"], stdout=subprocess.PIPE) as first:
@@ -36,7 +36,7 @@ def test_a_plain_script_saves_when_it_gets_sigterm_and_goes_on(tmp_path: Path) -
     assert second.stdout.endswith(f"sum {sum(number**2 for number in range(6))}\n")
 
 
-def test_a_program_in_another_language_is_read_by_the_wrapper(tmp_path: Path) -> None:
+def test_wrapper_reads_the_output_of_a_program_in_another_language(tmp_path: Path) -> None:
     pattern = "epoch (?P<epoch>[0-9]+)/(?P<epochs>[0-9]+) loss (?P<loss>[0-9.]+)"
     assert f"'{pattern}'" in (EXAMPLES / "progress_lines.sh").read_text()
     program = ["sh", str(EXAMPLES / "progress_lines.sh"), "4", "0.05"]

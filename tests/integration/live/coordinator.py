@@ -18,7 +18,7 @@ JOB = "job-1"
 
 
 class Coordinator:
-    """What it wants is `target`, workers by number. Whoever dies is taken out of it."""
+    """`target` holds the numbers of the wanted workers. A dead worker is removed from it."""
 
     def __init__(self, folder: Path, start: Callable[[int, dict[str, str]], None]) -> None:
         self.changed = threading.Condition()
@@ -33,7 +33,7 @@ class Coordinator:
         self.switch: Switch | None = None
         self.refused: dict[int, str] = {}
         self.reacts = True
-        """False: deaths are seen, and nothing is done about them, as while the daemon is away."""
+        """False: deaths are recorded without a reaction, as while the daemon is away."""
         self._lost: set[int] = set()
         self._given: dict[int, Orders] = {}
         self._history: dict[int, list[int]] = {}
@@ -45,7 +45,7 @@ class Coordinator:
     # -- what the daemon wants --------------------------------------------------------------------
 
     def want(self, *numbers: int) -> None:
-        """A new generation of these workers; those that do not run yet are started."""
+        """Set a new generation of these workers; start those that do not run yet."""
         with self.changed:
             new = [number for number in numbers if number not in self.begun]
             self.begun.update(new)
@@ -54,13 +54,13 @@ class Coordinator:
             self._start(number, self._environment(number))
 
     def start_again(self, *numbers: int) -> None:
-        """All have ended: others begin, as the next attempt of the job."""
+        """Start these workers as the next attempt, after all earlier ones have ended."""
         with self.changed:
             self.stop, self.reacts = "", True
         self.want(*numbers)
 
     def give_up(self, number: int) -> None:
-        """Go on without a worker as if it were dead."""
+        """Continue without a worker as if it were dead."""
         with self.changed:
             self._lost.add(number)
             self._take_out_dead()
@@ -102,16 +102,16 @@ class Coordinator:
         self._complete()
 
     def _is_broken(self) -> bool:
-        """Whether somebody died in the generation that stands."""
+        """Whether a member of the committed generation is dead."""
         standing = max((each["generation"] for each in self.reports.values()), default=-1)
         return not self._gone().isdisjoint(self._history.get(standing, []))
 
     def _gone(self) -> set[int]:
-        """Dead, or as good as dead. Who left by plan ended well."""
+        """The workers that are dead or given up. A worker that left by plan exited with 0."""
         return self._lost | {number for number, code in self.ends.items() if code}
 
     def _complete(self) -> None:
-        """The switch is given when all of its members can come and fit to each other."""
+        """Send the switch if all its members are ready and compatible."""
         said = [self.reports.get(number, {}) for number in self.target]
         first = next((each["identity"] for each in said if each.get("address")), "")
         for number, each in zip(self.target, said, strict=True):
@@ -162,21 +162,21 @@ class Coordinator:
                 )
 
     def wait_for_generation(self, within_s: float = PATIENCE_S) -> None:
-        """Until every member has reported the newest generation."""
+        """Wait until every member has reported the newest generation."""
         self.wait_until(self.is_committed, within_s)
 
     def wait_for_silence(self, number: int, heartbeat_s: float) -> None:
-        """Until the others have reported for so long without it."""
+        """Wait until the others have reported for this time without the worker."""
         self.wait_until(lambda: max(self.heard_s.values()) - self.heard_s[number] > heartbeat_s)
 
     def wait_for_switch(self) -> None:
-        """Until the newest generation was given, which is not to say that anybody heard."""
+        """Wait until the newest generation was sent; workers may not have received it."""
         self.wait_until(
             lambda: self.switch is not None and self.switch.generation == self.generation
         )
 
     def wait_for_steps(self, count: int) -> None:
-        """So many more than now."""
+        """Wait for this many more steps."""
         wanted = count + self.steps()
         self.wait_until(lambda: self.steps() >= wanted)
 
@@ -219,20 +219,20 @@ class Coordinator:
                 self.wfile.write(answer)
 
             def log_message(self, format: str, *_: object) -> None:  # noqa: A002
-                """Nothing is said of each request."""
+                """Do not log requests."""
 
         class Server(socketserver.ThreadingUnixStreamServer):
             daemon_threads = True
             block_on_close = False
 
             def handle_error(self, request: object, client_address: object) -> None:
-                """A worker was killed in the middle of a request."""
+                """Ignore the error of a worker that was killed during a request."""
 
         server = self._server = Server(str(path), Handler)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
 
     def go_away(self) -> None:
-        """No answer to anybody until `serve`."""
+        """Answer no request until `serve`."""
         server, self._server = self._server, None
         self.reacts = False
         (self._folder / "socket").unlink(missing_ok=True)

@@ -24,7 +24,7 @@ BATCH = 24
 
 
 class WorkerForkServer:
-    """The process that starts workers, and hears of their ends."""
+    """The process that starts workers and reports their exits."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, ElasticJob] = {}
@@ -71,7 +71,7 @@ class ElasticJob:
         self.folder = folder
         self.options = options
         self.own_options: dict[int, dict[str, Any]] = {}
-        """What single workers have differently."""
+        """Settings of single workers."""
         self._slowly = folder / "slowly"
         self._slowly.touch()
         self._fork_server = fork_server
@@ -91,11 +91,11 @@ class ElasticJob:
         )
 
     def hurry(self) -> None:
-        """Let the training come to its end."""
+        """Let the training finish."""
         self._slowly.unlink()
 
     def notes(self, kind: str) -> list[dict[str, Any]]:
-        """What all workers wrote down of one kind: `step`, `done` or `ended`."""
+        """The journal entries of all workers of one kind: `step`, `done` or `ended`."""
         found: list[dict[str, Any]] = []
         for path in sorted(self.folder.glob("*.journal")):
             for line in path.read_text().splitlines():
@@ -106,7 +106,7 @@ class ElasticJob:
         return found
 
     def wait_for_steps(self, count: int) -> None:
-        """So many more, whether anybody is told of them or not."""
+        """Wait for this many more steps in the journals, reported or not."""
         wanted = count + self.last_step()
         wait_until(lambda: self.last_step() >= wanted)
 
@@ -136,7 +136,7 @@ class ElasticJob:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """For what only files tell."""
+    """Poll a condition that only files show."""
     until_s = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < until_s, "it did not happen"
@@ -147,7 +147,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 def elastic_job(
     fork_server: WorkerForkServer, folder: Path, **options: Any
 ) -> Iterator[ElasticJob]:
-    """The logs of its workers are shown when the test fails."""
+    """A live job; its worker logs are shown if the test fails."""
     found = ElasticJob(fork_server, folder, options)
     try:
         yield found
@@ -158,18 +158,18 @@ def elastic_job(
 
 
 def say(words: str) -> None:
-    """Shown when the test fails."""
+    """Print text that pytest shows if the test fails."""
     sys.stdout.write(f"{words}\n")
 
 
 def finish(job: ElasticJob, *numbers: int) -> None:
-    """These workers end well."""
+    """Check that these workers exit with 0."""
     job.hurry()
     assert job.coordinator.wait_for_ends(*numbers) == [0] * len(numbers)
 
 
 def check(job: ElasticJob) -> None:
-    """Each sample of each epoch was used once, and all workers always had the same model."""
+    """Check that each sample of each epoch was used once, and that all models were equal."""
     check_samples(job.notes("step"), samples=SAMPLES, batch=BATCH, epochs=EPOCHS)
     check_equal(job.notes("done"))
 

@@ -1,4 +1,4 @@
-"""Starts workers quickly: a process that has torch loaded, and forks one for each line it reads.
+"""Starts workers quickly: a process with torch loaded that forks a worker for each line it reads.
 
 python nursery.py    # reads {"number": 1, "argv": [...], "env": {...}, "log": "..."} lines,
                      # writes {"number": 1, "pid": 12} and, at its end, {"number": 1, "code": 0}
@@ -38,7 +38,7 @@ def main() -> None:
         if asks in ready:
             read = os.read(asks, 1 << 16)
             if not read:
-                # Without an interpreter's last looking around, which takes seconds with torch.
+                # Skip the clean-up of the interpreter, which takes seconds with torch.
                 os._exit(0)
             *lines, buffered = (buffered + read).split(b"\n")
             for line in lines:

@@ -1,4 +1,4 @@
-"""How long a change of size keeps workers from training, and what the hooks of a step cost.
+"""Measures how long a resize interrupts training, and the cost of the hooks of a step.
 
 python -m tests.integration.live.measure
 """
@@ -14,7 +14,7 @@ from typing import Any
 from tests.integration.live.elastic_job import ElasticJob, WorkerForkServer, elastic_job
 
 WIDTHS = {500: "1 million", 2500: "25 million"}
-"""Four square layers of this width, and how many parameters that is."""
+"""Width of the four square layers, and the resulting number of parameters."""
 ROUNDS = 3
 
 
@@ -39,7 +39,7 @@ PACE: dict[str, Any] = {"step_s": 0.05, "journal_hash": False, "batch": 4}
 
 
 def pauses(measured: ElasticJob) -> str:
-    """Grown and shrunk some times; seconds without training beyond a usual step."""
+    """Resize several times; return the seconds without training beyond a usual step."""
     coordinator = measured.coordinator
     coordinator.want(0)
     coordinator.wait_for_generation()

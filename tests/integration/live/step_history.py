@@ -21,7 +21,7 @@ def final_steps(notes: Notes) -> dict[int, Notes]:
 
 
 def losses(notes: Notes) -> list[float]:
-    """Of each step, over all workers."""
+    """The loss of each step, summed over all workers."""
     return [sum(note["loss"] for note in same) for same in final_steps(notes).values()]
 
 

@@ -14,7 +14,7 @@ def running(start_job: Start, **options: float) -> ElasticJob:
     return job
 
 
-def test_training_goes_on_and_resizes_wait(start_job: Start) -> None:
+def test_training_continues_and_resizes_wait_while_the_daemon_is_away(start_job: Start) -> None:
     job = running(start_job)
     job.coordinator.go_away()
     job.wait_for_steps(20)
@@ -26,7 +26,7 @@ def test_training_goes_on_and_resizes_wait(start_job: Start) -> None:
     check(job)
 
 
-def test_a_death_meanwhile_is_settled_when_it_is_back(start_job: Start) -> None:
+def test_death_while_the_daemon_is_away_is_handled_after_its_return(start_job: Start) -> None:
     job = running(start_job)
     job.coordinator.go_away()
     job.coordinator.kill(0)
@@ -41,7 +41,7 @@ def test_a_death_meanwhile_is_settled_when_it_is_back(start_job: Start) -> None:
     check(job)
 
 
-def test_who_waits_too_long_saves_and_stops(start_job: Start) -> None:
+def test_worker_that_waits_too_long_saves_and_stops(start_job: Start) -> None:
     job = running(start_job, patience_s=2.0)
     job.coordinator.go_away()
     job.coordinator.kill(1)

@@ -19,7 +19,7 @@ def running(start_job: Start, n_workers: int, **options: Any) -> ElasticJob:
     return job
 
 
-def test_one_after_the_other_until_one_is_left(start_job: Start) -> None:
+def test_training_survives_deaths_until_one_worker_is_left(start_job: Start) -> None:
     job = running(start_job, 4)
     for number in (0, 3, 1):
         job.coordinator.kill(number)
@@ -30,7 +30,7 @@ def test_one_after_the_other_until_one_is_left(start_job: Start) -> None:
     check(job)
 
 
-def test_two_at_once(start_job: Start) -> None:
+def test_training_survives_two_deaths_at_once(start_job: Start) -> None:
     job = running(start_job, 4)
     job.coordinator.kill(0, 2)
     job.coordinator.wait_for_ends(0, 2)
@@ -50,8 +50,8 @@ def test_a_dead_worker_is_replaced(start_job: Start) -> None:
     assert {note["worker"] for note in job.notes("ended")} == {0, 2}
 
 
-@pytest.mark.parametrize("number", [0, 1, 2], ids=["the first", "another", "the newcomer"])
-def test_during_a_switch(start_job: Start, number: int) -> None:
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["first", "another", "new"])
+def test_training_survives_a_death_during_a_switch(start_job: Start, number: int) -> None:
     job = running(start_job, 2)
     job.coordinator.want(0, 1, 2)
     job.coordinator.wait_for_switch()
@@ -62,7 +62,7 @@ def test_during_a_switch(start_job: Start, number: int) -> None:
     check(job)
 
 
-def test_a_newcomer_before_it_is_ready(start_job: Start) -> None:
+def test_training_survives_the_death_of_a_new_worker_before_it_is_ready(start_job: Start) -> None:
     job = running(start_job, 2)
     job.coordinator.want(0, 1, 2)
     job.coordinator.wait_until(lambda: 2 in job.coordinator.processes)
@@ -76,10 +76,10 @@ def test_a_newcomer_before_it_is_ready(start_job: Start) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 75)]
 )
-def test_a_newcomer_when_the_others_wait_for_it_to_connect(
+def test_training_survives_the_death_of_a_new_worker_that_others_wait_for(
     start_job: Start, number: int, code: int
 ) -> None:
-    """They hear that it is gone, long before they would give up by themselves."""
+    """The others learn of the death long before their own timeout."""
     job = running(start_job, 2, opens_for_s=600.0)
     job.own_options[2] = {"goes_at_opening": number}
     job.coordinator.want(0, 1, 2)
@@ -89,7 +89,7 @@ def test_a_newcomer_when_the_others_wait_for_it_to_connect(
     check(job)
 
 
-def test_one_that_hangs_is_killed_by_who_misses_it(start_job: Start) -> None:
+def test_hanging_worker_is_killed_by_the_coordinator(start_job: Start) -> None:
     job = running(start_job, 3)
     job.coordinator.kill(1, by=signal.SIGSTOP)
     job.coordinator.wait_for_silence(1, heartbeat_s=3.0)
@@ -100,8 +100,8 @@ def test_one_that_hangs_is_killed_by_who_misses_it(start_job: Start) -> None:
     check(job)
 
 
-def test_one_that_hangs_and_comes_back_leaves(start_job: Start) -> None:
-    """Nobody killed it; the others went on without it, by an order that says it is gone."""
+def test_hanging_worker_that_continues_leaves(start_job: Start) -> None:
+    """The worker was not killed; the others got the order to continue without it."""
     job = running(start_job, 3)
     job.coordinator.kill(1, by=signal.SIGSTOP)
     job.coordinator.wait_for_silence(1, heartbeat_s=3.0)
@@ -114,7 +114,7 @@ def test_one_that_hangs_and_comes_back_leaves(start_job: Start) -> None:
     check(job)
 
 
-def test_who_finds_nobody_comes_again_to_where_the_others_wait(start_job: Start) -> None:
+def test_worker_whose_connection_fails_connects_again(start_job: Start) -> None:
     job = start_job(epochs=EPOCHS)
     job.own_options[1] = {"connects_late": True}
     job.coordinator.want(0, 1, 2)
@@ -124,7 +124,7 @@ def test_who_finds_nobody_comes_again_to_where_the_others_wait(start_job: Start)
     check(job)
 
 
-def test_a_connection_breaks_for_one_when_the_other_has_ended_the_epoch(start_job: Start) -> None:
+def test_broken_connection_at_the_end_of_an_epoch_loses_no_step(start_job: Start) -> None:
     job = start_job(epochs=EPOCHS)
     job.own_options[1] = {"breaks_ending": True}
     job.coordinator.want(0, 1)
@@ -135,7 +135,7 @@ def test_a_connection_breaks_for_one_when_the_other_has_ended_the_epoch(start_jo
 
 
 def test_a_death_between_two_epochs_is_logged(start_job: Start) -> None:
-    """No step is undone then. The log says why training waits all the same."""
+    """No step is undone, and the log still says why training waits."""
     job = start_job(epochs=EPOCHS)
     job.own_options[0] = {"dies_ending": True}
     job.coordinator.want(0, 1, 2)
@@ -147,8 +147,8 @@ def test_a_death_between_two_epochs_is_logged(start_job: Start) -> None:
     check(job)
 
 
-def test_an_error_of_the_script_is_the_scripts_own(start_job: Start) -> None:
-    """It is not taken for a broken connection: the worker fails with it, the others go on."""
+def test_error_of_the_script_fails_only_its_worker(start_job: Start) -> None:
+    """The error is not treated as a broken connection: the worker fails and the others continue."""
     job = start_job(epochs=EPOCHS)
     job.own_options[1] = {"fails_at": 5}
     job.coordinator.want(0, 1)
@@ -159,8 +159,8 @@ def test_an_error_of_the_script_is_the_scripts_own(start_job: Start) -> None:
     check(job)
 
 
-def test_what_the_broken_step_changed_is_put_back(start_job: Start) -> None:
-    """Layers count each step once, and random numbers are drawn as if it had never begun."""
+def test_changes_of_a_broken_step_are_undone(start_job: Start) -> None:
+    """Layers count each step once, and random states are those before the broken step."""
     torch = pytest.importorskip("torch")
     job = running(start_job, 3, model="normed")
     for number in (2, 1):
@@ -178,7 +178,7 @@ def test_what_the_broken_step_changed_is_put_back(start_job: Start) -> None:
     assert draws == drawn[begin : begin + len(draws)]
 
 
-def test_children_that_load_data_do_not_keep_the_dead_alive(start_job: Start) -> None:
+def test_data_loader_processes_do_not_hide_a_death(start_job: Start) -> None:
     job = running(start_job, 2, loader={"num_workers": 1})
     job.coordinator.kill(0)
     job.coordinator.wait_for_ends(0)

@@ -17,7 +17,7 @@ EVENTS = ("grow", "shrink", "move", "kill", "kill two", "end", "end two", "away"
 
 
 @pytest.mark.parametrize("seed", range(N_SEEDS))
-def test_any_sequence_of_changes_and_deaths(
+def test_training_survives_any_sequence_of_resizes_deaths_and_stops(
     start_job: Callable[..., ElasticJob], seed: int
 ) -> None:
     say(f"seed={seed}")
@@ -60,7 +60,7 @@ def test_any_sequence_of_changes_and_deaths(
 
 
 def kill(job: ElasticJob, numbers: list[int], *, by: int) -> None:
-    """Those that run already; at least one that can go on alone stays."""
+    """Kill workers after they have started, unless no worker that can continue would be left."""
     desk = job.coordinator
     desk.wait_until(lambda: all(number in desk.processes for number in numbers))
     standing = [n for n in desk.target if desk.reports.get(n, {}).get("generation", -1) >= 0]

@@ -12,7 +12,7 @@ Start = Callable[..., ElasticJob]
 
 
 def go_through(job: ElasticJob, *sizes: int) -> None:
-    """One size after the other. The last worker is the one that leaves."""
+    """Resize step by step. A smaller size removes the last worker."""
     for size in sizes:
         job.coordinator.want(*range(size))
         job.coordinator.wait_for_generation()
@@ -40,7 +40,7 @@ def test_statistics_of_layers_are_the_same_in_all_workers(start_job: Start) -> N
     check(job)
 
 
-def test_who_is_no_longer_wanted_when_it_comes_leaves(start_job: Start) -> None:
+def test_new_worker_that_is_no_longer_wanted_leaves(start_job: Start) -> None:
     job = start_job(epochs=EPOCHS)
     job.coordinator.want(0, 1, 2)
     job.coordinator.want(0, 1)
@@ -49,8 +49,8 @@ def test_who_is_no_longer_wanted_when_it_comes_leaves(start_job: Start) -> None:
     check(job)
 
 
-def test_the_first_worker_can_leave_and_newcomers_take_its_place(start_job: Start) -> None:
-    """A move: one newcomer and one leaver in the same switch."""
+def test_first_worker_can_be_replaced_by_a_new_worker(start_job: Start) -> None:
+    """A move: one worker joins and one leaves in the same switch."""
     job = start_job(epochs=EPOCHS)
     go_through(job, 2)
     job.coordinator.want(1, 2)
@@ -63,7 +63,9 @@ def test_the_first_worker_can_leave_and_newcomers_take_its_place(start_job: Star
 
 
 @pytest.mark.parametrize(("scaling", "factor"), [("linear", 3.0), ("sqrt", 3.0**0.5)])
-def test_the_batch_and_the_rate_can_grow(start_job: Start, scaling: str, factor: float) -> None:
+def test_batch_size_and_learning_rate_follow_the_size(
+    start_job: Start, scaling: str, factor: float
+) -> None:
     job = start_job(epochs=EPOCHS, scaling=scaling, batch=8)
     go_through(job, 1, 3, 1)
     finish(job, 0, 1, 2)

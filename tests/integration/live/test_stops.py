@@ -20,7 +20,7 @@ def running(start_job: Start, n_workers: int, **options: Any) -> ElasticJob:
 
 
 def check_that_others_go_on(job: ElasticJob) -> None:
-    """From where all three have stopped."""
+    """Check that the next attempt continues where all three workers stopped."""
     assert job.coordinator.wait_for_ends(0, 1, 2) == [75, 75, 75]
     stopped_at = job.last_step()
     job.coordinator.start_again(3, 4)
@@ -30,14 +30,16 @@ def check_that_others_go_on(job: ElasticJob) -> None:
     assert min(note["step"] for note in job.notes("step") if note["worker"] >= 3) == stopped_at + 1
 
 
-def test_all_stop_after_the_same_step_and_others_go_on_from_there(start_job: Start) -> None:
+def test_requested_stop_is_after_the_same_step_and_the_next_attempt_resumes(
+    start_job: Start,
+) -> None:
     job = running(start_job, 3)
     job.coordinator.ask_to_stop("preempted")
     check_that_others_go_on(job)
 
 
-def test_sigterm_to_one_ends_that_one_and_the_others_go_on(start_job: Start) -> None:
-    """As when a cluster takes one pod away."""
+def test_sigterm_to_one_worker_stops_only_that_worker(start_job: Start) -> None:
+    """A cluster that evicts one pod sends such a SIGTERM."""
     job = running(start_job, 3)
     job.coordinator.kill(0, by=signal.SIGTERM)
     assert job.coordinator.wait_for_ends(0) == [75]
@@ -46,14 +48,14 @@ def test_sigterm_to_one_ends_that_one_and_the_others_go_on(start_job: Start) -> 
     check(job)
 
 
-def test_sigterm_to_all_stops_them_and_others_go_on_from_there(start_job: Start) -> None:
+def test_sigterm_to_all_workers_stops_all_and_the_next_attempt_resumes(start_job: Start) -> None:
     job = running(start_job, 3)
     job.coordinator.reacts = False
     job.coordinator.kill(0, 1, 2, by=signal.SIGTERM)
     check_that_others_go_on(job)
 
 
-def test_the_first_worker_dies_as_it_saves(start_job: Start) -> None:
+def test_death_of_the_first_worker_during_a_save_loses_no_checkpoint(start_job: Start) -> None:
     job = start_job(epochs=EPOCHS)
     job.own_options[0] = {"saves_for_ever": True}
     job.coordinator.want(0, 1)
@@ -61,7 +63,7 @@ def test_the_first_worker_dies_as_it_saves(start_job: Start) -> None:
     job.coordinator.wait_for_steps(2)
     job.coordinator.ask_to_stop("preempted")
     wait_until(lambda: bool(job.notes("saving")))
-    for _ in range(2):  # The other waits for it, and goes on to report.
+    for _ in range(2):  # The other worker waits for it, and still reports.
         heard_s = job.coordinator.heard_s[1]
         job.coordinator.wait_until(lambda before_s=heard_s: job.coordinator.heard_s[1] > before_s)
     job.coordinator.kill(0)
@@ -74,8 +76,8 @@ def test_the_first_worker_dies_as_it_saves(start_job: Start) -> None:
     assert min(note["step"] for note in job.notes("step") if note["worker"] == 2) == stopped_at + 1
 
 
-def test_who_waits_for_others_that_do_not_come_can_be_stopped(start_job: Start) -> None:
-    """Below the minimum: nobody tells the survivors to go on, they are asked to stop instead."""
+def test_worker_that_waits_for_members_can_be_stopped(start_job: Start) -> None:
+    """Below the minimum size, the survivors get a stop request instead of a new generation."""
     job = running(start_job, 2)
     job.coordinator.reacts = False
     job.coordinator.kill(0)
@@ -88,7 +90,7 @@ def test_who_waits_for_others_that_do_not_come_can_be_stopped(start_job: Start) 
     check(job)
 
 
-def test_checkpoints_are_written_while_training_goes_on(start_job: Start) -> None:
+def test_checkpoints_are_written_during_training(start_job: Start) -> None:
     job = running(start_job, 2, save_every_s=0.2)
     job.wait_for_checkpoint()
     job.coordinator.kill(0, 1)
@@ -107,7 +109,7 @@ def test_checkpoints_are_written_while_training_goes_on(start_job: Start) -> Non
         ({"samples": 202}, "within an epoch of 203 samples, but the dataset has 202"),
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused(
+def test_checkpoint_of_another_job_is_rejected(
     start_job: Start, other: dict[str, Any], words: str
 ) -> None:
     job = running(start_job, 1)
@@ -129,7 +131,9 @@ def test_a_checkpoint_of_something_else_is_refused(
         ({"width": 9}, "model"),
     ],
 )
-def test_who_does_not_fit_may_not_join(start_job: Start, other: dict[str, Any], words: str) -> None:
+def test_incompatible_worker_may_not_join(
+    start_job: Start, other: dict[str, Any], words: str
+) -> None:
     job = running(start_job, 2)
     job.own_options[2] = other
     job.coordinator.want(0, 1, 2)

@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def arrange_mishaps(live: Any, options: dict, note: Callable[..., None]) -> None:
-    """At moments that nobody outside could hit."""
+    """Install failures at moments that cannot be hit from outside."""
     if options["saves_for_ever"]:
         live._checkpointer.save = lambda: (note(saving=True), signal.pause())
     if options["connects_late"]:
@@ -188,7 +188,7 @@ def break_ending(live: Any, journal: Path) -> None:
     def share_and_break() -> None:
         nonlocal n_ends
         share()
-        # After the last step, and when all end the epoch together.
+        # After the last step, when all workers end the epoch together.
         n_ends += live._state.progress.used == live._samples.length
         if n_ends == 2:
             n_ends += 1
@@ -214,7 +214,7 @@ def die_ending(live: Any) -> None:
 
 
 def hash_of(net: nn.Module) -> str:
-    """Of parameters and of statistics that layers gather."""
+    """A hash of the parameters and of the statistics of layers."""
     digest = hashlib.sha256()
     for each in net.state_dict().values():
         digest.update(each.contiguous().numpy().tobytes())

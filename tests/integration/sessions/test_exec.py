@@ -263,7 +263,7 @@ def resize(terminal: OnTerminal, rows: int, columns: int) -> None:
     fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
 
-def test_a_shell(daemon: Daemon, rota: Client) -> None:
+def test_shell_on_a_terminal(daemon: Daemon, rota: Client) -> None:
     job_id = daemon.run(rota)
     shell = OnTerminal(daemon, "shell", job_id)
     shell.types(b"PS1='> '; stty size; echo $ROTA_JOB; echo go''od\n")

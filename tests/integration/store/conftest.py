@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
-    """It gives up at once where it would wait for another program."""
+    """A store that does not wait for locks of other programs."""
     opened = SqliteStore(path, busy_s=0.01)
     yield opened
     opened.close()

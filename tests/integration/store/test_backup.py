@@ -14,7 +14,7 @@ from tests.integration.store.test_damage import garbage_in_a_page
 from tests.support.store_workload import StoreWorkload
 
 
-def test_a_backup_of_a_store_in_use(store: SqliteStore, path: Path, tmp_path: Path):
+def test_backup_of_a_store_in_use_is_complete(store: SqliteStore, path: Path, tmp_path: Path):
     life, target = StoreWorkload(), tmp_path / "copy.db"
     store.write(life.submit(1, 0)).result()
     backup(path, target)
@@ -55,6 +55,6 @@ def test_damage_does_not_replace_an_older_backup(filled: Path, tmp_path: Path):
     assert not list(tmp_path.glob("*.part*"))
 
 
-def test_a_missing_directory(filled: Path, tmp_path: Path):
+def test_backup_into_a_missing_directory_fails(filled: Path, tmp_path: Path):
     with pytest.raises(StoreError, match="no such file or directory"):
         backup(filled, tmp_path / "nowhere" / "copy.db")

@@ -40,7 +40,7 @@ def garbage_in_a_page(content: bytes) -> bytes:
 
 
 def a_page_twice(content: bytes) -> bytes:
-    """Every page but the first is where its neighbour should be."""
+    """Move the second page to the end, so that all later pages are misplaced."""
     return content[:PAGE] + content[2 * PAGE :] + content[PAGE : 2 * PAGE]
 
 
@@ -101,8 +101,8 @@ def test_contradictions_are_listed(filled: Path, sql: str, complaint: str):
     assert any(complaint in line for line in check(filled)), check(filled)
 
 
-def test_a_gpu_that_two_jobs_hold(path: Path):
-    """Both are the same job under two names."""
+def test_gpu_held_by_two_jobs_is_reported(path: Path):
+    """The second job is a copy of the first."""
     store = SqliteStore(path)
     for batch in batches(OPENING):
         store.write(batch).result()
@@ -117,7 +117,7 @@ def test_a_gpu_that_two_jobs_hold(path: Path):
     assert expected in check(path), check(path)
 
 
-def test_a_job_that_cannot_be_read_stops_the_start(filled: Path):
+def test_unreadable_job_prevents_the_start(filled: Path):
     tamper(filled, "UPDATE jobs SET body = '{}' WHERE state = 'queued'")
     store = SqliteStore(filled)
     with pytest.raises(StoreError, match="the file is damaged: job job-"):

@@ -1,4 +1,4 @@
-"""Disks that are full, read-only or limited: real ones, in processes of their own."""
+"""Real disks that are full, read-only or limited, in separate processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def can_mount(folder: Path) -> bool:
         return False
 
 
-def test_a_disk_that_fills_up_and_turns_read_only(tmp_path: Path):
+def test_full_and_read_only_disk_fails_writes_and_loses_nothing(tmp_path: Path):
     if not can_mount(tmp_path):
         pytest.skip("needs the right to mount")
     module = "tests.integration.store.write_on_full_disk"
@@ -45,7 +45,7 @@ def test_a_disk_that_fills_up_and_turns_read_only(tmp_path: Path):
     ]
 
 
-def test_a_limit_on_the_size_of_files(path: Path):
+def test_file_size_limit_fails_writes(path: Path):
     done = run(sys.executable, "-m", "tests.integration.store.write_with_file_limit", str(path))
     assert done.stderr == ""
     assert check(path) == []
@@ -54,8 +54,8 @@ def test_a_limit_on_the_size_of_files(path: Path):
     store.close()
 
 
-def test_a_file_that_may_not_be_written(filled: Path):
-    """Root may write anything, except what is marked as immutable."""
+def test_immutable_file_fails_writes(filled: Path):
+    """Root may write every file that is not immutable."""
     if os.geteuid() != 0:
         filled.chmod(0o400)
     elif run("chattr", "+i", str(filled)).returncode != 0:

@@ -102,30 +102,30 @@ def test_another_program_changes_the_schema(store: SqliteStore, stranger: sqlite
     assert kind(lambda: write(store)) is StoreErrorKind.NEWER
 
 
-def test_a_database_of_a_newer_rota(filled: Path):
+def test_database_of_a_newer_version_is_rejected(filled: Path):
     with closing(sqlite3.connect(filled)) as connection:
         connection.execute("PRAGMA user_version = 99")
     assert kind(lambda: SqliteStore(filled)) is StoreErrorKind.NEWER
 
 
-def test_a_database_of_another_program(path: Path):
+def test_database_of_another_program_is_rejected(path: Path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
     assert kind(lambda: SqliteStore(path)) is StoreErrorKind.FOREIGN
 
 
-def test_a_log_without_its_database(path: Path):
+def test_log_without_its_database_is_rejected(path: Path):
     wal_path(path).write_bytes(b"left behind")
     assert kind(lambda: SqliteStore(path)) is StoreErrorKind.MISSING
     assert not path.exists()
 
 
-def test_a_folder_that_cannot_be_made(path: Path):
+def test_folder_that_cannot_be_created_is_reported(path: Path):
     path.write_text("a file")
     assert kind(lambda: SqliteStore(path / "rota.db")) is StoreErrorKind.IO
 
 
-def test_closed(store: SqliteStore):
+def test_closed_store_rejects_writes(store: SqliteStore):
     store.close()
     store.close()
     with pytest.raises(StoreError, match="the store is closed"):
@@ -157,7 +157,7 @@ def with_too_great_a_number(life: StoreWorkload) -> Batch:
 
 @pytest.fixture
 def patient(path: Path) -> Iterator[SqliteStore]:
-    """It waits for the other program, and batches gather meanwhile."""
+    """A store that waits for a lock of another program while batches queue up."""
     opened = SqliteStore(path, busy_s=60)
     yield opened
     opened.close()
@@ -165,7 +165,7 @@ def patient(path: Path) -> Iterator[SqliteStore]:
 
 @pytest.fixture
 def crowd(patient: SqliteStore, path: Path) -> Iterator[Crowd]:
-    """Hands in batches while the file is locked, so that they are written as one group."""
+    """Submits batches while the file is locked, so that they are written as one group."""
     with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
 
         def hand_in(batches: Sequence[Batch]) -> list[BaseException | None]:

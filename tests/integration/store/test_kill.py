@@ -40,7 +40,7 @@ def test_nothing_acknowledged_is_lost(path: Path, seed: int):
 
 
 def write_and_kill(path: Path, seed: int, *, after: int) -> int:
-    """The highest number acknowledged by a process that was killed after so many answers."""
+    """The highest number that a process acknowledged before it was killed."""
     command = [sys.executable, "-m", "tests.integration.store.write_until_killed"]
     with subprocess.Popen(
         [*command, str(path), str(seed), str(COUNT)], stdout=subprocess.PIPE, cwd=ROOT
@@ -48,7 +48,7 @@ def write_and_kill(path: Path, seed: int, *, after: int) -> int:
         assert writer.stdout is not None
         answers = [int(line) for line in islice(writer.stdout, after)]
         writer.kill()
-        # What it said between our last look and its end counts, unless the end cut it short.
+        # Lines after the last read count as well, except an incomplete last line.
         answers += [int(line) for line in writer.stdout if line.endswith(b"\n")]
     assert len(answers) >= after, "it ended by itself"
     assert answers == list(range(1, len(answers) + 1)), "acknowledged in the order of the calls"

@@ -1,4 +1,4 @@
-"""Databases of every released schema open, and hold what they held.
+"""Databases of every released schema open with unchanged content.
 
 `released/NNNN.sql` is a database as that release wrote it, and `released/NNNN.json` what was in
 it, with all fields, those that had their defaults included. Neither ever changes.
@@ -52,7 +52,7 @@ def test_a_released_database_opens(path: Path, released: Path):
 
 
 def plain(value: Any) -> Any:
-    """As JSON would have it, with every field named; the long table of the prior as one word."""
+    """JSON with every field named; the long table of the prior is one word."""
     match value:
         case tuple() if value == PRIOR.speedups:
             return "prior"
@@ -71,7 +71,7 @@ def plain(value: Any) -> Any:
 
 
 def contains(held: Any, expected: Any) -> bool:
-    """Fields that joined since may be there, too."""
+    """Whether the found value has all expected fields; newer fields may be added."""
     match expected:
         case dict():
             return all(contains(held[key], value) for key, value in expected.items())
@@ -81,7 +81,7 @@ def contains(held: Any, expected: Any) -> bool:
             return held == expected
 
 
-def test_a_step_that_fails_leaves_no_trace(filled: Path):
+def test_failed_migration_changes_nothing(filled: Path):
     good = Migration(newest() + 1, "good", "CREATE TABLE extra (a TEXT) STRICT;")
     bad = Migration(newest() + 2, "bad", "DROP TABLE extra; CREATE TABLE jobs (a TEXT);")
     with closing(connect(filled, READ_WRITE, busy_s=0)) as connection:

@@ -50,7 +50,7 @@ def main(folder: str) -> None:
 
 
 def fill_up(store: SqliteStore, life: StoreWorkload) -> tuple[int, StoreErrorKind]:
-    """Writes jobs until one fails: how many did not, and why it did."""
+    """Write jobs until one fails; return the number of written jobs and the error."""
     for number in range(100_000):
         try:
             store.write(life.submit(number, 0)).result()

@@ -1,7 +1,7 @@
 """Writes batches until it is killed: `python -m ...write_until_killed FILE SEED COUNT`.
 
-It says on stdout which batches were acknowledged. Each batch carries its number as somebody's
-usage, so that the file tells how far it got.
+It prints the acknowledged batches. Each batch stores its number as the usage of a user, so that
+the file shows how far it got.
 """
 
 from __future__ import annotations

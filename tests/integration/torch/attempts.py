@@ -20,7 +20,7 @@ class Step:
 
 @dataclass
 class TrainingHistory:
-    """What was trained on, along the checkpoints that later attempts began from."""
+    """The steps of the training, along the checkpoints from which later attempts resumed."""
 
     steps: list[Step] = field(default_factory=list)
     n_lost: int = 0
@@ -33,7 +33,7 @@ class TrainingHistory:
         self.steps = kept
 
     def hear(self, line: str) -> bool:
-        """A line of the script; False if there is none any more."""
+        """Handle the next line of the script; False at the end of its output."""
         match line.split():
             case ["begins", epoch, step]:
                 self.begin(int(epoch), int(step))
@@ -50,7 +50,7 @@ class TrainingHistory:
 
 
 class Attempt:
-    """One process of the script. `history` hears what it says."""
+    """One process of the script. `history` records its output."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Attempt:
             self.hear()
 
     def step(self) -> bool:
-        """Let it make one step; False if it ended instead."""
+        """Let the script do one step; False if the script ended instead."""
         self.allow_step()
         return self.hear()
 
@@ -75,14 +75,14 @@ class Attempt:
             self._child.stdin.write(b".")
 
     def let_go(self) -> None:
-        """From now on it makes its steps unasked."""
+        """Let the script continue without waiting before each step."""
         self._child.stdin.close()
 
     def steps(self, n_steps: int) -> bool:
         return all(self.step() for _ in range(n_steps))
 
     def run_on(self) -> int:
-        """Let it go to its end, whatever that is."""
+        """Let the script run until it exits."""
         self.let_go()
         while self.hear():
             pass
@@ -96,12 +96,12 @@ class Attempt:
         return self._child.wait()
 
     def hear(self) -> bool:
-        """Wait for its next words; False if it ended."""
+        """Wait for the next line of output; False if the script ended."""
         return self._history.hear(self._child.stdout.readline().decode())
 
 
 def environment(url: str, folder: Path, *, attempt: int, rank: int = 0) -> dict[str, str]:
-    """What rota gives to a worker."""
+    """The environment that rota sets for a worker."""
     return {
         "ROTA_URL": url,
         "ROTA_TOKEN": "open sesame",

@@ -1,4 +1,4 @@
-"""One process that has torch loaded, for all tests of this folder."""
+"""One process with torch loaded, for all tests of this folder."""
 
 from collections.abc import Iterator
 

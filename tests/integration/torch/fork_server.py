@@ -1,4 +1,4 @@
-"""Runs scripts in processes that have torch loaded already: loading takes longer than the tests.
+"""Runs scripts in processes with torch already loaded: loading takes longer than the tests.
 
 A process of its own loads the modules once and forks a worker for each script. A worker is a real
 process with pipes, environment and exit code of its own, and can be killed.
@@ -30,7 +30,7 @@ LONGEST_S = 120
 
 @dataclass(frozen=True)
 class Child:
-    """A worker: what it reads and says, and how it ended."""
+    """A worker process: its input, its output and its exit code."""
 
     pid: int
     stdin: IO[bytes]
@@ -88,7 +88,7 @@ def main() -> None:
     while True:
         request, pipes, _, _ = socket.recv_fds(door, 1 << 20, 3)
         if not request:
-            # Without an interpreter's last looking around, which takes seconds with torch.
+            # Skip the clean-up of the interpreter, which takes seconds with torch.
             os._exit(0)
         if os.fork() == 0:
             door.close()
@@ -99,7 +99,7 @@ def main() -> None:
 
 
 def supervise_worker(request: Any, pipes: list[int]) -> None:
-    """Start the worker, wait for it, end what it left behind, and say how it ended."""
+    """Start the worker, wait for it, kill its remaining processes, and report its exit code."""
     stdin, stdout, status = pipes
     worker = os.fork()
     if worker == 0:
@@ -116,7 +116,7 @@ def supervise_worker(request: Any, pipes: list[int]) -> None:
     os.close(stdout)
     os.write(status, f"{worker}\n".encode())
     code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
-    # Who loads its data may wait for ever for a lock that it held.
+    # A data loader process may wait forever for a lock that the worker held.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(worker, signal.SIGKILL)
     os.write(status, f"{code}\n".encode())
@@ -124,7 +124,7 @@ def supervise_worker(request: Any, pipes: list[int]) -> None:
 
 
 def run_worker_script(argv: list[str]) -> int:
-    """As `python argv...` would, but not for ever."""
+    """Run the script like `python argv...`, with a time limit."""
     signal.alarm(LONGEST_S)
     sys.argv = argv
     code: object = 0

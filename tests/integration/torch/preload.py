@@ -1,4 +1,4 @@
-"""What torch otherwise loads when a script first uses it."""
+"""Loads the parts of torch that are otherwise loaded at their first use."""
 
 import torch
 import torch.distributed

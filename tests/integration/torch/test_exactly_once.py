@@ -1,4 +1,4 @@
-"""However often a job is stopped or killed, it ends as if nothing had happened."""
+"""Stops and kills do not change the result of a training."""
 
 import functools
 import random
@@ -31,7 +31,7 @@ def undisturbed(fork_server: TorchForkServer, *options: str) -> TrainingHistory:
 
 @pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("options", [("--every-step",), ("--every-step", "--loaders=1"), ()])
-def test_three_stops_change_nothing(
+def test_three_stops_do_not_change_the_result(
     seed: int, options: tuple[str, ...], fork_server: TorchForkServer, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
@@ -54,7 +54,7 @@ def test_three_stops_change_nothing(
 
 @pytest.mark.parametrize("seed", seeds(20))
 @pytest.mark.parametrize("options", [(), ("--loaders=1",)])
-def test_three_kills_change_nothing(
+def test_three_kills_do_not_change_the_result(
     seed: int, options: tuple[str, ...], fork_server: TorchForkServer, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
@@ -62,7 +62,7 @@ def test_three_kills_change_nothing(
     for number in range(1, 4):
         env = environment("unix:///nowhere", tmp_path, attempt=number)
         attempt = Attempt(fork_server, history, *options, env=env)
-        # Often right after the last step of an epoch, which is when it saves.
+        # Often right after the last step of an epoch, when the script saves.
         n_steps = chance.choice([chance.randrange(1, 20), STEPS, 2 * STEPS])
         assert attempt.steps(n_steps)
         time.sleep(chance.uniform(0.0, 0.01))
@@ -73,7 +73,7 @@ def test_three_kills_change_nothing(
 
 
 @pytest.mark.parametrize("n_steps", [1, STEPS - 1, STEPS])
-def test_a_stop_at_either_end_of_an_epoch_changes_nothing(
+def test_stop_at_an_end_of_an_epoch_does_not_change_the_result(
     n_steps: int, fork_server: TorchForkServer, tmp_path: Path
 ) -> None:
     history = TrainingHistory()

@@ -1,4 +1,4 @@
-"""The callback for Lightning, with the real one."""
+"""The callback for Lightning, with the real Lightning."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ def lit() -> Any:
 
 
 class Pair:
-    """One or two workers, and what each said: the samples of each step, then its weights."""
+    """One or two workers and their output: the samples of each step, then the weights."""
 
     def __init__(
         self, fork_server: TorchForkServer, folder: Path, *options: str, n_workers: int = 1
@@ -68,7 +68,7 @@ class Pair:
 @pytest.mark.parametrize(
     ("options", "n_before"), [(("--every-step",), 6), (("--every-step",), 3), ((), 6)]
 )
-def test_a_stopped_training_ends_as_if_it_was_not(
+def test_stop_does_not_change_the_result(
     options: tuple[str, ...], n_before: int, lit: TorchForkServer, tmp_path: Path
 ) -> None:
     expected = Pair(lit, tmp_path / "undisturbed", *options)
@@ -87,7 +87,7 @@ def test_a_stopped_training_ends_as_if_it_was_not(
     assert stopped.said == expected.said
 
 
-def test_two_workers_stop_together_although_one_hears(lit: TorchForkServer, tmp_path: Path) -> None:
+def test_both_workers_stop_if_one_gets_the_request(lit: TorchForkServer, tmp_path: Path) -> None:
     expected = Pair(lit, tmp_path / "undisturbed", "--every-step", n_workers=2)
     assert expected.run_on(expected.start(NOWHERE)) == [0, 0]
     stopped = Pair(lit, tmp_path / "stopped", "--every-step", n_workers=2)
@@ -101,7 +101,7 @@ def test_two_workers_stop_together_although_one_hears(lit: TorchForkServer, tmp_
     assert stopped.said == expected.said
 
 
-def test_of_a_training_without_an_end_no_end_is_told(lit: TorchForkServer, tmp_path: Path) -> None:
+def test_training_without_an_end_reports_no_total(lit: TorchForkServer, tmp_path: Path) -> None:
     endless = Pair(lit, tmp_path, "--epochs=-1")
     with daemon(tmp_path / "socket") as rota:
         children = endless.start(rota.url)
@@ -112,6 +112,8 @@ def test_of_a_training_without_an_end_no_end_is_told(lit: TorchForkServer, tmp_p
         assert rota.reports[-1]["epochs_done"] > EPOCHS
 
 
-def test_every_step_needs_a_loader_that_can_go_on(lit: TorchForkServer, tmp_path: Path) -> None:
+def test_saving_at_every_step_needs_a_resumable_loader(
+    lit: TorchForkServer, tmp_path: Path
+) -> None:
     plain = Pair(lit, tmp_path, "--every-step", "--plain-loader")
     assert plain.run_on(plain.start(NOWHERE)) == [1]

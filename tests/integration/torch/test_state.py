@@ -1,4 +1,4 @@
-"""A state comes back whole, or is refused with everything as it was."""
+"""A state is restored completely, or rejected without any change."""
 
 import copy
 import pickle
@@ -52,7 +52,7 @@ SCHEDULERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", SCHEDULERS)
-def test_model_optimizer_and_scheduler_come_back(kind: str, tmp_path: Path) -> None:
+def test_model_optimizer_and_scheduler_are_restored(kind: str, tmp_path: Path) -> None:
     parts = []
     for _ in range(2):
         net = model()
@@ -66,7 +66,7 @@ def test_model_optimizer_and_scheduler_come_back(kind: str, tmp_path: Path) -> N
         assert same(saved.state_dict(), loaded.state_dict())
 
 
-def test_scaler_sampler_generators_and_own_parts_come_back(tmp_path: Path) -> None:
+def test_scaler_sampler_generators_and_own_components_are_restored(tmp_path: Path) -> None:
     def parts() -> dict[str, Any]:
         return {
             "scaler": torch.amp.GradScaler("cpu", init_scale=2.0),
@@ -99,7 +99,7 @@ def draws() -> list[float]:
     return [random.random(), float(np.random.rand()), float(torch.rand(1))]  # noqa: NPY002
 
 
-def test_random_states_come_back(tmp_path: Path) -> None:
+def test_random_states_are_restored(tmp_path: Path) -> None:
     state = State(model=model())
     draws()
     state.save(tmp_path / "state")
@@ -108,7 +108,7 @@ def test_random_states_come_back(tmp_path: Path) -> None:
     assert draws() == expected
 
 
-def test_keys_do_not_depend_on_what_wraps_a_model(tmp_path: Path) -> None:
+def test_keys_do_not_depend_on_wrappers_of_a_model(tmp_path: Path) -> None:
     net = model()
     State(model=nn.DataParallel(torch.compile(net))).save(tmp_path / "state")
     saved = torch.load(tmp_path / "state", weights_only=True)["parts"]["model"]
@@ -126,7 +126,7 @@ def refusal(path: Path, **parts: Any) -> str:
     return str(caught.value)
 
 
-def test_another_model_is_refused_by_the_keys_that_differ(tmp_path: Path) -> None:
+def test_state_of_another_model_is_rejected_with_the_different_keys(tmp_path: Path) -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     State(model=net, optimizer=optimizer).save(tmp_path / "state")
@@ -154,7 +154,7 @@ def test_another_model_is_refused_by_the_keys_that_differ(tmp_path: Path) -> Non
     )
 
 
-def test_what_has_no_state_is_refused_at_once() -> None:
+def test_object_without_a_state_is_rejected_at_once() -> None:
     with pytest.raises(TypeError, match=r"sampler=list cannot be saved.*state_dict"):
         State(sampler=[1, 2])
 
@@ -169,7 +169,7 @@ class Trap:
     [b"", b"not a checkpoint", pickle.dumps(Trap(), protocol=2), b"PK\x03\x04" + bytes(100)],
     ids=["empty", "text", "code", "zip"],
 )
-def test_a_damaged_file_runs_nothing_and_changes_nothing(content: bytes, tmp_path: Path) -> None:
+def test_damaged_file_executes_and_changes_nothing(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "state").write_bytes(content)
     net = model()
     before = copy.deepcopy(net.state_dict())
@@ -178,14 +178,14 @@ def test_a_damaged_file_runs_nothing_and_changes_nothing(content: bytes, tmp_pat
     assert same(before, net.state_dict())
 
 
-def test_a_file_with_code_inside_runs_nothing(tmp_path: Path) -> None:
+def test_file_with_code_is_not_executed(tmp_path: Path) -> None:
     torch.save({"format": 1, "parts": {"model": Trap()}}, tmp_path / "state")
     with pytest.raises(ValueError, match="cannot be read by torch"):
         State(model=model()).load(tmp_path / "state")
 
 
 class Kept:
-    """A part whose state holds a class of the script."""
+    """A component whose state contains a class of the script."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -202,7 +202,7 @@ class Own:
         self.value = value
 
 
-def test_classes_of_the_script_itself_are_let_in(tmp_path: Path) -> None:
+def test_classes_of_the_script_are_allowed(tmp_path: Path) -> None:
     State(part=Kept(3)).save(tmp_path / "state")
     loaded = Kept(0)
     State(part=loaded).load(tmp_path / "state")

@@ -1,4 +1,4 @@
-"""Several workers stop after the same step, and go on together."""
+"""Several workers stop after the same step and resume together."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from tests.integration.trainer.fake_daemon import daemon  # noqa: E402
 EPOCHS = 4
 OPTIONS = (f"--epochs={EPOCHS}", "--every-step")
 STEPS = 4
-"""Of each worker in an epoch."""
+"""Steps of each worker in an epoch."""
 
 
 class Pair:
-    """Two workers, side by side, over all attempts."""
+    """Two concurrent workers, over all attempts."""
 
     def __init__(self, fork_server: TorchForkServer, folder: Path) -> None:
         self._nursery = fork_server
@@ -77,7 +77,7 @@ def in_step(attempts: list[Attempt], n_steps: int) -> None:
 
 
 @pytest.mark.parametrize("hearing", [0, 1])
-def test_both_stop_at_the_same_step_although_one_hears(
+def test_both_workers_stop_at_the_same_step_if_one_gets_the_request(
     hearing: int, pair: Pair, undisturbed: list[TrainingHistory], tmp_path: Path
 ) -> None:
     with daemon(tmp_path / "socket") as rota:
@@ -93,7 +93,7 @@ def test_both_stop_at_the_same_step_although_one_hears(
         assert history == expected
 
 
-def test_a_killed_worker_ends_the_attempt_and_the_next_goes_on(
+def test_killed_worker_ends_the_attempt_and_the_next_one_resumes(
     pair: Pair, undisturbed: list[TrainingHistory]
 ) -> None:
     attempts = pair.start("unix:///nowhere")
@@ -107,7 +107,7 @@ def test_a_killed_worker_ends_the_attempt_and_the_next_goes_on(
         assert history.end == expected.end
 
 
-def test_each_sample_is_seen_once_by_one_of_them(undisturbed: list[TrainingHistory]) -> None:
+def test_each_sample_is_used_once_by_one_worker(undisturbed: list[TrainingHistory]) -> None:
     for epoch in range(EPOCHS):
         seen = [
             sample
@@ -136,6 +136,6 @@ def current_gpu(index: int) -> Iterator[None]:
         ("nccl", "cuda:3"),
     ],
 )
-def test_the_question_is_asked_where_the_group_can_answer(backends: str, device: str) -> None:
+def test_agreement_uses_the_device_of_the_process_group(backends: str, device: str) -> None:
     with current_gpu(3):
         assert str(agreement.device_for(backends)) == device

@@ -1,7 +1,7 @@
-"""A training script with everything that has a state, which says on its output what it trains on.
+"""A training script with all kinds of state, which prints the samples that it trains on.
 
 Before each step it takes a byte from its standard input, so that a test decides how far it goes;
-once that is closed, it goes on freely.
+once that is closed, it continues without waiting.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def make_samples() -> TensorDataset:
 
 
 def fingerprint(part: nn.Module | torch.optim.Optimizer) -> str:
-    """Of every bit of its tensors."""
+    """A hash of all bytes of the tensors."""
     digest = hashlib.sha256()
     held = part.state_dict() if isinstance(part, nn.Module) else part.state_dict()["state"]
     for key in sorted(held, key=str):

@@ -1,4 +1,4 @@
-"""A script for Lightning that says which samples each step is made of, and its weights at the end.
+"""A script for Lightning that prints the samples of each step, and the weights at the end.
 
 Before each step it takes a byte from its standard input, until that is closed.
 """

@@ -1,4 +1,4 @@
-"""Agents of torchrun, as a job's workers run them."""
+"""Agents of torchrun, run like the workers of a job."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
 class Line(NamedTuple):
-    """A process has done its first step."""
+    """A line of the journal: a process has done its first step."""
 
     generation: str
     worker: str
@@ -59,7 +59,7 @@ class AgentProcesses:
         }
 
     def kill(self, worker: int) -> None:
-        """As a keeper sees to it: then the scheduler knows."""
+        """Kill an agent and tell the scheduler, as a supervisor does."""
         self.kill_unseen(worker)
         self.scheduler.exited(worker, 128 + signal.SIGKILL)
 
@@ -72,11 +72,11 @@ class AgentProcesses:
         assert agent.wait(PATIENCE_S) == -signal.SIGKILL
 
     def end(self, worker: int) -> int:
-        """The code with which an agent ends by itself."""
+        """Wait until an agent exits; return its exit code."""
         return self.agents.pop(worker).wait(PATIENCE_S)
 
     def finish(self) -> None:
-        """All processes are to end well, and with them all agents."""
+        """Let all processes finish, and check that all agents exit with 0."""
         (self.folder / "finish").touch()
         codes = {worker: self.end(worker) for worker in list(self.agents)}
         assert set(codes.values()) == {0}, self.logs()
@@ -85,7 +85,7 @@ class AgentProcesses:
         return lines_of(self.folder)
 
     def trains(self, generation: int, *workers: int, restarts: int = 0) -> None:
-        """These, with ranks in this order, have done a step together."""
+        """Wait until these workers, with ranks in this order, have done a step together."""
         size = str(len(workers))
         wanted = {
             Line(str(generation), str(worker), str(rank), size, str(restarts))

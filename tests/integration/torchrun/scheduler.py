@@ -28,7 +28,7 @@ TOKEN = "token"
 
 
 class FakeKernel:
-    """Knows one job."""
+    """A kernel with one job."""
 
     def __init__(self, numbers: tuple[int, ...]) -> None:
         starting = Starting(0.0, slots(numbers))
@@ -41,7 +41,7 @@ class FakeKernel:
 
 
 class FakeController:
-    """What the desks need of the daemon's shell."""
+    """The part of the controller that the services need."""
 
     trouble = ""
 
@@ -61,7 +61,7 @@ class FakeController:
         self._changed = asyncio.Event()
 
     def apply_event(self, event: Event) -> None:
-        """As the kernel takes it: the new members are the members."""
+        """Apply an event like the kernel: the new members become the members."""
         self.told.append(event)
         job = self.kernel.only
         if isinstance(event, MembershipChanged) and isinstance(job.phase, Running):
@@ -79,7 +79,7 @@ class FakeAuthenticator:
 
 
 class FakeScheduler:
-    """A daemon in a thread. `restart` loses what it had in memory; the job is on the disk."""
+    """A daemon in a thread. `restart` loses its memory; the job is on disk."""
 
     def __init__(self, numbers: tuple[int, ...]) -> None:
         self._kernel = FakeKernel(numbers)
@@ -147,11 +147,11 @@ class FakeScheduler:
     # -- what the scheduler decides -------------------------------------------------------------
 
     def members(self, *numbers: int) -> int:
-        """From now on these belong to the job; the generation that they form."""
+        """Set the workers of the job; return their generation."""
         return self._do(lambda: self._change(numbers))
 
     def exited(self, number: int, code: int) -> None:
-        """A worker has ended."""
+        """Report the exit of a worker."""
 
         def exit_() -> None:
             job = self._kernel.only
@@ -162,7 +162,7 @@ class FakeScheduler:
         self._do(exit_)
 
     def told(self) -> list[int]:
-        """The generations of which the kernel heard that they stand."""
+        """The generations that were reported to the kernel as committed."""
         events = self._do(lambda: list(self.controller.told))
         return [event.generation for event in events if isinstance(event, MembershipChanged)]
 
@@ -190,7 +190,7 @@ class FakeScheduler:
         return self._kernel.only.generation
 
     def _do(self, deed: Callable[[], Any]) -> Any:
-        """In the daemon's own thread, as everything that the kernel does."""
+        """Call a function in the thread of the daemon, like the kernel."""
 
         async def done() -> Any:
             result = deed()

@@ -1,10 +1,10 @@
-"""Real agents of torchrun meet, grow, shrink and die, without a single restart to spend."""
+"""Real agents of torchrun join, leave and die with `--max-restarts 0`."""
 
 from tests.integration.torchrun.conftest import Begin
 from tests.integration.torchrun.scheduler import JOB, FakeScheduler, eventually
 
 
-def test_grows_from_one_to_three_and_shrinks_to_two(begin: Begin) -> None:
+def test_job_grows_from_one_to_three_agents_and_shrinks_to_two(begin: Begin) -> None:
     field = begin(0)
     scheduler = field.scheduler
     field.start(0, "--nnodes", "1:3")
@@ -19,7 +19,7 @@ def test_grows_from_one_to_three_and_shrinks_to_two(begin: Begin) -> None:
 
     assert scheduler.members(0, 2) == 2
     field.trains(2, 0, 2)
-    # The scheduler knows of the leaver's end before it hears that the others stand without it.
+    # The scheduler learns of the exit of worker 1 before the report of the new generation.
     assert field.end(1) == 0
     assert "this worker was removed from the job" in field.log(1).read_text()
     assert scheduler.told() == [1]
@@ -38,7 +38,7 @@ def is_measured(scheduler: FakeScheduler, *, generation: int, workers: int) -> b
     return True
 
 
-def test_agents_killed_in_turn(begin: Begin) -> None:
+def test_job_survives_agents_killed_in_turn(begin: Begin) -> None:
     field = begin(0, 1, 2)
     scheduler = field.scheduler
     for worker in (0, 1, 2):
@@ -50,7 +50,7 @@ def test_agents_killed_in_turn(begin: Begin) -> None:
     field.trains(1, 1, 2)
     eventually(lambda: scheduler.told() == [1], "the kernel hears of generation 1")
 
-    # A replacement dies before it has come; another comes.
+    # A replacement dies before it joins; the next one joins.
     assert scheduler.members(1, 2, 3) == 2
     scheduler.exited(3, 137)
     assert scheduler.members(1, 2, 4) == 3
@@ -75,8 +75,8 @@ def test_gloo_survives_a_death(begin: Begin) -> None:
     field.finish()
 
 
-def test_a_failure_of_ones_own_ends_the_agent(begin: Begin) -> None:
-    """Nobody else is gone, so that it is no change of members."""
+def test_failure_of_its_own_process_ends_the_agent(begin: Begin) -> None:
+    """All other members are alive, so that the membership does not change."""
     field = begin(0, 1)
     for worker in (0, 1):
         field.start(worker, "--rdzv-conf", "failure_wait=1")
@@ -85,8 +85,8 @@ def test_a_failure_of_ones_own_ends_the_agent(begin: Begin) -> None:
     assert (field.end(0), field.end(1)) == (1, 1)
 
 
-def test_restarts_that_are_left_are_used_by_all(begin: Begin) -> None:
-    """The generation is the same: its members meet once more."""
+def test_remaining_restarts_restart_all_agents(begin: Begin) -> None:
+    """The generation stays the same: its members repeat the rendezvous."""
     field = begin(0, 1)
     for worker in (0, 1):
         field.start(worker, "--max-restarts=1", "--rdzv-conf", "failure_wait=0.5")
@@ -94,7 +94,7 @@ def test_restarts_that_are_left_are_used_by_all(begin: Begin) -> None:
     (field.folder / "fail-0-1").touch()
 
     def has_restarted() -> bool:
-        # Whether an agent's own processes had failed as well by then is a matter of chance.
+        # The processes of an agent may or may not have failed by then.
         return [line.size for line in field.journal()] == ["2"] * 4
 
     eventually(has_restarted, "both do a step again")

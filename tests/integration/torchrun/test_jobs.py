@@ -49,19 +49,19 @@ def torchrun(
 
 
 @pytest.mark.parametrize("kind", SHELL)
-def test_scripts_that_know_nothing_of_us(daemon: DaemonProcess, tmp_path: Path, kind: str) -> None:
+def test_scripts_without_rota_run_under_torchrun(
+    daemon: DaemonProcess, tmp_path: Path, kind: str
+) -> None:
     folder = tmp_path / "run"
     gpus, mode = str(N_AGENTS[kind]), MODE[kind]
-    # With torch itself: there, the port is held by the agents' own store.
+    # With torch's own rendezvous, the store of the agents holds the port.
     job = torchrun(daemon, SHELL[kind], folder=folder, collective="gloo", gpus=gpus, mode=mode)
     (folder / "finish").touch()
     assert daemon.ends(job).state == "succeeded", daemon.output(job)
     assert {(line.rank, line.size) for line in lines_of(folder)} == {("0", "2"), ("1", "2")}
 
 
-def test_a_job_grows_and_shrinks_with_the_room_there_is(
-    daemon: DaemonProcess, tmp_path: Path
-) -> None:
+def test_job_is_resized_with_the_free_gpus(daemon: DaemonProcess, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     filler = daemon.submit("say start; await room", gpus="2")
     daemon.says(filler, "start")
@@ -73,7 +73,10 @@ def test_a_job_grows_and_shrinks_with_the_room_there_is(
 
     other = daemon.submit("say start; await never", gpus="1")
     daemon.says(other, "start")
-    wait_until(lambda: {line.size for line in lines_of(folder)} == {"1", "3", "2"}, "two go on")
+    wait_until(
+        lambda: {line.size for line in lines_of(folder)} == {"1", "3", "2"},
+        "two agents to continue",
+    )
     (folder / "finish").touch()
     assert daemon.ends(job).state == "succeeded", daemon.output(job)
     assert len(daemon.starts(job)) == 1

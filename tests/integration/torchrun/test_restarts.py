@@ -1,11 +1,11 @@
-"""The daemon is started again in the middle of things."""
+"""Restarts of the daemon during a rendezvous and during training."""
 
 from tests.integration.torchrun.agents import AgentProcesses
 from tests.integration.torchrun.conftest import Begin
 from tests.integration.torchrun.scheduler import eventually
 
 
-def test_at_the_barrier_and_while_they_train(begin: Begin) -> None:
+def test_daemon_restarts_at_the_barrier_and_during_training(begin: Begin) -> None:
     field = begin(0, 1)
     scheduler = field.scheduler
     field.start(0)
@@ -15,7 +15,7 @@ def test_at_the_barrier_and_while_they_train(begin: Begin) -> None:
     field.start(1)
     field.trains(0, 0, 1)
 
-    # Away: those who train notice nothing. Back: who comes is let in.
+    # Training continues while the daemon is away. After its return, a new worker can join.
     scheduler.stop()
     before = len(field.journal())
     scheduler.start()
@@ -27,8 +27,8 @@ def test_at_the_barrier_and_while_they_train(begin: Begin) -> None:
     field.finish()
 
 
-def test_what_was_not_told_before_is_told_afterwards(begin: Begin) -> None:
-    """The daemon ends after all have met and before the kernel hears of it."""
+def test_restarted_daemon_reports_the_generation_to_the_kernel(begin: Begin) -> None:
+    """The daemon ends after the rendezvous and before the report to the kernel."""
     field = begin(0, 1)
     scheduler = field.scheduler
     field.start(0)
@@ -45,7 +45,7 @@ def test_what_was_not_told_before_is_told_afterwards(begin: Begin) -> None:
     field.finish()
 
 
-def test_a_peer_dies_while_the_daemon_is_away(begin: Begin) -> None:
+def test_agent_that_dies_while_the_daemon_is_away_is_handled_later(begin: Begin) -> None:
     field = begin(0, 1)
     scheduler = field.scheduler
     for worker in (0, 1):

@@ -1,4 +1,4 @@
-"""The store of a turn does what torch's own stores do, within bounds."""
+"""The store of a round behaves like torch's own stores, within limits."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ turns = iter(range(1, 1000))
 
 @pytest.fixture
 def opens(scheduler: FakeScheduler) -> Iterator[Opens]:
-    """A store of a turn of its own, as this worker has it."""
+    """The store of a new round, as seen by this worker."""
     number = next(turns)
     opened: list[RotaStore] = []
 
@@ -63,11 +63,11 @@ def store(request: pytest.FixtureRequest, opens: Opens) -> Any:
     if request.param == "torch":
         return STORES.HashStore()
     own = opens()
-    # What calls in from C++ finds methods by other names than what calls in from Python.
+    # C++ calls methods of other names than Python.
     return STORES.PrefixStore("p", own) if "prefix" in request.param else own
 
 
-def test_values(store: Any) -> None:
+def test_values_can_be_set_and_read(store: Any) -> None:
     store.set("a", "one")
     store.set("b", b"\x00\xff")
     store.set("a", "two")
@@ -84,14 +84,14 @@ def test_values(store: Any) -> None:
     assert store.num_keys() == 4
 
 
-def test_sums(store: Any) -> None:
+def test_add_returns_sums(store: Any) -> None:
     assert [store.add("n", 2), store.add("n", -5), store.add("n", 0)] == [2, -3, -3]
     assert store.get("n") == b"-3"
     store.set("m", "40")
     assert store.add("m", 2) == 42
 
 
-def test_compare_and_set(store: Any) -> None:
+def test_compare_set_replaces_only_the_expected_value(store: Any) -> None:
     assert store.compare_set("k", "old", "new") == b"old"
     assert not store.check(["k"])
     assert store.compare_set("k", "", "first") == b"first"
@@ -100,7 +100,7 @@ def test_compare_and_set(store: Any) -> None:
     assert store.get("k") == b"second"
 
 
-def test_waiting_has_an_end(store: Any) -> None:
+def test_wait_times_out(store: Any) -> None:
     store.set_timeout(SHORT)
     with pytest.raises(dist.DistStoreError, match=r"[Ww]ait timeout"):
         store.get("nobody")
@@ -113,14 +113,14 @@ def test_waiting_has_an_end(store: Any) -> None:
     store.wait(["somebody"], SHORT)
 
 
-def test_appended(opens: Opens) -> None:
+def test_append_extends_a_value(opens: Opens) -> None:
     store = opens()
     store.append("k", "ab")
     store.append("k", "cd")
     assert store.get("k") == b"abcd"
 
 
-def test_whoever_waits_hears_at_once(opens: Opens) -> None:
+def test_waiting_worker_gets_a_new_value_at_once(opens: Opens) -> None:
     one, other = opens(0), opens(1)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(other.get, "k")
@@ -130,14 +130,14 @@ def test_whoever_waits_hears_at_once(opens: Opens) -> None:
         assert waiting.result(PATIENCE_S) == b"v"
 
 
-def test_many_add_at_once(opens: Opens) -> None:
+def test_concurrent_adds_are_all_counted(opens: Opens) -> None:
     stores = [opens(worker) for worker in (0, 1)]
     with ThreadPoolExecutor(8) as pool:
         sums = list(pool.map(lambda number: stores[number % 2].add("n", 1), range(200)))
     assert sorted(sums) == list(range(1, 201))
 
 
-def test_a_turn_sees_nothing_of_the_one_before(opens: Opens) -> None:
+def test_new_round_has_no_values_of_the_previous_round(opens: Opens) -> None:
     first, later = opens(), opens(turn_=next(turns))
     first.set("k", "v")
     assert not later.check(["k"])
@@ -145,7 +145,7 @@ def test_a_turn_sees_nothing_of_the_one_before(opens: Opens) -> None:
         first.get("k")
 
 
-def test_bounds(opens: Opens) -> None:
+def test_limits_are_enforced(opens: Opens) -> None:
     store = opens()
     store.set("x" * LONGEST_KEY, b"y" * LARGEST_VALUE)
     assert store.get("x" * LONGEST_KEY) == b"y" * LARGEST_VALUE
@@ -160,19 +160,19 @@ def test_bounds(opens: Opens) -> None:
     store.set("last", b"y" * (LARGEST_VALUE // 2))
     with pytest.raises(dist.DistNetworkError, match="16 MiB"):
         store.set("more", b"y" * LARGEST_VALUE)
-    # What is replaced or deleted makes room.
+    # Replaced and deleted values free space.
     store.delete_key("0")
     store.set("more", b"y" * LARGEST_VALUE)
 
 
-def test_a_sum_of_what_is_no_number(opens: Opens) -> None:
+def test_add_to_a_value_that_is_no_number_fails(opens: Opens) -> None:
     store = opens()
     store.set("k", "words")
     with pytest.raises(dist.DistNetworkError, match="is not a number"):
         store.add("k", 1)
 
 
-def test_a_daemon_that_was_started_again_is_told_again(
+def test_values_are_sent_again_to_a_restarted_daemon(
     opens: Opens, scheduler: FakeScheduler
 ) -> None:
     one, other = opens(0), opens(1)
@@ -190,7 +190,9 @@ def test_a_daemon_that_was_started_again_is_told_again(
     assert other.add("n", 0) == 3
 
 
-def test_what_two_find_missing_is_put_there_once(opens: Opens, scheduler: FakeScheduler) -> None:
+def test_concurrent_waiters_restore_the_values_of_a_restarted_daemon_once(
+    opens: Opens, scheduler: FakeScheduler
+) -> None:
     store, other = opens(0), opens(1)
     store.add("n", 1)
     store.set_timeout(timedelta(seconds=60))
@@ -203,7 +205,7 @@ def test_what_two_find_missing_is_put_there_once(opens: Opens, scheduler: FakeSc
     assert other.add("n", 0) == 1
 
 
-def test_a_daemon_that_does_not_come_back(opens: Opens, scheduler: FakeScheduler) -> None:
+def test_missing_daemon_raises_after_the_timeout(opens: Opens, scheduler: FakeScheduler) -> None:
     store = opens()
     store.set("k", "v")
     store.set_timeout(SHORT)

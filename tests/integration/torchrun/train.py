@@ -31,7 +31,7 @@ def peers() -> list[socket.socket]:
 
 
 def plain() -> Callable[[bool], bool]:
-    """Whether all are done, from whether rank 0 is."""
+    """Whether the training is done; rank 0 decides for all."""
     others = peers()
 
     def step(is_done: bool) -> bool:

@@ -1,4 +1,4 @@
-"""A daemon that stands in: real HTTP, which keeps what it hears and says what it is told to."""
+"""A fake daemon with real HTTP: it records reports and sends scripted answers."""
 
 import json
 import os
@@ -23,7 +23,7 @@ Answer = tuple[int, str, bytes]
 
 
 class FakeDaemon:
-    """Keeps reports as they came; holds answers as the real one does."""
+    """Records reports; holds answers like the real daemon."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -32,7 +32,7 @@ class FakeDaemon:
         self.paths: set[str] = set()
         self.connections: list[socket.socket] = []
         self.answers: Callable[[], Answer] | None = None
-        """What to answer instead of orders."""
+        """The answer to send instead of orders."""
         self._orders: dict[str, Any] = {}
         self._stopping: set[int] = set()
         self._told: set[int] = set()
@@ -45,13 +45,13 @@ class FakeDaemon:
             self._changed.notify_all()
 
     def order_and_wait(self, **orders: Any) -> None:
-        """Until it was heard: by the second report from now, as a first may be on its way."""
+        """Set orders, and wait for the second report: the first one may already be on its way."""
         n_before = len(self.reports)
         self.order(**orders)
         self.wait_for(lambda reports: len(reports) > n_before + 1)
 
     def stop(self, *workers: int) -> None:
-        """Order these workers to stop, and wait until each was told."""
+        """Order these workers to stop, and wait until each has got the order."""
         with self._changed:
             self._stopping |= set(workers)
             self._changed.notify_all()
@@ -93,7 +93,7 @@ class FakeDaemon:
 
     @property
     def distinct(self) -> list[dict[str, Any]]:
-        """One that came twice counts once."""
+        """The reports without duplicates."""
         return list({report["sequence"]: report for report in self.reports}.values())
 
     def records(self, name: str) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ def _handler(fake_daemon: FakeDaemon) -> type[BaseHTTPRequestHandler]:
                 fake_daemon.has_told(report["worker"])
 
         def handle(self) -> None:
-            # Workers hang up when they end.
+            # Workers close the connection when they end.
             with suppress(OSError):
                 super().handle()
 
@@ -163,7 +163,7 @@ def daemon(unix: Path | None = None, *, port: int = 0) -> Iterator[FakeDaemon]:
 
 
 def environment(url: str = "", **more: str) -> dict[str, str]:
-    """What a worker finds around it; without a URL, what a script that is run alone finds."""
+    """The environment of a worker; without a URL, that of a standalone script."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     found = {**kept, "PYTHONPATH": str(LIBRARY), "PYTHONDONTWRITEBYTECODE": "1", **more}
     if url:
@@ -182,7 +182,7 @@ def environment(url: str = "", **more: str) -> dict[str, str]:
 def script(
     folder: Path, text: str, *arguments: str, env: dict[str, str], python: str = sys.executable
 ) -> Iterator[subprocess.Popen[str]]:
-    """A training script in a process of its own, ended at the latest when the test is over."""
+    """A training script in its own process, which is killed at the end of the test."""
     path = folder / "train.py"
     path.write_text(text)
     process = subprocess.Popen(
@@ -194,7 +194,7 @@ def script(
         stderr=subprocess.PIPE,
         text=True,
     )
-    # Whoever waits for a line then gets the end of the file.
+    # A reader that waits for a line then gets the end of the file.
     too_late = threading.Timer(PATIENCE_S, process.kill)
     too_late.start()
     try:

@@ -1,4 +1,4 @@
-"""Checkpoints on a real disk: whole or not there, the last few kept, damage and strangers seen."""
+"""Checkpoints on a real disk: atomic, limited in number, with checks of damage and owner."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ OURS = CheckpointOwner("job", "code")
 
 
 def saving(text: str) -> Callable[[Path], object]:
-    """A folder with two files, one of them further down."""
+    """A folder with two files, one of them in a subfolder."""
 
     def save(path: Path) -> None:
         (path / "more").mkdir(parents=True)
@@ -40,7 +40,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_newest_is_found_with_its_position(tmp_path: Path) -> None:
+def test_newest_checkpoint_is_found_with_its_position(tmp_path: Path) -> None:
     checkpoints = CheckpointStore(tmp_path, OURS)
     write(checkpoints, "a", "b")
     checkpoints.write(saving("c"), Position(7, 3, 7.25))
@@ -50,12 +50,12 @@ def test_the_newest_is_found_with_its_position(tmp_path: Path) -> None:
     assert found(tmp_path) == "c"
 
 
-def test_the_last_few_stay(tmp_path: Path) -> None:
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     write(CheckpointStore(tmp_path, OURS, keep=3), *"abcde")
     assert names(tmp_path) == [f"00000{n}-epoch-{n}-step-0" for n in (3, 4, 5)]
 
 
-def test_a_single_file_is_as_good_as_a_folder_and_so_is_one_beside_it(tmp_path: Path) -> None:
+def test_single_file_is_saved_like_a_folder(tmp_path: Path) -> None:
     CheckpointStore(tmp_path, OURS).write(lambda path: path.write_text("x"), Position())
     newest = CheckpointStore(tmp_path, OURS).newest()
     assert newest is not None
@@ -136,7 +136,7 @@ def move_the_position(folder: Path) -> None:
 
 
 def sign(folder: Path, **fields: object) -> None:
-    """Another manifest, with a checksum that fits."""
+    """Write another manifest with a valid checksum."""
     body = {**json.loads((folder / NAME).read_text())["checkpoint"], **fields}
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     (folder / NAME).write_text(json.dumps({"sum": digest, "checkpoint": body}))
@@ -164,7 +164,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_one_is_left_out_and_the_one_before_is_found(
+def test_damaged_checkpoint_is_skipped_for_the_one_before(
     damage: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     *_, newest = write(CheckpointStore(tmp_path, OURS), "a", "b")
@@ -173,13 +173,13 @@ def test_a_damaged_one_is_left_out_and_the_one_before_is_found(
     assert "is corrupt and is skipped" in capsys.readouterr().err
 
 
-def test_a_file_in_place_of_a_checkpoint_is_damage(tmp_path: Path) -> None:
+def test_file_in_place_of_a_checkpoint_counts_as_damaged(tmp_path: Path) -> None:
     write(CheckpointStore(tmp_path, OURS), "a")
     (tmp_path / "000009-epoch-9-step-0").write_text("")
     assert found(tmp_path) == "a"
 
 
-def test_a_damaged_one_does_not_count_among_those_that_stay(tmp_path: Path) -> None:
+def test_damaged_checkpoint_does_not_count_as_kept(tmp_path: Path) -> None:
     first, second = write(CheckpointStore(tmp_path, OURS), "a", "b")
     flip_a_bit(second)
     checkpoints = CheckpointStore(tmp_path, OURS)
@@ -195,7 +195,7 @@ def test_a_damaged_one_does_not_count_among_those_that_stay(tmp_path: Path) -> N
         (CheckpointOwner("job", "edited"), "other code"),
     ],
 )
-def test_what_belongs_to_others_is_refused_and_stays(
+def test_checkpoint_of_another_owner_is_rejected_and_kept(
     theirs: CheckpointOwner, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     others = write(CheckpointStore(tmp_path, theirs), "x", "y")
@@ -209,7 +209,7 @@ def test_what_belongs_to_others_is_refused_and_stays(
     assert found(tmp_path, theirs) == "y"
 
 
-def test_a_save_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_save_leaves_no_files(tmp_path: Path) -> None:
     checkpoints = CheckpointStore(tmp_path, OURS)
     (before,) = write(checkpoints, "a")
 
@@ -226,7 +226,7 @@ def test_a_save_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == [before.name]
 
 
-def test_what_a_dead_writer_left_goes_and_what_a_live_one_writes_stays(tmp_path: Path) -> None:
+def test_files_of_a_dead_writer_are_removed_and_those_of_a_live_one_stay(tmp_path: Path) -> None:
     left = tmp_path / ".unfinished-1-1"
     left.mkdir()
     (left / STATE).write_text("half")
@@ -242,7 +242,7 @@ def test_what_a_dead_writer_left_goes_and_what_a_live_one_writes_stays(tmp_path:
     assert names(tmp_path) == ["000001-epoch-1-step-0", "000002-epoch-2-step-0"]
 
 
-def test_many_may_write_at_once(tmp_path: Path) -> None:
+def test_concurrent_writers_do_not_conflict(tmp_path: Path) -> None:
     def write_some(text: str) -> None:
         for epoch in range(5):
             CheckpointStore(tmp_path, OURS, keep=100).write(saving(text), Position(epoch))
@@ -254,6 +254,6 @@ def test_many_may_write_at_once(tmp_path: Path) -> None:
         check(folder, read(folder))
 
 
-def test_at_least_one_has_to_stay(tmp_path: Path) -> None:
+def test_keeping_no_checkpoint_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one"):
         CheckpointStore(tmp_path, OURS, keep=0)

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.trainer.fake_daemon import environment, run_training_script, script
 from tests.support.timeouts import PATIENCE_S
 
-# Each state is the number of its epoch, in many files: half a state would be seen.
+# Each state is the number of its epoch, in many files, so that a partial state is detected.
 TRAIN = """
 import sys
 import rota_trainer
@@ -45,7 +45,9 @@ print("done", state[0])
 
 
 @pytest.mark.parametrize("n_lines", [1, 13, 25, 39])
-def test_killed_while_it_saves_it_goes_on_from_a_whole_state(n_lines: int, tmp_path: Path) -> None:
+def test_kill_during_a_save_resumes_from_a_complete_checkpoint(
+    n_lines: int, tmp_path: Path
+) -> None:
     with script(tmp_path, TRAIN, "1000", env=environment()) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "from 0\n"
@@ -62,7 +64,7 @@ def test_killed_while_it_saves_it_goes_on_from_a_whole_state(n_lines: int, tmp_p
     assert left == []
 
 
-def test_a_save_that_does_not_fit_is_said_and_training_goes_on(tmp_path: Path) -> None:
+def test_save_without_enough_space_is_reported_and_training_continues(tmp_path: Path) -> None:
     def small_files_only() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
@@ -97,8 +99,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-def test_a_full_disk_costs_the_save_and_nothing_else(small_disk: Path) -> None:
-    """A state takes 1.4 MB: two fit, and no third beside them until room is made."""
+def test_full_disk_fails_only_the_save(small_disk: Path) -> None:
+    """A state takes 1.4 MB: two fit on the disk, and a third one only after a deletion."""
     full = run_training_script(small_disk, TRAIN, "5", env=environment())
     assert full.stdout.splitlines()[-1] == "done 5"
     assert full.stderr.count("No space left on device") == 1

@@ -1,4 +1,4 @@
-"""What an import of the library costs, and that it does without anything newer than Python 3.9."""
+"""The cost of importing the library, and its compatibility with Python 3.9."""
 
 import subprocess
 import sys
@@ -15,9 +15,9 @@ HEAVY = {
 }
 
 
-def test_nothing_heavy_is_imported() -> None:
+def test_no_large_module_is_imported() -> None:
     script = "import sys, rota_trainer; print(*sys.modules)"
-    # Without site: what some machine's own start-up imports is none of the library's.
+    # Without `site`: imports of the start-up of this machine do not count.
     loaded = subprocess.check_output([sys.executable, "-S", "-c", script], env=environment())
     assert not HEAVY & set(loaded.decode().split())
 
@@ -50,7 +50,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_every_module_is_of_python_3_9(old_python: str, tmp_path: Path) -> None:
+def test_every_module_compiles_on_python_3_9(old_python: str, tmp_path: Path) -> None:
     files = sorted((LIBRARY / "rota_trainer").rglob("*.py"))
     compiled = "import sys; [compile(open(f).read(), f, 'exec') for f in sys.argv[1:]]"
     subprocess.run([old_python, "-c", compiled, *map(str, files)], check=True)
@@ -102,7 +102,7 @@ def test_training_and_checkpoints_work_on_python_3_9(old_python: str, tmp_path: 
     assert "is corrupt and is skipped: state/state was changed" in done.stderr
 
 
-def test_the_wrapper_works_on_python_3_9(old_python: str) -> None:
+def test_wrapper_works_on_python_3_9(old_python: str) -> None:
     command = [old_python, "-m", "rota_trainer", "run", "--progress-regex", "(?P<loss>(0+)+)$"]
     program = ["--", "sh", "-c", "printf '%064d!' 0; exit 6"]
     done = subprocess.run([*command, *program], env=environment(), capture_output=True, check=False)

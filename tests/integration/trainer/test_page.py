@@ -1,4 +1,4 @@
-"""The examples of docs/reference/trainer.md run as they stand there, and go on where they were."""
+"""The examples of docs/reference/trainer.md run as written, and resume."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_the_examples_run(example: str, tmp_path: Path) -> None:
+def test_example_of_the_page_runs_and_resumes(example: str, tmp_path: Path) -> None:
     env = environment(ROTA_CHECKPOINT_DIR=str(tmp_path / "checkpoints"))
     for _ in range(2):
         done = run_training_script(tmp_path, example, env=env)

@@ -1,4 +1,4 @@
-"""What a worker reports over real HTTP, and what happens to training when nobody listens."""
+"""Reports of a worker over real HTTP, also without a reachable daemon."""
 
 import socket
 from pathlib import Path
@@ -34,7 +34,7 @@ def worker(url: str, folder: Path, **more: str) -> dict[str, str]:
 
 
 def check_reports(rota: FakeDaemon) -> None:
-    """All that the script above did, each thing once."""
+    """Check that everything the script did is reported once."""
     assert rota.tokens == {"Bearer secret"}
     assert rota.paths == {"/v1/training/report"}
     sequences = [report["sequence"] for report in rota.reports]
@@ -63,14 +63,14 @@ def check_reports(rota: FakeDaemon) -> None:
     assert metrics == {"loss": pytest.approx(1 / 3), "epoch_seen": 2.0}
 
 
-def test_everything_is_reported_once(tmp_path: Path) -> None:
+def test_all_progress_is_reported_once(tmp_path: Path) -> None:
     with daemon() as rota:
         done = run_training_script(tmp_path, TRAIN, env=worker(rota.url, tmp_path))
         assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
         check_reports(rota)
 
 
-def test_a_unix_socket_does_as_well(tmp_path: Path) -> None:
+def test_reports_are_sent_over_a_unix_socket(tmp_path: Path) -> None:
     with daemon(tmp_path / "rota.sock") as rota:
         done = run_training_script(tmp_path, TRAIN, env=worker(rota.url, tmp_path))
         assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
@@ -90,7 +90,7 @@ for epoch in run.epochs(1_000_000):
 """
 
 
-def test_one_connection_is_kept_and_held(tmp_path: Path) -> None:
+def test_reports_share_one_connection_and_answers_are_held(tmp_path: Path) -> None:
     with daemon() as rota, script(tmp_path, LONG, env=worker(rota.url, tmp_path)) as process:
         rota.wait_for(lambda reports: len(reports) >= 4)
         assert len(rota.connections) == 1
@@ -100,7 +100,7 @@ def test_one_connection_is_kept_and_held(tmp_path: Path) -> None:
         assert rota.reports[-1]["wait_s"] == 0.0
 
 
-def test_what_earlier_attempts_did_stands_until_the_script_says_where_it_is(
+def test_progress_of_earlier_attempts_is_reported_until_the_position_is_known(
     tmp_path: Path,
 ) -> None:
     text = """
@@ -124,7 +124,7 @@ for epoch in run.epochs(9, done=6):
         assert last["start_s"] > 1e9
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_training_runs_without_a_daemon(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     done = run_training_script(tmp_path, TRAIN, env=worker(f"http://127.0.0.1:{port}", tmp_path))
@@ -133,20 +133,20 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "http://[", "http://x:99999", "unix:///no"])
-def test_no_address_at_all(url: str, tmp_path: Path) -> None:
+def test_invalid_address_does_not_stop_training(url: str, tmp_path: Path) -> None:
     done = run_training_script(tmp_path, TRAIN, env=worker(url, tmp_path))
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "Traceback" not in done.stderr
 
 
-def test_the_daemon_takes_the_connection_and_never_answers(tmp_path: Path) -> None:
+def test_daemon_that_never_answers_does_not_stop_training(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         done = run_training_script(tmp_path, TRAIN, env=worker(url, tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-def test_a_daemon_that_is_started_again_gets_what_was_missed(tmp_path: Path) -> None:
+def test_restarted_daemon_gets_the_missed_reports(tmp_path: Path) -> None:
     with daemon() as first:
         port = int(first.url.rsplit(":", 1)[1])
         process_of = script(tmp_path, LONG, env=worker(first.url, tmp_path))
@@ -170,7 +170,7 @@ def test_a_daemon_that_is_started_again_gets_what_was_missed(tmp_path: Path) -> 
         process_of.__exit__(None, None, None)
 
 
-def test_a_proxy_with_a_page_of_its_own_changes_nothing(tmp_path: Path) -> None:
+def test_html_page_of_a_proxy_is_ignored(tmp_path: Path) -> None:
     for status in (200, 404, 502):
         with daemon() as rota:
             rota.answers = lambda status=status: (status, "text/html", b"<html>Sorry</html>")
@@ -183,7 +183,7 @@ def test_a_proxy_with_a_page_of_its_own_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_final_refusal_ends_the_reports_and_not_the_training(status: int, tmp_path: Path) -> None:
+def test_final_rejection_ends_reporting_and_not_training(status: int, tmp_path: Path) -> None:
     with daemon() as rota:
         rota.answers = lambda: (status, "application/json", b'{"code": "forbidden"}')
         with script(tmp_path, LONG, env=worker(rota.url, tmp_path)) as process:
@@ -196,7 +196,7 @@ def test_a_final_refusal_ends_the_reports_and_not_the_training(status: int, tmp_
         assert (process.returncode, len(rota.reports)) == (0, 1)
 
 
-def test_a_report_that_is_refused_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_rejected_report_is_dropped_and_counted(tmp_path: Path) -> None:
     with daemon() as rota:
         rota.answers = lambda: (422, "application/json", b'{"code": "invalid"}')
         with script(tmp_path, LONG, env=worker(rota.url, tmp_path)) as process:
@@ -227,7 +227,7 @@ for n in range(1000):
 """
 
 
-def test_nonsense_in_metrics_is_left_out_and_said_once(tmp_path: Path) -> None:
+def test_invalid_metrics_are_dropped_and_noted_once(tmp_path: Path) -> None:
     with daemon() as rota:
         done = run_training_script(tmp_path, NONSENSE, env=worker(rota.url, tmp_path))
         assert done.stderr == (
@@ -246,7 +246,7 @@ def test_nonsense_in_metrics_is_left_out_and_said_once(tmp_path: Path) -> None:
         assert rota.distinct[-1]["dropped"] > 0
 
 
-def test_words_for_the_log_are_said(tmp_path: Path) -> None:
+def test_notes_of_the_daemon_are_printed(tmp_path: Path) -> None:
     with daemon() as rota:
         rota.order(notes=["your loss is odd", 7])
         with script(tmp_path, LONG, env=worker(rota.url, tmp_path)) as process:
@@ -268,14 +268,14 @@ print(run.checkpoint_dir.parent.name, len(list(run.checkpoint_dir.iterdir())))
 """
 
 
-def test_alone_there_is_no_thread_and_each_run_has_its_own_folder(tmp_path: Path) -> None:
+def test_standalone_run_has_no_thread_and_its_own_folder(tmp_path: Path) -> None:
     for n_runs in (1, 2):
         done = run_training_script(tmp_path, ALONE, env=environment())
         assert (done.stdout, done.stderr) == ("rota-checkpoints 2\n", "")
         assert len(list((tmp_path / "rota-checkpoints").iterdir())) == n_runs
 
 
-def test_of_an_agents_processes_the_first_reports(tmp_path: Path) -> None:
+def test_only_the_first_process_of_an_agent_reports(tmp_path: Path) -> None:
     agent = {"TORCHELASTIC_RUN_ID": "j1", "WORLD_SIZE": "4"}
     with daemon() as rota:
         second = worker(rota.url, tmp_path, **agent, RANK="3", LOCAL_RANK="1")

@@ -1,10 +1,10 @@
-"""What is reported of a run that saves in the middle of an epoch, and goes on from there."""
+"""Reports of a run that saves within an epoch and resumes there."""
 
 from pathlib import Path
 
 from tests.integration.trainer.fake_daemon import daemon, environment, run_training_script, script
 
-# Waits for a line of input where a test looks at its reports.
+# Waits for a line of input where a test checks its reports.
 SAVES = """
 import sys
 import rota_trainer
@@ -33,19 +33,19 @@ for epoch in run.epochs(3):
 """
 
 
-def test_no_more_is_saved_than_done(tmp_path: Path) -> None:
+def test_saved_progress_does_not_exceed_the_progress(tmp_path: Path) -> None:
     with daemon() as rota, script(tmp_path, SAVES, env=environment(rota.url)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "saved\n"
         n_before = len(rota.reports)
-        # The step that is saved runs on: it is not done before it is over.
+        # The saved step is still running, so that it is not done yet.
         rota.wait_for(lambda reports: len(reports) > n_before + 1)
         last = rota.distinct[-1]
         assert (last["epochs_done"], last["epochs_saved"]) == (0.25, 0.25)
         process.communicate("\n")
 
 
-def test_what_a_checkpoint_holds_is_done_before_the_first_step(tmp_path: Path) -> None:
+def test_progress_of_a_checkpoint_is_reported_before_the_first_step(tmp_path: Path) -> None:
     run_training_script(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
     with daemon() as rota, script(tmp_path, GOES_ON, env=environment(rota.url)) as process:
         assert process.stdout is not None
@@ -74,7 +74,7 @@ for epoch in run.epochs(2):
 """
 
 
-def test_who_cannot_load_and_begins_anew_has_done_nothing(tmp_path: Path) -> None:
+def test_run_that_cannot_load_its_checkpoint_reports_no_progress(tmp_path: Path) -> None:
     run_training_script(tmp_path, SAVES, env=environment(ROTA_JOB="j1"))
     done = run_training_script(tmp_path, REFUSES, env=environment(ROTA_JOB="j1"))
     assert done.stdout == "begins anew\n0 ['a', 'b']\n1 ['a', 'b']\n"
@@ -93,7 +93,7 @@ for total in (3, 5):
 """
 
 
-def test_a_second_loop_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+def test_second_loop_continues_after_the_first(tmp_path: Path) -> None:
     with daemon() as rota:
         done = run_training_script(tmp_path, TWICE, "expects", env=environment(rota.url))
         assert (done.stdout, done.stderr) == ("[0, 1, 2]\n[3, 4]\n", "")

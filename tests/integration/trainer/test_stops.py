@@ -1,4 +1,4 @@
-"""Stops at safe points: asked by rota, told by SIGTERM."""
+"""Stops at safe points, requested by rota or by SIGTERM."""
 
 import signal
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.integration.trainer.fake_daemon import daemon, environment, run_training_script, script
 from tests.support.timeouts import PATIENCE_S
 
-# Waits for a line of input after each step, so that a test says when it goes on.
+# Waits for a line of input after each step, so that a test decides when it continues.
 TRAIN = """
 import sys
 import rota_trainer
@@ -32,7 +32,7 @@ print("done", state == [(epoch, batch) for epoch in range(3) for batch in range(
 """
 
 
-def test_asked_to_stop_it_ends_after_the_epoch_and_goes_on_from_there(tmp_path: Path) -> None:
+def test_stop_request_ends_the_run_after_the_epoch_and_it_resumes(tmp_path: Path) -> None:
     with daemon() as rota:
         with script(tmp_path, TRAIN, "asks", env=environment(rota.url)) as process:
             assert process.stdout is not None
@@ -50,7 +50,7 @@ def test_asked_to_stop_it_ends_after_the_epoch_and_goes_on_from_there(tmp_path: 
     assert again.stdout.splitlines()[-1] == "done True"
 
 
-def test_where_each_step_can_save_it_ends_after_the_step(tmp_path: Path) -> None:
+def test_stop_request_ends_the_run_after_the_step_if_steps_can_save(tmp_path: Path) -> None:
     with daemon() as rota:
         with script(tmp_path, TRAIN, "asks", "steps", env=environment(rota.url)) as process:
             assert process.stdout is not None
@@ -66,7 +66,7 @@ def test_where_each_step_can_save_it_ends_after_the_step(tmp_path: Path) -> None
     assert again.stdout.splitlines()[-1] == "done True"
 
 
-def test_the_last_epoch_is_not_interrupted_by_a_request(tmp_path: Path) -> None:
+def test_stop_request_does_not_interrupt_the_last_epoch(tmp_path: Path) -> None:
     with daemon() as rota:
         with script(tmp_path, TRAIN, "asks", "steps", env=environment(rota.url)) as process:
             assert process.stdout is not None
@@ -82,7 +82,7 @@ def test_the_last_epoch_is_not_interrupted_by_a_request(tmp_path: Path) -> None:
         assert rota.distinct[-1]["epochs_saved"] == 3.0
 
 
-def test_sigterm_ends_even_the_last_epoch_after_the_step(tmp_path: Path) -> None:
+def test_sigterm_ends_also_the_last_epoch_after_the_step(tmp_path: Path) -> None:
     with script(tmp_path, TRAIN, "asks", "steps", env=environment()) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -97,7 +97,7 @@ def test_sigterm_ends_even_the_last_epoch_after_the_step(tmp_path: Path) -> None
     assert again.stdout.splitlines() == ["2 2 False", "2 3 False", "done True"]
 
 
-def test_sigterm_without_a_save_for_steps_ends_after_the_step_with_what_was_saved(
+def test_sigterm_without_step_saves_ends_after_the_step_with_the_last_save(
     tmp_path: Path,
 ) -> None:
     with script(tmp_path, TRAIN, "asks", env=environment()) as process:
@@ -113,7 +113,7 @@ def test_sigterm_without_a_save_for_steps_ends_after_the_step_with_what_was_save
     assert again.stdout.splitlines()[0] == "1 0 False"
 
 
-# Sends itself SIGTERM while it saves, as somebody else might.
+# Sends itself SIGTERM during a save.
 TERM_IN_SAVE = """
 import os, signal
 import rota_trainer
@@ -130,7 +130,7 @@ for epoch in run.epochs(3, save=save):
 """
 
 
-def test_sigterm_during_the_save_after_an_epoch_ends_it_there(tmp_path: Path) -> None:
+def test_sigterm_during_the_save_after_an_epoch_ends_the_run_there(tmp_path: Path) -> None:
     with daemon() as rota:
         stopped = run_training_script(tmp_path, TERM_IN_SAVE, env=environment(rota.url))
         assert (stopped.returncode, stopped.stderr) == (75, "")
@@ -138,12 +138,12 @@ def test_sigterm_during_the_save_after_an_epoch_ends_it_there(tmp_path: Path) ->
         assert rota.distinct[-1]["epochs_saved"] == 1.0
 
 
-def test_a_second_sigterm_has_its_usual_effect(tmp_path: Path) -> None:
+def test_second_sigterm_kills_the_process(tmp_path: Path) -> None:
     with script(tmp_path, TRAIN, "asks", env=environment()) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "0 0 False\n"
         process.send_signal(signal.SIGTERM)
-        # Nobody answers it: it waits within the step. Whichever signal comes first, two are two.
+        # The script waits for input within the step. Repeat the signal: the second one kills it.
         while process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
@@ -166,7 +166,7 @@ except rota_trainer.Stopped as stopped:
 """
 
 
-def test_sigterm_before_the_loop_ends_at_once(tmp_path: Path) -> None:
+def test_sigterm_before_the_loop_ends_the_run_at_once(tmp_path: Path) -> None:
     with script(tmp_path, BEFORE_THE_LOOP, env=environment()) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -187,7 +187,7 @@ print("done")
 """
 
 
-def test_a_handler_of_the_script_itself_is_left_alone(tmp_path: Path) -> None:
+def test_signal_handler_of_the_script_is_kept(tmp_path: Path) -> None:
     done = run_training_script(tmp_path, OWN_HANDLER, env=environment())
     assert done.stdout.splitlines() == ["mine"] * 4 + ["done"]
 
@@ -216,7 +216,7 @@ for epoch in run.epochs(1):
 """
 
 
-def test_a_forked_child_neither_reports_nor_keeps_the_handler(tmp_path: Path) -> None:
+def test_forked_child_does_not_report_or_keep_the_handler(tmp_path: Path) -> None:
     with daemon() as rota:
         with script(tmp_path, FORKS, env=environment(rota.url)) as process:
             assert process.stdout is not None

@@ -33,25 +33,25 @@ def ended(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[int, by
     return process.returncode, out, err
 
 
-def test_output_input_and_exit_code_are_the_programs_own() -> None:
+def test_output_input_and_exit_code_are_passed_through() -> None:
     shell = r"cat; printf 'a\000\377\r\nb' ; printf 'no end' >&2; exit 7"
     process = wrapped("--progress-regex", REGEX, shell=shell)
     assert ended(process, b"given") == (7, b"givena\0\xff\r\nb", b"no end")
 
 
-def test_output_is_passed_on_before_its_line_ends() -> None:
+def test_output_is_passed_through_before_its_line_ends() -> None:
     process = wrapped("--progress-regex", REGEX, shell="printf 'name? '; read name; echo $name")
     assert process.stdout is not None
     assert process.stdout.read(6) == b"name? "
     assert ended(process, b"x\n") == (0, b"x\n", b"")
 
 
-def test_a_signal_that_ends_the_program_is_in_the_exit_code() -> None:
+def test_exit_code_shows_the_signal_that_ended_the_program() -> None:
     assert ended(wrapped(shell="kill -9 $$"))[0] == 128 + 9
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
-def test_signals_reach_the_program(number: signal.Signals) -> None:
+def test_signals_are_forwarded_to_the_program(number: signal.Signals) -> None:
     name = number.name.removeprefix("SIG")
     process = wrapped(
         shell=f"trap 'echo got; exit 5' {name}; echo up; while :; do sleep 0.05; done"
@@ -62,8 +62,8 @@ def test_signals_reach_the_program(number: signal.Signals) -> None:
     assert ended(process) == (5, b"got\n", b"")
 
 
-def test_a_signal_that_is_ignored_from_the_start_stays_ignored() -> None:
-    """As under nohup: neither the wrapper nor the program is ended by it, or hears of it."""
+def test_signal_that_is_ignored_at_the_start_stays_ignored() -> None:
+    """As under nohup: the signal reaches neither the wrapper nor the program."""
     shell = "trap 'echo got; exit 5' HUP; echo up; read line; echo end"
     run = f"{sys.executable} -m rota_trainer run -- sh -c {shlex.quote(shell)}"
     process = subprocess.Popen(
@@ -79,8 +79,8 @@ def test_a_signal_that_is_ignored_from_the_start_stays_ignored() -> None:
     assert ended(process, b"\n") == (0, b"end\n", b"")
 
 
-def test_a_tree_that_is_stopped_as_a_whole_gets_no_second_sigterm() -> None:
-    """Whoever signals all sends SIGCONT along; the first SIGTERM here is the one of the tree."""
+def test_stopped_process_tree_gets_no_second_sigterm() -> None:
+    """A stop of a whole tree also sends SIGCONT; the first SIGTERM here belongs to such a stop."""
     shell = "trap 'echo got' TERM; echo up; read line; sleep 1; echo end"
     process = wrapped(shell=shell)
     assert process.stdout is not None
@@ -90,7 +90,7 @@ def test_a_tree_that_is_stopped_as_a_whole_gets_no_second_sigterm() -> None:
     assert ended(process, b"\n") == (0, b"end\n", b"")
 
 
-def test_a_program_that_is_not_there() -> None:
+def test_missing_program_fails() -> None:
     process = subprocess.run(
         [sys.executable, "-m", "rota_trainer", "run", "no-such-program"],
         env=environment(),
@@ -103,18 +103,18 @@ def test_a_program_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "epoch [0-9]+", "(?P<epoch>" * 200])
-def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
+def test_invalid_pattern_is_rejected(pattern: str) -> None:
     code, out, err = ended(wrapped("--progress-regex", pattern, shell="echo ran"))
     assert (code, out) == (2, b"")
     assert b"--progress-regex" in err
 
 
-def test_nobody_reads_any_more() -> None:
+def test_program_whose_output_is_closed_ends_by_sigpipe() -> None:
     process = wrapped(shell="while echo line; do :; done; exit 3")
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
-    # `sh` is ended by SIGPIPE, as it would be without anything in between.
+    # `sh` is ended by SIGPIPE, as it would be without the wrapper.
     assert process.wait(PATIENCE_S) == 128 + signal.SIGPIPE
     assert process.stderr is not None
     process.stderr.close()
@@ -122,7 +122,7 @@ def test_nobody_reads_any_more() -> None:
     process.stdin.close()
 
 
-def test_what_the_program_left_running_is_not_waited_for() -> None:
+def test_remaining_processes_of_the_program_are_not_waited_for() -> None:
     process = wrapped(shell="sleep 300 & echo $!; exit 4")
     assert process.stdout is not None
     left = int(process.stdout.readline())
@@ -133,7 +133,7 @@ def test_what_the_program_left_running_is_not_waited_for() -> None:
         process.communicate()
 
 
-def test_progress_is_read_from_both_streams_and_reported() -> None:
+def test_progress_in_both_output_streams_is_reported() -> None:
     shell = """
     echo 'epoch 1/3 loss 0.5'; read go
     printf 'epoch 2/3 loss 2.5e-1\\r' >&2; read go
@@ -152,11 +152,11 @@ def test_progress_is_read_from_both_streams_and_reported() -> None:
         assert last["hears"] is True
         found = [report["metrics"]["loss"] for report in rota.distinct if report["metrics"]]
         assert found == [0.5, 0.25, 1.0]
-        # How long the first took is not known: nobody saw it begin.
+        # The duration of the first epoch is unknown, because its start was not seen.
         assert [record["number"] for record in rota.records("epochs")] == [2, 3]
 
 
-def test_asked_to_stop_the_program_gets_sigterm_after_the_next_epoch() -> None:
+def test_stop_request_sends_sigterm_after_the_next_epoch() -> None:
     shell = """
     trap 'echo saved; exit 0' TERM
     for n in 1 2 3 4; do echo "epoch $n/4 loss 1"; read go; done; echo done
@@ -178,7 +178,7 @@ def test_asked_to_stop_the_program_gets_sigterm_after_the_next_epoch() -> None:
         assert rota.distinct[-1]["epochs_done"] == 2
 
 
-def test_or_at_once_where_that_is_said() -> None:
+def test_stop_request_sends_sigterm_at_once_with_the_option() -> None:
     with daemon() as rota:
         process = wrapped("--stop-at-once", shell="sleep 300", url=rota.url)
         rota.wait_for(lambda reports: reports[-1]["hears"])
@@ -186,7 +186,7 @@ def test_or_at_once_where_that_is_said() -> None:
         assert ended(process)[0] == 128 + signal.SIGTERM
 
 
-def test_after_the_last_epoch_it_is_left_alone() -> None:
+def test_stop_request_after_the_last_epoch_sends_no_signal() -> None:
     shell = "echo 'epoch 1/2 loss 1'; read go; echo 'epoch 2/2 loss 1'; sleep 1; echo done"
     with daemon() as rota:
         process = wrapped("--progress-regex", REGEX, shell=shell, url=rota.url)
@@ -195,7 +195,7 @@ def test_after_the_last_epoch_it_is_left_alone() -> None:
         assert ended(process, b"\n") == (0, b"epoch 1/2 loss 1\nepoch 2/2 loss 1\ndone\n", b"")
 
 
-def test_a_pattern_that_takes_years_is_given_up() -> None:
+def test_slow_pattern_is_disabled() -> None:
     shell = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '%064d!\\n' 0; done"
     process = wrapped("--progress-regex", "(?P<loss>(0+)+)$", shell=shell)
     code, out, err = ended(process)
@@ -203,7 +203,7 @@ def test_a_pattern_that_takes_years_is_given_up() -> None:
     assert b"takes too long on some lines and is disabled" in err
 
 
-def test_a_line_without_end_takes_no_memory_and_passes_through() -> None:
+def test_endless_line_passes_through_without_using_memory() -> None:
     n_bytes = 200_000_000
     wrapper = f"{sys.executable} -m rota_trainer run --progress-regex '(?P<epoch>x+y)'"
     limited = f"ulimit -v 400000; exec {wrapper} -- head -c {n_bytes} /dev/zero"
@@ -222,7 +222,7 @@ CSV = "epoch,epoch_time_sec,step_time_sec,start_time,workers,total_epochs,local_
 CSV += "global_batch_size,loss\n"
 
 
-def test_a_csv_that_the_program_appends_to(tmp_path: Path) -> None:
+def test_csv_file_of_the_program_is_followed(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(f"{CSV}0,10,0.1,2024-01-01 00:00:00.0,2,4,32,64,0.9\n")
     shell = "read go; echo '1,20,0.1,2024-01-01 00:00:10.0,2,4,32,64,0.5' >> log.csv; read go"
     with daemon() as rota:
@@ -251,7 +251,7 @@ with open("log.csv", "w") as log:
 """
 
 
-def test_a_script_has_its_csv_followed(tmp_path: Path) -> None:
+def test_csv_file_of_a_script_is_followed(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FOLLOWS)
     with daemon() as rota:
         subprocess.run(

@@ -116,7 +116,7 @@ KWOK_STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
 HELM = "helm.sh/helm/v3/cmd/helm"
 LIMIT_S = 40 * 60
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "TERM")
-# The compiler looks for garbage less often than it would: it is short-lived, and memory is there.
+# Fewer garbage collections of the compiler: it is short-lived, and there is enough memory.
 SETTINGS = {"CGO_ENABLED": "0", "GOGC": "400"}
 
 

@@ -91,7 +91,7 @@ def apiserver(place: ClusterLayout, network: ClusterNetwork, *, program: Path) -
         authorization_mode="Node,RBAC",
         kubelet_preferred_address_types="InternalIP",
         allow_privileged="true",
-        # Debian's etcd cannot tell how far it is, and a list by watch would wait for that in vain.
+        # Debian's etcd does not report its progress, and a list by watch would wait for it forever.
         feature_gates="WatchList=false",
     )
 

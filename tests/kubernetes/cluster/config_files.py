@@ -88,7 +88,7 @@ def kubelet(post: NodeLayout) -> str:
             "resolvConf": "",
             "nodeStatusUpdateFrequency": "2s",
             "nodeStatusReportFrequency": "10s",
-            # Only this machine reaches the node, and what is tested is not the kubelet.
+            # Only this machine reaches the node, and the kubelet is not under test.
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
         },

@@ -44,7 +44,7 @@ class Cluster:
         name = f"test-{token_hex(4)}"
         path = f"/api/v1/namespaces/{name}"
         self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-        # Without the account, which a controller makes, pods are refused.
+        # Pods are rejected until a controller has created the account.
         until(lambda: self.api.get(f"{path}/serviceaccounts/default"), f"the account of {name}")
         try:
             yield name

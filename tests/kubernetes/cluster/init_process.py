@@ -177,7 +177,7 @@ def mount(*arguments: str) -> None:
 def main() -> None:
     folder = Path(sys.argv[1])
     mount_private_folders(folder)
-    # The warden has the other end, and sends a line when the network is there.
+    # The namespace supervisor has the other end, and sends a line when the network is ready.
     if sys.stdin.readline():
         asyncio.run(InitProcess(folder).serve())
 

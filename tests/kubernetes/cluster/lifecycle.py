@@ -77,7 +77,7 @@ def start_supervisor(place: ClusterLayout) -> None:
         shutil.rmtree(place.folder, ignore_errors=True)
         place.of("keeper").mkdir(parents=True)
         with place.log("keeper").open("wb") as log:
-            # It outlives us, so it is no child of ours.
+            # The supervisor outlives this process, so it is not a child.
             subprocess.run(
                 ["setsid", "--fork", sys.executable, "-m", SUPERVISOR, place.name],
                 cwd=PROJECT,
@@ -102,7 +102,7 @@ def start_parts(place: ClusterLayout, control: Control, *, binaries: dict[str, P
     start_all(control, first)
     images.write_all(place.of("containerd"))
     import_images(place, control)
-    # Its certificate, which the others need, is made when it starts.
+    # It creates its certificate, which the others need, when it starts.
     api = until(lambda: api_of(place), "the API server", limit_s=READY_LIMIT_S)
     until(lambda: api.text("/readyz") == "ok", "the API server", limit_s=READY_LIMIT_S)
     start_all(control, rest)

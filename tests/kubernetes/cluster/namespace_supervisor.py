@@ -112,7 +112,7 @@ def keep_only_log(folder: Path) -> None:
 
 
 def main() -> None:
-    # Whoever started us left the lock of this place open in here, so that it is ours till we end.
+    # This process inherits the open lock of the cluster's name and holds it until it exits.
     supervise(ClusterLayout(sys.argv[1]))
 
 

@@ -121,7 +121,7 @@ class Daemon:
         finally:
             self.kill()
             self._log.close()
-        # Shown where a test has failed.
+        # Shown if the test has failed.
         sys.stdout.write(self.log())
 
 
@@ -135,7 +135,7 @@ class DaemonLab(Kubectl):
 
     def daemon(self, *arguments: str, runner: Sequence[str] = (), **settings: Any) -> Daemon:
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="rota-k-")))
-        # JSON's lists and texts are TOML's, too.
+        # Lists and strings of JSON are valid TOML.
         lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
         (folder / "config.toml").write_text("\n".join(lines))
         cluster = ["--kubeconfig", str(self.cluster.kubeconfig), "--namespace", self.namespace]

@@ -32,7 +32,7 @@ class ClusterKillScenario(KillScenario):
         for number in range(self._rounds):
             submits = threading.Thread(target=self._submit, args=(number,))
             submits.start()
-            # Not to wait for anything: this is the random moment.
+            # This sleep waits for no condition: it makes the random moment.
             time.sleep(self.random.uniform(0, LONGEST_S))
             self._random_request()
             self._overbooked += self.kube_daemon.overbooked()

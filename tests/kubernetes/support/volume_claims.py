@@ -16,7 +16,7 @@ MODES = ["ReadWriteMany"]
 def volume_claim(
     cluster: Cluster, namespace: str, name: str, *, folder: Path, node: str = ""
 ) -> Iterator[None]:
-    """A bound claim. Everybody may write to its volume, from this node or from all nodes."""
+    """A bound claim. All users may write to its volume, from this node or from all nodes."""
     folder.mkdir()
     folder.chmod(0o1777)
     volumes = "/api/v1/persistentvolumes"

@@ -13,7 +13,7 @@ import pytest
 
 from rota.client import Client
 from rota.client.endpoint import Endpoint, NoDaemonError
-from rota.client.http import AnswerError, Http
+from rota.client.http import AnswerError, Http, StreamLostError, connect
 from rota.errors import RotaError, UnavailableError, UserError
 
 ME = b'{"user": "user-1"}'
@@ -42,7 +42,7 @@ class Server:
     def answers(self, *connections: list[bytes]) -> Http:
         self._thread = threading.Thread(target=self._serve, args=(connections,), daemon=True)
         self._thread.start()
-        return Http(Endpoint(socket=str(self.path)), answer_s=0.5)
+        return Http(Endpoint(socket=str(self.path)), answer_s=0.5, silence_s=0.5)
 
     def _serve(self, connections: tuple[list[bytes], ...]) -> None:
         for each in connections:
@@ -151,10 +151,42 @@ def test_response_timeout(server: Server):
 
 
 def test_streams_yield_data_as_it_arrives(server: Server):
-    events = b'id: 1\nevent: state\ndata: {"a": 1}\n\n', b': still here\n\ndata: {"a":', b" 2}\n\n"
+    events = (
+        b"id: 7\n\n",
+        b'id: 8\nevent: state\ndata: {"a": 1}\n\n',
+        b': keepalive\n\ndata: {"a":',
+        b" 2}\n\n",
+    )
     with closing(server.answers([chunks(b"one", b"two")], [chunks(*events)])) as http:
         assert b"".join(http.bytes("/logs", {})) == b"onetwo"
-        assert list(http.events("/events", {})) == [{"a": 1}, {"a": 2}]
+        assert list(http.events("/events", {})) == [("7", None), ("8", {"a": 1}), ("8", {"a": 2})]
+
+
+def test_silent_stream_is_lost(server: Server):
+    """The server waits for a second request before it would send more."""
+    first = CHUNKED + b"c\r\ndata: {}\n\n\n\r\n"
+    with closing(server.answers([first, b"never"])) as http:
+        events = http.events("/events", {})
+        assert next(events) == ("", {})
+        with pytest.raises(StreamLostError, match=r"sent no data for 0\.5 s; run 'rota status'"):
+            next(events)
+
+
+def test_stream_without_a_response_times_out(server: Server):
+    with (
+        closing(server.answers([b"", b"never"])) as http,
+        pytest.raises(UnavailableError, match="timed out") as error,
+    ):
+        next(http.events("/events", {}))
+    assert not isinstance(error.value, StreamLostError)
+
+
+def test_tcp_connections_have_keepalive() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        url = f"http://127.0.0.1:{there.getsockname()[1]}"
+        with closing(connect(Endpoint(url=url), answer_s=1.0)) as connection:
+            found = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert found == 1
 
 
 def test_error_response_of_a_stream(server: Server):

@@ -1,16 +1,20 @@
-"""Log following across restarts of the daemon."""
+"""Following of logs and events across lost connections."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from rota.client.endpoint import NoDaemonError
-from rota.client.log_follow import ReconnectDeadline, follow
+from rota.client.http import StreamEvent, StreamLostError
+from rota.client.log_follow import ReconnectDeadline, follow, follow_events
 from rota.errors import UnavailableError
 from rota.wire.jobs import LogPiece, LogRange
 
-BREAK = UnavailableError("it broke")
-NOBODY = NoDaemonError("nobody")
+BREAK = StreamLostError("broken", open_s=0.0)
+LONG_BREAK = StreamLostError("broken", open_s=60.0)
+SILENT = UnavailableError("timed out")
+NOBODY = NoDaemonError("no daemon")
 
 
 def piece(worker: int, text: str, end: int, *, attempt: int = 1) -> LogPiece:
@@ -58,3 +62,64 @@ def test_mark_without_output_is_remembered() -> None:
 def test_daemon_that_stays_away_raises() -> None:
     with pytest.raises(NoDaemonError):
         Daemon([piece(0, "a", 1), NOBODY]).followed(most_s=-1.0)
+
+
+def test_peer_that_accepts_connections_but_answers_nothing_counts_as_down() -> None:
+    deadline = ReconnectDeadline(most_s=-1.0, pause_s=0.0)
+    with pytest.raises(UnavailableError, match="timed out"):
+        deadline.wait_or_raise(SILENT)
+
+
+def test_open_stream_restarts_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 100.0, 120.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    deadline = ReconnectDeadline(most_s=50.0, pause_s=0.0)
+    deadline.wait_or_raise(NOBODY)
+    deadline.wait_or_raise(LONG_BREAK)
+    deadline.wait_or_raise(NOBODY)
+
+
+def test_short_streams_do_not_restart_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 100.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    deadline = ReconnectDeadline(most_s=50.0, pause_s=0.0)
+    deadline.wait_or_raise(NOBODY)
+    with pytest.raises(StreamLostError):
+        deadline.wait_or_raise(BREAK)
+
+
+def event(number: int) -> StreamEvent:
+    return StreamEvent(str(number), {"number": number})
+
+
+def followed_events(
+    *answers: list[StreamEvent | UnavailableError], after: int | None = None
+) -> tuple[list[int], list[int | None]]:
+    """Numbers of the yielded events, and the positions that were asked for."""
+    left, asked = iter(answers), list[int | None]()
+
+    def read(position: int | None) -> Iterator[StreamEvent]:
+        asked.append(position)
+        for each in next(left):
+            if isinstance(each, UnavailableError):
+                raise each
+            yield each
+
+    deadline = ReconnectDeadline(most_s=60.0, pause_s=0.0)
+    found = follow_events(read, after=after, deadline=deadline)
+    return [each.data["number"] for each in found], asked
+
+
+def test_events_continue_behind_the_last_one() -> None:
+    numbers, asked = followed_events([event(4), event(5), BREAK], [NOBODY], [event(6)], after=3)
+    assert (numbers, asked) == ([4, 5, 6], [3, 5, 5])
+
+
+def test_events_continue_at_the_position_sent_before_the_first_event() -> None:
+    numbers, asked = followed_events([StreamEvent("8", None), BREAK], [event(9)])
+    assert (numbers, asked) == ([9], [None, 8])
+
+
+def test_first_connection_for_events_is_not_retried() -> None:
+    with pytest.raises(NoDaemonError):
+        followed_events([NOBODY], [event(1)])

@@ -9,6 +9,8 @@ import pytest
 from rota.client import client
 from rota.client.client import Client
 from rota.client.endpoint import NoDaemonError
+from rota.client.log_follow import ReconnectDeadline
+from rota.wire.jobs import StoryEntry
 
 
 class Flaky(Client):
@@ -24,8 +26,10 @@ class Flaky(Client):
             raise NoDaemonError("nobody")
         return SimpleNamespace(job=SimpleNamespace(id=job, state=state))
 
-    def events(self, job: str = "", *, after: int | None = None) -> Iterator[Any]:
-        assert (job, after) == ("job", 0)
+    def _events(
+        self, job_id: str, *, after: int | None, deadline: ReconnectDeadline
+    ) -> Iterator[StoryEntry]:
+        assert (job_id, after, isinstance(deadline, ReconnectDeadline)) == ("job", None, True)
         return iter(())
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from rota.api.auth import CallerDep
-from rota.api.responses import ERRORS, EVENT_STREAM, ServicesDep, limited_stream, server_sent_event
+from rota.api.responses import ERRORS, ServicesDep
+from rota.api.streams import event_stream, server_sent_event, stream_position
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller, job_scope
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/v1", tags=["events"], responses=ERRORS)
 MIN_POLL_INTERVAL_S = 0.05
 """Shortest pause between two reads of the history."""
-HEARTBEAT_S = 15.0
 MAX_NUMBER = 2**53
 
 
@@ -41,28 +41,28 @@ async def events(
     if start is None:
         start = services.history.newest_number()
     found = _events(services, caller, job_id=job_id, after=start)
-    return StreamingResponse(
-        limited_stream(found, services=services, caller=caller), media_type=EVENT_STREAM
-    )
+    return event_stream(found, services=services, caller=caller)
 
 
 async def _events(
     services: Services, caller: Caller, *, job_id: JobId | None, after: int
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str]:
+    yield stream_position(after)
     while True:
+        # Subscribe before the read: a change between read and wait would be missed.
         change = asyncio.ensure_future(services.directory.changed())
-        entries = services.history.entries(caller, job_id, after=after, limit=1000)
-        for entry in entries:
-            after = entry.number
-            yield server_sent_event("state", entry, number=entry.number)
-        if job_id is not None and not entries and services.directory.is_over(job_id):
+        try:
+            # Checked before the read, so that the read includes the entry of the end.
+            is_over = job_id is not None and services.directory.is_over(job_id)
+            entries = services.history.entries(caller, job_id, after=after, limit=1000)
+            for entry in entries:
+                after = entry.number
+                yield server_sent_event("state", entry, number=entry.number)
+            if entries:
+                continue
+            if is_over:
+                return
+            await change
+        finally:
             change.cancel()
-            return
-        if entries:
-            change.cancel()
-            continue
-        done, _ = await asyncio.wait({change}, timeout=HEARTBEAT_S)
-        if not done:
-            change.cancel()
-            yield ": still here\n\n"
         await asyncio.sleep(MIN_POLL_INTERVAL_S)

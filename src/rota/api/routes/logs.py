@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -10,14 +11,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
 from rota.api.auth import CallerDep
-from rota.api.responses import (
-    ERRORS,
-    EVENT_STREAM,
-    NameOrId,
-    ServicesDep,
-    limited_stream,
-    server_sent_event,
-)
+from rota.api.responses import ERRORS, NameOrId, ServicesDep
+from rota.api.streams import EVENT_STREAM, byte_stream, event_stream, server_sent_event
 from rota.daemon.jobs.job_logs import JobLogChunk
 from rota.wire.jobs import LogPiece, LogRange
 
@@ -53,21 +48,21 @@ async def logs(
     log = services.log_reader.open(caller, word, wanted=LogRange(**wanted.model_dump()))
     found = log.pieces()
     if EVENT_STREAM in request.headers.get("accept", ""):
-        pieces = _log_events(found, "latin-1" if wanted.exact else "utf-8")
-        events = limited_stream(pieces, services=services, caller=caller)
-        return StreamingResponse(events, media_type=EVENT_STREAM)
-    output = limited_stream(_log_bytes(found), services=services, caller=caller)
-    return StreamingResponse(output, media_type="application/octet-stream")
+        events = _log_events(found, "latin-1" if wanted.exact else "utf-8")
+        return event_stream(events, services=services, caller=caller)
+    return byte_stream(_log_bytes(found), services=services, caller=caller)
 
 
-async def _log_events(found: AsyncIterator[JobLogChunk], encoding: str) -> AsyncIterator[str]:
-    async for piece in found:
-        text = piece.output.decode(encoding, errors="replace")
-        message = LogPiece(piece.at_s, piece.attempt, piece.worker, text, piece.mark)
-        yield server_sent_event("log", message)
+async def _log_events(found: AsyncGenerator[JobLogChunk], encoding: str) -> AsyncGenerator[str]:
+    async with aclosing(found) as pieces:
+        async for piece in pieces:
+            text = piece.output.decode(encoding, errors="replace")
+            message = LogPiece(piece.at_s, piece.attempt, piece.worker, text, piece.mark)
+            yield server_sent_event("log", message)
 
 
-async def _log_bytes(found: AsyncIterator[JobLogChunk]) -> AsyncIterator[bytes]:
-    async for piece in found:
-        if piece.output:
-            yield piece.output
+async def _log_bytes(found: AsyncGenerator[JobLogChunk]) -> AsyncGenerator[bytes]:
+    async with aclosing(found) as pieces:
+        async for piece in pieces:
+            if piece.output:
+                yield piece.output

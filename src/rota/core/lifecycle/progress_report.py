@@ -1,7 +1,8 @@
 """What a progress report of a training program changes about its job.
 
-Each wrong value is dropped on its own: a report may be right about its epochs and wrong about what
-was saved. Pure functions of one job, called by `reducer`.
+The values are valid numbers: the parser of reports has dropped the others. Here they are compared
+with the job: a report may be right about its epochs and wrong about what was saved. Pure functions
+of one job, called by `reducer`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,16 @@ from rota.core.model.allocation import n_nodes
 from rota.core.model.events import ProgressReported
 from rota.core.model.job import Job, Running, Stopping
 
-MAX_EPOCHS = 1e12
-"""Above this number of epochs, sums and quotients lose their precision."""
-
 
 def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
-    """The job after a report; None if the report is invalid: not finite, lower than before, or
-    beyond the end. Only the first report of an attempt may be lower, because the newest checkpoint
+    """The job after a report; None if the report contradicts the job: lower than before, or beyond
+    the end. Only the first report of an attempt may be lower, because the newest checkpoint
     may be damaged."""
     is_first = job.reported_in < job.attempt
-    done, total = event.epochs_done, _total(job, event)
+    done = event.epochs_done
+    total = job.epochs if event.epochs_total is None else event.epochs_total
     least = 0.0 if is_first else job.epochs_done
-    if not (math.isfinite(done) and least <= done <= total):
+    if not least <= done <= total:
         return None
     if is_first:
         job = _resumed_at(job, done)
@@ -48,13 +47,6 @@ def progressed(job: Job, event: ProgressReported, *, now: float) -> Job | None:
         load_s=job.load_s if event.load_s is None else event.load_s,
     )
     return capped_if_slower(after, now) if event.epoch_s is not None else after
-
-
-def _total(job: Job, event: ProgressReported) -> float:
-    total = event.epochs_total
-    if total is None or not (0 < total <= MAX_EPOCHS or total == math.inf):
-        return job.epochs
-    return total
 
 
 def _resumed_at(job: Job, done: float) -> Job:

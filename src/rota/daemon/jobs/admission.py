@@ -30,13 +30,14 @@ from rota.daemon.jobs import validation
 from rota.engines.interface import LogLimits
 from rota.errors import shown
 from rota.wire.jobs import JobRequest
+from rota_trainer.reporting.limits import MOST_EPOCHS
 
 T = TypeVar("T")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 GRACE_S = 30.0
 MAX_RETRIES = 1000
 HIGHEST_PRIORITY = 1000
-EPOCHS = (1e-9, 1e12)
+EPOCHS = (1e-9, MOST_EPOCHS)
 SECONDS = (1e-3, MAX_SECONDS)
 HOURS = (1e-6, MAX_SECONDS / 3600)
 

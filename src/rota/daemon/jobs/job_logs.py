@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from rota.core.model.job import Ended, JobId, Starting
@@ -65,12 +66,14 @@ class JobLogs:
         if attempt and not self._is_starting(attempt):
             self._requested_workers(attempt)
 
-    async def pieces(self) -> AsyncIterator[JobLogChunk]:
+    async def pieces(self) -> AsyncGenerator[JobLogChunk]:
+        """Closing the generator closes the files and tasks behind it."""
         begun = max(self._read, default=None)
         attempt = begun or self._wanted.attempt or await self._first_attempt()
         while attempt is not None:
-            async for piece in self._attempt(attempt):
-                yield piece
+            async with aclosing(self._attempt(attempt)) as found:
+                async for piece in found:
+                    yield piece
             attempt = await self._attempt_after(attempt)
 
     async def _first_attempt(self) -> int | None:
@@ -94,7 +97,7 @@ class JobLogs:
                 return attempt + 1
             await self._directory.changed()
 
-    async def _attempt(self, attempt: int) -> AsyncIterator[JobLogChunk]:
+    async def _attempt(self, attempt: int) -> AsyncGenerator[JobLogChunk]:
         streams = [
             _stream(
                 self._engine,
@@ -103,8 +106,10 @@ class JobLogs:
             )
             for number in await self._workers(attempt)
         ]
-        async for piece in _as_it_comes(streams) if self._wanted.follow else _by_time(streams):
-            yield piece
+        merged = _as_it_comes(streams) if self._wanted.follow else _by_time(streams)
+        async with aclosing(merged) as found:
+            async for piece in found:
+                yield piece
 
     def _query(self, attempt: int, worker: int) -> LogQuery:
         """A reader that continues repeats no `tail` and no `since_s`: these applied when the reader
@@ -168,7 +173,7 @@ async def _stream(
         yield JobLogChunk(chunk.at_s, worker.attempt, worker.worker, chunk.output, chunk.place)
 
 
-async def _by_time(streams: list[AsyncIterator[JobLogChunk]]) -> AsyncIterator[JobLogChunk]:
+async def _by_time(streams: list[AsyncIterator[JobLogChunk]]) -> AsyncGenerator[JobLogChunk]:
     """The output of all workers in the order of its timestamps."""
     heads: list[tuple[float, int, JobLogChunk]] = []
     for number, stream in enumerate(streams):
@@ -181,7 +186,7 @@ async def _by_time(streams: list[AsyncIterator[JobLogChunk]]) -> AsyncIterator[J
             heapq.heappush(heads, (following.at_s, number, following))
 
 
-async def _as_it_comes(streams: list[AsyncIterator[JobLogChunk]]) -> AsyncIterator[JobLogChunk]:
+async def _as_it_comes(streams: list[AsyncIterator[JobLogChunk]]) -> AsyncGenerator[JobLogChunk]:
     if len(streams) == 1:
         async for piece in streams[0]:
             yield piece

@@ -115,7 +115,7 @@ def metrics_of(live: LiveWorkers) -> dict[str, float]:
     """The newest value of each metric; if workers differ, the first worker's."""
     found: dict[str, float] = {}
     for worker in reversed(live.workers):
-        found |= {name: value for name, value in worker.metrics.items() if math.isfinite(value)}
+        found |= worker.metrics
     return found
 
 

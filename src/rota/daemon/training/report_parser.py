@@ -2,6 +2,9 @@
 
 A report comes from a training script, which may send anything. An invalid field must not reject the
 rest of the report; only a report without a valid worker and sequence number is refused.
+
+This module alone decides which numbers are valid: code behind it compares reports with each other
+and with the job, and does not check for NaN, negative or huge numbers again.
 """
 
 from __future__ import annotations
@@ -14,19 +17,17 @@ from typing import Any, TypeVar, cast
 from rota.daemon.elastic.generation_rules import NO_GENERATION
 from rota.daemon.errors import RefusedError
 from rota.errors import shown
-from rota_trainer.reporting.messages import (
-    LONGEST_ADDRESS,
+from rota_trainer.reporting.limits import (
     LONGEST_NAME,
+    LONGEST_S,
+    MOST_EPOCHS,
     MOST_METRICS,
     MOST_RECORDS,
-    EpochRecord,
-    StepsRecord,
 )
+from rota_trainer.reporting.messages import LONGEST_ADDRESS, EpochRecord, StepsRecord
 
 MOST_NUMBER = 2**53
-MOST_EPOCHS = 1e9
 MOST_BYTES = 2**60
-LONGEST_S = 366 * 86400.0
 LONGEST_IDENTITY = 500
 LAST_PORT = 65535
 SKEW_S = 86400.0

@@ -8,6 +8,7 @@ from rota.core.estimation.remaining_time import finish
 from rota.core.lifecycle.states import JobState
 from rota.core.model.events import ProgressReported, WorkersLost
 from rota.core.model.job import Estimate, JobId
+from rota_trainer.reporting.limits import MOST_EPOCHS
 from tests.support.builders import Lab, cluster, job
 
 A = JobId("a")
@@ -141,11 +142,17 @@ def test_a_job_of_unknown_length_learns_it_from_the_program() -> None:
     assert lab.state("a") is JobState.SUCCEEDED
 
 
-@pytest.mark.parametrize("total", [math.nan, -math.inf, 0.0, -3.0, 1e13])
-def test_an_invalid_total_is_ignored_alone(total: float) -> None:
+@pytest.mark.parametrize("total", [math.nan, -math.inf, 0.0, -3.0, 3.9])
+def test_a_report_beyond_its_own_total_is_ignored(total: float) -> None:
     lab = running()
     lab.progress("a", 4.0, epochs_total=total)
-    assert (lab.job("a").epochs, lab.job("a").epochs_done) == (10.0, 4.0)
+    assert (lab.job("a").epochs, lab.job("a").epochs_done) == (10.0, 0.0)
+
+
+def test_every_total_that_the_parser_accepts_is_used() -> None:
+    lab = running()
+    lab.progress("a", 4.0, epochs_total=MOST_EPOCHS)
+    assert lab.job("a").epochs == MOST_EPOCHS
 
 
 def test_a_job_that_counts_epochs_without_an_end_is_never_complete_and_never_early() -> None:

@@ -90,14 +90,14 @@ def test_gpu_memory_of_the_driver_takes_precedence():
     assert {fact.memory_bytes, sample.gpu_memory_bytes, figure.gpu_memory_bytes} == {7}
 
 
-def test_metrics_of_the_first_worker_take_precedence_and_nan_is_ignored():
+def test_metrics_of_the_first_worker_take_precedence():
     live = LiveWorkers(
         [
             WorkerProgress(0, metrics={"loss": 1.0}),
-            WorkerProgress(1, metrics={"loss": 9.0, "x": math.nan}),
+            WorkerProgress(1, metrics={"loss": 9.0, "x": 2.0}),
         ]
     )
-    assert metrics_of(live) == {"loss": 1.0}
+    assert metrics_of(live) == {"loss": 1.0, "x": 2.0}
 
 
 def test_the_profile_of_an_ended_job_comes_from_its_samples():

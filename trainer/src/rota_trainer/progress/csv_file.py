@@ -21,7 +21,7 @@ from rota_trainer.progress.observed import (
     parse_progress,
 )
 from rota_trainer.progress.tally import Tally
-from rota_trainer.reporting.limits import MOST_METRICS
+from rota_trainer.reporting.limits import LONGEST_S, MOST_EPOCHS, MOST_METRICS
 
 READ_BYTES = 1 << 16
 LONGEST_ROW = 1 << 16
@@ -118,14 +118,17 @@ def _progress(cells: dict[str, str]) -> ProgressUpdate:
         {name: cells.get(name) for name in ("epoch", *NOT_METRICS)}, from_zero=True
     )
     fields = known.metrics
-    epoch_s, step_s = (_positive(fields.get(f"{each}_time_sec")) for each in ("epoch", "step"))
+    epoch_s, step_s = (
+        _positive(fields.get(f"{each}_time_sec"), most=LONGEST_S) for each in ("epoch", "step")
+    )
     n_steps = as_count(epoch_s / step_s + 0.5) if epoch_s and step_s else None
-    n_samples = as_count((n_steps or 0) * (_positive(fields.get("local_batch_size")) or 0.0))
+    batch = _positive(fields.get("local_batch_size"), most=MOST_EPOCHS) or 0.0
+    n_samples = as_count((n_steps or 0) * batch)
     metrics = {name: text for name, text in cells.items() if name not in NOT_METRICS}
     metrics.pop("epoch", None)
     return ProgressUpdate(
         epoch=known.epoch,
-        epochs=_positive(fields.get("total_epochs")),
+        epochs=_positive(fields.get("total_epochs"), most=MOST_EPOCHS),
         steps=n_steps,
         epoch_s=epoch_s,
         samples=n_samples or 0,
@@ -133,8 +136,8 @@ def _progress(cells: dict[str, str]) -> ProgressUpdate:
     )
 
 
-def _positive(number: float | None) -> float | None:
-    return number if number is not None and number > 0 else None
+def _positive(number: float | None, *, most: float) -> float | None:
+    return number if number is not None and 0 < number <= most else None
 
 
 def _open_non_blocking(path: str, flags: int) -> int:

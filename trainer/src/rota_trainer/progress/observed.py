@@ -12,10 +12,7 @@ from typing import NamedTuple
 
 from rota_trainer.progress.numbers import as_number
 from rota_trainer.progress.tally import Tally
-from rota_trainer.reporting.limits import LONGEST_NAME
-
-MOST_EPOCHS = 1e12
-"""The largest plausible count; a larger number is ignored."""
+from rota_trainer.reporting.limits import LONGEST_NAME, MOST_EPOCHS
 
 
 class ProgressUpdate(NamedTuple):
@@ -41,7 +38,7 @@ def parse_progress(words: Mapping[str, str | None], *, from_zero: bool = False) 
         as_count(numbers.pop(name, None)) for name in ("epoch", "epochs", "step", "steps")
     )
     if epoch is not None:
-        epoch = max(0, epoch - (step is not None) + from_zero)
+        epoch = as_count(max(0, epoch - (step is not None) + from_zero))
     metrics = {name[:LONGEST_NAME]: each for name, each in numbers.items() if each is not None}
     return ProgressUpdate(epoch, epochs, step, steps, metrics=metrics)
 
@@ -97,5 +94,5 @@ def _number(text: str | None) -> float | None:
 
 
 def as_count(number: float | None) -> int | None:
-    """The number as a plausible count, else None."""
+    """The number as a count that a report may contain, else None."""
     return int(number) if number is not None and 0 <= number <= MOST_EPOCHS else None
