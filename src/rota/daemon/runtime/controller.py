@@ -33,7 +33,7 @@ from rota.core.model.node import Node, NodeId
 from rota.core.scheduling.plan import Plan
 from rota.core.scheduling.policy_api import Policy
 from rota.core.scheduling.view import Rules, View
-from rota.daemon.diagnosis.exit_inspection import exits_of, needs_inspection, with_log_findings
+from rota.daemon.diagnosis.exit_inspection import ExitInspector, exits_of
 from rota.daemon.runtime import node_watcher, recovery
 from rota.daemon.runtime.command_delivery import (
     CommandDelivery,
@@ -48,7 +48,7 @@ from rota.engines.interface import Engine
 from rota.errors import FenceRejectedError, StoreError
 from rota.store.interface import Batch, Store
 from rota.store.records import Row, SampleRecord, Submission
-from rota.tasks import ErrorIsolation, Tasks
+from rota.tasks import Tasks
 
 log = structlog.get_logger()
 
@@ -80,7 +80,7 @@ class Controller:
         self.tasks = Tasks(self._health.fail_permanently)
         """Background tasks, which run until the controller closes."""
         self._delivery = CommandDelivery(self, parts.engine, tasks=self.tasks)
-        self._isolation = ErrorIsolation("exit recorded without log inspection")
+        self._inspector = ExitInspector(self, parts.engine, tasks=self.tasks)
         self._wakeup_timer = WakeupTimer(parts.clock, partial(self.tasks.call_critical, self._wake))
         self._changed = asyncio.Event()
         self._pending_nodes: dict[NodeId, Node] = {}
@@ -182,17 +182,10 @@ class Controller:
             self._pending_nodes.pop(event.node_id, None)
         elif isinstance(event, WorkersLost):
             self._apply_seen_nodes()  # No plan may use a node that was closed before.
-        if isinstance(event, WorkersExited) and needs_inspection(event, self.kernel):
-            self.tasks.spawn_critical(self._inspect_exit(event))
+        if isinstance(event, WorkersExited):
+            self._inspector.inspect(event)
         else:
             self.tell(event)
-
-    async def _inspect_exit(self, event: WorkersExited) -> None:
-        found = event
-        with self._isolation.of(job=event.job_id):
-            found = await with_log_findings(event, self.kernel, engine=self._parts.engine)
-        if not self.trouble:
-            self.tell(found)
 
     def _apply_seen_nodes(self, seen: Iterable[Node] = ()) -> None:
         seen, self._pending_nodes = [*self._pending_nodes.values(), *seen], {}
