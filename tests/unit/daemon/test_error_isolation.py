@@ -289,7 +289,7 @@ def test_a_forecast_is_given_up_by_itself() -> None:
             kernel=lab.kernel,
             trouble="",
             policy=lab.policy,
-            scheduling_loop=SimpleNamespace(count=1),
+            scheduling_loop=SimpleNamespace(count=1, stall=""),
             tasks=Tasks(missed.append),
         )
 
