@@ -59,6 +59,12 @@ def json_error_message(error: ValueError | RecursionError) -> str:
     return f"not JSON: {error}"
 
 
+def os_error_message(error: OSError) -> str:
+    """What went wrong, and with which file."""
+    reason = (error.strerror or str(error)).lower()
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 

@@ -428,7 +428,8 @@ def test_status_as_json(rota: Rota):
     "queued": 1
   },
   "trouble": "",
-  "usage": []
+  "usage": [],
+  "scheduling": ""
 }
 """)
 
@@ -522,7 +523,8 @@ def test_top_as_json(rota: Rota):
       "queued": 1
     },
     "trouble": "",
-    "usage": []
+    "usage": [],
+    "scheduling": ""
   },
   "nodes": [
     {

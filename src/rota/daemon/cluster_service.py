@@ -82,6 +82,11 @@ class ClusterService:
         """Whether the daemon needs a restart."""
         return self._controller.broken.is_set()
 
+    @property
+    def stall(self) -> str:
+        """Why no scheduling round ends; empty if rounds end. Requests and events are served."""
+        return self._controller.scheduling_loop.stall
+
     def status(self) -> Status:
         controller = self._controller
         nodes = controller.nodes.values()
@@ -99,6 +104,7 @@ class ClusterService:
             jobs=self._job_counts(),
             trouble=self.trouble,
             usage=self._usage(),
+            scheduling=self.stall,
         )
 
     def round_stats(self) -> RoundStats:

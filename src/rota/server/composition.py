@@ -28,7 +28,8 @@ from rota.daemon.jobs.wait_reasons import WaitReasons
 from rota.daemon.launch.launcher import Launcher, SiteConfig, WorkerCredentials
 from rota.daemon.migration.migrator import Migrator, TransferBuilder
 from rota.daemon.migration.planned_moves import PlannedMoves
-from rota.daemon.runtime.controller import CommandListener, Controller, ControllerDependencies
+from rota.daemon.runtime.command_delivery import CommandListener
+from rota.daemon.runtime.controller import Controller, ControllerDependencies
 from rota.daemon.training.gpu_memory import GpuMemoryMonitor
 from rota.daemon.training.report_service import ReportService
 from rota.daemon.training.worker_progress import RunningAttempts

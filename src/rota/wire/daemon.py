@@ -32,6 +32,8 @@ class Status:
     trouble: str = ""
     """Why the daemon cannot write to its store; empty if it can."""
     usage: list[UsageView] = field(default_factory=list[UsageView])
+    scheduling: str = ""
+    """Why no scheduling round ends; empty if rounds end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A daemon in which a critical background task failed."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from structlog.testing import capture_logs
 import rota.server.main
 from rota.api.uvicorn_protocol import ClientTimeouts
 from rota.daemon.migration.requests import MoveJournal
+from rota.daemon.runtime import scheduling_loop
 from rota.daemon.training import gpu_memory
 from rota.errors import UnavailableError
 from rota.server.backend import (
@@ -29,6 +31,14 @@ from rota.server.settings import Settings
 from tests.integration.api.daemon_main import settings
 from tests.integration.api.daemon_process import LONG, PATIENCE_S, SLEEP
 
+HANGING_POLICY = """
+class Hanging:
+    def size(self, jobs, budget, *, now):
+        if jobs:
+            with open({pipe!r}) as pipe:
+                pipe.read()
+        return {{}}
+"""
 BUG = "a bug in rota (KeyError)"
 
 Change = Callable[[Backend], Backend]
@@ -163,3 +173,31 @@ def test_tasks_that_no_job_depends_on_are_retried(
     told = [each["event"] for each in lines if each["log_level"] == "error"]
     assert "pruning failed" in told
     assert told.count("gpu memory poll failed") == 1
+
+
+def test_a_policy_that_does_not_return_is_told_and_delays_no_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling_loop, "STALL_S", 0.0)
+    pipe, file = tmp_path / "pipe", tmp_path / "hanging.py"
+    os.mkfifo(pipe)
+    file.write_text(HANGING_POLICY.format(pipe=str(pipe)))
+
+    async def visit(client: httpx2.AsyncClient) -> None:
+        assert (await client.post("/v1/jobs", json=SLEEP)).status_code == 201
+        while (await client.get("/healthz")).json()["status"] == "ok":
+            pass
+        answer, status = await client.get("/healthz"), await client.get("/v1/status")
+        assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+        assert "policy Hanging has not returned" in answer.json()["reason"]
+        assert status.json()["scheduling"] == answer.json()["reason"]
+        assert (await client.get("/readyz")).status_code == 200
+        job = (await client.post("/v1/jobs", json=SLEEP)).json()["ids"][0]
+        assert (await client.post(f"/v1/jobs/{job}/cancel")).is_success
+        shown = await client.get(f"/v1/jobs/{job}")
+        assert shown.json()["job"]["state"] == "cancelled"
+
+    chosen = changed(tmp_path, lambda backend: backend)
+    asyncio.run(run_daemon(replace(chosen, policy=f"{file}:Hanging"), visit))
+    # The policy still waits. Let its thread end.
+    pipe.write_text("")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.model.events import WorkersExited, WorkersLost
+from rota.core.model.events import WorkersLost
 from rota.core.model.job import JobId
 from rota.engines.interface import LogLimits, LogQuery, WorkerId
 from tests.integration.engine.box import Box, on_a_box, sh
@@ -188,11 +188,10 @@ async def _start_on_a_full_disk(root: Path, free_bytes: int) -> None:
     async with Box(root) as box:
         (root / "ballast").write_bytes(b"x" * (_free_bytes(root) - free_bytes))
         await box.start("job", sh("exit 3"))
-        assert await box.end_of("job") == 126
+        assert await box.end_of("job") == -1
         (fact,) = box.facts
-        assert isinstance(fact, WorkersExited)
+        assert isinstance(fact, WorkersLost)
         assert fact.reason == "could not be started: supervisor died: no space left on device"
-        assert fact.is_retriable
 
 
 def test_note_about_dropped_output_when_there_is_space_again(tmp_path: Path) -> None:

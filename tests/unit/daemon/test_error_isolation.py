@@ -296,7 +296,7 @@ def test_a_forecast_is_given_up_by_itself() -> None:
             rules=lab.kernel.rules,
             trouble="",
             policy=lab.policy,
-            scheduling_loop=SimpleNamespace(count=1),
+            scheduling_loop=SimpleNamespace(count=1, stall=""),
             tasks=Tasks(missed.append),
         )
 

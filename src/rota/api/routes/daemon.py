@@ -28,9 +28,11 @@ class Chosen:
 
 @router.get("/healthz", response_model=HealthStatus, summary="Liveness of the daemon")
 async def healthz(services: ServicesDep) -> Response:
-    """503 if the daemon needs a restart."""
+    """503 if the daemon needs a restart. `degraded` if it works, but no scheduling round ends."""
     if services.cluster_service.is_broken:
         return json_response(HealthStatus("broken", services.cluster_service.trouble), status=503)
+    if services.cluster_service.stall:
+        return json_response(HealthStatus("degraded", services.cluster_service.stall))
     return json_response(HealthStatus("ok"))
 
 

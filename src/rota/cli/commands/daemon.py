@@ -302,5 +302,6 @@ def _print_status(found: Status) -> None:
         ("GPUs", f"{found.gpus_held:g} of {found.gpus} held"),
         ("jobs", jobs or "none"),
         ("trouble", found.trouble),
+        ("rounds", found.scheduling),
     ]
     print_out("\n".join(f"{name:<8} {value}" for name, value in rows if value))

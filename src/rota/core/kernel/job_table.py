@@ -37,6 +37,7 @@ from rota.core.model.events import (
     JobEvent,
     JobPrioritised,
     JobResized,
+    StartFailed,
     WorkerSlow,
     WorkersSilent,
 )
@@ -110,6 +111,8 @@ class JobTable:
         elif reaction.reason:
             self.wants_round |= isinstance(event, JobResized | JobPrioritised)
             self._note(job, effects, cause=type(event).__name__, reason=reaction.reason)
+            if isinstance(event, StartFailed):
+                effects.commands += kill_commands(job, event)
         elif isinstance(event, WorkerSlow) and event.attempt == job.attempt:
             self._move(job, event, effects=effects)
         elif isinstance(event, WorkersSilent) and (killing := kill_commands(job, event)):

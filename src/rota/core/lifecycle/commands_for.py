@@ -16,7 +16,7 @@ from rota.core.model.commands import (
     StartWorkers,
     StopWorkers,
 )
-from rota.core.model.events import WorkersSilent
+from rota.core.model.events import StartFailed, WorkersSilent
 from rota.core.model.job import Job, Running, Starting, Stopping
 
 KILL_AFTER_S = 10.0
@@ -56,13 +56,17 @@ def commands_to_resend(job: Job) -> list[Command]:
             return []
 
 
-def kill_commands(job: Job, event: WorkersSilent) -> list[Command]:
-    """The commands to kill silent workers that block the others. Their exit arrives later as an
-    event, like any other exit."""
-    silent = tuple(n for n in job.numbers if n in event.workers)
-    if not silent or not isinstance(job.phase, Running) or event.attempt != job.attempt:
+def kill_commands(job: Job, event: WorkersSilent | StartFailed) -> list[Command]:
+    """The commands to kill silent workers that block the others, or new workers whose start failed.
+    Their exit arrives later as an event, like any other exit."""
+    if isinstance(event, StartFailed):
+        killed = job.newcomers if event.generation == job.generation else frozenset[int]()
+    else:
+        killed = event.workers
+    workers = tuple(n for n in job.numbers if n in killed)
+    if not workers or not isinstance(job.phase, Running) or event.attempt != job.attempt:
         return []
-    return [KillWorkers(job.id, job.attempt, silent)]
+    return [KillWorkers(job.id, job.attempt, workers)]
 
 
 def _ask_or_stop(job: Job, phase: Stopping) -> Command:

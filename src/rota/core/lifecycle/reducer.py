@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from rota.core.estimation.speed_model import PRIOR, SpeedModel, estimated, sized_for
+from rota.core.lifecycle.command_failures import start_failed
 from rota.core.lifecycle.progress_report import progressed
 from rota.core.lifecycle.states import Purpose, Trigger
 from rota.core.lifecycle.transitions import Reaction, early_end, overrides_purpose
@@ -28,6 +29,7 @@ from rota.core.model.events import (
     MembershipChanged,
     NewcomersMissing,
     ProgressReported,
+    StartFailed,
     WorkersExited,
     WorkersHindered,
     WorkersLost,
@@ -80,8 +82,8 @@ def react(job: Job, event: JobEvent, *, now: float) -> Reaction:
             return _user_change(job, event)
         case _ if event.attempt != job.attempt or not isinstance(job.phase, ActivePhase):
             return Reaction(job, None)
-        case WorkersStarted():
-            return _started(job, event)
+        case WorkersStarted() | StartFailed():
+            return _started(job, event, now=now)
         case WorkersExited() | WorkersLost():
             return reduce_worker_exits(job, event, codes=_codes(event), now=now)
         case NewcomersMissing():
@@ -154,7 +156,9 @@ def _by(action: str, actor: str) -> str:
     return f"{action} by {actor}" if actor else action
 
 
-def _started(job: Job, event: WorkersStarted) -> Reaction:
+def _started(job: Job, event: WorkersStarted | StartFailed, *, now: float) -> Reaction:
+    if isinstance(event, StartFailed):
+        return start_failed(job, event, now=now)
     if not isinstance(job.phase, Starting):
         return Reaction(job, Trigger.STARTED)
     started = job.phase.started | event.workers.intersection(job.numbers)

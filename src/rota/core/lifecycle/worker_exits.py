@@ -231,7 +231,8 @@ def continue_without(
     survivors = (staying or set(phase.numbers)) - dead
     is_ending = bool(missed) and not exits.keys().isdisjoint(survivors)
     counting = [news[number] for number in dead.intersection(next_numbers)]
-    job = _count_deaths(job, counting, now=now)
+    if not _is_given_up(job, next_numbers, now=now):
+        job = _count_deaths(job, counting, now=now)
     has_too_many_deaths = job.deaths >= DEATHS_MAX
     if has_too_many_deaths or is_ending or not survivors or len(left) < job.spec.min_workers:
         return Reaction(job, None)
@@ -240,6 +241,12 @@ def continue_without(
         job = capped(job, len(left), why=f"{_worker_names(dead)} could not join", now=now)
     job = replace(job, phase=replace(phase, exits=exits))
     return Reaction(job, Trigger.OUTLIVED, f"continues without {_worker_names(dead)}", gone=dead)
+
+
+def _is_given_up(job: Job, next_numbers: Sequence[int], *, now: float) -> bool:
+    """Whether rota itself gave up the next generation, because its start failed: the generation
+    exceeds the cap that the failure set."""
+    return job.cap is not None and now < job.cap.until_s and len(next_numbers) > job.cap.workers
 
 
 def never_joined(job: Job, workers: frozenset[int], *, now: float) -> Reaction:

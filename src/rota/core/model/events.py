@@ -102,6 +102,17 @@ class WorkersLost:
 
 
 @dataclass(frozen=True, slots=True)
+class StartFailed:
+    """The command that starts the workers of this generation could not be executed: for example,
+    the disk is full. The cause is not the program. Some of the workers may have started."""
+
+    job_id: JobId
+    attempt: int
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkersHindered:
     """Workers that were ordered cannot start yet; they may still start later."""
 
@@ -232,6 +243,7 @@ JobEvent = (
     | WorkersStarted
     | WorkersExited
     | WorkersLost
+    | StartFailed
     | WorkersHindered
     | WorkersSilent
     | WorkerSlow

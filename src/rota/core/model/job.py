@@ -283,6 +283,15 @@ class Job:
                 return tuple(range(len(self.allocation)))
 
     @property
+    def newcomers(self) -> frozenset[int]:
+        """The workers that join with the next generation."""
+        match self.phase:
+            case Running(numbers=held, joining_numbers=joining):
+                return frozenset(joining).difference(held)
+            case _:
+                return frozenset()
+
+    @property
     def epochs(self) -> float:
         """The number of epochs of the job: the program's number, else the user's. Infinite if the
         program does not know its number of epochs."""

@@ -45,6 +45,10 @@ def remove_leftovers(folder: Path) -> None:
             remove_contents(each)
 
 
+class CorruptSnapshotError(UnavailableError):
+    """A snapshot cannot be used until the user ships the folder again."""
+
+
 class UserSnapshotStore:
     """Thread-safe. There are two locks, always acquired in this order: `_unpacking` for trees
     (may be held for long), then `_lock` for everything else."""
@@ -184,7 +188,7 @@ class UserSnapshotStore:
             except DamagedBlobError as error:
                 self._drop_blob(error.sha256)
                 message = f"a file of snapshot {snapshot_id!r} is corrupt or missing"
-                raise UnavailableError(message, SHIP_AGAIN) from error
+                raise CorruptSnapshotError(message, SHIP_AGAIN) from error
             finally:
                 if draft.exists():
                     self._discard(draft)
@@ -209,9 +213,9 @@ class UserSnapshotStore:
             raise self._corrupt(snapshot_id)
         return manifest
 
-    def _corrupt(self, snapshot_id: str) -> UnavailableError:
+    def _corrupt(self, snapshot_id: str) -> CorruptSnapshotError:
         path = self._manifests / snapshot_id
-        return UnavailableError(f"{path}: the manifest is corrupt", SHIP_AGAIN)
+        return CorruptSnapshotError(f"{path}: the manifest is corrupt", SHIP_AGAIN)
 
     # -- space ----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ cause a retry; it must have no other effect.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rota.core.model.events import WorkersExited
@@ -86,14 +86,9 @@ def diagnose(tail: str, code: int) -> Finding | None:
     return Finding(message) if message else None
 
 
-def with_finding(exited: WorkersExited, tails: Mapping[int, str]) -> WorkersExited:
-    """The event, with a finding from the logs. `tails` may also hold the logs of other workers of
-    the attempt: the first reported exit is not always the first failure."""
-    worst = max(exited.codes.values(), default=0)
-    # If the engine reports a memory limit, this is the cause, whatever the log contains.
-    if worst == 0 or exited.reason.startswith(OUT_OF_MEMORY):
-        return exited
-    found = [diagnose(tails[number], exited.codes.get(number, worst)) for number in sorted(tails)]
+def with_finding(exited: WorkersExited, found: Iterable[Finding | None]) -> WorkersExited:
+    """The event, with the best of the findings in the logs of all workers: the first reported exit
+    is not always the first failure."""
     best = min((each for each in found if each), key=lambda each: each.rank, default=None)
     if best is None:
         return exited

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from rota.core.estimation.forecast import (
     EngineFactory,
@@ -19,6 +20,7 @@ from rota.core.estimation.forecast import (
 )
 from rota.core.model.job import JobId, Queued
 from rota.daemon.runtime.controller import Controller
+from rota.tasks import in_thread
 
 MAX_JOB_ROUNDS = 40_000
 """Jobs times rounds of one forecast."""
@@ -54,7 +56,8 @@ class Forecaster:
 
     def _is_due(self) -> bool:
         controller, now = self._controller, asyncio.get_running_loop().time()
-        if controller.trouble or now < self._rests_until_s or self.is_crowded:
+        is_stopped = bool(controller.trouble or controller.scheduling_loop.stall)
+        if is_stopped or now < self._rests_until_s or self.is_crowded:
             return False
         is_old = controller.scheduling_loop.count != self._round or now - self._made_s > OLD_S
         return is_old and any(isinstance(job.phase, Queued) for job in controller.jobs.values())
@@ -73,13 +76,16 @@ class Forecaster:
         began_s = asyncio.get_running_loop().time()
         self._round = self._controller.scheduling_loop.count
         try:
-            self.expected = await asyncio.to_thread(
-                forecast,
-                self._situation(),
-                self._controller.policy,
-                engine_of=self._engine_of,
-                now=self._clock(),
-                horizon=Horizon(max_rounds=self._n_rounds()),
+            # In a thread that does not delay the end of the process: the policy may not return.
+            self.expected = await in_thread(
+                partial(
+                    forecast,
+                    self._situation(),
+                    self._controller.policy,
+                    engine_of=self._engine_of,
+                    now=self._clock(),
+                    horizon=Horizon(max_rounds=self._n_rounds()),
+                )
             )
         except Exception:
             # The last forecast is out of date.

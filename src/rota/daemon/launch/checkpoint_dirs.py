@@ -7,6 +7,7 @@ only of folders that it has just made or that are still empty.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Generator
@@ -15,10 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.model.job import JobId
-from rota.errors import RotaError, UserError
+from rota.errors import RotaError, UnavailableError, UserError
 
 OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 USER, JOB = "{user}", "{job}"
+TEMPORARY_ERRORS = frozenset(
+    (
+        *(errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
+        *(errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR),
+    )
+)
+"""Errors of the machine, which may pass: a full disk, a used-up quota or limit, a disk or a network
+disk that does not answer. Other errors stay until somebody changes the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,8 @@ class CheckpointDirs:
                 pass
         except OSError as error:
             what = f"cannot make the checkpoint folder {path}: {error.strerror or error}"
-            raise RotaError(what, "the setting 'checkpoints' sets the path") from None
+            kind = UnavailableError if error.errno in TEMPORARY_ERRORS else RotaError
+            raise kind(what, "the setting 'checkpoints' sets the path") from None
         return path
 
     def remove(self, job_id: JobId, user: str) -> None:
@@ -121,5 +131,6 @@ def _give_to_owner(folder: int, *, is_new: bool, owner: CheckpointDirOwner) -> N
     found = os.stat(folder)
     if found.st_uid == us != uid and (is_new or not os.listdir(folder)):
         os.fchown(folder, uid, -1 if owner.gid is None else owner.gid)
-    elif found.st_uid != uid:
+    elif os.stat(folder).st_uid != uid:
+        # Another start of the same user may have changed the owner in the meantime.
         raise PermissionError(0, f"a folder on the path does not belong to {owner.user}")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from rota.daemon.launch.programs import account_of
 from rota.engines.interface import Mount, UnixAccount
 from rota.errors import UserError
 from rota.store.records import Submission
+from rota.tasks import in_thread
 from rota.wire.codec import dump_brief
 from rota.wire.jobs import JobRequest
 
@@ -96,7 +98,7 @@ class ClusterEnvironment:
         found = LaunchContext(account, owner=self.owners.owner(submission.job_id))
         if self.checkpoints is not None:
             owner = CheckpointDirOwner(submission.user, account.uid, account.gid)
-            place = await asyncio.to_thread(self.checkpoints.make, submission.job_id, owner)
+            place = await in_thread(partial(self.checkpoints.make, submission.job_id, owner))
             found = replace(
                 found, env={"ROTA_CHECKPOINT_DIR": str(place)}, mounts=(same_path_mount(place),)
             )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller, uid_of_jobs
 from rota.daemon.artifacts.snapshots import Snapshots
+from rota.daemon.artifacts.user_store import CorruptSnapshotError
 from rota.daemon.errors import RefusedError
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirOwner, CheckpointDirs
 from rota.daemon.launch.environment import VOLUMES, LaunchContext, same_path_mount
 from rota.daemon.launch.programs import account_of
 from rota.engines.interface import Mount
+from rota.errors import UserError
 from rota.store.records import Submission
+from rota.tasks import in_thread
 from rota.wire.jobs import JobRequest
 
 
@@ -38,11 +41,9 @@ class LocalEnvironment:
 
     async def prepare(self, submission: Submission, request: JobRequest) -> LaunchContext:
         account = account_of(submission.user, submission.uid if os.geteuid() == 0 else None)
-        place = await asyncio.to_thread(
-            self.checkpoints.make,
-            submission.job_id,
-            CheckpointDirOwner(submission.user, account.uid, account.gid),
-        )
+        owner = CheckpointDirOwner(submission.user, account.uid, account.gid)
+        # Both calls run in threads of their own: a slow disk must not use up the shared threads.
+        place = await in_thread(lambda: self.checkpoints.make(submission.job_id, owner))
         # A container sees mounted folders only.
         found = LaunchContext(
             account,
@@ -51,14 +52,17 @@ class LocalEnvironment:
         )
         if not request.snapshot:
             return found
-        folder = await asyncio.to_thread(
-            self.snapshots.unpack,
-            request.snapshot,
-            owner=submission.uid,
-            gid=os.getgid() if account.gid is None else account.gid,
-        )
+        gid = os.getgid() if account.gid is None else account.gid
+        folder = await in_thread(lambda: self._unpack(request.snapshot, submission.uid, gid=gid))
         workdir = str(folder / request.workdir)
         return replace(found, workdir=workdir, mounts=(*found.mounts, same_path_mount(folder)))
+
+    def _unpack(self, snapshot: str, uid: int, *, gid: int) -> Path:
+        try:
+            return self.snapshots.unpack(snapshot, owner=uid, gid=gid)
+        except CorruptSnapshotError as error:
+            # A later start would fail, too: only the user can ship the code again.
+            raise UserError(error.message, error.hint) from error
 
     def remove_checkpoints(self, job_id: JobId, user: str) -> None:
         # Many jobs have none, and a folder that its owner protected cannot be deleted.

@@ -3,23 +3,22 @@
 Memory may be ahead of the disk only during a write. If a write fails, the controller discards the
 kernel and rebuilds it from the store, as after a crash, as soon as the store accepts writes again.
 Until then the controller accepts no events and sends no commands; running jobs continue. The same
-holds if the disk of an engine fails during a command: the controller repeats the command.
+holds if the disk of an engine fails during a recovery.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 import structlog
 
 from rota.core.kernel.kernel import Kernel
 from rota.core.lifecycle.states import JobState
-from rota.core.model.commands import AskToStop, ChangeMembership, Command, StartWorkers
+from rota.core.model.commands import Command
 from rota.core.model.effects import Effects
 from rota.core.model.events import (
     Event,
@@ -35,33 +34,28 @@ from rota.core.model.node import Node, NodeId
 from rota.core.scheduling.plan import Plan
 from rota.core.scheduling.policy_api import Policy
 from rota.core.scheduling.view import Rules, View
-from rota.daemon.diagnosis.exit_inspection import exits_of, needs_inspection, with_log_findings
+from rota.daemon.diagnosis.exit_inspection import ExitInspector, exits_of
 from rota.daemon.runtime import node_watcher, recovery
+from rota.daemon.runtime.command_delivery import (
+    CommandDelivery,
+    CommandListener,
+    ProgramSource,
+)
 from rota.daemon.runtime.command_queue import PendingCommands, WakeupTimer
 from rota.daemon.runtime.health import DaemonHealth
 from rota.daemon.runtime.scheduling_loop import SchedulingLoop
 from rota.daemon.runtime.usage import UsageAccounting
-from rota.engines.interface import Engine, Program
-from rota.errors import FenceRejectedError, RotaError, StoreError
+from rota.engines.interface import Engine
+from rota.errors import FenceRejectedError, StoreError
 from rota.store.interface import Batch, Store
 from rota.store.records import Row, SampleRecord, Submission
-from rota.tasks import ErrorIsolation, Tasks
+from rota.tasks import Tasks
 
 log = structlog.get_logger()
-
-CANNOT_START_CODE = 126
 
 EMPTY_BATCH = Batch()
 ALREADY_WRITTEN: Future[None] = Future()
 ALREADY_WRITTEN.set_result(None)
-
-ProgramSource = Callable[[JobId], Awaitable[Program]]
-
-
-class CommandListener(Protocol):
-    """Passes commands on to the programs of a job."""
-
-    def on_command(self, command: Command) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +77,11 @@ class Controller:
         self._command_queue: asyncio.Queue[PendingCommands] = asyncio.Queue()
         self._epoch = 0
         """Grows with each new kernel. Commands of an older kernel are dropped."""
-        self._programs: ProgramSource = _no_program
-        self._listeners: Sequence[CommandListener] = ()
         self._scheduling_loop = SchedulingLoop(self, interval_s=parts.rules.round_interval_s)
         self.tasks = Tasks(self._health.fail_permanently)
         """Background tasks, which run until the controller closes."""
-        self._isolation = ErrorIsolation("exit recorded without log inspection")
+        self._delivery = CommandDelivery(self, parts.engine, tasks=self.tasks)
+        self._inspector = ExitInspector(self, parts.engine, tasks=self.tasks)
         self._wakeup_timer = WakeupTimer(parts.clock, partial(self.tasks.call_critical, self._wake))
         self._changed = asyncio.Event()
         self._pending_nodes: dict[NodeId, Node] = {}
@@ -99,8 +92,7 @@ class Controller:
     async def start(self, programs: ProgramSource, *, listeners: Sequence[CommandListener]) -> None:
         """`programs` returns the program of a job that starts. The `listeners` get each command
         before the engine does. Both need the controller, so they are arguments of the start."""
-        self._programs = programs
-        self._listeners = listeners
+        self._delivery.open(programs, listeners=listeners)
         await self._parts.engine.start(self._report)
         await self._recover()
         self.tasks.spawn_critical(self._deliver())
@@ -215,19 +207,10 @@ class Controller:
             self._pending_nodes.pop(event.node_id, None)
         elif isinstance(event, WorkersLost):
             self._apply_seen_nodes()  # No plan may use a node that was closed before.
-        if isinstance(event, WorkersExited) and needs_inspection(event, self.job(event.job_id)):
-            self.tasks.spawn_critical(self._inspect_exit(event))
+        if isinstance(event, WorkersExited):
+            self._inspector.inspect(event)
         else:
             self.apply_event(event)
-
-    async def _inspect_exit(self, event: WorkersExited) -> None:
-        found = event
-        with self._isolation.of(job=event.job_id):
-            found = await with_log_findings(
-                event, self.job(event.job_id), engine=self._parts.engine
-            )
-        if not self.trouble:
-            self.apply_event(found)
 
     def _apply_seen_nodes(self, seen: Iterable[Node] = ()) -> None:
         seen, self._pending_nodes = [*self._pending_nodes.values(), *seen], {}
@@ -257,7 +240,7 @@ class Controller:
         return written
 
     async def _deliver(self) -> None:
-        """Send commands in order, each after the write that it depends on."""
+        """Pass commands to the delivery in order, each after the write that it depends on."""
         while True:
             due = await self._command_queue.get()
             try:
@@ -270,37 +253,22 @@ class Controller:
                 self._cancel_rejected(rejected)
             self._announce()
             for command in due.sendable(rejected):
-                if due.epoch == self._epoch and not self.trouble:
-                    await self._send(command, due.epoch)
+                self._delivery.put(command, due.epoch)
+
+    def accepts(self, epoch: int) -> bool:
+        """Whether commands of this epoch may be executed: the kernel that issued them is current,
+        and the store works."""
+        return epoch == self._epoch and not self.trouble
+
+    def fail_store(self, error: StoreError) -> None:
+        """The store failed while a command was executed."""
+        self._health.fail(error)
 
     def _cancel_rejected(self, rejected: Mapping[JobId, str]) -> None:
         """Cancel jobs that the store rejected. Their programs or fences were never written, so
         they must not start."""
         gone = (JobCancelled(each, reason=why) for each, why in rejected.items())
         self.apply_events(gone, (), actor="")
-
-    async def _send(self, command: Command, epoch: int) -> None:
-        for listener in self._listeners:
-            listener.on_command(command)
-        if isinstance(command, AskToStop):
-            return
-        starts = isinstance(command, StartWorkers | ChangeMembership)
-        if starts and self.kernel.job(command.job_id) is None:
-            # Repeated after a restart: the engine has already reported the end of the job.
-            return
-        try:
-            program = await self._programs(command.job_id) if starts else None
-            if epoch == self._epoch and not self.trouble:
-                await self._parts.engine.apply(command, program)
-        except (StoreError, OSError) as error:
-            self._health.fail(error)
-        except RotaError as error:
-            log.error("command failed", command=str(command), error=str(error))
-            if isinstance(command, StartWorkers) and not self.trouble:
-                codes = dict.fromkeys(range(len(command.allocation)), CANNOT_START_CODE)
-                self.apply_event(
-                    WorkersExited(command.job_id, command.attempt, codes, reason=str(error))
-                )
 
     def _announce(self) -> None:
         self._changed.set()
@@ -329,7 +297,3 @@ class Controller:
     def _wake(self) -> None:
         if not self.trouble:
             self.apply_event(TimerFired())
-
-
-async def _no_program(job_id: JobId) -> Program:
-    raise RotaError(f"cannot start job {job_id}: the controller has not started")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from rota.errors import RotaError, UnavailableError
+from rota.errors import RotaError, UnavailableError, os_error_message
 from rota.store.interface import Store
 
 log = structlog.get_logger()
@@ -81,6 +81,4 @@ class DaemonHealth:
 def _error_text(error: RotaError | OSError) -> str:
     if isinstance(error, RotaError):
         return str(error)
-    reason = (error.strerror or str(error)).lower()
-    what = f"{error.filename}: {reason}" if error.filename else reason
-    return f"{what}; rota retries and continues when the problem is solved"
+    return f"{os_error_message(error)}; rota retries and continues when the problem is solved"

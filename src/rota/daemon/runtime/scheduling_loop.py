@@ -1,9 +1,16 @@
-"""Runs scheduling rounds: soon after a change, with pauses so that rounds do not use all CPU."""
+"""Runs scheduling rounds: soon after a change, with pauses so that rounds do not use all CPU.
+
+A policy may be a user's own code, and may not return. Python cannot end its thread, so no other
+round starts before it returns: at most one thread of rounds hangs. The last plan stays, and events
+and requests are served. The thread does not delay the end of the process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol
+
+import structlog
 
 from rota.core.explain.explain import WaitExplainer
 from rota.core.kernel.kernel import Kernel
@@ -11,10 +18,17 @@ from rota.core.scheduling.plan import Plan
 from rota.core.scheduling.policy_api import Policy
 from rota.core.scheduling.round import decide
 from rota.core.scheduling.view import View
+from rota.tasks import in_thread
+
+log = structlog.get_logger()
 
 PAUSE_S = 0.005
 PAUSE_FACTOR = 3.0
 """A pause after a round is this many times as long as the round."""
+PAUSE_MAX_S = 60.0
+"""The longest pause, unless the setting `round_interval` is longer."""
+STALL_S = 60.0
+"""A round that takes longer than this is reported. The largest clusters need a tenth of it."""
 
 
 class SchedulingContext(Protocol):
@@ -41,6 +55,8 @@ class SchedulingLoop:
         self.newest: WaitExplainer | None = None
         self.count = 0
         self.last_s = 0.0
+        self.stall = ""
+        """Why the current round does not end; empty if it is not late."""
         self._is_paused = False
 
     def pause(self) -> None:
@@ -61,7 +77,8 @@ class SchedulingLoop:
                 began = loop.time()
                 await self._round()
                 self.last_s = loop.time() - began
-            await asyncio.sleep(max(PAUSE_S, PAUSE_FACTOR * self.last_s, self._interval_s))
+            pause_s = min(PAUSE_MAX_S, PAUSE_FACTOR * self.last_s)
+            await asyncio.sleep(max(PAUSE_S, pause_s, self._interval_s))
 
     def _may_decide(self) -> bool:
         controller = self._controller
@@ -70,10 +87,30 @@ class SchedulingLoop:
     async def _round(self) -> None:
         controller = self._controller
         kernel, view = controller.kernel, controller.view()
-        plan = await asyncio.to_thread(decide, view, controller.policy)
+        plan = await self._decide(view, controller.policy)
         if controller.kernel is not kernel or controller.trouble or self._is_paused:
             # The plan belongs to a kernel that was discarded, or rounds were paused.
             return
         self.newest = WaitExplainer(view, plan)
         self.count += 1
         controller.commit(plan)
+
+    async def _decide(self, view: View, policy: Policy) -> Plan:
+        """Decide in a thread. Report a decision that takes too long, and wait for it."""
+        name = type(policy).__name__
+        deciding = asyncio.ensure_future(in_thread(lambda: decide(view, policy)))
+        try:
+            await asyncio.wait({deciding}, timeout=STALL_S)
+            if not deciding.done():
+                log.error("scheduling round does not end", policy=name, seconds=STALL_S)
+                self.stall = (
+                    f"policy {name} has not returned for {STALL_S:g} s; running jobs continue, no"
+                    " other job starts; restart the daemon, with another policy if it happens again"
+                )
+            plan = await deciding
+            if self.stall:
+                log.info("scheduling round ended late", policy=name)
+            return plan
+        finally:
+            deciding.cancel()
+            self.stall = ""

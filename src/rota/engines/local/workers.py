@@ -22,7 +22,6 @@ from rota.engines.interface import EventSink
 from rota.engines.local.fork_server_client import ForkServerClient
 from rota.engines.local.orphans import kill_orphans
 from rota.engines.local.supervisor import proc
-from rota.engines.local.supervisor.exec import CANNOT_RUN
 from rota.engines.local.supervisor.records import (
     KILLED_CODE,
     NEVER_STARTED,
@@ -208,12 +207,10 @@ class Workers:
         self._report_end(key, exit_record)
 
     def _lost(self, key: WorkerKey, reason: str) -> ExitRecord:
-        """A supervisor writes its file before it starts the worker. Without the file, nothing ran
-        and the start can be retried."""
-        if self._dirs.supervisor(key):
-            return ExitRecord(-1, reason, is_lost=True, ended_s=time.time())
-        what = f"could not be started: {reason}"
-        return ExitRecord(CANNOT_RUN, what, is_retriable=True, ended_s=time.time())
+        """A supervisor writes its file before it starts the worker. Without the file, nothing ran:
+        the machine is at fault, not the program."""
+        what = reason if self._dirs.supervisor(key) else f"could not be started: {reason}"
+        return ExitRecord(-1, what, is_lost=True, ended_s=time.time())
 
     def _settle(self, key: WorkerKey, exit_record: ExitRecord) -> ExitRecord:
         """Write the exit record. If the disk is full, only report it: a worker without processes

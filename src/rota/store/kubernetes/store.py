@@ -20,7 +20,6 @@ from rota.core.model.job import Ended, Job, JobId
 from rota.core.model.node import Node
 from rota.errors import (
     FenceRejectedError,
-    RotaError,
     StoreError,
     StoreErrorKind,
     UnavailableError,
@@ -89,7 +88,13 @@ class PendingWrite:
         """Complete when the local write completes."""
         written.add_done_callback(lambda _: self._complete(written.exception() or fence_error))
 
+    def fail(self, error: StoreError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
     def _complete(self, error: BaseException | None) -> None:
+        if self.done.done():
+            return
         if error is None:
             self.done.set_result(None)
         else:
@@ -124,6 +129,8 @@ class KubernetesStore:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[PendingWrite | None] = asyncio.Queue()
         self._failure: StoreError | None = None
+        self._writer_failure: StoreError | None = None
+        """The bug that ended the writer: nothing is written after it."""
         self._rejected: set[JobId] = set()
         """Rejected jobs that have not ended yet. Their changes do not go to the local file."""
         self._is_closed = False
@@ -166,8 +173,7 @@ class KubernetesStore:
     async def broken(self) -> None:
         """Raise when a background task of the store has failed: it then writes nothing more."""
         fault = await self._tasks.wait_failed()
-        what = f"a bug in rota ({type(fault).__name__}): the store of the cluster stopped writing"
-        raise RotaError(what, "restart rota, and report the bug") from fault
+        raise _writer_failure(fault) from fault
 
     def close(self) -> None:
         self._run_in_loop(self._finish())
@@ -244,16 +250,31 @@ class KubernetesStore:
         pending.done.set_running_or_notify_cancel()
         if self._is_closed:
             raise StoreError(StoreErrorKind.CLOSED, "the store of the cluster is closed")
-        self._loop.call_soon_threadsafe(self._queue.put_nowait, pending)
+        self._loop.call_soon_threadsafe(self._put, pending)
         return pending.done
 
+    def _put(self, pending: PendingWrite) -> None:
+        if self._writer_failure is not None:
+            pending.fail(self._writer_failure)
+        else:
+            self._queue.put_nowait(pending)
+
     async def _run_writer(self) -> None:
+        """Write until the store closes. After a bug, no write stays without an answer."""
+        group: list[PendingWrite] = []
         try:
             is_open = True
             while is_open:
                 group, is_open = await self._next_group()
                 if group:
                     await self._write_group(group)
+        except Exception as error:
+            self._writer_failure = failure = _writer_failure(error)
+            while not self._queue.empty():
+                group += [each for each in (self._queue.get_nowait(),) if each is not None]
+            for pending in group:
+                pending.fail(failure)
+            raise
         finally:
             self._is_drained.set()
 
@@ -383,6 +404,11 @@ class KubernetesStore:
 
     def _run_in_loop(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(_with_store_errors(work), self._loop).result()
+
+
+def _writer_failure(fault: BaseException) -> StoreError:
+    what = f"a bug in rota ({type(fault).__name__}): the store of the cluster stopped writing"
+    return StoreError(StoreErrorKind.CLOSED, what, "restart rota, and report the bug")
 
 
 async def _with_store_errors(work: Any) -> Any:

@@ -1,6 +1,7 @@
 """Findings from the end of a log. The messages are real ones of the libraries."""
 
 import time
+from collections.abc import Mapping
 
 import pytest
 
@@ -211,27 +212,27 @@ def exited(*codes: int, reason: str = "") -> WorkersExited:
     return WorkersExited(JobId("a"), 1, dict(enumerate(codes)), reason=reason)
 
 
+def with_logs(event: WorkersExited, tails: Mapping[int, str]) -> WorkersExited:
+    """The event with the best finding in these logs."""
+    worst = max(event.codes.values())
+    found = [diagnose(tail, event.codes.get(each, worst)) for each, tail in tails.items()]
+    return with_finding(event, found)
+
+
 def test_exit_event_gets_a_finding() -> None:
-    fact = with_finding(exited(1), {0: MESSAGES["ECC"]})
+    fact = with_logs(exited(1), {0: MESSAGES["ECC"]})
     assert fact == WorkersExited(
         JobId("a"), 1, {0: 1}, "", "the GPU's memory is damaged (ECC)", is_retriable=True
     )
 
 
 def test_cause_in_the_log_of_another_worker() -> None:
-    fact = with_finding(exited(1), {0: MESSAGES["connect"], 1: MESSAGES["OOM"]})
+    fact = with_logs(exited(1), {0: MESSAGES["connect"], 1: MESSAGES["OOM"]})
     assert fact.finding == "the GPU ran out of memory (OOM)"
 
 
-@pytest.mark.parametrize(
-    "fact", [exited(0), exited(137, reason=f"{OUT_OF_MEMORY}: the limit is 1 GiB")]
-)
-def test_memory_limit_of_the_engine_needs_no_finding(fact: WorkersExited) -> None:
-    assert with_finding(fact, {0: MESSAGES["Loader"]}) is fact
-
-
 def test_log_of_a_successful_worker_is_ignored() -> None:
-    assert with_finding(exited(0, 1), {0: MESSAGES["OOM"], 1: "no"}).finding == ""
+    assert with_logs(exited(0, 1), {0: MESSAGES["OOM"], 1: "no"}).finding == ""
 
 
 def test_a_memory_limit_has_its_hint() -> None:
@@ -243,7 +244,7 @@ def test_refused_checkpoint_comes_before_lost_connections() -> None:
     error = "rota_trainer.torch.components.OtherStateError"
     log = f"[rank0]: {error}: the checkpoint does not fit this training"
     exited = WorkersExited(JobId("a"), 1, {1: 1})
-    found = with_finding(exited, {0: log, 1: MESSAGES["connect"]}).finding
+    found = with_logs(exited, {0: log, 1: MESSAGES["connect"]}).finding
     assert found == "the checkpoint does not fit this training"
 
 
@@ -254,7 +255,5 @@ def test_reason_of_a_worker_that_may_not_join() -> None:
     assert str(found) == "worker may not join: it has torch 3"
     exited = WorkersExited(JobId("a"), 1, {1: 78})
     others = "RuntimeError: CUDA out of memory\n"
-    assert (
-        with_finding(exited, {0: others, 1: log}).finding == "worker may not join: it has torch 3"
-    )
+    assert with_logs(exited, {0: others, 1: log}).finding == "worker may not join: it has torch 3"
     assert diagnose(log, 1) is None

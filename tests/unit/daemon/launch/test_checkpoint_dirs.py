@@ -1,13 +1,17 @@
 """Checkpoint folders, also in places where users can write."""
 
+import errno
 import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rota.core.model.job import JobId
 from rota.daemon.launch.checkpoint_dirs import CheckpointDirOwner, parse_checkpoint_dirs
-from rota.errors import RotaError, UserError
+from rota.errors import RotaError, UnavailableError, UserError
 
 JOB = JobId("job-1")
 NOBODY = 65534
@@ -24,6 +28,39 @@ def test_each_job_has_a_folder_that_outlives_attempts(tmp_path: Path) -> None:
     assert (made / "epoch-3").exists()
     places.remove(JOB, "ada")
     assert not made.exists()
+
+
+@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO])
+def test_a_fault_that_may_pass_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(cause, os.strerror(cause))
+
+    monkeypatch.setattr(os, "mkdir", fail)
+    places = parse_checkpoint_dirs("", folder=tmp_path)
+    with pytest.raises(UnavailableError, match=os.strerror(cause)):
+        places.make(JOB, CheckpointDirOwner("ada"))
+
+
+def test_a_file_in_the_path_does_not_pass(tmp_path: Path) -> None:
+    places = parse_checkpoint_dirs("", folder=tmp_path)
+    (tmp_path / "checkpoints").touch()
+    with pytest.raises(RotaError, match="cannot make the checkpoint folder") as told:
+        places.make(JOB, CheckpointDirOwner("ada"))
+    assert not isinstance(told.value, UnavailableError)
+
+
+@as_root
+def test_jobs_of_one_user_get_their_folders_at_the_same_time(tmp_path: Path) -> None:
+    places = parse_checkpoint_dirs(f"{tmp_path}/{{user}}/{{job}}", folder=tmp_path)
+    owner = CheckpointDirOwner("nobody", NOBODY, NOBODY)
+    for number in range(50):
+        names = [JobId(f"{number}-{each}") for each in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(partial(places.make, owner=owner), names))
+        assert {each.stat().st_uid for each in made} == {NOBODY}
+        shutil.rmtree(tmp_path / "nobody")
 
 
 @as_root

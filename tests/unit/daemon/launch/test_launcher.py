@@ -12,12 +12,14 @@ from typing import Any, cast
 import pytest
 
 from rota.core.model.job import JobId
+from rota.daemon.artifacts.user_store import CorruptSnapshotError
 from rota.daemon.jobs.admission import Defaults
 from rota.daemon.launch.checkpoint_dirs import parse_checkpoint_dirs
 from rota.daemon.launch.launcher import Launcher, SiteConfig, WorkerCredentials
 from rota.daemon.launch.local import LocalEnvironment
 from rota.daemon.launch.programs import SubmittedProgram, account_of, pack
 from rota.engines.interface import Mount, Program
+from rota.errors import UserError
 from rota.store.records import Submission
 from rota.wire.jobs import JobRequest
 from tests.support.builders import job
@@ -40,12 +42,13 @@ def launch(
     attempt: int = 1,
     saved: float = 0.0,
     defaults: Defaults = NOTHING,
+    unpack: Callable[..., Path] = lambda *_, **__: Path(TREE),
 ) -> Program:
     submission = Submission(JOB, "ada", os.getuid(), pack(SubmittedProgram(request)))
     known = SimpleNamespace(spec=job(), attempt=attempt, epochs_saved=saved)
     controller: Any = SimpleNamespace(job=lambda _: known)
     store: Any = SimpleNamespace(submission=lambda _: submission)
-    snapshots: Any = SimpleNamespace(unpack=lambda *_, **__: Path(TREE))
+    snapshots: Any = SimpleNamespace(unpack=unpack)
     site = SiteConfig(
         clock=lambda: 1_700_000_000.25,
         defaults=lambda _: defaults,
@@ -56,6 +59,16 @@ def launch(
         ),
     )
     return asyncio.run(Launcher(controller, store, site=site).program(JOB))
+
+
+def test_corrupt_shipped_code_is_not_tried_again(tmp_path: Path) -> None:
+    """Only the user can ship it again; waiting does not help."""
+
+    def unpack(*_: object, **__: object) -> Path:
+        raise CorruptSnapshotError("a file of the snapshot is corrupt", "ship the folder again")
+
+    with pytest.raises(UserError, match="ship the folder again"):
+        launch(JobRequest(command=["p"], snapshot="abc"), folder=tmp_path, unpack=unpack)
 
 
 @pytest.mark.parametrize("image", ["", "pytorch"])

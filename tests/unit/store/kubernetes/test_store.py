@@ -569,6 +569,28 @@ def test_a_failed_background_task_breaks_the_store() -> None:
     asyncio.run(scenario())
 
 
+def test_a_bug_in_the_writer_leaves_no_write_without_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stumble(_: object) -> None:
+        raise KeyError("x")
+
+    async def scenario() -> None:
+        site = Site(FakeObjectApi())
+        monkeypatch.setattr(site.store, "_skip_until_resumed", stumble)
+        writes = [site.store.write(Batch()), site.store.write(Batch())]
+        with pytest.raises(RotaError, match="stopped writing"):
+            await asyncio.wait_for(site.store.broken(), 30)
+        writes += [site.store.write(Batch()), site.store.resume()]
+        async with asyncio.timeout(30):
+            for each in writes:
+                with pytest.raises(StoreError, match="stopped writing"):
+                    await asyncio.wrap_future(each)
+        await asyncio.to_thread(site.store.close)
+
+    asyncio.run(scenario())
+
+
 def test_queries_read_the_local_file() -> None:
     async def scenario(site: Site) -> None:
         await site.submit(A, key="k1")

@@ -1,0 +1,201 @@
+"""Delivers commands to the engine: those of one job in order, those of different jobs concurrently.
+
+The preparation of a start may take minutes, because it unpacks shipped code. So preparations are
+limited in number, and only commands of the same job wait for them. A newer command of the job ends
+a preparation that is no longer due.
+
+Every command gets an answer. If a command fails, `core.lifecycle.command_failures` decides what
+that means for the job: an event for the kernel, or a retry after a back-off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from rota.core.lifecycle.command_failures import answer_to_failure, is_due
+from rota.core.model.commands import AskToStop, ChangeMembership, Command, StartWorkers
+from rota.core.model.events import Event
+from rota.core.model.job import Job, JobId
+from rota.engines.interface import Engine, Program
+from rota.errors import RotaError, StoreError, UnavailableError, os_error_message
+from rota.tasks import Tasks
+
+log = structlog.get_logger()
+
+MAX_PREPARATIONS = 32
+FIRST_RETRY_S = 1.0
+MAX_RETRY_S = 60.0
+"""Back-off before a failed command is retried: doubles from the first value to the last."""
+
+ProgramSource = Callable[[JobId], Awaitable[Program]]
+Starting = StartWorkers | ChangeMembership
+
+
+class CommandListener(Protocol):
+    """Passes commands on to the programs of a job."""
+
+    def on_command(self, command: Command) -> None: ...
+
+
+class DeliveryContext(Protocol):
+    """The part of the controller that delivery uses."""
+
+    def accepts(self, epoch: int) -> bool:
+        """Whether commands of this epoch may be executed now."""
+        ...
+
+    def job(self, job_id: JobId) -> Job | None: ...
+
+    def apply_event(self, event: Event) -> Future[None]: ...
+
+    def fail_store(self, error: StoreError) -> None: ...
+
+
+@dataclass(slots=True)
+class _JobQueue:
+    """The commands of one job that wait, each with its epoch."""
+
+    commands: deque[tuple[Command, int]] = field(default_factory=deque[tuple[Command, int]])
+    has_news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a command arrives."""
+
+
+class CommandDelivery:
+    def __init__(self, context: DeliveryContext, engine: Engine, *, tasks: Tasks) -> None:
+        self._context, self._engine, self._tasks = context, engine, tasks
+        self._programs: ProgramSource = _no_program
+        self._listeners: Sequence[CommandListener] = ()
+        self._queues: dict[JobId, _JobQueue] = {}
+        self._slots = asyncio.Semaphore(MAX_PREPARATIONS)
+
+    def open(self, programs: ProgramSource, *, listeners: Sequence[CommandListener]) -> None:
+        """`programs` returns the program of a job that starts. The `listeners` get each command
+        before the engine does."""
+        self._programs, self._listeners = programs, listeners
+
+    def put(self, command: Command, epoch: int) -> None:
+        """Execute a command after the earlier commands of its job. The write that it depends on
+        must be durable."""
+        queue = self._queues.get(command.job_id)
+        if queue is None:
+            queue = self._queues[command.job_id] = _JobQueue()
+            self._tasks.spawn_critical(self._run(command.job_id, queue))
+        queue.commands.append((command, epoch))
+        queue.has_news.set()
+
+    async def _run(self, job_id: JobId, queue: _JobQueue) -> None:
+        try:
+            while queue.commands:
+                command, epoch = queue.commands.popleft()
+                if self._context.accepts(epoch):
+                    await self._deliver(command, epoch, queue=queue)
+        finally:
+            del self._queues[job_id]
+
+    async def _deliver(self, command: Command, epoch: int, *, queue: _JobQueue) -> None:
+        """Execute a command until it succeeds, is answered by an event, or is no longer due."""
+        for listener in self._listeners:
+            listener.on_command(command)
+        if isinstance(command, AskToStop):
+            return
+        retry_s, last_reason = FIRST_RETRY_S, ""
+        while self._is_due(command, epoch):
+            failure = await self._try(command, epoch, queue=queue)
+            if failure is None or not self._is_due(command, epoch):
+                return
+            reason = _reason(failure)
+            if not self._answer(command, failure, is_known=reason == last_reason):
+                return
+            last_reason = reason
+            await self._back_off(command, epoch, queue=queue, wait_s=retry_s)
+            retry_s = min(MAX_RETRY_S, 2 * retry_s)
+
+    def _is_due(self, command: Command, epoch: int) -> bool:
+        context = self._context
+        return context.accepts(epoch) and is_due(command, context.job(command.job_id))
+
+    async def _try(
+        self, command: Command, epoch: int, *, queue: _JobQueue
+    ) -> OSError | RotaError | None:
+        """Execute a command once. Returns why the command failed; None if it did not."""
+        try:
+            if isinstance(command, Starting):
+                await self._start(command, epoch, queue=queue)
+            else:
+                await self._engine.apply(command, None)
+        except StoreError as error:
+            self._context.fail_store(error)
+        except (OSError, RotaError) as error:
+            return error
+        return None
+
+    async def _start(self, command: Starting, epoch: int, *, queue: _JobQueue) -> None:
+        preparing = asyncio.ensure_future(self._prepare(command.job_id))
+        try:
+            while not preparing.done() and self._is_due(command, epoch):
+                await _first_of(preparing, queue.has_news)
+            if self._is_due(command, epoch):
+                await self._engine.apply(command, preparing.result())
+        finally:
+            _discard(preparing)
+
+    async def _prepare(self, job_id: JobId) -> Program:
+        async with self._slots:
+            return await self._programs(job_id)
+
+    def _answer(self, command: Command, failure: OSError | RotaError, *, is_known: bool) -> bool:
+        """Tell the kernel about a failed command. Returns whether the command is retried. A failure
+        that `is_known` is told once."""
+        reason = _reason(failure)
+        answer = answer_to_failure(
+            command,
+            self._context.job(command.job_id),
+            reason=reason,
+            is_temporary=isinstance(failure, OSError | UnavailableError),
+        )
+        if not is_known:
+            log.error("command failed", command=str(command), error=reason)
+            self._context.apply_event(answer.event)
+        return answer.is_retried
+
+    async def _back_off(
+        self, command: Command, epoch: int, *, queue: _JobQueue, wait_s: float
+    ) -> None:
+        """Wait, but not longer than the command is due: newer commands of the job wait behind."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while self._is_due(command, epoch):
+                    queue.has_news.clear()
+                    await queue.has_news.wait()
+
+
+def _discard(work: asyncio.Future[Program]) -> None:
+    """Cancel the work. If it is done, mark its error as seen."""
+    if not work.cancel() and not work.cancelled():
+        work.exception()
+
+
+async def _first_of(work: asyncio.Future[Program], news: asyncio.Event) -> None:
+    """Wait until the work is done or there is news."""
+    news.clear()
+    waiting = asyncio.ensure_future(news.wait())
+    try:
+        await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+
+
+def _reason(failure: OSError | RotaError) -> str:
+    return os_error_message(failure) if isinstance(failure, OSError) else str(failure)
+
+
+async def _no_program(job_id: JobId) -> Program:
+    raise RotaError(f"cannot start job {job_id}: the controller has not started")

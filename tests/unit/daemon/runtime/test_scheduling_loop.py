@@ -1,0 +1,145 @@
+"""A policy that does not return: rounds wait, everything else goes on, and the daemon says so."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.core.model.commands import Command, StartWorkers
+from rota.core.model.events import JobCancelled, JobSubmitted, WorkersExited, WorkersStarted
+from rota.core.model.job import Job, JobId, Queued, Running
+from rota.core.model.node import Node
+from rota.core.scheduling.policy_api import Budget, Targets
+from rota.daemon.cluster_service import ClusterService, DaemonAddress, DaemonSetup
+from rota.daemon.runtime import scheduling_loop
+from rota.daemon.runtime.controller import Controller, ControllerDependencies
+from rota.engines.interface import EventSink, Program
+from rota.policies.registry import parse
+from rota.server.backend import NoGpuInfo
+from rota.store.memory import MemoryStore
+from tests.support.builders import QUICK, cluster, job
+from tests.support.timeouts import PATIENCE_S
+
+A, B, C = JobId("a"), JobId("b"), JobId("c")
+
+
+class BlockingPolicy:
+    """First in, first out; while the gate is closed, it does not return."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.n_inside = self.most_inside = 0
+        self._fifo = parse("fifo")
+
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        self.n_inside += 1
+        self.most_inside = max(self.most_inside, self.n_inside)
+        self.gate.wait()
+        self.n_inside -= 1
+        return self._fifo.size(jobs, budget, now=now)
+
+
+class QuickEngine:
+    async def start(self, tell: EventSink) -> None:
+        self.tell = tell
+
+    async def adopt(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def inventory(self) -> tuple[Node, ...]:
+        return cluster("1x4")
+
+    async def apply(self, command: Command, _: Program | None) -> None:
+        if isinstance(command, StartWorkers):
+            workers = frozenset(range(len(command.allocation)))
+            self.tell(WorkersStarted(command.job_id, command.attempt, workers))
+
+
+class Daemon:
+    def __init__(self) -> None:
+        self.policy, self.engine = BlockingPolicy(), QuickEngine()
+        engine: Any = self.engine
+        parts = ControllerDependencies(MemoryStore(), engine, lambda: 100.0, QUICK)
+        self.controller = Controller(parts, self.policy)
+        setup = DaemonSetup("fake", DaemonAddress("", ""), "blocking", Path("policy"))
+        self.service = ClusterService(
+            self.controller, engine, gpus=NoGpuInfo(), setup=setup, clock=lambda: 100.0
+        )
+
+    async def start(self) -> None:
+        async def program(_: JobId) -> Program:
+            return Program(("p",))
+
+        await self.controller.start(program, listeners=())
+
+    async def submit(self, job_id: JobId) -> None:
+        await self.controller.durable(
+            self.controller.apply_event(JobSubmitted(job_id, job(job_id)))
+        )
+
+    def is_in(self, job_id: JobId, phase: type) -> bool:
+        found = self.controller.kernel.job(job_id)
+        return found is not None and isinstance(found.phase, phase)
+
+    async def hang(self) -> None:
+        """A runs; the round for B does not end."""
+        await self.submit(A)
+        while not self.is_in(A, Running):
+            await self.controller.changed()
+        self.policy.gate.clear()
+        await self.submit(B)
+        while not self.service.status().scheduling:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling_loop, "STALL_S", 0.0)
+
+
+def test_a_policy_that_does_not_return_stops_rounds_only() -> None:
+    async def scenario() -> None:
+        daemon = Daemon()
+        await daemon.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await daemon.hang()
+            status = daemon.service.status()
+            assert "BlockingPolicy has not returned" in status.scheduling
+            assert (status.trouble, daemon.service.is_broken) == ("", False)
+            daemon.engine.tell(WorkersExited(A, 1, {0: 0}))
+            assert A not in daemon.controller.kernel.jobs
+            await daemon.submit(C)
+            await daemon.controller.durable(daemon.controller.apply_event(JobCancelled(C)))
+            assert C not in daemon.controller.kernel.jobs
+            assert daemon.is_in(B, Queued)
+            assert daemon.policy.n_inside == 1
+            daemon.policy.gate.set()
+            while not daemon.is_in(B, Running):
+                await daemon.controller.changed()
+        assert daemon.service.status().scheduling == ""
+        assert daemon.policy.most_inside == 1
+        await daemon.controller.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_daemon_stops_although_its_policy_does_not_return() -> None:
+    made: list[Daemon] = []
+
+    async def scenario() -> None:
+        daemon = Daemon()
+        made.append(daemon)
+        await daemon.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await daemon.hang()
+            await daemon.controller.close()
+
+    # The end of the event loop waits for the threads that it owns.
+    asyncio.run(scenario())
+    assert made[0].policy.n_inside == 1
+    made[0].policy.gate.set()
