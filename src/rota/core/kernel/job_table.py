@@ -9,6 +9,7 @@ observed state (the jobs' phases) is the only reason to start, stop or resize a 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from rota.core.estimation.service_time import with_lost_work
@@ -135,6 +136,11 @@ class JobTable:
         """Add a history row that changes no state."""
         row = Transition(effects.now, job.id, job.attempt, job.state, job.state, cause, reason)
         effects.transitions.append(row)
+
+    @property
+    def dependencies(self) -> Collection[JobId]:
+        """The jobs, ended or not, that jobs which have not ended depend on."""
+        return self._dependents.keys()
 
     def may_run(self, job: Job, now: float) -> bool:
         """Whether a plan may give the job slots now."""

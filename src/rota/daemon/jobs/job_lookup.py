@@ -10,6 +10,7 @@ from rota.core.lifecycle.states import JobState
 from rota.core.model.job import Ended, Job, JobId
 from rota.daemon.access.authorization import Caller, may_name, require_owner, require_write
 from rota.daemon.errors import NotFoundError
+from rota.daemon.jobs.job_ids import is_job_id
 from rota.daemon.launch.programs import SubmittedProgram, unpack
 from rota.daemon.runtime.controller import Controller
 from rota.errors import UserError, did_you_mean
@@ -17,6 +18,8 @@ from rota.store.interface import Store
 from rota.store.records import Attempt, JobFilter, StoredJobPage
 from rota.wire.jobs import LIVE_STATES
 
+LIST_ALL = "'rota list --all' shows every job"
+PRUNED = "ended jobs are deleted after the time in the setting 'keep_jobs'; " + LIST_ALL
 LIVE = frozenset(JobState(each) for each in LIVE_STATES)
 
 
@@ -98,7 +101,7 @@ def find_job(word: str, caller: Caller, *, kernel: Kernel, store: Store) -> Job:
     found = found or _candidates(word, "", store=store)
     if not found:
         own = [job.spec.name for job in store.jobs(JobFilter(user=caller.user)).jobs]
-        hint = did_you_mean(word, own) or "'rota list --all' shows every job"
+        hint = did_you_mean(word, own) or (PRUNED if is_job_id(word) else LIST_ALL)
         raise NotFoundError(f"no job {word[:40]!r}", hint)
     if len(found) != 1:
         some = ", ".join(f"{job.id} ({job.spec.name}, {job.state})" for job in found[:5])

@@ -238,10 +238,12 @@ class SubmissionService:
             )
 
     def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:
+        """The jobs to wait for. A job that has succeeded is none of them."""
         found: list[JobId] = []
         for word in words:
             job = self._directory.find(caller, word)
             if isinstance(job.phase, Ended) and job.state in FAILED:
                 raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
-            found.append(job.id)
+            if not isinstance(job.phase, Ended):
+                found.append(job.id)
         return tuple(dict.fromkeys(found))
