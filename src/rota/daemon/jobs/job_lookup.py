@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -37,7 +38,10 @@ class ArrayError(UserError):
 
 class JobDirectory:
     """Reads jobs. The kernel knows the jobs that are not over, the store knows all jobs; the
-    kernel may be ahead of the store by one write."""
+    kernel may be ahead of the store by one write.
+
+    A method that reads the store blocks. Code in the event loop awaits the `_async` methods, or
+    calls the others in a thread."""
 
     def __init__(self, controller: Controller, store: Store) -> None:
         self._controller = controller
@@ -59,6 +63,18 @@ class JobDirectory:
 
     def find(self, caller: Caller, word: str) -> Job:
         return find_job(word, caller, kernel=self._controller.kernel, store=self._store)
+
+    async def find_async(self, caller: Caller, word: str) -> Job:
+        """Find a job without blocking the event loop. The id of a live job needs no thread."""
+        live = self.live(JobId(word)) if may_name(caller, word) else None
+        return live or await asyncio.to_thread(self.find, caller, word)
+
+    async def find_owned_async(self, caller: Caller, word: str) -> Job:
+        """As `find_owned`, without blocking the event loop."""
+        require_write(caller)
+        job = await self.find_async(caller, word)
+        require_owner(caller, job)
+        return job
 
     def find_readable(self, caller: Caller, word: str) -> Job:
         """A job whose logs and measurements this caller may read."""
