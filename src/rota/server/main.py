@@ -99,6 +99,19 @@ def _freeze_gc() -> None:
     gc.freeze()
 
 
+@contextmanager
+def _without_gc() -> Generator[None]:
+    """Pause the garbage collector while the daemon loads its jobs, and exclude them from later
+    collections. Jobs have no reference cycles, and each collection would visit all of them: a fifth
+    of the time to load 60,000 jobs."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @asynccontextmanager
 async def _running(
     settings: Settings, backend: Backend, *, snapshots: Snapshots
@@ -109,7 +122,8 @@ async def _running(
     for task in (pruning, *(each.run() for each in daemon.early_tasks)):
         controller.tasks.spawn_critical(task)
     try:
-        await controller.start(daemon.launcher.program, listeners=daemon.listeners)
+        with _without_gc():
+            await controller.start(daemon.launcher.program, listeners=daemon.listeners)
         for task in backend.background_tasks.create(daemon.task_services):
             controller.tasks.spawn_critical(task)
         for each in daemon.late_tasks:

@@ -22,11 +22,13 @@ from types import UnionType
 from typing import Any, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from rota.core.estimation.speed_model import PRIOR_SPEEDUPS, SpeedModel, fitted
+from rota.core.model.job import JobSpec
 
 VERSION = 2
 READABLE_VERSIONS = (1, VERSION)
 """Version 1 stored the speed-ups of a speed model for every size."""
 TAG = "kind"
+MAX_INTERNED = 10_000
 
 _to_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -81,6 +83,8 @@ def _coder(hint: Any) -> Coder:
     if hint is SpeedModel:
         coder = _object(hint)
         return Coder(coder.pack, _speed_model_reader(coder))
+    if hint is JobSpec:
+        return _interned(_object(hint))
     if is_dataclass(hint):
         return _object(hint)
     raise CodecError(f"cannot encode type {hint}")
@@ -219,6 +223,29 @@ def _object(kind: Any) -> Coder:
         raise CodecError(f"{kind.__name__} lacks required fields: {missing}")
 
     return Coder(pack, unpack)
+
+
+def _interned(coder: Coder) -> Coder:
+    """Read equal objects as one object. Many jobs of a queue have the same spec: a restart then
+    builds the spec once, and the jobs share its memory."""
+    known: dict[object, object] = {}
+
+    def unpack(packed: Any) -> object:
+        given = _mapping(packed)
+        # The types are part of the key, because 1, 1.0 and True are equal.
+        key = (tuple(given.items()), tuple(map(type, given.values())))
+        try:
+            found = known.get(key)
+        except TypeError:  # A list or an object inside.
+            return coder.unpack(packed)
+        if found is None:
+            found = coder.unpack(packed)
+            if len(known) >= MAX_INTERNED:
+                known.clear()
+            known[key] = found
+        return found
+
+    return Coder(coder.pack, unpack)
 
 
 def _speed_model_reader(coder: Coder) -> Callable[[Any], SpeedModel]:

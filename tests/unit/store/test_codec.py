@@ -134,3 +134,11 @@ def test_a_fit_of_version_1_is_repeated():
     model = version_1(fit)
     assert model.speedups(5) == pytest.approx(json.loads(table), rel=1e-3)
     assert decode(SpeedModel, encode(model)) == model
+
+
+def test_jobs_with_equal_specs_share_one_spec():
+    text = encode(JOB)
+    assert decode(Job, text).spec is decode(Job, text).spec
+    for wrong in ('"max_workers":1.0', '"max_workers":true'):
+        with pytest.raises(CodecError):
+            decode(Job, text.replace('"name":', f'{wrong},"name":'))
