@@ -2,9 +2,10 @@
 
     python -m benchmarks.restart [--jobs 1000] [--rounds 5]
 
-The store holds `--jobs` jobs, eight of them running. The aim is under 2 seconds with 1,000 jobs,
-from the start of the command to an answer of `/readyz`. Everything is in a temporary folder and
-stops with the benchmark.
+The store holds `--jobs` jobs, eight of them running. The aim is under 2 seconds with 1,000 jobs and
+under 3 seconds with 60,000, from the start of the command to an answer of `/readyz`. The CPU time
+of the daemon shows the cost also on a busy machine. Everything is in a temporary folder and stops
+with the benchmark.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import rota
@@ -32,7 +34,7 @@ N_GPUS = 8
 BATCH = 1000
 LOOK_AGAIN_S = 0.005
 READY = 200
-AIM_S = 2.0
+AIM_S, LARGE_AIM_S = 2.0, 3.0
 ROTA = (sys.executable, "-m", "rota.cli.main")
 
 
@@ -43,17 +45,30 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rota-") as folder:
         measured = measure(Path(folder), n_jobs=arguments.jobs, rounds=arguments.rounds)
-    rows = [
-        [name, f"{statistics.median(each):.2f}", f"{max(each):.2f}"]
-        for name, each in measured.items()
-    ]
-    print(table(["seconds to /readyz", "median", "most"], rows))
+    print(render(measured))
     load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    print(f"\naim: under {AIM_S:g} s; load: {load}")
+    print(f"\naim: under {AIM_S:g} s with 1,000 jobs, {LARGE_AIM_S:g} s with 60,000; load: {load}")
 
 
-def measure(folder: Path, *, n_jobs: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each repetition, with an empty store and with all jobs."""
+@dataclass(frozen=True, slots=True)
+class RestartTime:
+    """Seconds until the daemon was ready: by the clock, and of CPU in the daemon."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def render(measured: Mapping[str, Sequence[RestartTime]]) -> str:
+    rows: list[list[str]] = []
+    for name, times in measured.items():
+        walls, cpus = [each.wall_s for each in times], [each.cpu_s for each in times]
+        cpu = f"{statistics.median(cpus):.2f}"
+        rows.append([name, f"{statistics.median(walls):.2f}", f"{max(walls):.2f}", cpu])
+    return table(["seconds to /readyz", "median", "most", "CPU, median"], rows)
+
+
+def measure(folder: Path, *, n_jobs: int, rounds: int) -> dict[str, list[RestartTime]]:
+    """The times of each repetition, with an empty store and with all jobs."""
     empty, full = folder / "empty", folder / "full"
     with daemon(full), Client(f"unix://{full}/rota.sock") as client:
         request = JobRequest(["sleep", "infinity"], gpus="1", workdir="/")
@@ -73,14 +88,20 @@ def measure(folder: Path, *, n_jobs: int, rounds: int) -> dict[str, list[float]]
             run("down", "--stop-jobs", home=full)
 
 
-def seconds(home: Path) -> float:
+def seconds(home: Path) -> RestartTime:
     began = time.perf_counter()
-    with daemon(home):
-        return time.perf_counter() - began
+    with daemon(home) as process:
+        return RestartTime(time.perf_counter() - began, cpu_seconds(process.pid))
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time of a process so far, in user and system mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def daemon(home: Path) -> Iterator[None]:
+def daemon(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon that is ready inside the block and killed after it."""
     home.mkdir(exist_ok=True)
     command = [*ROTA, "up", "--virtual-gpus", f"{N_GPUS}x16GiB"]
@@ -90,7 +111,7 @@ def daemon(home: Path) -> Iterator[None]:
             if process.poll() is not None:
                 raise SystemExit("the daemon ended before it was ready")
             time.sleep(LOOK_AGAIN_S)
-        yield
+        yield process
     finally:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGKILL)
@@ -102,9 +123,11 @@ def is_ready(home: Path) -> bool:
         connection = connect(Endpoint(socket=f"{home}/rota.sock"), answer_s=1.0)
     except UnavailableError:
         return False
-    with closing(connection):
+    # On a busy machine an answer may take longer than the timeout of the connection.
+    with closing(connection), suppress(TimeoutError):
         connection.request("GET", "/readyz")
         return connection.getresponse().status == READY
+    return False
 
 
 def run(*arguments: str, home: Path) -> None:

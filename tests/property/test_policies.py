@@ -64,7 +64,7 @@ def queued(draw: st.DrawFn, place: int) -> Job:
         service=ServiceTime(as_of_s=0.0),
         first_started_s=draw(st.sampled_from([math.inf, 1.0, 2.0, 3.0])),
         queue=draw(st.integers(0, 2)),
-        speed=SpeedModel(one_s=1.0, speedups=(0.0, *draw(SPEEDUPS)), error=0.0),
+        speed=SpeedModel(one_s=1.0, error=0.0, assumed=(0.0, *draw(SPEEDUPS))),
     )
 
 

@@ -193,8 +193,9 @@ class Lab:
         return found
 
     def state(self, name: str) -> JobState:
-        found = self.kernel.job(JobId(name))
-        return found.state if found else self.store.load().outcomes[JobId(name)]
+        found = self.kernel.job(JobId(name)) or self.store.job(JobId(name))
+        assert found is not None
+        return found.state
 
     def story(self, name: str) -> list[JobState]:
         return [entry.transition.after for entry in self.store.story(JobId(name))]

@@ -152,6 +152,24 @@ class DaemonSettings:
         float,
         Key(seconds, "TIME", "How long to keep the logs of ended jobs.", name="keep_logs"),
     ] = 90 * 86400.0
+    keep_jobs_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "How long to keep ended jobs with their history and logs. Checkpoints stay.",
+            name="keep_jobs",
+        ),
+    ] = 90 * 86400.0
+    keep_events_s: Annotated[
+        float,
+        Key(
+            seconds,
+            "TIME",
+            "How long to keep entries of the history; the newest one of a job stays with the job.",
+            name="keep_events",
+        ),
+    ] = 90 * 86400.0
     checkpoints: Annotated[
         str,
         Key(

@@ -16,7 +16,7 @@ from rota.core.model.job import Running, Starting
 from rota.core.model.node import Node, NodeId
 from rota.daemon.access.authorization import Caller, require_admin, require_person
 from rota.daemon.errors import NotFoundError
-from rota.daemon.jobs.views import node_view
+from rota.daemon.jobs.views import node_views
 from rota.daemon.runtime.controller import Controller
 from rota.engines.interface import Engine, GpuReader
 from rota.errors import UserError, did_you_mean
@@ -128,8 +128,7 @@ class ClusterService:
         require_person(caller)
         readings = {each.index: each for each in self._gpus.read()}
         controller = self._controller
-        jobs = list(controller.jobs.values())
-        return [node_view(node, jobs, readings=readings) for node in controller.nodes.values()]
+        return node_views(controller.nodes.values(), controller.jobs.values(), readings=readings)
 
     async def drain(self, caller: Caller, word: str) -> None:
         require_admin(caller, "drain a node")

@@ -32,7 +32,8 @@ class AfsL:
             for job in jobs
             if budget.cost(job) > 0 and budget.limit(job) >= job.spec.min_workers
         ]
-        entrants = [Entrant(remaining_s(job, now), job.speed.speedups, 1) for job in runners]
+        most = _most_workers(runners, budget) + 1
+        entrants = [Entrant(remaining_s(job, now), job.speed.speedups(most), 1) for job in runners]
         held = _share_out(runners, budget, entrants=entrants)
         if any(0 < size < job.spec.min_workers for job, size in zip(runners, held, strict=True)):
             for job, size in zip(runners, held, strict=True):
@@ -43,6 +44,14 @@ class AfsL:
             ]
             held = _share_out(runners, budget, entrants=entrants)
         return targets | {job.id: size for job, size in zip(runners, held, strict=True) if size}
+
+
+def _most_workers(jobs: Sequence[Job], budget: Budget) -> int:
+    """No job can get more workers than this number."""
+    if not jobs:
+        return 0
+    by_budget = int(budget.free / min(map(budget.cost, jobs)))
+    return min(by_budget, max(map(budget.limit, jobs)))
 
 
 def _share_out(jobs: Sequence[Job], budget: Budget, *, entrants: Sequence[Entrant]) -> list[int]:

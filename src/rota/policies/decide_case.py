@@ -122,8 +122,8 @@ def _speed(fields: Fields, where: str, *, gpus: int) -> SpeedModel:
         table = _linear((gpus + 1).bit_length())
     on_one = table[1] if len(table) > 1 else 0.0
     if on_one > 0:
-        return SpeedModel(one_s=on_one, speedups=table, error=0.0)
-    return GivenSpeed(one_s=1.0, speedups=table, error=0.0)
+        return SpeedModel(one_s=on_one, error=0.0, assumed=table)
+    return GivenSpeed(one_s=1.0, error=0.0, assumed=table)
 
 
 @lru_cache(maxsize=MAX_GPUS.bit_length() + 1)

@@ -10,7 +10,7 @@ import numpy as np
 from rota.core.model.job import Job
 from rota.core.scheduling.policy_api import TOLERANCE, Budget, Targets
 from rota.policies.greedy import at_minimum, grant_in_order
-from rota.policies.knapsack import Option, best_extras
+from rota.policies.knapsack import Floats, Option, best_extras
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,16 @@ def _has_whole_cost(job: Job, budget: Budget) -> bool:
 def _options(jobs: Sequence[Job], budget: Budget, *, n_free: int) -> list[Option]:
     """The possible sizes of each job. A size beyond its table has no speed-up, and is never worth
     more than the minimum."""
-    by_id = {id(job.speed.speedups): job.speed.speedups for job in jobs}
-    tables = {key: np.array(table, dtype=np.float64) for key, table in by_id.items()}
+    arrays: dict[int, tuple[tuple[float, ...], Floats]] = {}
     options: list[Option] = []
     for job in jobs:
         cost, least = int(budget.cost(job)), job.spec.min_workers
         most = least + min(budget.limit(job) - least, n_free // cost)
-        speedups = tables[id(job.speed.speedups)][least : most + 1]
+        table = job.speed.speedups(most)
+        # Many jobs share one table. The entry also keeps the table, so that its id stays unique.
+        if id(table) not in arrays:
+            arrays[id(table)] = (table, np.array(table, dtype=np.float64))
+        _, array = arrays[id(table)]
+        speedups = array[least : most + 1]
         options.append(Option(speedups if len(speedups) else np.zeros(1), cost))
     return options

@@ -23,6 +23,7 @@ from rota.daemon.jobs.job_history import JobHistory
 from rota.daemon.jobs.job_logs import LogReader
 from rota.daemon.jobs.job_lookup import JobDirectory
 from rota.daemon.jobs.job_service import JobService, JobViewSources
+from rota.daemon.jobs.retention import JobRetention
 from rota.daemon.jobs.submission import SubmissionService
 from rota.daemon.jobs.wait_reasons import WaitReasons
 from rota.daemon.launch.launcher import Launcher, SiteConfig, WorkerCredentials
@@ -60,6 +61,7 @@ class Daemon:
     """Start before the controller: these take the events of its start."""
     late_tasks: Sequence[Runnable]
     task_services: TaskServices
+    retention: JobRetention
 
 
 def build_daemon(
@@ -90,6 +92,13 @@ class _Composition:
             late_tasks=(self._migrator,),
             task_services=TaskServices(
                 self._controller, self._submissions, self._reasons, self._forecaster, self._clock
+            ),
+            retention=JobRetention(
+                self._controller,
+                self._store,
+                tokens=self._tokens,
+                limits=self._settings.retention,
+                clock=self._clock,
             ),
         )
 

@@ -19,7 +19,6 @@ from rota.api.listeners import tcp_socket, unix_socket, wait_until_started
 from rota.api.uvicorn_protocol import create_server
 from rota.config.paths import SOCKET_NAME
 from rota.daemon.artifacts.snapshots import Snapshots
-from rota.daemon.launch.launcher import Launcher
 from rota.errors import RotaError, UnavailableError
 from rota.server.backend import SOCKET_DIR_NAME, Backend, BackendContext, PrunableEngine
 from rota.server.composition import Daemon, build_daemon
@@ -27,7 +26,7 @@ from rota.server.settings import Settings
 
 log = structlog.get_logger()
 PRUNE_S = 3600.0
-"""Pause between two deletions of unused shipped code, logs and checkpoints."""
+"""Pause between two deletions of unused shipped code, logs, checkpoints and ended jobs."""
 SWITCH_S = 0.001
 """How soon a long scheduling round yields the interpreter to requests."""
 
@@ -100,17 +99,31 @@ def _freeze_gc() -> None:
     gc.freeze()
 
 
+@contextmanager
+def _without_gc() -> Generator[None]:
+    """Pause the garbage collector while the daemon loads its jobs, and exclude them from later
+    collections. Jobs have no reference cycles, and each collection would visit all of them: a fifth
+    of the time to load 60,000 jobs."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @asynccontextmanager
 async def _running(
     settings: Settings, backend: Backend, *, snapshots: Snapshots
 ) -> AsyncGenerator[Daemon]:
     daemon = build_daemon(settings, backend, snapshots=snapshots, clock=time.time)
     controller = daemon.controller
-    pruning = _prune(daemon.launcher, backend.engine, keep_logs_s=settings.keep_logs_s)
+    pruning = _prune(daemon, backend.engine, keep_logs_s=settings.keep_logs_s)
     for task in (pruning, *(each.run() for each in daemon.early_tasks)):
         controller.tasks.spawn_critical(task)
     try:
-        await controller.start(daemon.launcher.program, listeners=daemon.listeners)
+        with _without_gc():
+            await controller.start(daemon.launcher.program, listeners=daemon.listeners)
         for task in backend.background_tasks.create(daemon.task_services):
             controller.tasks.spawn_critical(task)
         for each in daemon.late_tasks:
@@ -120,19 +133,29 @@ async def _running(
         await controller.close()
 
 
-async def _prune(launcher: Launcher, engine: PrunableEngine, *, keep_logs_s: float) -> None:
+async def _prune(daemon: Daemon, engine: PrunableEngine, *, keep_logs_s: float) -> None:
     """No job depends on this task: after any error, retry at the next interval."""
     while True:
         await asyncio.sleep(PRUNE_S)
         try:
-            live = await launcher.prune_snapshots()
-            before_s = time.time() - keep_logs_s
-            gone = await asyncio.to_thread(engine.forget_before, before_s, keep=live)
-            await launcher.remove_checkpoints(gone)
+            await prune_once(daemon, engine, keep_logs_s=keep_logs_s)
         except (RotaError, OSError) as error:
             log.warning("pruning failed", error=str(error))
         except Exception:
             log.exception("pruning failed")
+
+
+async def prune_once(daemon: Daemon, engine: PrunableEngine, *, keep_logs_s: float) -> None:
+    """Delete what is not kept any longer. Files of a job go before its rows: after a crash in
+    between, the rows still name the job, and the next run deletes them."""
+    live = await daemon.launcher.prune_snapshots()
+    now = time.time()
+    gone = await asyncio.to_thread(engine.forget_before, now - keep_logs_s, keep=live)
+    await daemon.launcher.remove_checkpoints(gone)
+    keep = live.union(daemon.controller.dependencies)
+    keep_jobs_s = daemon.retention.limits.jobs_s
+    await asyncio.to_thread(engine.forget_before, now - keep_jobs_s, keep=keep)
+    await daemon.retention.prune()
 
 
 @asynccontextmanager

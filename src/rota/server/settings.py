@@ -23,12 +23,15 @@ from rota.config.schema import DaemonSettings
 from rota.core.scheduling.view import Rules
 from rota.daemon.elastic.membership import DEFAULT_LIVENESS_POLICY, LivenessPolicy
 from rota.daemon.jobs.admission import Defaults
+from rota.daemon.jobs.retention import RetentionLimits
 from rota.daemon.migration.requests import DEFAULT_MIGRATION_LIMITS, MigrationLimits
 from rota.engines.interface import LogLimits
 from rota.errors import UserError, shown
 from rota.policies.registry import parse
 from rota.server.backend import BackendFactory
 from rota.server.backend_config import backend_from_settings
+
+FOREVER = RetentionLimits(math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Settings:
     admins: frozenset[str] = frozenset()
     listen: tuple[str, int] | None = None
     keep_logs_s: float = math.inf
+    retention: RetentionLimits = FOREVER
     liveness: LivenessPolicy = DEFAULT_LIVENESS_POLICY
     migration: MigrationLimits = DEFAULT_MIGRATION_LIMITS
     timeouts: ClientTimeouts = field(default_factory=ClientTimeouts)
@@ -81,6 +85,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         admins=frozenset(chosen.admins),
         listen=address,
         keep_logs_s=chosen.keep_logs_s,
+        retention=RetentionLimits(chosen.keep_jobs_s, chosen.keep_events_s),
         liveness=LivenessPolicy(chosen.heartbeat_s, chosen.replace_stragglers),
         migration=MigrationLimits(
             tuple(each.removesuffix("/") for each in chosen.move_to), chosen.move_patience_s

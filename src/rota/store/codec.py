@@ -4,7 +4,8 @@ Both directions are strict: `encode` refuses a value that does not match its hin
 never acknowledges a value that it cannot read again. `encode` leaves out a field that has its
 default value, which keeps a job small. Therefore the default of a stored field must not change
 without a new `VERSION` and a conversion of older text in this module.
-`tests/integration/store/released` holds text of every version.
+`tests/integration/store/released` holds text of every version. Fields that a class derives itself
+(`init=False`) are not stored.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import compress
@@ -20,13 +21,14 @@ from operator import attrgetter, is_not
 from types import UnionType
 from typing import Any, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from rota.core.estimation.speed_model import PRIOR, SpeedModel
+from rota.core.estimation.speed_model import PRIOR_SPEEDUPS, SpeedModel, fitted
+from rota.core.model.job import JobSpec
 
-VERSION = 1
+VERSION = 2
+READABLE_VERSIONS = (1, VERSION)
+"""Version 1 stored the speed-ups of a speed model for every size."""
 TAG = "kind"
-
-EXTRA_DEFAULTS = {(SpeedModel, "speedups"): PRIOR.speedups}
-"""Values that also count as defaults: with the prior, the text of a job is ten times as long."""
+MAX_INTERNED = 10_000
 
 _to_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -44,13 +46,13 @@ def encode(value: object) -> str:
 
 def decode(kind: type[T], text: str) -> T:
     try:
-        packed = dict(_mapping(json.loads(text)))
+        packed = _mapping(json.loads(text))
     except CodecError:
         raise
     except (ValueError, RecursionError) as error:
         raise CodecError(f"not JSON: {error}") from None
     version = packed.pop("v", None)
-    if version != VERSION:
+    if version not in READABLE_VERSIONS:
         raise CodecError(f"encoded as version {version!r}, but this rota reads version {VERSION}")
     return _coder(kind).unpack(packed)
 
@@ -78,6 +80,11 @@ def _coder(hint: Any) -> Coder:
         return _container(hint)
     if issubclass(hint, StrEnum):
         return _enumeration(hint)
+    if hint is SpeedModel:
+        coder = _object(hint)
+        return Coder(coder.pack, _speed_model_reader(coder))
+    if hint is JobSpec:
+        return _interned(_object(hint))
     if is_dataclass(hint):
         return _object(hint)
     raise CodecError(f"cannot encode type {hint}")
@@ -137,12 +144,14 @@ def _union(members: tuple[Any, ...]) -> Coder:
             raise CodecError(f"{value!r} is not one of {', '.join(by_name)}")
         return {TAG: kind.__name__, **_coder(kind).pack(value)}
 
+    unpackers = {name: _coder(kind).unpack for name, kind in by_name.items()}
+
     def unpack(packed: Any) -> object:
         rest = dict(_mapping(packed))
         name = rest.pop(TAG, None)
-        if name not in by_name:
+        if name not in unpackers:
             raise CodecError(f"{name!r} is not one of {', '.join(by_name)}")
-        return _coder(by_name[cast("str", name)]).unpack(rest)
+        return unpackers[cast("str", name)](rest)
 
     return Coder(pack, unpack)
 
@@ -183,14 +192,14 @@ def _pair(first: Coder, second: Coder) -> Coder:
 
 def _object(kind: Any) -> Coder:
     hints = get_type_hints(kind)
-    names = [each.name for each in fields(kind)]
+    names = [each.name for each in fields(kind) if each.init]
     coders = {name: _coder(hints[name]) for name in names}
     known = _defaults(kind)
     required = frozenset(names) - known.keys()
-    extra = {name: value for (owner, name), value in EXTRA_DEFAULTS.items() if owner is kind}
     get_all = _getter(names)
     defaults = [known.get(name, MISSING) for name in names]
     packers = [coders[name].pack for name in names]
+    unpackers = {name: coders[name].unpack for name in names}
 
     def pack(value: Any) -> dict[str, object]:
         if type(value) is not kind:
@@ -203,17 +212,62 @@ def _object(kind: Any) -> Coder:
         return {name: packer(each) for name, packer, each, default in changed if each != default}
 
     def unpack(packed: Any) -> object:
-        given = _mapping(packed)
+        # A restart unpacks every job that has not ended, so this does as little as possible.
         try:
-            read = {name: coders[name].unpack(value) for name, value in given.items()}
+            read = {name: unpackers[name](value) for name, value in _mapping(packed).items()}
         except KeyError as error:
             raise CodecError(f"{kind.__name__} has no field {error.args[0]}") from None
-        if not required <= read.keys():
-            missing = ", ".join(sorted(required - read.keys()))
-            raise CodecError(f"{kind.__name__} lacks required fields: {missing}")
-        return kind(**{**extra, **read})
+        if required <= read.keys():
+            return kind(**read)
+        missing = ", ".join(sorted(required - read.keys()))
+        raise CodecError(f"{kind.__name__} lacks required fields: {missing}")
 
     return Coder(pack, unpack)
+
+
+def _interned(coder: Coder) -> Coder:
+    """Read equal objects as one object. Many jobs of a queue have the same spec: a restart then
+    builds the spec once, and the jobs share its memory."""
+    known: dict[object, object] = {}
+
+    def unpack(packed: Any) -> object:
+        given = _mapping(packed)
+        # The types are part of the key, because 1, 1.0 and True are equal.
+        key = (tuple(given.items()), tuple(map(type, given.values())))
+        try:
+            found = known.get(key)
+        except TypeError:  # A list or an object inside.
+            return coder.unpack(packed)
+        if found is None:
+            found = coder.unpack(packed)
+            if len(known) >= MAX_INTERNED:
+                known.clear()
+            known[key] = found
+        return found
+
+    return Coder(coder.pack, unpack)
+
+
+def _speed_model_reader(coder: Coder) -> Callable[[Any], SpeedModel]:
+    """Reads speed models of all versions. Version 1 has a table of speed-ups: before the first
+    measurement this is the assumed table, afterwards the result of a fit, which is repeated."""
+    table = _coder(tuple[float, ...])
+
+    def unpack(packed: Any) -> SpeedModel:
+        if "speedups" not in _mapping(packed):
+            return coder.unpack(packed)
+        rest = dict(packed)
+        speedups: tuple[float, ...] = table.unpack(rest.pop("speedups"))
+        model: SpeedModel = coder.unpack(rest)
+        assumed = model.assumed if model.measured else speedups
+        if assumed == PRIOR_SPEEDUPS:
+            assumed = ()
+        if not model.measured:
+            return replace(model, assumed=assumed)
+        again = fitted(model.measured, assumed, max_workers=len(speedups) - 2)
+        return replace(model, assumed=assumed, terms=again.terms)
+
+    return unpack
 
 
 def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -226,16 +280,14 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 def _defaults(kind: Any) -> dict[str, object]:
     found: dict[str, object] = {}
     for each in fields(kind):
-        if (kind, each.name) in EXTRA_DEFAULTS:
-            found[each.name] = EXTRA_DEFAULTS[kind, each.name]
-        elif each.default is not MISSING:
+        if each.default is not MISSING:
             found[each.name] = each.default
         elif each.default_factory is not MISSING:
             found[each.name] = each.default_factory()
     return found
 
 
-def _mapping(packed: Any) -> Mapping[str, object]:
+def _mapping(packed: Any) -> dict[str, object]:
     if not isinstance(packed, dict):
         raise CodecError(f"{packed!r} is not an object")
     return cast("dict[str, object]", packed)

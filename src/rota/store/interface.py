@@ -34,6 +34,19 @@ STORY_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class Deletions:
+    """Rows that a batch deletes: jobs with everything that belongs to them, entries of the audit
+    log by their numbers, and tokens by their ids. A row that does not exist is no error."""
+
+    jobs: tuple[JobId, ...] = ()
+    entries: tuple[int, ...] = ()
+    tokens: tuple[str, ...] = ()
+
+
+NO_DELETIONS = Deletions()
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Changes that a store writes together or not at all.
 
@@ -45,6 +58,7 @@ class Batch:
     exits: tuple[Exit, ...] = ()
     rows: tuple[Row, ...] = ()
     samples: tuple[SampleRecord, ...] = ()
+    deleted: Deletions = NO_DELETIONS
     actor: str = ""
 
     def copied(self) -> Batch:
@@ -87,7 +101,8 @@ class Store(Protocol):
         ...
 
     def load(self) -> SavedState:
-        """Return the jobs that have not ended, the nodes, and the final states of ended jobs."""
+        """Return the jobs that have not ended, the nodes, and the final states of the ended jobs
+        that these jobs depend on."""
         ...
 
     def job(self, job_id: JobId) -> Job | None: ...
@@ -120,6 +135,18 @@ class Store(Protocol):
 
     def samples(self, job_id: JobId) -> list[SampleRecord]:
         """Return the training samples of a job, oldest first, thinned out by `retention`."""
+        ...
+
+    def expired_jobs(self, before_s: float, *, keep: Collection[JobId], limit: int) -> list[JobId]:
+        """Return jobs that ended before this time and are not in `keep`, oldest first.
+
+        The newest job and the job of the newest audit entry never expire, so that numbers and ids
+        keep increasing."""
+        ...
+
+    def expired_entries(self, before_s: float, *, limit: int) -> list[int]:
+        """Return the numbers of audit entries from before this time, oldest first. The newest entry
+        of each job never expires before its job."""
         ...
 
     def rows(self, kind: type[R]) -> list[R]:

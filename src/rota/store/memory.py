@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import islice
 from typing import cast
 
 from rota.core.model.effects import Effects
 from rota.core.model.job import Ended, Job, JobId
 from rota.core.model.node import Node
 from rota.store.attempt_history import WorkerRowKey, ended, history
-from rota.store.interface import PAGE_SIZE, STORY_SIZE, Batch, R
+from rota.store.interface import NO_DELETIONS, PAGE_SIZE, STORY_SIZE, Batch, Deletions, R
 from rota.store.records import (
     ALL,
     Attempt,
@@ -23,6 +25,7 @@ from rota.store.records import (
     SavedState,
     StoredJobPage,
     Submission,
+    Token,
     Worker,
     key_of,
 )
@@ -35,6 +38,9 @@ class MemoryStore:
     def __init__(self) -> None:
         self._jobs: dict[JobId, Job] = {}
         """All jobs, in the order of their submission."""
+        self._numbers: dict[JobId, int] = {}
+        self._n_jobs = 0
+        self._n_entries = 0
         self._submissions: dict[JobId, Submission] = {}
         self._story: list[AuditEntry] = []
         self._attempts: dict[tuple[JobId, int], Attempt] = {}
@@ -43,14 +49,15 @@ class MemoryStore:
         self._rows: dict[tuple[type, tuple[str, ...]], Row | Node] = {}
 
     def write(self, batch: Batch) -> Future[None]:
-        self._jobs.update(batch.effects.jobs)
+        self._put_jobs(batch.effects.jobs)
         for submission in batch.submissions:
             self._submissions[submission.job_id] = submission
         self._write_history(batch.effects)
         for each in batch.exits:
             self._write_exit(each)
         for transition in batch.effects.transitions:
-            self._story.append(AuditEntry(len(self._story) + 1, transition, batch.actor))
+            self._n_entries += 1
+            self._story.append(AuditEntry(self._n_entries, transition, batch.actor))
         for row in batch.rows:
             self._rows[type(row), key_of(row)] = row
         if any(isinstance(row, ProfileRecord) for row in batch.rows):
@@ -63,19 +70,18 @@ class MemoryStore:
                 self._rows.pop((Node, (node_id,)), None)
             else:
                 self._rows[Node, (node_id,)] = node
+        self._delete(batch.deleted)
         return _done()
 
     def resume(self) -> Future[None]:
         return _done()
 
     def load(self) -> SavedState:
-        return SavedState(
-            jobs=tuple(job for job in self._jobs.values() if not isinstance(job.phase, Ended)),
-            nodes=tuple(self.rows(Node)),
-            outcomes={
-                job.id: job.state for job in self._jobs.values() if isinstance(job.phase, Ended)
-            },
-        )
+        live = [job for job in self._jobs.values() if not isinstance(job.phase, Ended)]
+        needed = {job_id for job in live for job_id in job.spec.after}
+        ended = [job for job in map(self._jobs.get, needed) if job and isinstance(job.phase, Ended)]
+        outcomes = {job.id: job.state for job in ended}
+        return SavedState(tuple(live), tuple(self.rows(Node)), outcomes)
 
     def job(self, job_id: JobId) -> Job | None:
         return self._jobs.get(job_id)
@@ -83,8 +89,12 @@ class MemoryStore:
     def jobs(
         self, wanted: JobFilter = ALL, *, before: int | None = None, limit: int = PAGE_SIZE
     ) -> StoredJobPage:
-        numbered = list(enumerate(self._jobs.values(), start=1))[: before and before - 1]
-        found = [(number, job) for number, job in reversed(numbered) if _matches(job, wanted)]
+        numbered = [(self._numbers[job.id], job) for job in reversed(self._jobs.values())]
+        found = [
+            (number, job)
+            for number, job in numbered
+            if (before is None or number < before) and _matches(job, wanted)
+        ]
         shown = found[:limit]
         is_more = len(found) > limit
         return StoredJobPage(
@@ -108,15 +118,36 @@ class MemoryStore:
     def story(
         self, job_id: JobId | None = None, *, after: int = 0, limit: int = STORY_SIZE
     ) -> list[AuditEntry]:
-        entries = self._story[after:]
-        mine = [each for each in entries if job_id in (None, each.transition.job_id)]
-        return mine[:limit]
+        mine = (
+            each
+            for each in self._story
+            if each.number > after and job_id in (None, each.transition.job_id)
+        )
+        return list(islice(mine, limit))
 
     def newest_entry(self) -> int:
-        return len(self._story)
+        return self._story[-1].number if self._story else 0
 
     def samples(self, job_id: JobId) -> list[SampleRecord]:
         return list(self._samples.get(job_id, ()))
+
+    def expired_jobs(self, before_s: float, *, keep: Collection[JobId], limit: int) -> list[JobId]:
+        never = {*keep, *list(self._jobs)[-1:], *(e.transition.job_id for e in self._story[-1:])}
+        ended = [
+            (job.phase.at_s, job.id)
+            for job in self._jobs.values()
+            if isinstance(job.phase, Ended) and job.phase.at_s < before_s and job.id not in never
+        ]
+        return [job_id for _, job_id in sorted(ended)[:limit]]
+
+    def expired_entries(self, before_s: float, *, limit: int) -> list[int]:
+        newest = {each.transition.job_id: each.number for each in self._story}
+        old = [
+            (each.transition.at_s, each.number)
+            for each in self._story
+            if each.transition.at_s < before_s and each.number != newest[each.transition.job_id]
+        ]
+        return [number for _, number in sorted(old)[:limit]]
 
     def rows(self, kind: type[R]) -> list[R]:
         keys = sorted(key for key in self._rows if key[0] is kind)
@@ -124,6 +155,32 @@ class MemoryStore:
 
     def close(self) -> None:
         """No writes are pending: `write` is synchronous."""
+
+    def _put_jobs(self, jobs: Mapping[JobId, Job]) -> None:
+        for job_id in (each for each in jobs if each not in self._numbers):
+            self._n_jobs += 1
+            self._numbers[job_id] = self._n_jobs
+        self._jobs.update(jobs)
+
+    def _delete(self, deleted: Deletions) -> None:
+        if deleted == NO_DELETIONS:
+            return
+        jobs, entries = set(deleted.jobs), set(deleted.entries)
+        for job_id in jobs:
+            self._jobs.pop(job_id, None)
+            self._numbers.pop(job_id, None)
+            self._submissions.pop(job_id, None)
+            self._samples.pop(job_id, None)
+        self._attempts = {key: each for key, each in self._attempts.items() if key[0] not in jobs}
+        self._workers = {key: each for key, each in self._workers.items() if key[0] not in jobs}
+        self._story = [
+            each
+            for each in self._story
+            if each.transition.job_id not in jobs and each.number not in entries
+        ]
+        tokens = {each.id for each in self.rows(Token) if each.job_id in jobs} | {*deleted.tokens}
+        for token_id in tokens:
+            self._rows.pop((Token, (token_id,)), None)
 
     def _workers_of(self, attempt: tuple[JobId, int]) -> tuple[Worker, ...]:
         keys = sorted(key for key in self._workers if key[:2] == attempt)

@@ -22,7 +22,8 @@ class Submission:
     """The immutable part of a submit: the user and the program.
 
     `program` is JSON text that the store does not parse. `key` is the idempotency key: a user's key
-    names one job forever, so that a repeated submit finds the job that the first submit created.
+    names one job as long as the job is kept, so that a repeated submit finds the job that the first
+    submit created.
     """
 
     job_id: JobId

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.estimation.speed_model import PRIOR
+from rota.core.estimation.speed_model import SpeedModel
 from rota.store.sqlite.check import check
 from rota.store.sqlite.connect import READ_WRITE, connect
 from rota.store.sqlite.migrate import migrate, newest, version_of
@@ -52,10 +52,11 @@ def test_a_released_database_opens(path: Path, released: Path):
 
 
 def plain(value: Any) -> Any:
-    """JSON with every field named; the long table of the prior is one word."""
+    """JSON with every field named."""
     match value:
-        case tuple() if value == PRIOR.speedups:
-            return "prior"
+        case SpeedModel():
+            named = {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+            return {**named, "speedups": value}
         case list() | tuple():
             return [plain(each) for each in value]
         case Mapping():
@@ -73,6 +74,13 @@ def plain(value: Any) -> Any:
 def contains(held: Any, expected: Any) -> bool:
     """Whether the found value has all expected fields; newer fields may be added."""
     match expected:
+        case list() if isinstance(held, SpeedModel):
+            # Until version 2 of the codec, a model had a table of its speed-ups.
+            return held.speedups(len(expected) - 1)[: len(expected)] == pytest.approx(expected)
+        case "prior" if isinstance(held, SpeedModel):
+            return not held.assumed and not held.measured
+        case "prior":
+            return held == []
         case dict():
             return all(contains(held[key], value) for key, value in expected.items())
         case list():

@@ -14,18 +14,25 @@ from functools import partial
 from pathlib import Path
 from threading import Semaphore
 
-from rota.store.interface import Batch
+from rota.core.model.job import Ended, JobId
+from rota.store.interface import NO_DELETIONS, Batch, Deletions
 from rota.store.records import UsageRecord
 from rota.store.sqlite.store import SqliteStore
 from tests.support.store_workload import StoreWorkload, random_steps
 
 IN_FLIGHT = 16
+KEPT_ENDED = 5
 
 
 def numbered(seed: int, count: int) -> Iterator[Batch]:
-    life = StoreWorkload()
+    """Some batches also delete a job that has ended, as retention does."""
+    life, ended = StoreWorkload(), list[JobId]()
     for number, step in enumerate(random_steps(seed, count), start=1):
-        yield replace(life.step(step), rows=(UsageRecord("", "writer", number, 0.0, 0.0),))
+        batch = life.step(step)
+        ended += [job.id for job in batch.effects.jobs.values() if isinstance(job.phase, Ended)]
+        deleted = Deletions(jobs=(ended.pop(0),)) if len(ended) > KEPT_ENDED else NO_DELETIONS
+        usage = UsageRecord("", "writer", number, 0.0, 0.0)
+        yield replace(batch, rows=(usage,), deleted=deleted)
 
 
 def main(file: str, seed: str, count: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import decide, philly, pollux, voda
+from benchmarks import decide, many_jobs, philly, pollux, voda
 from benchmarks.decide import JobChurn
 from benchmarks.support.markdown import NO_VALUE, page, publish, ratio, table, whole
 from benchmarks.support.simulation import trace_file
@@ -127,6 +127,13 @@ def test_decide_page() -> None:
     assert all(len(widths) == 1 for widths in table_widths(text))
     assert text.count("| 1.00 |") == 1
     assert "Above the aim: `afs-l` at 2,048 GPUs, 400 jobs." in text
+
+
+def test_many_jobs_page() -> None:
+    size = many_jobs.ManyJobsSize(2, 20, quadratic_nodes_s=0.5, quadratic_cancels_s=1.5)
+    times = many_jobs.measure(size)
+    text = many_jobs.render([replace(times, nodes_s=0.25, cancels_s=1.0)])
+    assert "| 2 | 20 | 500 | 250 | 1,500 | 1,000 |" in text
 
 
 def test_job_churn_keeps_the_number_of_jobs() -> None:

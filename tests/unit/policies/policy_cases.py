@@ -41,7 +41,7 @@ def job(name: str, sizes: str = "1..1", *, place: int = 0, **changes: Any) -> Jo
     fields: dict[str, Any] = {
         "phase": Queued(since_s=0.0),
         "service": ServiceTime(as_of_s=0.0),
-        "speed": SpeedModel(one_s=1.0, speedups=tuple(linear()), error=0.0),
+        "speed": SpeedModel(one_s=1.0, error=0.0, assumed=tuple(linear())),
         **changes,
     }
     return Job(id=JobId(name), spec=spec, submitted_s=float(place), **fields)

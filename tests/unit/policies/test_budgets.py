@@ -45,7 +45,7 @@ def test_whole_gpus_grow_beside_shares(policy: str) -> None:
 
 def test_ffdl_counts_the_gpus_of_a_worker() -> None:
     """Two GPUs for a second wide worker bring 0.8 GPUs' worth, then 2 in a linear table."""
-    slow = SpeedModel(one_s=1.0, speedups=(0, 1, 1.4), error=0.0)
+    slow = SpeedModel(one_s=1.0, error=0.0, assumed=(0, 1, 1.4))
     jobs = [job("wide", "1..2", gpus=2, speed=slow), job("a", "1..4", place=1)]
     assert sized(parse("ffdl"), jobs, 6) == {"wide": 1, "a": 4}
     assert sized(parse("ffdl"), jobs, 7) == {"wide": 1, "a": 4}

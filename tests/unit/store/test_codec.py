@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from rota.core.estimation.speed_model import (
+    PRIOR,
+    MeasuredSize,
+    SpeedModel,
+    estimated,
+    learn,
+)
 from rota.core.model.job import Job, JobId, Mode, Queued, ServiceTime
 from rota.core.model.node import Labels, Node, NodeId
 from rota.store.codec import CodecError, decode, encode
@@ -41,8 +49,8 @@ def test_encode_refuses_values_that_decode_cannot_read(changes: dict[str, Any], 
 @pytest.mark.parametrize(
     ("before", "after", "complaint"),
     [
-        ('"v":1', '"v":2', "encoded as version 2, but this rota reads version 1"),
-        ('"v":1', '"w":1', "encoded as version None"),
+        ('"v":2', '"v":3', "encoded as version 3, but this rota reads version 2"),
+        ('"v":2', '"w":2', "encoded as version None"),
         ('"id":"j1"', '"id":1', "1 is not of type str"),
         ('"id":"j1"', '"name":"j1"', "Job has no field name"),
         ('"id":"j1",', "", "Job lacks required fields: id"),
@@ -93,4 +101,44 @@ def test_an_unsupported_type_is_named(odd: object):
 
 
 def test_nodes_with_infinite_memory_are_short():
-    assert encode(Node(NodeId("n"))) == '{"v":1,"id":"n"}'
+    assert encode(Node(NodeId("n"))) == '{"v":2,"id":"n"}'
+
+
+@pytest.mark.parametrize("max_workers", [2, 100_000])
+def test_a_speed_model_is_as_small_for_a_large_job(max_workers: int):
+    model = PRIOR
+    for workers, epoch_s in ((1, 100.0), (2, 55.0)):
+        size = MeasuredSize(workers, crosses=False)
+        model = learn(model, size, epoch_s=epoch_s, max_workers=max_workers)
+    assert len(encode(replace(JOB, speed=model))) < 1000
+
+
+def version_1(speed: str) -> SpeedModel:
+    """The model of a job that version 1 stored."""
+    text = encode(JOB).replace('"v":2', '"v":1')
+    return decode(Job, f'{text[:-1]},"speed":{speed}}}').speed
+
+
+def test_a_table_of_version_1_is_what_was_assumed():
+    model = version_1('{"one_s":60.0,"speedups":[0.0,1.0,1.5],"error":0.3}')
+    assert model == estimated(60.0, speedups=(0.0, 1.0, 1.5))
+    assert version_1('{"one_s":60.0,"error":0.3}') == estimated(60.0)
+
+
+def test_a_fit_of_version_1_is_repeated():
+    """100/n + 10 (n-1)/n."""
+    times = '[[{"workers":1,"crosses":false},{"count":1,"mean_s":100.0,"squares":0.0}],'
+    times += '[{"workers":2,"crosses":false},{"count":1,"mean_s":55.0,"squares":0.0}]]'
+    table = "[0.0,1.0,1.81818,2.5,3.07692,3.57142]"
+    fit = f'{{"one_s":100.0,"speedups":{table},"error":0.1,"measured":{times}}}'
+    model = version_1(fit)
+    assert model.speedups(5) == pytest.approx(json.loads(table), rel=1e-3)
+    assert decode(SpeedModel, encode(model)) == model
+
+
+def test_jobs_with_equal_specs_share_one_spec():
+    text = encode(JOB)
+    assert decode(Job, text).spec is decode(Job, text).spec
+    for wrong in ('"max_workers":1.0', '"max_workers":true'):
+        with pytest.raises(CodecError):
+            decode(Job, text.replace('"name":', f'{wrong},"name":'))

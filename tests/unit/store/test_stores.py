@@ -12,9 +12,10 @@ import pytest
 
 from rota.core.estimation.speed_model import estimated
 from rota.core.lifecycle.states import JobState
-from rota.core.model.job import JobId
+from rota.core.model.events import JobCancelled, JobSubmitted, WorkersExited
+from rota.core.model.job import JobId, JobSpec
 from rota.core.model.node import Node
-from rota.store.interface import Batch, Store
+from rota.store.interface import Batch, Deletions, Store
 from rota.store.memory import MemoryStore
 from rota.store.records import (
     Attempt,
@@ -85,7 +86,10 @@ def test_an_attempt_and_its_workers(store: Store, life: StoreWorkload):
         reason="exit code 1",
         workers=tuple(replace(each, exit_code=1, exited_s=life.now) for each in alive.workers),
     )
-    assert store.load().outcomes == {FIRST: JobState.FAILED}
+    ended = store.job(FIRST)
+    assert ended is not None
+    assert ended.state is JobState.FAILED
+    assert store.load().outcomes == {}, "no job that has not ended depends on it"
 
 
 @pytest.mark.usefixtures("life")
@@ -198,3 +202,89 @@ def test_the_newest_profiles_are_kept(store: Store):
     kept = [each.category for each in store.rows(ProfileRecord)]
     assert len(kept) == MAX_PROFILES
     assert (kept[:2], kept[-1]) == (["00003", "00005"], "new")
+
+
+def end(store: Store, life: StoreWorkload, job_id: JobId, *, code: int) -> None:
+    """All workers of the job exit."""
+    job = life.kernel.jobs[job_id]
+    told = WorkersExited(job_id, job.attempt, dict.fromkeys(job.numbers, code))
+    store.write(Batch(life.kernel.apply(told, life.now))).result()
+
+
+def ended_in_order(store: Store, life: StoreWorkload) -> None:
+    """The first job ends, then the second one, then a third is submitted."""
+    for job_id in (FIRST, SECOND):
+        life.now += 10.0
+        store.write(Batch(life.kernel.apply(JobCancelled(job_id, "eve"), life.now))).result()
+        end(store, life, job_id, code=143)
+    store.write(life.submit(3, 0)).result()
+
+
+def test_a_start_loads_the_outcomes_that_live_jobs_depend_on(store: Store, life: StoreWorkload):
+    told = JobSubmitted(JobId("late"), JobSpec("late", after=(FIRST,)), is_held=True)
+    store.write(Batch(life.kernel.apply(told, life.now))).result()
+    for job_id in (FIRST, SECOND):
+        end(store, life, job_id, code=0)
+    assert store.load().outcomes == {FIRST: JobState.SUCCEEDED}
+
+
+def test_jobs_expire_in_the_order_of_their_ends(store: Store, life: StoreWorkload):
+    ended_in_order(store, life)
+    first_s = life.now - 10.0
+    assert store.expired_jobs(first_s, keep=(), limit=9) == []
+    assert store.expired_jobs(life.now, keep=(), limit=9) == [FIRST]
+    assert store.expired_jobs(life.now + 1, keep=(), limit=9) == [FIRST, SECOND]
+    assert store.expired_jobs(life.now + 1, keep=(), limit=1) == [FIRST]
+    assert store.expired_jobs(life.now + 1, keep={FIRST}, limit=9) == [SECOND]
+
+
+def test_the_newest_job_and_the_job_of_the_newest_entry_stay(store: Store, life: StoreWorkload):
+    ended_in_order(store, life)
+    third = JobId("job-00003")
+    store.write(Batch(life.kernel.apply(JobCancelled(third, "eve"), life.now))).result()
+    assert third not in store.expired_jobs(life.now + 1, keep=(), limit=9)
+
+
+def test_a_deleted_job_leaves_nothing_behind(store: Store, life: StoreWorkload):
+    ended_in_order(store, life)
+    token = Token("t", "5e", "ann", TokenScope.JOB, 5.0, FIRST)
+    usage = UsageRecord("vision", "ann", 7200.0, 3600.0, 20.0)
+    store.write(Batch(rows=(token, usage), samples=(SampleRecord(FIRST, 1, 5.0, 0, 1, 1.0),)))
+    newest, rest = store.newest_entry(), store.story(SECOND)
+    for _ in range(2):
+        store.write(Batch(deleted=Deletions(jobs=(FIRST,)))).result()
+    assert store.job(FIRST) is None
+    assert store.submission(FIRST) is None
+    assert store.job_with_key("eve", "key-1") is None
+    assert store.attempts(FIRST) == store.story(FIRST) == store.samples(FIRST) == []
+    assert store.rows(Token) == []
+    assert store.rows(UsageRecord) == [usage], "usage totals survive"
+    assert (store.newest_entry(), store.story(SECOND)) == (newest, rest)
+    assert store.story(after=newest - 1) != []
+
+
+def test_the_newest_entry_of_a_job_expires_with_the_job(store: Store, life: StoreWorkload):
+    ended_in_order(store, life)
+    expired = store.expired_entries(life.now + 1, limit=99)
+    newest = {job_id: store.story(job_id)[-1].number for job_id in (FIRST, SECOND)}
+    assert expired == sorted(set(range(1, store.newest_entry())) - set(newest.values()))
+    store.write(Batch(deleted=Deletions(entries=tuple(expired)))).result()
+    assert [each.number for each in store.story(FIRST)] == [newest[FIRST]]
+    assert store.expired_entries(life.now + 1, limit=99) == []
+
+
+def test_words_find_jobs_by_name_and_id(store: Store):
+    names = ("train", "train[0]", "training", "a.b")
+    specs = {JobId(f"0000{n}abc"): JobSpec(name) for n, name in enumerate(names)}
+    kernel = StoreWorkload().kernel
+    told = [JobSubmitted(job_id, spec) for job_id, spec in specs.items()]
+    store.write(Batch(kernel.apply_all(told, 5.0))).result()
+
+    def found(word: str) -> list[str]:
+        return [job.spec.name for job in reversed(store.jobs(JobFilter(word=word)).jobs)]
+
+    assert found("train") == ["train"]
+    assert found("train[") == ["train[0]"]
+    assert found("00001") == found("1abc") == found("00001abc") == ["train[0]"]
+    assert found("abc") == found("0000") == list(names)
+    assert found("9abc") == found("tr") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -119,7 +120,7 @@ async def move(body: MoveRequest, *, services: ServicesDep, caller: CallerDep) -
 
 @router.post("/check", response_model=list[JobView], summary="Check a submit without queueing jobs")
 async def check(body: Batched, *, services: ServicesDep, caller: CallerDep) -> Response:
-    return json_response(services.submissions.dry_run(caller, body.jobs))
+    return json_response(await services.submissions.dry_run(caller, body.jobs))
 
 
 @router.get("", response_model=Listed, summary="List jobs, the newest first")
@@ -143,12 +144,13 @@ async def show(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> R
     operation_id="again_v1_jobs__word__request_get",
 )
 async def resubmit_request(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> Response:
-    return json_response(services.submissions.resubmit_request(caller, word))
+    found = await asyncio.to_thread(services.submissions.resubmit_request, caller, word)
+    return json_response(found)
 
 
 @router.get("/{word}/profile", response_model=JobProfile, summary="Measurements of a job")
 async def profile(word: NameOrId, *, services: ServicesDep, caller: CallerDep) -> Response:
-    return json_response(services.job_service.profile(caller, word))
+    return json_response(await services.job_service.profile(caller, word))
 
 
 @router.get("/{word}/story", response_model=list[StoryEntry], summary="History of a job")
@@ -160,8 +162,10 @@ async def story(
     after: Annotated[int, Query(ge=0, le=MAX_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
 ) -> Response:
-    job = services.directory.find(caller, word)
-    return json_response(services.history.entries(caller, job.id, after=after, limit=limit))
+    job = await services.directory.find_async(caller, word)
+    entries = services.history.entries
+    found = await asyncio.to_thread(entries, caller, job.id, after=after, limit=limit)
+    return json_response(found)
 
 
 @router.post("/{word}/cancel", response_model=JobView, summary="Cancel a job")

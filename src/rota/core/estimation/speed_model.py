@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -40,92 +40,144 @@ class MeasuredSize:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeedModel:
-    """One epoch takes `one_s` seconds on one worker and is `speedups[n]` times faster on n workers.
+class FitTerms:
+    """The terms of the fit `t(n) = work_s/n + exchange_s*(n-1)/n + crossing_s*(crosses nodes)`."""
 
-    `error` is the relative error of any figure from this model. `assumed` are the speed-ups from
-    before the first measurement, empty for the prior's: storing them would make each job ten times
-    as large.
+    work_s: float
+    exchange_s: float
+    crossing_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedModel:
+    """One epoch takes `one_s` seconds on one worker and is `speedup(n)` times faster on n workers.
+
+    The model stores what was measured and assumed, and derives the speed-up of each size on
+    request. So a model for 100,000 workers is as small as a model for 4. `error` is the relative
+    error of any figure from this model. `assumed` are the speed-ups that a user estimated, empty
+    for the prior's. `terms` are known as soon as two sizes are measured.
     """
 
     one_s: float
-    speedups: tuple[float, ...]
     error: float
     measured: Mapping[MeasuredSize, EpochStats] = field(
         default_factory=dict[MeasuredSize, EpochStats]
     )
     assumed: tuple[float, ...] = ()
+    terms: FitTerms | None = None
+    _curve: _Curve | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        curve = None
+        if self.measured:
+            curve = _Curve.of(self.measured, self.assumed or PRIOR_SPEEDUPS, terms=self.terms)
+        object.__setattr__(self, "_curve", curve)
 
     def speedup(self, workers: int) -> float:
-        """The speed-up on `workers` workers; 0 for a size outside the table."""
-        return self.speedups[workers] if workers < len(self.speedups) else 0.0
+        """The speed-up on `workers` workers; 0 if nothing is measured and the assumed speed-ups end
+        before this size."""
+        if self._curve is not None:
+            return self.one_s / self._curve.seconds(workers) if workers > 0 else 0.0
+        table = self.assumed or PRIOR_SPEEDUPS
+        return table[workers] if workers < len(table) else 0.0
+
+    def speedups(self, max_workers: int) -> tuple[float, ...]:
+        """The speed-ups on 0, 1, 2, ... workers, as far as they are known and at least up to
+        `max_workers`. Models with the same assumed speed-ups share one table."""
+        if self._curve is not None:
+            return tuple(map(self.speedup, range(max_workers + 1)))
+        return self.assumed or PRIOR_SPEEDUPS
 
     def epoch_s(self, workers: int) -> float:
         speedup = self.speedup(workers)
         return self.one_s / speedup if speedup > 0 else math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """The time of one epoch at each size, derived from measurements."""
+
+    means_s: Mapping[int, float]
+    """The mean time of each measured size."""
+    fewest: int
+    crosses_from: float
+    """The smallest size of which only times across nodes are known."""
+    shape: tuple[float, ...]
+    terms: FitTerms | None
+
+    @classmethod
+    def of(
+        cls,
+        measured: Mapping[MeasuredSize, EpochStats],
+        shape: tuple[float, ...],
+        *,
+        terms: FitTerms | None,
+    ) -> _Curve:
+        means_s = _means_by_workers(measured)
+        return cls(means_s, min(means_s), _sizes_that_cross(measured), shape, terms)
+
+    def seconds(self, workers: int) -> float:
+        measured_s = self.means_s.get(workers)
+        if measured_s is not None:
+            return measured_s
+        found_s = self._scaled(workers) if self.terms is None else self._fitted(workers, self.terms)
+        # A fit with overhead terms only would predict no time for a single worker.
+        return max(found_s, self.means_s[self.fewest]) if workers < self.fewest else found_s
+
+    def _scaled(self, workers: int) -> float:
+        """The assumed shape, scaled to pass through the only measurement."""
+        here = self._assumed(self.fewest) or 1.0
+        return self.means_s[self.fewest] * here / (self._assumed(workers) or here)
+
+    def _assumed(self, workers: int) -> float:
+        return self.shape[workers] if workers < len(self.shape) else 0.0
+
+    def _fitted(self, workers: int, terms: FitTerms) -> float:
+        crossing_s = terms.crossing_s if workers >= self.crosses_from else 0.0
+        return terms.work_s / workers + terms.exchange_s * (workers - 1) / workers + crossing_s
+
+
 def _prior_speedups() -> tuple[float, ...]:
     return tuple(n / (1 + PRIOR_OVERHEAD * (n - 1)) if n else 0.0 for n in range(PRIOR_SIZE))
 
 
-PRIOR = SpeedModel(one_s=math.inf, speedups=_prior_speedups(), error=PRIOR_ERROR)
+PRIOR_SPEEDUPS = _prior_speedups()
+PRIOR = SpeedModel(one_s=math.inf, error=PRIOR_ERROR)
 """The model of a job about which nothing is known: concave speed-ups, unknown length."""
 
 
 def estimated(
-    epoch_s: float, *, workers: int = 1, speedups: Sequence[float] = PRIOR.speedups
+    epoch_s: float, *, workers: int = 1, speedups: Sequence[float] = PRIOR_SPEEDUPS
 ) -> SpeedModel:
     """The model from a user's estimate: one epoch takes `epoch_s` on `workers` workers."""
     table = tuple(speedups)
     here = table[workers] if workers < len(table) and table[workers] > 0 else 1.0
-    return SpeedModel(one_s=epoch_s * here, speedups=table, error=ESTIMATE_ERROR)
+    assumed = () if table == PRIOR_SPEEDUPS else table
+    return SpeedModel(one_s=epoch_s * here, error=ESTIMATE_ERROR, assumed=assumed)
 
 
 def learn(model: SpeedModel, size: MeasuredSize, *, epoch_s: float, max_workers: int) -> SpeedModel:
-    """The model after one more measured epoch, for sizes up to `max_workers` + 1."""
+    """The model after one more measured epoch of a job with `max_workers`."""
     if not (epoch_s > 0 and math.isfinite(epoch_s) and size.workers > 0):
         return model
     before = model.measured.get(size)
     sample = before.with_time(epoch_s) if before else stats_of_first_epoch(epoch_s)
-    measured = {**model.measured, size: sample}
-    assumed = model.assumed if model.measured else _unless_prior(model.speedups)
-    return _refit(replace(model, measured=measured, assumed=assumed), max_workers)
+    return fitted({**model.measured, size: sample}, model.assumed, max_workers=max_workers)
 
 
-def _unless_prior(speedups: tuple[float, ...]) -> tuple[float, ...]:
-    return () if speedups == PRIOR.speedups else speedups
-
-
-def sized_for(model: SpeedModel, max_workers: int) -> SpeedModel:
-    """A category's model, extended for a job with a larger maximum size."""
-    if not model.measured or len(model.speedups) >= max_workers + 2:
-        return model
-    return _refit(model, max_workers)
-
-
-def _refit(model: SpeedModel, max_workers: int) -> SpeedModel:
-    means = _means_by_workers(model.measured)
-    n_sizes = max(max_workers, *means) + 2
-    if len(means) == 1:
-        ((workers, mean_s),) = means.items()
-        fitted = _scaled(model, n_sizes, workers=workers, mean_s=mean_s)
-    else:
-        fitted = _fitted(model, n_sizes, means=means)
-    fewest = min(means)
-    for workers in range(1, fewest):
-        # A fit with overhead terms only would predict no time for a single worker.
-        fitted[workers] = max(fitted[workers], means[fewest])
-    for workers, mean_s in means.items():
-        fitted[workers] = mean_s
-    one_s = fitted[1]
-    return SpeedModel(
-        one_s=one_s,
-        speedups=(0.0, *(one_s / seconds for seconds in fitted[1:])),
-        error=_error(model.measured),
-        measured=model.measured,
-        assumed=model.assumed,
-    )
+def fitted(
+    measured: Mapping[MeasuredSize, EpochStats], assumed: tuple[float, ...], *, max_workers: int
+) -> SpeedModel:
+    """The model of these measurements. Assumed times up to `max_workers` take part in the fit."""
+    means_s = _means_by_workers(measured)
+    shape = assumed or PRIOR_SPEEDUPS
+    terms = None
+    if len(means_s) > 1:
+        n_sizes = max(max_workers, *means_s) + 2
+        guesses = _assumed_times(shape, means_s, n_sizes=n_sizes)
+        terms = _fit(measured, guesses)
+    curve = _Curve.of(measured, shape, terms=terms)
+    return SpeedModel(curve.seconds(1), _error(measured), measured, assumed, terms)
 
 
 def _means_by_workers(measured: Mapping[MeasuredSize, EpochStats]) -> dict[int, float]:
@@ -136,15 +188,7 @@ def _means_by_workers(measured: Mapping[MeasuredSize, EpochStats]) -> dict[int, 
     return {workers: total / count for workers, (count, total) in sorted(sums.items())}
 
 
-def _scaled(model: SpeedModel, n_sizes: int, *, workers: int, mean_s: float) -> list[float]:
-    """With one measured size: keep the assumed shape, scaled to pass through the measurement."""
-    here = model.speedup(workers) or 1.0
-    return [math.inf] + [mean_s * here / (model.speedup(n) or here) for n in range(1, n_sizes)]
-
-
-def _fitted(model: SpeedModel, n_sizes: int, *, means: Mapping[int, float]) -> list[float]:
-    measured = model.measured
-    guesses = _assumed_times(model.assumed or PRIOR.speedups, means, n_sizes=n_sizes)
+def _fit(measured: Mapping[MeasuredSize, EpochStats], guesses: Mapping[int, float]) -> FitTerms:
     rows = [_terms(size.workers, crosses=size.crosses) for size in measured]
     rows += [_terms(workers, crosses=False) for workers in guesses]
     weights = np.sqrt(
@@ -153,10 +197,7 @@ def _fitted(model: SpeedModel, n_sizes: int, *, means: Mapping[int, float]) -> l
     times = np.array([*(sample.mean_s for sample in measured.values()), *guesses.values()])
     # The full name makes SciPy load this module on first use; that saves 0.5 s at every start.
     (a, b, c), _ = scipy.optimize.nnls(np.array(rows) * weights[:, None], times * weights)
-    crossing = _sizes_that_cross(measured)
-    return [math.inf] + [
-        float(a / n + b * (n - 1) / n + (c if n >= crossing else 0.0)) for n in range(1, n_sizes)
-    ]
+    return FitTerms(float(a), float(b), float(c))
 
 
 def _terms(workers: int, *, crosses: bool) -> tuple[float, float, float]:

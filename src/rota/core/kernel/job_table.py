@@ -9,6 +9,7 @@ observed state (the jobs' phases) is the only reason to start, stop or resize a 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from rota.core.estimation.service_time import with_lost_work
@@ -76,6 +77,8 @@ class JobTable:
         self._backoff_s = backoff_s
         self._waiting: dict[JobId, None] = {}
         """Jobs whose planned slots are not all free yet, in order of arrival."""
+        self._dependents: dict[JobId, dict[JobId, None]] = {}
+        """The jobs that have not ended, by each job that they depend on, in order of arrival."""
 
     def put(self, job: Job, effects: Effects) -> None:
         """Record a job as it is now. This alone is no transition."""
@@ -86,6 +89,7 @@ class JobTable:
     def add(self, job: Job, effects: Effects, *, reason: str = "") -> None:
         """Add a new job."""
         self.put(job, effects)
+        self._index_dependencies(job)
         row = Transition(effects.now, job.id, 0, None, job.state, "JobSubmitted", reason)
         effects.transitions.append(row)
         self.wants_round = True
@@ -94,6 +98,7 @@ class JobTable:
     def restore(self, job: Job, effects: Effects) -> None:
         """Add a job as it was stored before a crash."""
         self.jobs[job.id] = job
+        self._index_dependencies(job)
         self.timers.set(job)
         self.ledger.book(job.members, job.spec)
         effects.commands += commands_to_resend(job)
@@ -134,6 +139,11 @@ class JobTable:
         """Add a history row that changes no state."""
         row = Transition(effects.now, job.id, job.attempt, job.state, job.state, cause, reason)
         effects.transitions.append(row)
+
+    @property
+    def dependencies(self) -> Collection[JobId]:
+        """The jobs, ended or not, that jobs which have not ended depend on."""
+        return self._dependents.keys()
 
     def may_run(self, job: Job, now: float) -> bool:
         """Whether a plan may give the job slots now."""
@@ -220,10 +230,18 @@ class JobTable:
     def _finish(self, job: Job, effects: Effects) -> None:
         self.outcomes[job.id] = job.state
         del self.jobs[job.id]
+        for needed in job.spec.after:
+            dependents = self._dependents.get(needed, {})
+            dependents.pop(job.id, None)
+            if not dependents:
+                self._dependents.pop(needed, None)
         if job.state is not JobState.SUCCEEDED:
-            dependents = [each.id for each in self.jobs.values() if job.id in each.spec.after]
-            for job_id in dependents:
+            for job_id in list(self._dependents.get(job.id, ())):
                 self._fail_if_dependency_failed(job_id, effects)
+
+    def _index_dependencies(self, job: Job) -> None:
+        for needed in job.spec.after:
+            self._dependents.setdefault(needed, {})[job.id] = None
 
     def _fail_if_dependency_failed(self, job_id: JobId, effects: Effects) -> None:
         """Fail a job that waits for a job that did not succeed: it can never run."""

@@ -8,7 +8,7 @@ job table works out what that means for each job, and which commands follow.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -100,8 +100,19 @@ class Kernel:
 
     @property
     def outcomes(self) -> Mapping[JobId, JobState]:
-        """The final states of jobs that have ended."""
+        """The final states of jobs that have ended since the start, and of those that jobs which
+        have not ended depend on."""
         return self._job_table.outcomes
+
+    @property
+    def dependencies(self) -> Collection[JobId]:
+        """The jobs, ended or not, that jobs which have not ended depend on."""
+        return self._job_table.dependencies
+
+    def forget_outcomes(self, job_ids: Iterable[JobId]) -> None:
+        """Forget ended jobs that the store has deleted. No job may depend on them."""
+        for job_id in job_ids:
+            self._job_table.outcomes.pop(job_id, None)
 
     @property
     def nodes(self) -> Mapping[NodeId, Node]:

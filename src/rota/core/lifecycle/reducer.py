@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from rota.core.estimation.speed_model import PRIOR, SpeedModel, estimated, sized_for
+from rota.core.estimation.speed_model import PRIOR, PRIOR_SPEEDUPS, SpeedModel, estimated
 from rota.core.lifecycle.command_failures import start_failed
 from rota.core.lifecycle.progress_report import progressed
 from rota.core.lifecycle.states import Purpose, Trigger
@@ -58,7 +58,7 @@ def new_job(event: JobSubmitted, now: float, *, known: SpeedModel | None) -> Job
         submitted_s=now,
         phase=Held(now) if event.is_held else Queued(now),
         service=ServiceTime(as_of_s=now),
-        speed=sized_for(known, event.spec.max_workers) if known else _first_guess(event.spec),
+        speed=known or _first_guess(event.spec),
     )
 
 
@@ -68,7 +68,7 @@ def _first_guess(spec: JobSpec) -> SpeedModel:
         return PRIOR
     epoch_s = estimate.seconds / spec.epochs
     return estimated(
-        epoch_s, workers=estimate.workers, speedups=estimate.speedups or PRIOR.speedups
+        epoch_s, workers=estimate.workers, speedups=estimate.speedups or PRIOR_SPEEDUPS
     )
 
 

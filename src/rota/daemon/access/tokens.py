@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,15 @@ class Tokens:
         self._by_hash[gone.sha256] = gone
         return _view(gone)
 
+    def ended_before(self, before_s: float) -> list[str]:
+        """The ids of tokens that expired or were revoked before this time."""
+        return [each.id for each in self._by_hash.values() if _ended_s(each) < before_s]
+
+    def forget(self, token_ids: Collection[str]) -> None:
+        """Forget tokens that the store has deleted."""
+        kept = {sha256: each for sha256, each in self._by_hash.items() if each.id not in token_ids}
+        self._by_hash = kept
+
     def _is_live(self, token: Token) -> bool:
         is_expired = token.expires_s is not None and token.expires_s <= self._clock()
         return token.revoked_s is None and not is_expired
@@ -149,6 +159,12 @@ def load_key(folder: Path) -> bytes:
             os.fsync(descriptor)
         partial.rename(path)
     return path.read_bytes()
+
+
+def _ended_s(token: Token) -> float:
+    """When the token stopped to be valid; infinite if it has no end."""
+    ends = [each for each in (token.expires_s, token.revoked_s) if each is not None]
+    return min(ends, default=math.inf)
 
 
 def _hash(secret: str) -> str:

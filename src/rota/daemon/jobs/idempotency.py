@@ -85,16 +85,11 @@ class IdempotencyKeys:
             earlier = self._pending[name]
             _require_same(key, asked, before=earlier.fingerprint)
             return await asyncio.shield(earlier.made)
-        first = self._store.job_with_key(user, key)
-        if first is not None:
-            submission = self._store.submission(first)
-            before = unpack(submission.program).fingerprint if submission else ""
-            _require_same(key, asked, before=before)
-            return self._made_with(user, key, first=first)
         made = asyncio.get_running_loop().create_future()
+        # Before the first await, so that a repeated submit waits for this one.
         self._pending[name] = _PendingSubmit(asked.fingerprint, made)
         try:
-            ids = await submit()
+            ids = await asyncio.to_thread(self._made_before, user, key, asked) or await submit()
         except BaseException as error:
             made.set_exception(error)
             made.exception()
@@ -104,6 +99,16 @@ class IdempotencyKeys:
             return ids
         finally:
             del self._pending[name]
+
+    def _made_before(self, user: str, key: str, asked: IdempotentRequest) -> list[JobId]:
+        """The jobs in the store that this key created; none if the key is new. Blocks."""
+        first = self._store.job_with_key(user, key)
+        if first is None:
+            return []
+        submission = self._store.submission(first)
+        before = unpack(submission.program).fingerprint if submission else ""
+        _require_same(key, asked, before=before)
+        return self._made_with(user, key, first=first)
 
     def _made_with(self, user: str, key: str, *, first: JobId) -> list[JobId]:
         found = [first]

@@ -33,3 +33,8 @@ def decode(job_id: JobId) -> int:
     for character in job_id:
         number = number << 5 | ALPHABET.index(character)
     return number
+
+
+def is_job_id(word: str) -> bool:
+    """Whether the word has the form of a job id."""
+    return len(word) == LENGTH and set(word) <= set(ALPHABET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from rota.core.lifecycle.states import JobState
 from rota.core.model.job import Ended, Job, JobId
 from rota.daemon.access.authorization import Caller, may_name, require_owner, require_write
 from rota.daemon.errors import NotFoundError
+from rota.daemon.jobs.job_ids import is_job_id
 from rota.daemon.launch.programs import SubmittedProgram, unpack
 from rota.daemon.runtime.job_reader import JobReader
 from rota.errors import UserError, did_you_mean
@@ -16,6 +18,8 @@ from rota.store.interface import Store
 from rota.store.records import Attempt, JobFilter, StoredJobPage
 from rota.wire.jobs import LIVE_STATES
 
+LIST_ALL = "'rota list --all' shows every job"
+PRUNED = "ended jobs are deleted after the time in the setting 'keep_jobs'; " + LIST_ALL
 LIVE = frozenset(JobState(each) for each in LIVE_STATES)
 
 
@@ -33,7 +37,10 @@ class ArrayError(UserError):
 
 class JobDirectory:
     """Reads jobs. The kernel knows the jobs that are not over, the store knows all jobs; the
-    kernel may be ahead of the store by one write."""
+    kernel may be ahead of the store by one write.
+
+    A method that reads the store blocks. Code in the event loop awaits the `_async` methods, or
+    calls the others in a thread."""
 
     def __init__(self, reader: JobReader, store: Store) -> None:
         self._reader = reader
@@ -55,6 +62,18 @@ class JobDirectory:
 
     def find(self, caller: Caller, word: str) -> Job:
         return find_job(word, caller, reader=self._reader, store=self._store)
+
+    async def find_async(self, caller: Caller, word: str) -> Job:
+        """Find a job without blocking the event loop. The id of a live job needs no thread."""
+        live = self.live(JobId(word)) if may_name(caller, word) else None
+        return live or await asyncio.to_thread(self.find, caller, word)
+
+    async def find_owned_async(self, caller: Caller, word: str) -> Job:
+        """As `find_owned`, without blocking the event loop."""
+        require_write(caller)
+        job = await self.find_async(caller, word)
+        require_owner(caller, job)
+        return job
 
     def find_readable(self, caller: Caller, word: str) -> Job:
         """A job whose logs and measurements this caller may read."""
@@ -97,7 +116,7 @@ def find_job(word: str, caller: Caller, *, reader: JobReader, store: Store) -> J
     found = found or _candidates(word, "", store=store)
     if not found:
         own = [job.spec.name for job in store.jobs(JobFilter(user=caller.user)).jobs]
-        hint = did_you_mean(word, own) or "'rota list --all' shows every job"
+        hint = did_you_mean(word, own) or (PRUNED if is_job_id(word) else LIST_ALL)
         raise NotFoundError(f"no job {word[:40]!r}", hint)
     if len(found) != 1:
         some = ", ".join(f"{job.id} ({job.spec.name}, {job.state})" for job in found[:5])

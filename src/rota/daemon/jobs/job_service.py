@@ -5,13 +5,20 @@ Each method checks the caller with the functions of `daemon.access.authorization
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rota.core.estimation.service_time import service_at
 from rota.core.model.events import JobCancelled, JobEvent, JobHeld, JobReleased, JobResized
 from rota.core.model.job import Ended, Job, JobId, Mode
-from rota.daemon.access.authorization import Caller, job_scope, may_see, require_write
+from rota.daemon.access.authorization import (
+    Caller,
+    job_scope,
+    may_see,
+    require_owner,
+    require_write,
+)
 from rota.daemon.diagnosis.diagnosis import hint_for
 from rota.daemon.jobs.forecaster import Forecaster
 from rota.daemon.jobs.job_lookup import JobDirectory, describe_state
@@ -79,8 +86,9 @@ class JobService:
         await self._forecaster.refresh()
         own_id = job_scope(caller)
         if own_id is not None:
-            return JobViewPage([self.view(caller, self._directory.find(caller, own_id))], None)
-        page = self._directory.page(wanted, before=before, limit=limit)
+            job = await self._directory.find_async(caller, own_id)
+            return JobViewPage([self.view(caller, job)], None)
+        page = await asyncio.to_thread(self._directory.page, wanted, before=before, limit=limit)
         return JobViewPage([self.view(caller, job) for job in page.jobs], page.next)
 
     def view(self, caller: Caller, job: Job) -> JobView:
@@ -98,12 +106,12 @@ class JobService:
 
     async def details(self, caller: Caller, word: str) -> JobDetails:
         await self._forecaster.refresh()
-        job = self._directory.find(caller, word)
-        saved = self._directory.program(job.id)
+        job = await self._directory.find_async(caller, word)
+        saved = await asyncio.to_thread(self._directory.program, job.id)
         request = saved.request
         attempts = [
             attempt_view(each, worker_gpus=self._worker_gpus)
-            for each in self._directory.attempts(job.id)
+            for each in await asyncio.to_thread(self._directory.attempts, job.id)
         ]
         live = live_workers_of(self._reports, job.id)
         service = service_at(job, self._clock())
@@ -126,10 +134,12 @@ class JobService:
         )
         return with_live_details(found, job, live=live, is_crowded=self._forecaster.is_crowded)
 
-    def profile(self, caller: Caller, word: str) -> JobProfile:
+    async def profile(self, caller: Caller, word: str) -> JobProfile:
         """The measurements of a job, for callers who may read its logs."""
-        job = self._directory.find_readable(caller, word)
-        return profile_of(job, self._store, live=live_workers_of(self._reports, job.id))
+        job = await self._directory.find_async(caller, word)
+        require_owner(caller, job)
+        live = live_workers_of(self._reports, job.id)
+        return await asyncio.to_thread(profile_of, job, self._store, live=live)
 
     # -- changes --------------------------------------------------------------------------------
 
@@ -145,7 +155,7 @@ class JobService:
     async def resize(self, caller: Caller, word: str, *, workers: int | None) -> JobView:
         """Set the number of workers, as soon as the cluster has room. None: the policy decides."""
         self._controller.require_available()
-        job = self._directory.find_owned(caller, word)
+        job = await self._directory.find_owned_async(caller, word)
         check_resize(job, workers)
         return await self._apply(caller, JobResized(job.id, workers, caller.user))
 
@@ -159,13 +169,13 @@ class JobService:
     ) -> JobView:
         require_write(caller)
         self._controller.require_available()
-        job = self._directory.find_owned(caller, word)
+        job = await self._directory.find_owned_async(caller, word)
         require_not_over(job)
         return await self._apply(caller, event_type(job.id, caller.user, printable(reason)))
 
     async def _apply(self, caller: Caller, event: JobEvent) -> JobView:
         await self._controller.durable(self._controller.apply_event(event, actor=caller.user))
-        return self.view(caller, self._directory.find(caller, event.job_id))
+        return self.view(caller, await self._directory.find_async(caller, event.job_id))
 
 
 def require_not_over(job: Job) -> None:

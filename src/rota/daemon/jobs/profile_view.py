@@ -34,6 +34,11 @@ UNSAVED_S = 600.0
 """Unsaved work above which the owner gets a hint."""
 
 
+MAX_FITTED = 512
+"""The largest size with a fitted speed, unless a larger one was measured: a job may allow 100,000
+workers."""
+
+
 @dataclass(frozen=True, slots=True)
 class LiveWorkers:
     """The last reports of the workers of a job. `slow` maps each straggler to the ratio of its step
@@ -179,12 +184,13 @@ def _crosses(attempt: Attempt) -> bool:
 
 
 def size_figures(job: Job, own: frozenset[MeasuredSize]) -> list[SizeFigure]:
-    """Measured and fitted speeds, from 1 worker to the largest measured or allowed size. `own` are
-    the sizes at which the job itself was measured."""
+    """Measured and fitted speeds, from 1 worker to the largest measured or allowed size, but no
+    unmeasured size above `MAX_FITTED`. `own` are the sizes at which the job itself was measured."""
     speed = job.speed
     by_size = sorted(speed.measured, key=lambda size: (size.workers, size.crosses))
     measured = [_measured(speed, size, origin=_origin_of(job, size, own=own)) for size in by_size]
-    most = max([job.spec.max_workers, *(size.workers for size in by_size)])
+    largest = min(job.spec.max_workers, MAX_FITTED)
+    most = max([largest, *(size.workers for size in by_size)])
     fitted = [_fitted(job, workers, own=own) for workers in range(1, most + 1)]
     return sorted([*measured, *fitted], key=lambda each: (each.workers, each.kind == FITTED))
 

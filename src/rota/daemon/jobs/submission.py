@@ -3,15 +3,16 @@ or none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from types import MappingProxyType
 
 from rota.core.explain.feasibility import FeasibilityChecker, with_full_capacity
 from rota.core.lifecycle.reducer import new_job
 from rota.core.lifecycle.states import JobState
 from rota.core.model.events import JobSubmitted
-from rota.core.model.job import Ended, JobId
+from rota.core.model.job import Ended, Job, JobId
 from rota.core.model.node import DEFAULT_TOLERATIONS
 from rota.daemon.access.authorization import (
     Caller,
@@ -40,7 +41,8 @@ MOST_IN_A_BATCH = 10_000
 MOST_LIVE_JOBS = 200_000
 FAILED = frozenset({JobState.FAILED, JobState.CANCELLED})
 
-Requests = Callable[[], Sequence[JobRequest]]
+Requests = Callable[[], Awaitable[Sequence[JobRequest]]]
+NO_DEPENDENCIES: Mapping[str, Job] = MappingProxyType({})
 JobIdCallback = Callable[[JobId], None]
 
 
@@ -78,6 +80,7 @@ class SubmissionService:
         self._clock = site.clock
         self._keys = IdempotencyKeys(store)
         self._feasibility = FeasibilityChecker([])
+        self._ids: JobIdGenerator | None = None
 
     # -- requests of callers --------------------------------------------------------------------
 
@@ -90,7 +93,7 @@ class SubmissionService:
         return await self._once(
             caller,
             idempotency.for_submit(requests),
-            requests=lambda: requests,
+            requests=_given(requests),
             key=key,
             origin=origin,
         )
@@ -101,12 +104,15 @@ class SubmissionService:
         return await self._once(
             caller,
             idempotency.for_resubmit(word),
-            requests=lambda: [self.resubmit_request(caller, word)],
+            requests=lambda: self._resubmit_requests(caller, word),
             key=key,
         )
 
+    async def _resubmit_requests(self, caller: Caller, word: str) -> list[JobRequest]:
+        return [await asyncio.to_thread(self.resubmit_request, caller, word)]
+
     def resubmit_request(self, caller: Caller, word: str) -> JobRequest:
-        """The request that makes a copy of a job, here or on another daemon."""
+        """The request that makes a copy of a job, here or on another daemon. Blocks."""
         job = self._directory.find(caller, word)
         require_submitter(caller, job)
         saved = self._directory.program(job.id)
@@ -115,13 +121,14 @@ class SubmissionService:
         defaults = self._defaults(job.spec.project)
         return without_defaults(request, user=caller.user, defaults=defaults)
 
-    def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
+    async def dry_run(self, caller: Caller, requests: Sequence[JobRequest]) -> list[JobView]:
         """The jobs that a submit would queue."""
         require_person(caller)
+        dependencies = await self._dependencies(caller, requests)
         now = self._clock()
         return [
             job_view(new_job(JobSubmitted(JobId(""), each.spec), now, known=None), now=now)
-            for each in self.admit(caller, requests)
+            for each in self.admit(caller, requests, dependencies=dependencies)
         ]
 
     async def submit_from_object(
@@ -134,11 +141,15 @@ class SubmissionService:
 
     # -- steps ----------------------------------------------------------------------------------
 
-    @cached_property
-    def _ids(self) -> JobIdGenerator:
+    async def _id_generator(self) -> JobIdGenerator:
         """Made at the first submit: until then the store may still load jobs."""
-        newest = self._store.jobs(limit=1).jobs
-        return JobIdGenerator(self._clock, newest=newest[0].id if newest else None)
+        if self._ids is None:
+            newest = (await asyncio.to_thread(self._store.jobs, limit=1)).jobs
+            # Another submit may have made the generator in the meantime.
+            self._ids = self._ids or JobIdGenerator(
+                self._clock, newest=newest[0].id if newest else None
+            )
+        return self._ids
 
     async def _once(
         self,
@@ -152,20 +163,21 @@ class SubmissionService:
         """Submit, unless this caller used the key before: then return the jobs of that submit."""
         self._controller.require_available()
         if not key:
-            return await self._submit(caller, requests(), options=SubmitOptions(origin=origin))
-        return await self._keys.once(
-            caller.user,
-            key,
-            asked=asked,
-            submit=lambda: self._submit(
-                caller, requests(), options=SubmitOptions(key, asked.fingerprint, origin)
-            ),
-        )
+            options = SubmitOptions(origin=origin)
+            return await self._submit(caller, await requests(), options=options)
+
+        async def submit() -> list[JobId]:
+            options = SubmitOptions(key, asked.fingerprint, origin)
+            return await self._submit(caller, await requests(), options=options)
+
+        return await self._keys.once(caller.user, key, asked=asked, submit=submit)
 
     async def _submit(
         self, caller: Caller, requests: Sequence[JobRequest], *, options: SubmitOptions
     ) -> list[JobId]:
-        admitted = self.admit(caller, requests)
+        dependencies = await self._dependencies(caller, requests)
+        ids = await self._id_generator()
+        admitted = self.admit(caller, requests, dependencies=dependencies)
         if len(self._controller.jobs) + len(admitted) > MOST_LIVE_JOBS:
             raise UserError(
                 f"the daemon has {MOST_LIVE_JOBS} jobs that are not over", "try again later"
@@ -175,7 +187,7 @@ class SubmissionService:
         account = self._launch_environment.uid(caller)
         programs = pack_all(admitted, options.fingerprint, pod=options.pod)
         for number, (each, saved) in enumerate(zip(admitted, programs, strict=True)):
-            job_id = self._ids.next()
+            job_id = ids.next()
             options.on_job_id(job_id)
             reason = f"moved here from {printable(options.origin)}" if options.origin else ""
             is_held = each.request.hold
@@ -189,7 +201,14 @@ class SubmissionService:
         await self._controller.durable(written)
         return [event.job_id for event in events]
 
-    def admit(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Admitted]:
+    def admit(
+        self,
+        caller: Caller,
+        requests: Sequence[JobRequest],
+        *,
+        dependencies: Mapping[str, Job] = NO_DEPENDENCIES,
+    ) -> list[Admitted]:
+        """`dependencies` has the jobs that the words in `after` name."""
         feasibility = self._fresh_feasibility()
         admitted: list[Admitted] = []
         known: JobRequest | None = None
@@ -197,7 +216,8 @@ class SubmissionService:
         for request in requests:
             # Many batches repeat one request: check it once.
             if request != known:
-                found = self._admit_one(caller, request, feasibility=feasibility)
+                after = _after(request.after, dependencies)
+                found = self._admit_one(caller, request, feasibility=feasibility, after=after)
                 known = request
             admitted += found
             if len(admitted) > MOST_IN_A_BATCH:
@@ -214,7 +234,12 @@ class SubmissionService:
         return self._feasibility
 
     def _admit_one(
-        self, caller: Caller, request: JobRequest, *, feasibility: FeasibilityChecker
+        self,
+        caller: Caller,
+        request: JobRequest,
+        *,
+        feasibility: FeasibilityChecker,
+        after: tuple[JobId, ...],
     ) -> list[Admitted]:
         check_shape(request)
         self._launch_environment.check(request)
@@ -223,7 +248,7 @@ class SubmissionService:
             user=caller.user,
             defaults=self._defaults(request.project),
             feasibility=feasibility,
-            after=self._after(caller, request.after),
+            after=after,
         )
         self._require_snapshot(caller, request.snapshot)
         return admitted
@@ -237,11 +262,24 @@ class SubmissionService:
                 "snapshot", "you have no such snapshot", "ship the folder with --ship"
             )
 
-    def _after(self, caller: Caller, words: Sequence[str]) -> tuple[JobId, ...]:
-        found: list[JobId] = []
-        for word in words:
-            job = self._directory.find(caller, word)
-            if isinstance(job.phase, Ended) and job.state in FAILED:
-                raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
+    async def _dependencies(self, caller: Caller, requests: Sequence[JobRequest]) -> dict[str, Job]:
+        words = dict.fromkeys(word for request in requests for word in request.after)
+        return {word: await self._directory.find_async(caller, word) for word in words}
+
+
+def _given(requests: Sequence[JobRequest]) -> Requests:
+    async def given() -> Sequence[JobRequest]:
+        return requests
+
+    return given
+
+
+def _after(words: Sequence[str], dependencies: Mapping[str, Job]) -> tuple[JobId, ...]:
+    """The jobs to wait for. A job that has succeeded is none of them."""
+    found: list[JobId] = []
+    for job in (dependencies[word] for word in words):
+        if isinstance(job.phase, Ended) and job.state in FAILED:
+            raise RefusedError("after", f"job {job.id} has {job.state}", "leave it out")
+        if not isinstance(job.phase, Ended):
             found.append(job.id)
-        return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))

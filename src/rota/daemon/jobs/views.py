@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rota.core.estimation.forecast import JobForecast
 from rota.core.explain.explain import WaitExplainer
 from rota.core.lifecycle.size_caps import size_reason
-from rota.core.model.allocation import n_gpus
+from rota.core.model.allocation import Slot, n_gpus
 from rota.core.model.effects import Transition
 from rota.core.model.job import Ended, Job, JobId, Running, Starting, Stopping
-from rota.core.model.node import DEFAULT_TOLERATIONS, Node, tolerates
+from rota.core.model.node import DEFAULT_TOLERATIONS, Node, NodeId, tolerates
 from rota.daemon.jobs.eta import job_eta
 from rota.engines.interface import GpuReading, WorkerGpus, WorkerId
 from rota.store.records import Attempt, AuditEntry
@@ -137,10 +137,22 @@ def redact_reason(reason: str) -> str:
     return _FAILURE.sub(r"\1", reason)
 
 
-def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, GpuReading]) -> NodeView:
-    here = [(job, slot) for job in jobs for slot in job.members if slot.node == node.id]
+def node_views(
+    nodes: Iterable[Node], jobs: Iterable[Job], *, readings: Mapping[int, GpuReading]
+) -> list[NodeView]:
+    """The views of all nodes, from one pass over the jobs."""
+    by_node: dict[NodeId, list[tuple[Job, Slot]]] = {}
+    for job in jobs:
+        for slot in job.members:
+            by_node.setdefault(slot.node, []).append((job, slot))
+    return [_node_view(each, by_node.get(each.id, ()), readings=readings) for each in nodes]
+
+
+def _node_view(
+    node: Node, workers: Sequence[tuple[Job, Slot]], *, readings: Mapping[int, GpuReading]
+) -> NodeView:
     on_gpu: dict[int, list[JobId]] = {}
-    for job, slot in here:
+    for job, slot in workers:
         for index in slot.gpus:
             on_gpu.setdefault(index, []).append(job.id)
     gpus = {gpu.index: GpuView(gpu.index, gpu.type, gpu.memory_bytes) for gpu in node.gpus}
@@ -158,8 +170,8 @@ def node_view(node: Node, jobs: Iterable[Job], *, readings: Mapping[int, GpuRead
         is_cordoned=node.is_cordoned or not tolerates(DEFAULT_TOLERATIONS, node.taints),
         cpus=node.cpus,
         memory_bytes=node.memory_bytes,
-        cpus_used=sum(job.spec.cpus for job, _ in here),
-        memory_used_bytes=sum(job.spec.memory_bytes for job, _ in here),
+        cpus_used=sum(job.spec.cpus for job, _ in workers),
+        memory_used_bytes=sum(job.spec.memory_bytes for job, _ in workers),
         gpus=[
             replace(gpus[index], jobs=[str(each) for each in on_gpu.get(index, [])])
             for index in sorted(gpus)

@@ -137,10 +137,10 @@ class Migrator:
     async def plan(self, caller: Caller, request: MoveRequest) -> list[JobView]:
         """Plan the move of jobs. Jobs that have started or ended are not changed."""
         target, wait_s = validate_move(caller, request, limits=self._limits)
-        found = [self._directory.find_owned(caller, word) for word in request.jobs]
+        found = [await self._directory.find_owned_async(caller, word) for word in request.jobs]
         for job in found:
             # Only the owner may move a job: the token belongs to the owner, and so will the job.
-            self._transfers.require_movable(caller, job.id)
+            await asyncio.to_thread(self._transfers.require_movable, caller, job.id)
         waiting = [job for job in found if is_movable(job)]
         check_move_quota(caller.user, len(waiting), known=self._planned.all())
         due_s = self._clock() + wait_s

@@ -9,7 +9,7 @@ holds if the disk of an engine fails during a recovery.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -184,6 +184,15 @@ class Controller:
     @property
     def nodes(self) -> Mapping[NodeId, Node]:
         return self.kernel.nodes
+
+    @property
+    def dependencies(self) -> Collection[JobId]:
+        """The jobs, ended or not, that jobs which have not ended depend on."""
+        return self.kernel.dependencies
+
+    def forget_outcomes(self, job_ids: Iterable[JobId]) -> None:
+        """Forget ended jobs that the store has deleted. No job may depend on them."""
+        self.kernel.forget_outcomes(job_ids)
 
     @property
     def rules(self) -> Rules:

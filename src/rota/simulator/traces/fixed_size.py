@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rota.core.estimation.speed_model import PRIOR
+from rota.core.estimation.speed_model import PRIOR_SPEEDUPS
 from rota.core.model.job import Estimate, JobSpec
 from rota.simulator.traces.csv_table import CsvRow
 from rota.simulator.workload import Scaling
 
-MAX_WORKERS = len(PRIOR.speedups) - 1
+MAX_WORKERS = len(PRIOR_SPEEDUPS) - 1
 """The largest size that the prior speed-ups cover. A larger job needs its own speed-ups."""
 
 
@@ -31,4 +31,4 @@ def fixed_size(
         estimate=Estimate(duration_s, n_gpus),
         category=category,
     )
-    return spec, Scaling(duration_s * PRIOR.speedups[n_gpus], PRIOR.speedups)
+    return spec, Scaling(duration_s * PRIOR_SPEEDUPS[n_gpus], PRIOR_SPEEDUPS)

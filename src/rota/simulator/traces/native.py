@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from rota.core.estimation.speed_model import PRIOR
+from rota.core.estimation.speed_model import PRIOR_SPEEDUPS
 from rota.core.model.job import Estimate, JobSpec, Mode
 from rota.core.model.node import Labels
 from rota.core.model.units import GPUS_EXAMPLES, GpuCount, parse_bytes, parse_gpus
@@ -79,7 +79,7 @@ def _entry(row: CsvRow, tables: dict[tuple[float, ...], tuple[float, ...]]) -> T
     # Jobs with equal speed-ups share one table, to save memory.
     given = tables.setdefault(given, given)
     duration_s = row.positive("duration_s")
-    speedups = given or PRIOR.speedups
+    speedups = given or PRIOR_SPEEDUPS
     spec = JobSpec(
         name=row.name("name"),
         user=row.text("user"),

@@ -40,9 +40,7 @@ class LocalJobs:
         self.live, self.outcomes = {job.id: job for job in saved.jobs}, saved.outcomes
 
     def job(self, job_id: JobId) -> Job | None:
-        if job_id in self.outcomes:
-            return self._store.job(job_id)
-        return self.live.get(job_id)
+        return self.live.get(job_id) or self._store.job(job_id)
 
 
 def merged_with_local(stored: StoredTrainingJob, local_jobs: LocalJobs) -> StoredTrainingJob:

@@ -8,7 +8,7 @@ read the local file. `load` updates the file from the objects when this daemon b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -208,6 +208,12 @@ class KubernetesStore:
 
     def samples(self, job_id: JobId) -> list[SampleRecord]:
         return self._local.samples(job_id)
+
+    def expired_jobs(self, before_s: float, *, keep: Collection[JobId], limit: int) -> list[JobId]:
+        return self._local.expired_jobs(before_s, keep=keep, limit=limit)
+
+    def expired_entries(self, before_s: float, *, limit: int) -> list[int]:
+        return self._local.expired_entries(before_s, limit=limit)
 
     def rows(self, kind: type[R]) -> list[R]:
         return self._local.rows(kind)

@@ -22,6 +22,16 @@ from rota.store.sqlite.sql_loader import queries
 from rota.store.sqlite.writer import Statement, Values
 
 SAMPLE_LIMITS = (MAX_SAMPLES, DELETED_SAMPLES)
+JOB_DELETIONS = (
+    "delete_samples",
+    "delete_events",
+    "delete_workers",
+    "delete_attempts",
+    "delete_tokens_of_job",
+    "delete_submission",
+    "delete_job",
+)
+"""Delete the rows of a job, those that refer to other rows first."""
 
 
 def statements(batch: Batch) -> list[Statement]:
@@ -45,6 +55,9 @@ def statements(batch: Batch) -> list[Statement]:
         *_samples(batch),
         ("put_node", [node_row(each) for each in effects.nodes.values() if each]),
         ("lose_node", [(node_id,) for node_id, each in effects.nodes.items() if each is None]),
+        *((name, [(job_id,) for job_id in batch.deleted.jobs]) for name in JOB_DELETIONS),
+        ("delete_event", [(number,) for number in batch.deleted.entries]),
+        ("delete_token", [(token_id,) for token_id in batch.deleted.tokens]),
     ]
     sql = queries()
     return [(sql[name], rows) for name, rows in named if rows]

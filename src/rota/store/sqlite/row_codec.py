@@ -11,7 +11,7 @@ from rota.core.estimation.speed_model import SpeedModel
 from rota.core.lifecycle.states import JobState
 from rota.core.model.allocation import Slot
 from rota.core.model.effects import Transition
-from rota.core.model.job import Job
+from rota.core.model.job import Ended, Job
 from rota.core.model.node import Node
 from rota.store.codec import CodecError, decode, encode
 from rota.store.records import (
@@ -37,8 +37,10 @@ SqlRow = Sequence[Any]
 
 
 def job_row(job: Job) -> tuple[Value, ...]:
-    spec = job.spec
-    return job.id, spec.name, spec.user, spec.project, job.state.value, job.attempt, encode(job)
+    spec, phase = job.spec, job.phase
+    ended_s = phase.at_s if isinstance(phase, Ended) else None
+    columns = (spec.name, spec.user, spec.project, job.state.value, job.attempt, ended_s)
+    return job.id, *columns, encode(job)
 
 
 def read_job(job_id: str, body: str) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Collection
 from concurrent.futures import Future
 from itertools import groupby
 from operator import attrgetter
@@ -52,6 +53,8 @@ from rota.store.sqlite.writer import Writer
 
 BUSY_S = 1.0
 """How long to wait for a lock of another program."""
+LAST_CHARACTER = chr(0x10FFFF)
+"""Sorts after every character: all texts with a prefix are below the prefix and this character."""
 MAX_CHECKED_BYTES = 64 * 1024**2
 """A file up to this size is checked for damage when it is opened (about 0.1 s per 30 MB)."""
 
@@ -86,12 +89,13 @@ class SqliteStore:
 
     def load(self) -> SavedState:
         with self._reader_pool.snapshot() as connection:
+            jobs = tuple(read_job(*row) for row in _query(connection, "live_jobs"))
+            needed = {job_id for job in jobs for job_id in job.spec.after}
+            outcomes = _query(connection, "outcomes", json.dumps(sorted(needed)))
             return SavedState(
-                jobs=tuple(read_job(*row) for row in _query(connection, "live_jobs")),
+                jobs=jobs,
                 nodes=tuple(_read_all(connection, Node)),
-                outcomes={
-                    JobId(each): JobState(state) for each, state in _query(connection, "outcomes")
-                },
+                outcomes={JobId(each): JobState(state) for each, state in outcomes},
             )
 
     def job(self, job_id: JobId) -> Job | None:
@@ -108,10 +112,12 @@ class SqliteStore:
             "user": wanted.user,
             "project": wanted.project,
             "word": wanted.word,
+            "word_end": wanted.word + LAST_CHARACTER,
             "limit": limit,
         }
+        query = queries()["jobs_by_word" if wanted.word else "jobs"]
         with self._reader_pool.reader() as connection:
-            found = connection.execute(queries()["jobs"], parameters).fetchall()
+            found = connection.execute(query, parameters).fetchall()
             shown = found[:limit]
             jobs = tuple(read_job(job_id, body) for _, job_id, body in shown)
         return StoredJobPage(jobs, shown[-1][0] if shown and len(found) > limit else None)
@@ -152,6 +158,18 @@ class SqliteStore:
     def samples(self, job_id: JobId) -> list[SampleRecord]:
         with self._reader_pool.reader() as connection:
             return [read_sample(row) for row in _query(connection, "samples", job_id)]
+
+    def expired_jobs(self, before_s: float, *, keep: Collection[JobId], limit: int) -> list[JobId]:
+        parameters = {"before_s": before_s, "keep": json.dumps(sorted(keep)), "limit": limit}
+        with self._reader_pool.reader() as connection:
+            found = connection.execute(queries()["expired_jobs"], parameters).fetchall()
+        return [JobId(job_id) for (job_id,) in found]
+
+    def expired_entries(self, before_s: float, *, limit: int) -> list[int]:
+        parameters = {"before_s": before_s, "limit": limit}
+        with self._reader_pool.reader() as connection:
+            found = connection.execute(queries()["expired_events"], parameters).fetchall()
+        return [number for (number,) in found]
 
     def rows(self, kind: type[R]) -> list[R]:
         with self._reader_pool.reader() as connection:

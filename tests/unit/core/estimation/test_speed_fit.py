@@ -5,7 +5,14 @@ from itertools import combinations, product
 
 import pytest
 
-from rota.core.estimation.speed_model import PRIOR, MeasuredSize, SpeedModel, estimated, learn
+from rota.core.estimation.speed_model import (
+    PRIOR,
+    PRIOR_SPEEDUPS,
+    MeasuredSize,
+    SpeedModel,
+    estimated,
+    learn,
+)
 
 TRANSFORMER = (0.0, 1.0, 1.657, 2.148, 2.521)
 ONE_S = 65.5
@@ -32,7 +39,7 @@ def test_two_sizes_keep_the_shape_of_a_right_estimate(measured: Measured) -> Non
     on one worker, and so speeds up nowhere: AFS-L then let all of its category wait."""
     model = learnt(estimated(ONE_S, speedups=TRANSFORMER), measured)
     assert model.one_s == pytest.approx(ONE_S, rel=0.03)
-    assert model.speedups[1:5] == pytest.approx(TRANSFORMER[1:], rel=0.03)
+    assert model.speedups(4)[1:] == pytest.approx(TRANSFORMER[1:], rel=0.03)
 
 
 @pytest.mark.parametrize("measured", PAIRS)
@@ -41,13 +48,13 @@ def test_without_an_estimate_it_is_not_degenerate(
 ) -> None:
     model = learnt(PRIOR, measured)
     assert model.one_s == pytest.approx(ONE_S, rel=0.35)
-    assert all(0 < model.speedups[n] <= 1.1 * n for n in range(1, 5))
+    assert all(0 < model.speedup(n) <= 1.1 * n for n in range(1, 5))
 
 
 @pytest.mark.parametrize("measured", PAIRS)
 def test_the_prior_is_not_stored_with_each_job(measured: Measured) -> None:
     """The prior has hundreds of sizes, and a cluster stores each job as text."""
-    spelled_out = replace(learnt(PRIOR, measured[:1]), assumed=PRIOR.speedups)
+    spelled_out = replace(learnt(PRIOR, measured[:1]), assumed=PRIOR_SPEEDUPS)
     model = learnt(PRIOR, measured)
     assert model.assumed == ()
-    assert model.speedups == learnt(spelled_out, measured[1:]).speedups
+    assert model.speedups(8) == learnt(spelled_out, measured[1:]).speedups(8)

@@ -11,7 +11,6 @@ from rota.core.estimation.speed_model import (
     SpeedModel,
     estimated,
     learn,
-    sized_for,
 )
 
 
@@ -32,7 +31,7 @@ def learnt(
 
 
 def test_the_prior_is_concave_and_of_unknown_length() -> None:
-    table = PRIOR.speedups
+    table = PRIOR.speedups(512)
     gains = [after - before for before, after in itertools.pairwise(table)]
     assert table[:2] == (0.0, 1.0)
     assert gains == sorted(gains, reverse=True)
@@ -131,16 +130,12 @@ def test_a_measurement_without_workers_is_ignored() -> None:
     assert learn(PRIOR, on_one_node(0), epoch_s=1.0, max_workers=8) is PRIOR
 
 
-def test_the_table_reaches_one_beyond_the_most_workers() -> None:
-    model = learnt({on_one_node(1): 100.0}, most=4)
-    assert model.speedup(5) > 0
-    assert model.speedup(6) == 0.0
-
-
-def test_a_category_model_is_extended_for_a_larger_job() -> None:
+def test_a_measured_model_covers_every_size() -> None:
     small = learnt({on_one_node(1): 100.0, on_one_node(2): 55.0}, most=2)
-    assert small.speedup(8) == 0.0
-    large = sized_for(small, 8)
-    assert large.epoch_s(8) == pytest.approx(100 / 8 + 10 * 7 / 8, rel=0.001)
-    assert large.measured == small.measured
-    assert sized_for(PRIOR, 8) is PRIOR
+    assert small.epoch_s(8) == pytest.approx(100 / 8 + 10 * 7 / 8, rel=0.001)
+    assert small.speedups(8)[8] == small.speedup(8)
+
+
+def test_with_one_size_measured_sizes_beyond_the_assumed_shape_bring_no_gain() -> None:
+    model = learnt({on_one_node(2): 50.0}, estimated(100.0, speedups=(0.0, 1.0, 2.0)), most=9)
+    assert model.epoch_s(9) == model.epoch_s(2)

@@ -174,3 +174,24 @@ def test_a_failure_propagates_to_all_dependents_once() -> None:
     lab.cancel("a")
     assert [lab.story(name) for name in "bcd"] == [[JobState.QUEUED, JobState.FAILED]] * 3
     assert lab.reason("b") == "dependency a was cancelled"
+
+
+class CountedDependencies(tuple[JobId, ...]):
+    """Counts how often the kernel searches it."""
+
+    __slots__ = ()
+    searched = 0
+
+    def __contains__(self, job_id: object) -> bool:
+        CountedDependencies.searched += 1
+        return super().__contains__(job_id)
+
+
+def test_the_end_of_a_job_does_not_scan_the_other_jobs() -> None:
+    lab = Lab(cluster("1x1"))
+    names = [f"job-{number}" for number in range(50)]
+    lab.submit(*(job(name, after=CountedDependencies()) for name in names))
+    for name in names:
+        lab.cancel(name)
+    assert lab.kernel.jobs == {}
+    assert CountedDependencies.searched <= len(names)

@@ -14,7 +14,7 @@ from tests.unit.core.view_builders import CARD_BYTES, job, nodes, runs, slots, s
 
 
 def timed(epoch_s: float) -> SpeedModel:
-    return SpeedModel(one_s=epoch_s, speedups=tuple(float(n) for n in range(9)), error=0.0)
+    return SpeedModel(one_s=epoch_s, error=0.0, assumed=tuple(float(n) for n in range(9)))
 
 
 def decided(before: View) -> Plan:

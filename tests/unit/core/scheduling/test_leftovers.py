@@ -72,7 +72,7 @@ def sized(cluster: str, policy: Policies, *jobs: Job, limits: dict[Any, int] | N
 
 def lasting(name: str, sizes: str, seconds: float, **changes: Any) -> Job:
     """A job that waits and would take so long on one worker."""
-    speed = SpeedModel(one_s=seconds, speedups=tuple(float(n) for n in range(17)), error=0.0)
+    speed = SpeedModel(one_s=seconds, error=0.0, assumed=tuple(float(n) for n in range(17)))
     return job(name, sizes, speed=speed, **changes)
 
 

@@ -13,7 +13,7 @@ from rota.core.scheduling.preemption import Guarded, guard
 from rota.core.scheduling.view import Rules, View
 from tests.unit.core.view_builders import CARD_BYTES, job, nodes, request, runs, slots, spots, view
 
-LINEAR = SpeedModel(one_s=100.0, speedups=tuple(float(n) for n in range(17)), error=0.0)
+LINEAR = SpeedModel(one_s=100.0, error=0.0, assumed=tuple(float(n) for n in range(17)))
 """A hundred seconds an epoch on one worker."""
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rota.core.estimation.speed_model import ESTIMATE_ERROR, PRIOR_ERROR, MeasuredSize
 from rota.core.model.job import Estimate, Job, JobId
-from rota.daemon.jobs.profile_view import size_figures, sizes_seen
+from rota.daemon.jobs.profile_view import MAX_FITTED, size_figures, sizes_seen
 from rota.store.records import Attempt, SampleRecord, Worker
 from rota.wire.training import CATEGORY, ESTIMATE, FITTED, HERE, MEASURED, PRIOR, SizeFigure
 from tests.support.builders import Lab, cluster, job, slots
@@ -92,3 +92,9 @@ def test_sizes_at_which_a_job_was_measured():
 
 def _workers(*places: str) -> tuple[Worker, ...]:
     return tuple(Worker(JobId("a"), 1, n, 0, slot) for n, slot in enumerate(slots(*places)))
+
+
+def test_the_figures_of_a_huge_range_are_bounded():
+    lab = Lab()
+    lab.submit(job("a", "1..100000"))
+    assert len(size_figures(lab.job("a"), frozenset())) == MAX_FITTED

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.estimation.speed_model import PRIOR
+from rota.core.estimation.speed_model import PRIOR_SPEEDUPS
 from rota.core.model.allocation import Slot
 from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode
 from rota.core.model.node import NodeId
@@ -96,7 +96,7 @@ def test_shares_and_jobs_without_gpus_are_one_worker(
 
 def test_without_speedups_the_prior_stands_in(tmp_path: Path):
     job = read(tmp_path, gpus="1..4@2")
-    assert job.runtime.run_s(slots(4)) == pytest.approx(60 * PRIOR.speedups[2] / PRIOR.speedups[4])
+    assert job.runtime.run_s(slots(4)) == pytest.approx(60 * PRIOR_SPEEDUPS[2] / PRIOR_SPEEDUPS[4])
 
 
 def test_null_and_empty_mean_left_out(tmp_path: Path):

@@ -3,11 +3,12 @@
 
 -- name: put_job
 -- Inserts a new job, or replaces the job with its current state.
-INSERT INTO jobs (id, name, user, project, state, attempt, body)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO jobs (id, name, user, project, state, attempt, ended_s, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
     name = excluded.name, user = excluded.user, project = excluded.project,
-    state = excluded.state, attempt = excluded.attempt, body = excluded.body;
+    state = excluded.state, attempt = excluded.attempt, ended_s = excluded.ended_s,
+    body = excluded.body;
 
 -- name: put_submission
 -- A repeated insert changes nothing, so that a batch can be written again.
@@ -51,8 +52,9 @@ ORDER BY number;
 SELECT ifnull(max(number), 0) FROM events;
 
 -- name: outcomes
+-- The final states of some jobs. The parameter is a JSON list of ids.
 SELECT id, state FROM jobs
-WHERE state IN ('succeeded', 'failed', 'cancelled');
+WHERE id IN (SELECT value FROM json_each(?)) AND state IN ('succeeded', 'failed', 'cancelled');
 
 -- name: job
 SELECT id, body FROM jobs WHERE id = ?;
@@ -64,12 +66,31 @@ WHERE (:before IS NULL OR number < :before)
     AND (:states = '[]' OR state IN (SELECT value FROM json_each(:states)))
     AND (:user = '' OR user = :user)
     AND (:project = '' OR project = :project)
-    AND (
-        :word = '' OR name = :word
-        OR (substr(:word, -1) = '[' AND substr(name, 1, length(:word)) = :word)
-        OR substr(id, 1, length(:word)) = :word
-        OR substr(id, -length(:word)) = :word
-    )
+ORDER BY number DESC
+LIMIT :limit + 1;
+
+-- name: jobs_by_word
+-- The same for the jobs that a word matches. Each part of the union uses an index; only a word of
+-- less than four characters is compared with the end of every id.
+SELECT number, id, body FROM jobs
+WHERE number IN (
+    SELECT number FROM jobs WHERE name = :word
+    UNION ALL
+    SELECT number FROM jobs
+    WHERE substr(:word, -1) = '[' AND name >= :word AND name < :word_end
+    UNION ALL
+    SELECT number FROM jobs WHERE id >= :word AND id < :word_end
+    UNION ALL
+    SELECT number FROM jobs
+    WHERE length(:word) >= 4
+        AND substr(id, -4) = substr(:word, -4) AND substr(id, -length(:word)) = :word
+    UNION ALL
+    SELECT number FROM jobs WHERE length(:word) < 4 AND substr(id, -length(:word)) = :word
+)
+    AND (:before IS NULL OR number < :before)
+    AND (:states = '[]' OR state IN (SELECT value FROM json_each(:states)))
+    AND (:user = '' OR user = :user)
+    AND (:project = '' OR project = :project)
 ORDER BY number DESC
 LIMIT :limit + 1;
 
@@ -192,6 +213,55 @@ DELETE FROM profiles WHERE category IN (
 -- name: profiles
 SELECT category, speed, updated_s FROM profiles ORDER BY category;
 
+-- name: expired_jobs
+-- Jobs that ended before a time, oldest first, except those of a JSON list. The newest job and the
+-- job of the newest event stay, so that no number is used twice.
+SELECT id FROM jobs
+WHERE ended_s < :before_s
+    AND id NOT IN (SELECT value FROM json_each(:keep))
+    AND number < (SELECT max(number) FROM jobs)
+    AND id != (SELECT job_id FROM events ORDER BY number DESC LIMIT 1)
+ORDER BY ended_s
+LIMIT :limit;
+
+-- name: delete_samples
+DELETE FROM samples WHERE job_id = ?;
+
+-- name: delete_events
+DELETE FROM events WHERE job_id = ?;
+
+-- name: delete_workers
+DELETE FROM workers WHERE job_id = ?;
+
+-- name: delete_attempts
+DELETE FROM attempts WHERE job_id = ?;
+
+-- name: delete_tokens_of_job
+DELETE FROM tokens WHERE job_id = ?;
+
+-- name: delete_submission
+DELETE FROM submissions WHERE job_id = ?;
+
+-- name: delete_job
+DELETE FROM jobs WHERE id = ?;
+
+-- name: expired_events
+-- Events from before a time, oldest first, except the newest event of each job.
+SELECT number FROM events
+WHERE at_s < :before_s
+    AND EXISTS (
+        SELECT 1 FROM events AS later
+        WHERE later.job_id = events.job_id AND later.number > events.number
+    )
+ORDER BY at_s
+LIMIT :limit;
+
+-- name: delete_event
+DELETE FROM events WHERE number = ?;
+
+-- name: delete_token
+DELETE FROM tokens WHERE id = ?;
+
 -- name: check_submissions
 -- Jobs without a submission.
 SELECT jobs.id FROM jobs
@@ -218,7 +288,7 @@ WHERE newest.after IS NOT jobs.state;
 
 -- name: check_columns
 -- All jobs, to compare the columns with the body.
-SELECT id, name, user, project, state, attempt, body FROM jobs ORDER BY number;
+SELECT id, name, user, project, state, attempt, ended_s, body FROM jobs ORDER BY number;
 
 -- name: check_samples
 -- All samples, to decode each of them.
