@@ -23,12 +23,12 @@ from rota.daemon.jobs.job_history import JobHistory
 from rota.daemon.jobs.job_logs import LogReader
 from rota.daemon.jobs.job_lookup import JobDirectory
 from rota.daemon.jobs.job_service import JobService, JobViewSources
-from rota.daemon.jobs.retention import JobRetention
 from rota.daemon.jobs.submission import SubmissionService
 from rota.daemon.jobs.wait_reasons import WaitReasons
 from rota.daemon.launch.launcher import Launcher, SiteConfig, WorkerCredentials
 from rota.daemon.migration.migrator import Migrator, TransferBuilder
 from rota.daemon.migration.planned_moves import PlannedMoves
+from rota.daemon.retention import JobRetention
 from rota.daemon.runtime.command_delivery import CommandListener
 from rota.daemon.runtime.controller import Controller, ControllerDependencies
 from rota.daemon.training.gpu_memory import GpuMemoryMonitor

@@ -23,8 +23,8 @@ from rota.config.schema import DaemonSettings
 from rota.core.scheduling.view import Rules
 from rota.daemon.elastic.membership import DEFAULT_LIVENESS_POLICY, LivenessPolicy
 from rota.daemon.jobs.admission import Defaults
-from rota.daemon.jobs.retention import RetentionLimits
 from rota.daemon.migration.requests import DEFAULT_MIGRATION_LIMITS, MigrationLimits
+from rota.daemon.retention import RetentionLimits
 from rota.engines.interface import LogLimits
 from rota.errors import UserError, shown
 from rota.policies.registry import parse

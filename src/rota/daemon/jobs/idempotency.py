@@ -89,7 +89,8 @@ class IdempotencyKeys:
         # Before the first await, so that a repeated submit waits for this one.
         self._pending[name] = _PendingSubmit(asked.fingerprint, made)
         try:
-            ids = await asyncio.to_thread(self._made_before, user, key, asked) or await submit()
+            before = await asyncio.to_thread(self._made_before, user, key, asked=asked)
+            ids = before or await submit()
         except BaseException as error:
             made.set_exception(error)
             made.exception()
@@ -100,7 +101,7 @@ class IdempotencyKeys:
         finally:
             del self._pending[name]
 
-    def _made_before(self, user: str, key: str, asked: IdempotentRequest) -> list[JobId]:
+    def _made_before(self, user: str, key: str, *, asked: IdempotentRequest) -> list[JobId]:
         """The jobs in the store that this key created; none if the key is new. Blocks."""
         first = self._store.job_with_key(user, key)
         if first is None:

@@ -11,11 +11,11 @@ from rota.core.lifecycle.states import JobState
 from rota.core.model.effects import Effects, Transition
 from rota.core.model.events import JobCancelled, JobSubmitted
 from rota.core.model.job import Ended, JobId, JobSpec
+from rota.daemon import retention
 from rota.daemon.access.authorization import Caller
 from rota.daemon.access.tokens import Tokens
-from rota.daemon.jobs import retention
 from rota.daemon.jobs.job_lookup import find_job
-from rota.daemon.jobs.retention import JobRetention, RetentionLimits
+from rota.daemon.retention import JobRetention, RetentionLimits
 from rota.daemon.runtime.controller import Controller, ControllerDependencies
 from rota.engines.interface import Program
 from rota.errors import UserError
