@@ -103,8 +103,10 @@ def test_program_continues_after_its_log_has_filled_the_disk(tmp_path: Path) -> 
         following = daemon.submit("say start; await go; say end")
         daemon.allow("go")
         wait_until(
-            lambda: "no space left" in daemon.client.status().trouble, "the daemon to say so"
+            lambda: any("no space left" in each.reason for each in daemon.client.story(following)),
+            "the history to say so",
         )
+        assert daemon.readiness() == 200, "the store is on another disk"
         (daemon.state / "engine" / "filler").unlink()
         daemon.folders.attempt(loud, 1).joinpath("0", "worker-0.log").unlink()
         assert daemon.ends(following).state == "succeeded"

@@ -5,7 +5,7 @@ import pytest
 from rota.core.lifecycle.states import JobState
 from rota.core.model.events import WorkersExited
 from rota.core.model.job import JobId
-from rota.daemon.diagnosis.diagnosis import TAIL_BYTES, with_finding
+from rota.daemon.diagnosis.diagnosis import TAIL_BYTES, diagnose, with_finding
 from rota.engines.interface import LogLimits, LogQuery, Program
 from tests.integration.engine.box import Box, on_a_box, sh
 from tests.support.builders import Lab, cluster, job
@@ -22,7 +22,7 @@ async def story_of(box: Box, lab: Lab, program: Program) -> str:
     fact = box.facts[-1]
     assert isinstance(fact, WorkersExited)
     tail = await box.output("job", LogQuery(tail_bytes=TAIL_BYTES))
-    lab.tell(with_finding(fact, {0: tail.decode(errors="replace")}))
+    lab.tell(with_finding(fact, [diagnose(tail.decode(errors="replace"), fact.codes[0])]))
     return lab.reason("job")
 
 
