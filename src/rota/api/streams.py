@@ -52,7 +52,7 @@ class OpenStreams:
 
 class LimitedStream(StreamingResponse):
     """A stream that holds a slot of its user from before the first byte until it ends, however it
-    ends. With `heartbeat_s`, it sends a comment at this interval."""
+    ends. With `keepalive_s`, it sends a comment at this interval."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class LimitedStream(StreamingResponse):
         streams: OpenStreams,
         user: str,
         media_type: str,
-        heartbeat_s: float | None = None,
+        keepalive_s: float | None = None,
     ) -> None:
         super().__init__(chunks, media_type=media_type)
         self._chunks = chunks
         self._streams = streams
         self._user = user
-        self._heartbeat_s = heartbeat_s
+        self._keepalive_s = keepalive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._streams.slot(self._user):
@@ -76,18 +76,18 @@ class LimitedStream(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         start = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **start})
-        heartbeat = asyncio.ensure_future(self._send_comments(send))
+        comments = asyncio.ensure_future(self._send_comments(send))
         try:
             async with aclosing(self._chunks) as chunks:
                 async for chunk in chunks:
                     await _send_chunk(send, chunk if isinstance(chunk, bytes) else chunk.encode())
         finally:
-            heartbeat.cancel()
+            comments.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_comments(self, send: Send) -> None:
-        while self._heartbeat_s is not None:
-            await asyncio.sleep(self._heartbeat_s)
+        while self._keepalive_s is not None:
+            await asyncio.sleep(self._keepalive_s)
             # Each chunk is a whole event, so a comment never splits one.
             await _send_chunk(send, COMMENT)
 
@@ -105,7 +105,7 @@ def event_stream(
         streams=services.streams,
         user=caller.user,
         media_type=EVENT_STREAM,
-        heartbeat_s=services.timeouts.heartbeat_s,
+        keepalive_s=services.timeouts.keepalive_s,
     )
 
 

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from rota.wire.codec import dump
 from rota.wire.daemon import Problem
 from rota.wire.exec import FRAME_BYTES_MAX
-from rota.wire.streams import HEARTBEAT_S, enable_keepalive
+from rota.wire.streams import KEEPALIVE_S, enable_tcp_keepalive
 
 HEAD_BYTES_MAX = 64 * 1024
 """Limit of headers, trailers and everything else that is not the body."""
@@ -42,7 +42,7 @@ class ClientTimeouts:
     body_s: float = 30.0
     idle_s: float = 60.0
     """Between two requests, and to read the rest of an answer."""
-    heartbeat_s: float = HEARTBEAT_S
+    keepalive_s: float = KEEPALIVE_S
     """Between two comments on an event stream."""
 
 
@@ -108,7 +108,7 @@ class PeerProtocol(HttpToolsProtocol):
         if peer is not None:
             self.app_state = {**self.app_state, "peer": peer}
         elif connection is not None:
-            enable_keepalive(connection)
+            enable_tcp_keepalive(connection)
         self._allow(self._timeouts.head_s)
         self._limiter.add(self)
 

@@ -36,7 +36,7 @@ from rota.wire.exec import (
     ExecStatus,
     TerminalSize,
 )
-from rota.wire.streams import enable_keepalive
+from rota.wire.streams import enable_tcp_keepalive
 
 FIRST_SERVER_ERROR = 500
 
@@ -183,7 +183,7 @@ def _opened(
             raise _no_daemon(rota.endpoint) from None
         raise UnavailableError(f"no response from {rota.endpoint}: {error}", "try again") from None
     with opening as connection:
-        enable_keepalive(connection.socket)
+        enable_tcp_keepalive(connection.socket)
         yield connection
 
 

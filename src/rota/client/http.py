@@ -21,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 from rota.client.endpoint import Endpoint, NoDaemonError
 from rota.errors import RotaError, UnavailableError, UserError, shown
 from rota.wire.codec import dump_brief
-from rota.wire.streams import SILENCE_S, enable_keepalive
+from rota.wire.streams import SILENCE_S, enable_tcp_keepalive
 
 ANSWER_S = 60.0
 FIRST_SERVER_ERROR = 500
@@ -291,7 +291,7 @@ def connect(endpoint: Endpoint, *, answer_s: float) -> HTTPConnection:
         connection.close()
         raise UserError(f"connection refused: {endpoint} has the forbidden address {address}")
     connection.sock.settimeout(answer_s)
-    enable_keepalive(connection.sock)
+    enable_tcp_keepalive(connection.sock)
     return connection
 
 

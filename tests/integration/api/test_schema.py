@@ -1,7 +1,7 @@
-"""Everything that the API's own description allows, and much that it does not: never a 5xx, and
-answers of the shapes that are described.
+"""Generated requests, valid and invalid by the API description: no response is a 5xx, and every
+response has a described shape.
 
-Jobs that are sent here are held: what is made up as a command is not to be run.
+Submitted jobs are held, because their generated commands must not run.
 """
 
 from collections.abc import Iterator

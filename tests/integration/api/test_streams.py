@@ -28,7 +28,7 @@ from tests.integration.api.daemon_process import (
 )
 from tests.support.timeouts import PATIENCE_S
 
-HEARTBEAT_S = 0.2
+KEEPALIVE_S = 0.2
 SILENCE_S = 2.0
 EVENTS = b"GET /v1/events HTTP/1.1\r\nHost: rota\r\n\r\n"
 T = TypeVar("T")
@@ -37,7 +37,7 @@ T = TypeVar("T")
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[ApiDaemon]:
     """A daemon that sends a comment every 0.2 s."""
-    with running((*LONG, HEARTBEAT_S)) as found:
+    with running((*LONG, KEEPALIVE_S)) as found:
         yield found
         assert found.is_well()
         assert "Traceback" not in found.log(), found.log()

@@ -13,7 +13,7 @@ import pytest
 
 IMAGE = "localhost/rota-test:latest"
 OTHERS_IMAGE = "localhost/rota-test-others:latest"
-"""The same, but for a user of its own."""
+"""The same image with another default user."""
 
 
 def image(path: Path, tag: str, *, user: str = "") -> None:

@@ -132,8 +132,8 @@ class Coordinator:
     # -- what workers say -------------------------------------------------------------------------
 
     def heard(self, report: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a report: held until there is something new to say. Until a worker has an
-        address it is not ready to join, and what it says of its generation means nothing."""
+        """The answer to a report, held until there is a new order. A worker without an address is
+        not ready to join, and its reported generation has no meaning."""
         number = report["worker"]
         with self.changed:
             self.heard_s[number] = time.monotonic()

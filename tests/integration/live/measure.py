@@ -54,7 +54,8 @@ def pauses(measured: ElasticJob) -> str:
 
 
 def gap(measured: ElasticJob, generation: int) -> float:
-    """From the last step of worker 0 before a generation to its first in it, without a step."""
+    """Seconds from the last step of worker 0 before a generation to its first step in it, minus
+    a usual step."""
     notes = [note for note in measured.notes("step") if note["worker"] == 0]
     first = next(at for at, note in enumerate(notes) if note["generation"] == generation)
     usual = sorted(b["at_s"] - a["at_s"] for a, b in pairwise(notes))
@@ -62,8 +63,8 @@ def gap(measured: ElasticJob, generation: int) -> float:
 
 
 def hooks(fork_server: WorkerForkServer) -> str:
-    """What of a step is not the script's own, measured inside of the worker: the middle one of all
-    steps, by the clock and by the processor's time. The clock counts what other programs take."""
+    """The cost of the hooks in a step, measured inside the worker: the median of all steps, in wall
+    time and in processor time. Wall time includes the load of other programs."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="live-")))
         measured = stack.enter_context(

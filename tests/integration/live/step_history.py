@@ -9,8 +9,8 @@ Notes = list[dict[str, Any]]
 
 
 def final_steps(notes: Notes) -> dict[int, Notes]:
-    """For each step what its workers wrote down, in the newest generation that did it: a step
-    that was undone comes again in a later one."""
+    """The journal entries of each step, from the newest generation that did it: an undone step is
+    repeated in a later generation."""
     by_step: dict[int, Notes] = defaultdict(list)
     for note in notes:
         by_step[note["step"]].append(note)
@@ -26,8 +26,8 @@ def losses(notes: Notes) -> list[float]:
 
 
 def check_samples(notes: Notes, *, samples: int, batch: int, epochs: int) -> None:
-    """Each sample of each epoch once. Only the last step of a generation may not have been written
-    down by all: one of them died in it."""
+    """Check that each sample of each epoch is used once. Only the last step of a generation may be
+    missing in the journal of a worker that died in it."""
     found = final_steps(notes)
     steps = -(-samples // batch)
     assert list(found) == list(range(1, epochs * steps + 1)), "a step is missing"
@@ -48,8 +48,8 @@ def check_samples(notes: Notes, *, samples: int, batch: int, epochs: int) -> Non
 
 
 def check_equal(notes: Notes) -> None:
-    """All workers have the same parameters and statistics after each step. `notes` are of the
-    kind `done`; those of steps that were undone are left out."""
+    """Check that all workers have the same parameters and statistics after each step. `notes` are
+    of the kind `done`; those of undone steps are ignored."""
     by_step: dict[int, Notes] = defaultdict(list)
     for note in notes:
         by_step[note["done"]].append(note)

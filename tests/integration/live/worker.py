@@ -1,5 +1,5 @@
-"""A training script for the tests: writes down what it did in each step. As long as there is a
-file `slowly` beside its journal, it takes its time.
+"""A training script for the tests: it writes each step to a journal. While a file `slowly` exists
+beside the journal, the steps are slow.
 
     python worker.py JOURNAL '{"epochs": 3, ...}'
 """
@@ -169,7 +169,7 @@ def connect_late() -> None:
 
 
 def go_at_opening(number: int) -> None:
-    """By this signal, when all have met and wait for each other to connect."""
+    """Send this signal to the worker after the rendezvous, while workers wait for connections."""
     open_group = rendezvous.open_group
 
     def go(*arguments: Any, **options: Any) -> Any:
@@ -180,8 +180,8 @@ def go_at_opening(number: int) -> None:
 
 
 def break_ending(live: Any, journal: Path) -> None:
-    """At the end of the first epoch this worker loses its connections, when the first worker has
-    all that it needs from it and has gone on."""
+    """At the end of the first epoch, close the connections of this worker after the first worker
+    has received everything from it and has continued."""
     share = live.model.broadcast_buffers
     n_ends = 0
 

@@ -1,7 +1,7 @@
 """Databases of every released schema open with unchanged content.
 
-`released/NNNN.sql` is a database as that release wrote it, and `released/NNNN.json` what was in
-it, with all fields, those that had their defaults included. Neither ever changes.
+`released/NNNN.sql` is a database as that release wrote it, and `released/NNNN.json` is its content
+with all fields, also those with default values. These files never change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.store_workload import StoreWorkload
 RELEASED = sorted((Path(__file__).parent / "released").glob("*.sql"))
 
 
-def test_there_is_a_database_of_every_schema():
+def test_every_schema_has_a_released_database():
     assert [int(each.stem) for each in RELEASED] == [each.version for each in migrations()]
 
 

@@ -1,7 +1,7 @@
 """Runs scripts in processes with torch already loaded: loading takes longer than the tests.
 
-A process of its own loads the modules once and forks a worker for each script. A worker is a real
-process with pipes, environment and exit code of its own, and can be killed.
+A separate process loads the modules once and forks a worker for each script. A worker is a real
+process with its own pipes, environment and exit code, and can be killed.
 """
 
 import atexit

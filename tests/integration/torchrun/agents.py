@@ -126,8 +126,8 @@ def environment(installed: Path) -> dict[str, str]:
 
 
 def install(folder: Path) -> None:
-    """What an installation of the training library leaves behind for torchrun to find: the entry
-    points of its project file, whichever version of it this Python has installed."""
+    """Write the metadata of an installed training library, in which torchrun finds entry points:
+    those of the project file, whichever version this Python has installed."""
     project = tomllib.loads((ROOT / "trainer/pyproject.toml").read_text())["project"]
     place = folder / "rota_trainer-0.dist-info"
     place.mkdir(parents=True)

@@ -1,5 +1,5 @@
-"""The daemon's real doors and desks for the agents of one job, around a stand-in for the scheduler:
-tests say by hand who belongs to the job."""
+"""The real API and services of a daemon for the agents of one job, with a fake scheduler: tests set
+the members of the job."""
 
 import asyncio
 import socket

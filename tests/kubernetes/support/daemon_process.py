@@ -174,7 +174,7 @@ def kubernetes_daemon(
 
 @contextmanager
 def standby_daemon(leader: KubernetesDaemonProcess) -> Generator[KubernetesDaemonProcess]:
-    """A second daemon for the same jobs, on standby, with an empty disk of its own."""
+    """A second daemon for the same jobs, on standby, with its own empty disk."""
     home = Path(tempfile.mkdtemp(prefix="rota-"))
     standby = KubernetesDaemonProcess(home, leader.cluster, leader.namespace)
     standby.place = leader.place

@@ -1,7 +1,7 @@
 """Kill the daemon at random moments while jobs are submitted and end on a cluster.
 
-As on one machine, every job takes a lock of its own and one of its GPU. Meanwhile the test asks
-the API server what it has allocated.
+As on one machine, every job takes its own lock and a lock of its GPU. The test also reads the
+allocations from the API server.
 """
 
 from __future__ import annotations
