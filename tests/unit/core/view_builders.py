@@ -9,6 +9,7 @@ from typing import Any
 from rota.core.model.allocation import Allocation, Slot
 from rota.core.model.job import Job, JobId, JobSpec, Queued, Running, ServiceTime, Starting
 from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.model.rank import rank_of
 from rota.core.model.units import GIB
 from rota.core.placement.capacity import ClusterCapacity
 from rota.core.placement.placer import Placement, place
@@ -135,7 +136,7 @@ def wishes_of(
         job_id = each.job.id
         if job_id in movable and job_id in before.planned:
             had = demand_of(each.job, before.gpu_types[job_id])
-            held, rank = before.planned[job_id], shares.ranks[job_id]
+            held, rank = before.planned[job_id], rank_of(each.job)
             wishes[job_id] = Wish(each.job, rank, each.workers, each.demand, held, had, leaves=True)
     return list(wishes.values()) if in_order else by_difficulty(wishes.values(), before)
 

@@ -1,7 +1,8 @@
 """Ranks: the order of all jobs in the queue.
 
-The first step of a round gives every job its rank. All later steps and all explanations compare
-ranks, never priorities, so that a new rule about the order of jobs is written in one place.
+The first step of a round sorts jobs by the tier of their rank. Every later step and every
+explanation compares ranks, never priorities, so that a new rule about the order of jobs is written
+in one place.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ class Rank(NamedTuple):
         return self[:4] < other[:4]
 
 
+def tier_of(job: Job) -> Tier:
+    """The tier of a job: currently its priority alone."""
+    return (0, 0, 0, -job.spec.priority)
+
+
 def rank_of(job: Job) -> Rank:
-    """The rank of a job by its priority and its time of submission."""
-    return Rank(0, 0, 0, -job.spec.priority, job.submitted_s, job.id)
+    """The rank of a job: its tier, then its time of submission."""
+    return Rank(*tier_of(job), job.submitted_s, job.id)

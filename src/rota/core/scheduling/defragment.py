@@ -27,6 +27,7 @@ from rota.core.estimation.remaining_time import remaining_s
 from rota.core.model.allocation import TOLERANCE, Allocation, n_gpus, n_nodes
 from rota.core.model.job import Job, JobId, Queued, Running
 from rota.core.model.node import NodeId
+from rota.core.model.rank import rank_of
 from rota.core.placement.capacity import ClusterCapacity, NodeCapacity
 from rota.core.placement.placer import Placement, place
 from rota.core.placement.slots import assign_slots, choose_nodes, n_fitting
@@ -81,7 +82,6 @@ class _Search:
         self._placed = placed
         self._wish = wish
         self._jobs = {job.id: job for job in shares.view.jobs}
-        self._ranks = shares.ranks
         self._movable = {each.job.id: each for each in self._find_movable()}
         """The jobs that may be moved, with the wish to hold what they hold."""
 
@@ -176,8 +176,8 @@ class _Search:
     def _find_movable(self) -> Iterator[Wish]:
         view = self._view
         for job_id, held in self._placed.allocations.items():
-            job, rank = self._jobs[job_id], self._ranks[job_id]
-            phase = job.phase
+            job = self._jobs[job_id]
+            rank, phase = rank_of(job), job.phase
             if (
                 isinstance(phase, Running)
                 and not phase.joining

@@ -1,4 +1,4 @@
-"""The first step of a round: ranks all jobs and divides the GPUs into pools of jobs.
+"""The first step of a round: sorts all jobs into pools, the highest tier first.
 
 Currently there is one pool for each GPU type and tier of ranks, and a higher tier is sized before a
 lower one. Fair shares of projects and users will be part of this step. A job never spans GPU types,
@@ -16,7 +16,7 @@ from rota.core.lifecycle.cordons import is_size_frozen, occupies_slot
 from rota.core.lifecycle.size_caps import cap_of
 from rota.core.model.job import Job, JobId
 from rota.core.model.node import NodeId
-from rota.core.model.rank import Rank, Tier, rank_of
+from rota.core.model.rank import Tier, tier_of
 from rota.core.placement.slots import n_fitting
 from rota.core.placement.wish import demand_of
 from rota.core.scheduling.view import View
@@ -36,7 +36,6 @@ class Shares:
 
     view: View
     pools: tuple[Pool, ...]
-    ranks: Mapping[JobId, Rank]
     gpus: Mapping[str, int]
     card_bytes: Mapping[str, int]
     """The mean memory of a type's GPUs, so that its budget covers all their memory."""
@@ -48,16 +47,14 @@ class Shares:
 
 
 def divide(view: View) -> Shares:
-    """Rank the jobs of a view, and sort them into pools in the order in which the policy sizes
-    them."""
+    """Sort the jobs of a view into pools, in the order in which the policy sizes them."""
     cordoned = _CordonedSlots(view)
     gpus, memory_bytes = cordoned.add_to(view.empty.gpus, view.empty.memory_bytes)
-    ranks = {job.id: rank_of(job) for job in view.jobs}
     pools: dict[tuple[bool, Tier, str], list[Job]] = {}
     impossible: dict[JobId, Reason] = {}
     limits: dict[JobId, int] = {}
     chooser = _GpuTypeChooser(view, gpus, cordoned.slots)
-    for job in sorted(view.jobs, key=lambda job: ranks[job.id]) if len(gpus) > 1 else view.jobs:
+    for job in sorted(view.jobs, key=tier_of) if len(gpus) > 1 else view.jobs:
         chosen = chooser.choose(job)
         if chosen is None:
             impossible[job.id] = Impossible(f"requests {describe_request(job)}")
@@ -73,11 +70,11 @@ def divide(view: View) -> Shares:
             room = room if cap is None else min(room, cap)
         if room < job.spec.max_workers:
             limits[job.id] = room
-        key = (not comes_first, ranks[job.id].tier, gpu_type)
+        key = (not comes_first, tier_of(job), gpu_type)
         pools.setdefault(key, []).append(job)
     ordered = tuple(Pool(key[2], tuple(pools[key])) for key in sorted(pools))
     card_bytes = {gpu_type: memory_bytes[gpu_type] // n_gpus for gpu_type, n_gpus in gpus.items()}
-    return Shares(view, ordered, ranks, gpus, card_bytes, limits, impossible)
+    return Shares(view, ordered, gpus, card_bytes, limits, impossible)
 
 
 class _CordonedSlots:

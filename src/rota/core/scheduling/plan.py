@@ -13,7 +13,6 @@ from rota.core.lifecycle.node_refusals import uses_refused_node
 from rota.core.model.allocation import Allocation
 from rota.core.model.job import Job, JobId
 from rota.core.model.node import Node, NodeId, tolerates
-from rota.core.model.rank import Rank
 from rota.core.placement.capacity import OverbookedError
 from rota.core.placement.wish import demand_of
 from rota.core.scheduling.view import View
@@ -31,8 +30,6 @@ class Plan:
     """Why a job does not get what its position in the queue would give it."""
     wake_at_s: float = math.inf
     """When the next round may decide differently although no event happened."""
-    ranks: Mapping[JobId, Rank] = field(default_factory=dict[JobId, Rank], repr=False)
-    """The ranks of all jobs of the view, to explain waits."""
     violations: tuple[str, ...] = ()
 
 

@@ -24,7 +24,7 @@ from rota.core.lifecycle.cordons import is_size_frozen, may_keep_slot
 from rota.core.lifecycle.size_caps import is_own_resize
 from rota.core.model.allocation import n_gpus
 from rota.core.model.job import Job, Mode, Running, Starting
-from rota.core.model.rank import Rank
+from rota.core.model.rank import Rank, rank_of
 from rota.core.placement.wish import Wish, demand_of
 from rota.core.scheduling.divide import Shares
 from rota.core.scheduling.sizing import Sizes
@@ -115,11 +115,11 @@ def changes(shares: Shares, sizes: Sizes) -> Iterator[Wish]:
         if units and (leaves or units != len(held)):
             job = jobs[job_id]
             demand, had = demand_of(job, gpu_type), demand_of(job, had_type)
-            yield Wish(job, shares.ranks[job_id], units, demand, held, had, leaves=leaves)
+            yield Wish(job, rank_of(job), units, demand, held, had, leaves=leaves)
     for job_id, held in view.planned.items():
         if not sizes.targets.get(job_id) and job_id in jobs:
             demand = demand_of(jobs[job_id], view.gpu_types[job_id])
-            yield Wish(jobs[job_id], shares.ranks[job_id], 0, demand, held, demand)
+            yield Wish(jobs[job_id], rank_of(jobs[job_id]), 0, demand, held, demand)
 
 
 def protected_until_s(job: Job, view: View) -> float:

@@ -68,7 +68,6 @@ def decide(view: View, policy: Policy) -> Plan:
         gpu_types={job_id: gpu_types[job_id] for job_id in allocations},
         queues=queues,
         waits={job_id: why for job_id, why in waits.items() if job_id not in allocations},
-        ranks=shares.ranks,
         wake_at_s=min(
             wake_at_s,
             wanted.judged.wake_at_s,
