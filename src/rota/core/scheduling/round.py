@@ -57,7 +57,7 @@ def decide(view: View, policy: Policy) -> Plan:
         shares = divide(view)
         sizes = size(shares, policy)
         wanted = place_sizes(shares, sizes)
-        wanted = _settle(wanted, shares, policy)
+        wanted = _settle(wanted, shares, policy=policy)
     except BadTargetsError as error:
         return Plan(view.planned, view.gpu_types, queues=queues, violations=(str(error),))
     allocations = wanted.placed.allocations
@@ -72,7 +72,7 @@ def decide(view: View, policy: Policy) -> Plan:
             wake_at_s,
             wanted.judged.wake_at_s,
             next_starvation_s((wish.job for wish, _ in wanted.fragmented()), view),
-            next_requeue_s(view, policy, allocations),
+            next_requeue_s(view, policy, allocations=allocations),
             next_cap_ends_s(view.jobs, view.now),
             next_refusal_ends_s(view.jobs),
         ),
@@ -93,11 +93,11 @@ def place_sizes(shares: Shares, sizes: Sizes) -> Wanted:
         if job_id in placed.allocations:  # Jobs start in the order of the policy.
             placed.allocations[job_id] = placed.allocations.pop(job_id)
     short = {wish.job.id: wish for wish in wishes if wish.job.id in placed.short}
-    waits = {job_id: _wait_reason(wish, judged, placed) for job_id, wish in short.items()}
+    waits = {job_id: _wait_reason(wish, judged, placed=placed) for job_id, wish in short.items()}
     return Wanted(sizes, judged, placed, short, waits)
 
 
-def _wait_reason(wish: Wish, judged: Judged, placed: Placement) -> Reason:
+def _wait_reason(wish: Wish, judged: Judged, *, placed: Placement) -> Reason:
     """Why a wish does not fit."""
     gpu_type, left = wish.demand.gpu_type, placed.left
     needed = wish.n_missing * wish.demand.n_gpus(left.card_bytes)
@@ -107,7 +107,7 @@ def _wait_reason(wish: Wish, judged: Judged, placed: Placement) -> Reason:
     return Fragmented(wish.units, placed.short[wish.job.id])
 
 
-def _settle(wanted: Wanted, shares: Shares, policy: Policy) -> Wanted:
+def _settle(wanted: Wanted, shares: Shares, *, policy: Policy) -> Wanted:
     """For the first job without a place, other jobs are moved if that pays. Else the jobs without
     a place are sized again, at most at what fits, and so are running jobs that the policy would
     stop because their pinned size does not fit."""

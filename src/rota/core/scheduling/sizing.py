@@ -11,8 +11,9 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from rota.core.model.allocation import Allocation, n_gpus
-from rota.core.model.job import Job, JobId, Queued, Running
+from rota.core.estimation.service_time import as_if_holding
+from rota.core.model.allocation import Allocation
+from rota.core.model.job import Job, JobId
 from rota.core.scheduling.divide import Pool, Shares
 from rota.core.scheduling.policy_api import (
     Budget,
@@ -126,28 +127,16 @@ def requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]:
     return replace(view, jobs=tuple(jobs)), queues, wake_at_s
 
 
-def next_requeue_s(view: View, policy: Policy, allocations: Mapping[JobId, Allocation]) -> float:
+def next_requeue_s(view: View, policy: Policy, *, allocations: Mapping[JobId, Allocation]) -> float:
     """When the first job whose allocation changes will change its queue, computed as if it held the
     new allocation already. The time may be too early, which costs one extra round; without it, the
     change could be missed until the next event."""
     if not isinstance(policy, Requeues):
         return math.inf
     changed = (
-        _as_if_holding(job, allocation, now=view.now)
+        as_if_holding(job, allocation, now=view.now)
         for job in view.jobs
         if (allocation := allocations.get(job.id)) and allocation != job.allocation
     )
     due_s = min((policy.requeues_at(job, view.now) for job in changed), default=math.inf)
     return max(due_s, view.now + REQUEUE_STEP_S)
-
-
-def _as_if_holding(job: Job, allocation: Allocation, *, now: float) -> Job:
-    service, phase = job.service, job.phase
-    goes_on = job.is_active or (isinstance(phase, Queued) and phase.is_resizing)
-    used_gpu_s = n_gpus(job.allocation) * (now - service.as_of_s) if job.is_active else 0.0
-    last_gpu_s = service.last_gpu_s + used_gpu_s if goes_on else 0.0
-    return replace(
-        job,
-        phase=Running(now, allocation, tuple(range(len(allocation)))),
-        service=replace(service, as_of_s=now, last_gpu_s=last_gpu_s),
-    )

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from rota.core.model.job import GpuShare, JobId
+from rota.core.model.job import GpuShare, Job, JobId
 from rota.core.model.node import Node
 from rota.core.model.units import GIB
+from rota.core.placement.placer import place
+from rota.core.scheduling.view import View
 from tests.unit.core.view_builders import (
     CARD_BYTES,
     job,
@@ -20,6 +22,7 @@ from tests.unit.core.view_builders import (
     spots,
     view,
     where,
+    wishes_of,
 )
 
 
@@ -402,3 +405,45 @@ def test_of_two_equal_moves_the_one_that_keeps_worker_0_is_made() -> None:
     a = runs("a", "n2/0 n1/0")
     placed = place_all(view(nodes("2 2 2"), a), [request(a)], movable={a.id})
     assert spots(placed.allocations[a.id]) == "n2/0 n2/1"
+
+
+# -- jobs that yield ------------------------------------------------------------------------------
+
+
+def place_over(before: View, new: Job, *yielding: Job, units: int = 0) -> dict[str, str]:
+    """Where all jobs are after `new` was placed; `yielding` jobs, the last one first, shrink to so
+    many units if they must."""
+    wishes = wishes_of(before, [request(each) for each in before.jobs if each == new])
+    by_id = {wish.job.id: wish for wish in wishes}
+    victims = [replace(by_id[each.id], units=units, yields=True) for each in yielding]
+    return where(place([by_id[new.id], *victims], capacity=before.free, planned=before.planned))
+
+
+def test_jobs_yield_from_the_last_one_and_only_as_many_as_needed() -> None:
+    a, b, c = runs("a", "n1/0"), runs("b", "n1/1"), runs("c", "n1/2")
+    new = job("new", "2")
+    before = view(nodes("3"), a, b, c, new)
+    assert place_over(before, new, a, b, c) == {"a": "n1/0", "new": "n1/1 n1/2"}
+    assert place_over(before, new, c, b, a) == {"c": "n1/2", "new": "n1/0 n1/1"}
+
+
+def test_no_job_yields_while_free_gpus_suffice() -> None:
+    a, new = runs("a", "n1/0"), job("new", "2")
+    assert place_over(view(nodes("3"), a, new), new, a) == {"a": "n1/0", "new": "n1/1 n1/2"}
+
+
+def test_jobs_that_yielded_in_vain_keep_their_slots() -> None:
+    a, b, new = runs("a", "n1/0"), runs("b", "n2/0"), job("new", gpus=3)
+    assert place_over(view(nodes("2 2"), a, b, new), new, a, b) == {"a": "n1/0", "b": "n2/0"}
+
+
+def test_a_job_on_a_node_of_no_use_keeps_its_slots() -> None:
+    """By number, one GPU is enough: b yields first, but new needs the node of a."""
+    a, b, new = runs("a", "n1/0"), runs("b", "n2/0"), job("new", gpus=2)
+    assert place_over(view(nodes("2 1"), a, b, new), new, a, b) == {"b": "n2/0", "new": "n1/0,1"}
+
+
+def test_a_job_that_yields_a_part_keeps_its_first_units() -> None:
+    a, new = runs("a", "n1/0 n1/1 n1/2", "1..3"), job("new", "2")
+    before = view(nodes("3"), a, new)
+    assert place_over(before, new, a, units=1) == {"a": "n1/0", "new": "n1/1 n1/2"}
