@@ -1,11 +1,11 @@
-"""Measures the time of one round: every policy, three sizes of cluster, one core.
+"""Measures the time of one round: every policy, clusters of several sizes, one core.
 
     python -m benchmarks.decide [--policy NAME ...] [--rounds N]
 
-A round is divide, size, judge, place, settle and check (`rota.core.scheduling.round.decide`). Creating the
-view and committing the plan are measured separately. The first round fills an empty cluster; before
-each of the following steady rounds, a few jobs end and as many are submitted. Prints and writes
-`docs/results/decide.md`.
+A round is divide, size, judge, place, settle and check (`rota.core.scheduling.round.decide`).
+Creating the view and committing the plan are measured separately. The first round fills an empty
+cluster; before each of the following steady rounds, a few jobs end and as many are submitted.
+Prints and writes `docs/results/decide.md`.
 """
 
 from __future__ import annotations
@@ -302,13 +302,13 @@ COMPLEXITIES = {
 }
 INTRODUCTION = """
 Milliseconds of CPU time for one round of the production scheduler
-(`rota.core.scheduling.round.decide`: divide, size, judge, place, settle, check) on nodes of 8 GPUs, with
-jobs from the generator `synthetic` (sizes 1 to 32, half of them elastic). At the sizes other than
-that of 400 jobs, the minima fill the cluster; 400 jobs on 2,048 GPUs leave room to grow. *First round*
-fills an empty cluster; before each steady round 1 % of the running jobs end, as many are submitted
-and some report progress. *View* and *commit* happen before and after a decision. *On the wall* is
-the same median in wall time, which includes other work on the machine; the aim is compared with
-CPU time. Numeric libraries use one thread. Made by `python -m benchmarks.decide` on a machine with
+(`rota.core.scheduling.round.decide`: divide, size, judge, place, settle, check) on nodes of 8 GPUs,
+with jobs from the generator `synthetic` (sizes 1 to 32, half of them elastic). 400 jobs on 2,048
+GPUs leave room to grow; at all other sizes the jobs' minima fill the cluster. *First round* fills
+an empty cluster; before each steady round 1 % of the running jobs end, as many are submitted and
+some report progress. *View* and *commit* happen before and after a decision. *On the wall* is the
+same median in wall time, which includes other work on the machine; the aim is compared with CPU
+time. Numeric libraries use one thread. Made by `python -m benchmarks.decide` on a machine with
 {machine}.
 """
 GROWTH = """
