@@ -1,11 +1,11 @@
-"""Measures the time of one round: every policy, three sizes of cluster, one core.
+"""Measures the time of one round: every policy, clusters of several sizes, one core.
 
     python -m benchmarks.decide [--policy NAME ...] [--rounds N]
 
-A round is divide, size, place, guard and check (`rota.core.scheduling.round.decide`). Creating the
-view and committing the plan are measured separately. The first round fills an empty cluster; before
-each of the following steady rounds, a few jobs end and as many are submitted. Prints and writes
-`docs/results/decide.md`.
+A round is divide, size, judge, place, settle and check (`rota.core.scheduling.round.decide`).
+Creating the view and committing the plan are measured separately. The first round fills an empty
+cluster; before each of the following steady rounds, a few jobs end and as many are submitted.
+Prints and writes `docs/results/decide.md`.
 """
 
 from __future__ import annotations
@@ -78,6 +78,9 @@ class Size:
 
 
 SIZES = (Size(8, 160, 10.0), Size(256, 2_000, 200.0), Size(500, 10_000, 1_000.0))
+LARGE = Size(4_000, 100_000, 5_000.0)
+LARGE_POLICIES = ("elastic-fifo", "elastic-tiresias")
+"""The largest size takes minutes, so only these policies run at it."""
 ROOMY = Size(256, 400, 200.0)
 """In the others the minima alone fill the cluster; here most of the work is growth."""
 
@@ -125,9 +128,14 @@ def main() -> None:
     results = [
         run(policy, size, rounds=arguments.rounds)
         for policy in policies
-        for size in (*SIZES, ROOMY)
+        for size in sizes_for(policy)
     ]
     publish(render(results, machine()), arguments.out)
+
+
+def sizes_for(policy: Policy) -> tuple[Size, ...]:
+    is_large = describe(policy).partition(":")[0] in LARGE_POLICIES
+    return (*SIZES, LARGE, ROOMY) if is_large else (*SIZES, ROOMY)
 
 
 def _limit_threads() -> None:
@@ -294,13 +302,13 @@ COMPLEXITIES = {
 }
 INTRODUCTION = """
 Milliseconds of CPU time for one round of the production scheduler
-(`rota.core.scheduling.round.decide`: divide, size, place, guard, check) on nodes of 8 GPUs, with
-jobs from the generator `synthetic` (sizes 1 to 32, half of them elastic). At the three sizes with
-an aim, the jobs' minima fill the cluster; 400 jobs on 2,048 GPUs leave room to grow. *First round*
-fills an empty cluster; before each steady round 1 % of the running jobs end, as many are submitted
-and some report progress. *View* and *commit* happen before and after a decision. *On the wall* is
-the same median in wall time, which includes other work on the machine; the aim is compared with
-CPU time. Numeric libraries use one thread. Made by `python -m benchmarks.decide` on a machine with
+(`rota.core.scheduling.round.decide`: divide, size, judge, place, settle, check) on nodes of 8 GPUs,
+with jobs from the generator `synthetic` (sizes 1 to 32, half of them elastic). 400 jobs on 2,048
+GPUs leave room to grow; at all other sizes the jobs' minima fill the cluster. *First round* fills
+an empty cluster; before each steady round 1 % of the running jobs end, as many are submitted and
+some report progress. *View* and *commit* happen before and after a decision. *On the wall* is the
+same median in wall time, which includes other work on the machine; the aim is compared with CPU
+time. Numeric libraries use one thread. Made by `python -m benchmarks.decide` on a machine with
 {machine}.
 """
 GROWTH = """

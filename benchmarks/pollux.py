@@ -181,7 +181,7 @@ made once; the script above does not repeat them.
   is inferred from this, not read in the artifact's code. Noticing at full minutes alone is worth
   2 %; filling the emptiest node first has no effect.
 - *Growth.* With the artifact's parameters `elastic-tiresias` is 2 % faster than `tiresias` at
-  load 0.5, where GPUs would idle, and 7 % slower at load 1. Restarts are only part of that.
+  load 0.5, where GPUs would idle, and 4 % slower at load 1. Restarts are only part of that.
   Tried, with all speed-ups known and nothing learnt: 0.96 of the published Tiresias; with free
   restarts 0.93, where `tiresias` has 0.90. Neither forbidding sizes below the request (0.95) nor
   above it (0.98) closes the gap. What does remains open.

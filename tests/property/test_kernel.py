@@ -40,10 +40,10 @@ from rota.core.model.events import (
 from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode
 from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.model.units import GIB
-from rota.core.placement.cluster_capacity import ClusterCapacity
-from rota.core.placement.worker_demand import demand_of
-from rota.core.scheduling.plan import Plan, apply_changes, check, diff
-from rota.core.scheduling.quota import divide
+from rota.core.placement.capacity import ClusterCapacity
+from rota.core.placement.wish import demand_of
+from rota.core.scheduling.divide import divide
+from rota.core.scheduling.plan import Plan, check, diff
 from rota.core.scheduling.round import decide
 from rota.core.scheduling.view import Rules, View
 from rota.engines.virtual.engine import VirtualEngine
@@ -52,6 +52,7 @@ from rota.policies.registry import POLICIES, parse
 from rota.store.interface import Batch
 from rota.store.memory import MemoryStore
 from rota.store.records import SavedState
+from tests.support.builders import applied
 from tests.support.invariants import (
     Orders,
     check_asking,
@@ -253,9 +254,7 @@ class Lab(RuleBasedStateMachine):
         view = self.kernel.view(self.now)
         plan = decide(view, parse(policy))
         assert plan.violations == check(plan, view) == ()
-        assert apply_changes(view.planned, diff(view.planned, plan.allocations)) == dict(
-            plan.allocations
-        )
+        assert applied(view.planned, diff(view.planned, plan.allocations)) == dict(plan.allocations)
         assert decide(view, parse(policy)) == plan
         self.carry_out(self.kernel.commit(plan, self.now))
 
@@ -461,6 +460,6 @@ def test_the_difference_applied_gives_the_plan(
     before: dict[JobId, Allocation], after: dict[JobId, Allocation]
 ) -> None:
     changes = diff(before, after)
-    assert apply_changes(before, changes) == after
+    assert applied(before, changes) == after
     assert all(change.before != change.after for change in changes)
     assert diff(after, after) == ()

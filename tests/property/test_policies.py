@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.estimation.speed_model import SpeedModel
+from rota.core.model.allocation import TOLERANCE
 from rota.core.model.job import GpuShare, Job, JobId, JobSpec, Queued, ServiceTime
-from rota.core.scheduling.policy_api import TOLERANCE, Budget
+from rota.core.scheduling.policy_api import Budget
 from rota.policies.registry import POLICIES, parse
 
 

@@ -16,8 +16,8 @@ from rota.core.model.events import (
 from rota.core.model.job import Estimate, GpuShare, JobId, JobSpec, Mode
 from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.model.units import GIB
-from rota.core.placement.cluster_capacity import ClusterCapacity
-from rota.core.placement.worker_demand import demand_of
+from rota.core.placement.capacity import ClusterCapacity
+from rota.core.placement.wish import demand_of
 
 LATE_S = 20.0
 """The longest delay of a report."""

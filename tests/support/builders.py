@@ -1,6 +1,6 @@
 """Words to tell scenarios with: jobs, clusters, and a lab in which facts are told by hand."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from rota.core.model.events import (
 )
 from rota.core.model.job import Job, JobId, JobSpec, Mode
 from rota.core.model.node import Node, NodeId
-from rota.core.scheduling.plan import Plan
+from rota.core.scheduling.plan import AllocationChange, Plan
 from rota.core.scheduling.round import decide
 from rota.core.scheduling.view import Rules
 from rota.policies.registry import parse
@@ -73,6 +73,14 @@ def slots(*places: str) -> Allocation:
         indices = tuple(int(index) for index in gpus.split(",") if index)
         found.append(Slot(NodeId(f"node-{int(node):02}"), indices))
     return tuple(found)
+
+
+def applied(
+    before: Mapping[JobId, Allocation], changes: Iterable[AllocationChange]
+) -> dict[JobId, Allocation]:
+    """The allocations after these changes."""
+    after = {**before, **{change.job_id: change.after for change in changes}}
+    return {job_id: allocation for job_id, allocation in after.items() if allocation}
 
 
 class Lab:
@@ -156,11 +164,20 @@ class Lab:
     def decide(self) -> Plan:
         return decide(self.kernel.view(self.now), self.policy)
 
+    def peek(self) -> Plan:
+        """The plan of a round now, without running the round."""
+        wants_round = self.kernel.wants_round
+        plan = self.decide()
+        if wants_round:
+            self.kernel.want_round()
+        return plan
+
     def commit(self, plan: Plan) -> list[Command]:
         return self._written(self.kernel.commit(plan, self.now))
 
     def round(self) -> list[Command]:
-        return self.commit(self.decide())
+        """Run a round if the kernel wants one, as the daemon does."""
+        return self.commit(self.decide()) if self.kernel.wants_round else []
 
     def run(self, *specs: JobSpec) -> None:
         """Submit jobs and see them running."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rota.core.model.allocation import TOLERANCE
 from rota.core.model.job import Job
-from rota.core.scheduling.policy_api import TOLERANCE, Budget, Targets
+from rota.core.scheduling.policy_api import Budget, Targets
 from rota.policies.greedy import at_minimum, grant_in_order
 from rota.policies.knapsack import Floats, Option, best_extras
 

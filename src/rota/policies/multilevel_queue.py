@@ -6,12 +6,14 @@ is long compared with the job's last run moves it up again. The length of a job 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Protocol
 
 from rota.core.model.allocation import n_gpus
 from rota.core.model.job import Job, Queued
-from rota.core.scheduling.policy_api import NEVER
+
+NEVER = math.inf
 
 LAST_QUEUE = 1
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rota.core.model.allocation import Allocation, Slot
 from rota.core.model.job import Job, JobId, JobSpec, Queued, Running, ServiceTime, Starting
 from rota.core.model.node import Gpu, Node, NodeId
+from rota.core.model.rank import rank_of
 from rota.core.model.units import GIB
-from rota.core.placement.cluster_capacity import ClusterCapacity
-from rota.core.placement.placer import PlacementRequest, PlacementResult, place
-from rota.core.placement.worker_demand import demand_of
+from rota.core.placement.capacity import ClusterCapacity
+from rota.core.placement.placer import Placement, place
+from rota.core.placement.wish import Demand, Wish, demand_of
+from rota.core.scheduling.divide import divide
+from rota.core.scheduling.preemption import by_difficulty, changes
+from rota.core.scheduling.sizing import Sizes
 from rota.core.scheduling.view import Rules, View
 
 CARD_BYTES = 16 * GIB
@@ -91,14 +96,65 @@ def type_of(allocation: Allocation, by_id: Mapping[NodeId, Node]) -> str:
     return next((gpu.type for gpu in by_id[slot.node].gpus if gpu.index in slot.gpus), "")
 
 
-def request(of: Job, workers: int | None = None, gpu_type: str = "A") -> PlacementRequest:
+@dataclass(frozen=True)
+class Request:
+    """What a test wants a job to hold."""
+
+    job: Job
+    workers: int
+    gpu_type: str
+
+    @property
+    def demand(self) -> Demand:
+        return demand_of(self.job, self.gpu_type)
+
+
+def request(of: Job, workers: int | None = None, gpu_type: str = "A") -> Request:
     size = of.spec.min_workers if workers is None else workers
-    return PlacementRequest(of, size, gpu_type if of.spec.uses_gpus else "")
+    return Request(of, size, gpu_type if of.spec.uses_gpus else "")
 
 
-def placed_anew(cluster: list[Node], *jobs: Job, gpu_type: str = "A") -> PlacementResult:
+def sizes_of(requests: Sequence[Request]) -> Sizes:
+    """The requests as if the policy had granted them in this order."""
+    return Sizes(
+        {each.job.id: each.workers for each in requests},
+        {each.job.id: each.gpu_type for each in requests},
+    )
+
+
+def wishes_of(
+    before: View,
+    requests: Sequence[Request],
+    *,
+    movable: Collection[JobId] = (),
+    in_order: bool = False,
+) -> list[Wish]:
+    """The wishes of all jobs that change, without a guard. `movable` jobs leave their slots."""
+    shares = divide(before)
+    wishes = {wish.job.id: wish for wish in changes(shares, sizes_of(requests))}
+    for each in requests:
+        job_id = each.job.id
+        if job_id in movable and job_id in before.planned:
+            had = demand_of(each.job, before.gpu_types[job_id])
+            held, rank = before.planned[job_id], rank_of(each.job)
+            wishes[job_id] = Wish(each.job, rank, each.workers, each.demand, held, had, leaves=True)
+    return list(wishes.values()) if in_order else by_difficulty(wishes.values(), before)
+
+
+def place_all(
+    before: View,
+    requests: Sequence[Request],
+    *,
+    movable: Collection[JobId] = (),
+    in_order: bool = False,
+) -> Placement:
+    wishes = wishes_of(before, requests, movable=movable, in_order=in_order)
+    return place(wishes, capacity=before.free, planned=before.planned)
+
+
+def placed_anew(cluster: list[Node], *jobs: Job, gpu_type: str = "A") -> Placement:
     """All these jobs at their minimum on an empty cluster."""
-    return place(view(cluster, *jobs), [request(each, gpu_type=gpu_type) for each in jobs])
+    return place_all(view(cluster, *jobs), [request(each, gpu_type=gpu_type) for each in jobs])
 
 
 def spots(allocation: Allocation) -> str:
@@ -107,7 +163,7 @@ def spots(allocation: Allocation) -> str:
     return " ".join(word.rstrip("/") for word in words)
 
 
-def where(placed: PlacementResult) -> dict[str, str]:
+def where(placed: Placement) -> dict[str, str]:
     return {str(job_id): spots(held) for job_id, held in placed.allocations.items()}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from rota.core.model.allocation import n_gpus
-from rota.core.model.job import Ended, Held, Job, Queued, ServiceTime
+from rota.core.model.allocation import Allocation, n_gpus
+from rota.core.model.job import Ended, Held, Job, Queued, Running, ServiceTime
 
 NEGLIGIBLE = 1e-9
 
@@ -75,3 +75,16 @@ def rolled_back(job: Job) -> Job:
     if lost is None:
         return job
     return replace(job, epochs_done=job.epochs_saved, lost_s=job.lost_s + lost.seconds)
+
+
+def as_if_holding(job: Job, allocation: Allocation, *, now: float) -> Job:
+    """The job as if it started to run in this allocation now."""
+    service, phase = job.service, job.phase
+    goes_on = job.is_active or (isinstance(phase, Queued) and phase.is_resizing)
+    used_gpu_s = n_gpus(job.allocation) * (now - service.as_of_s) if job.is_active else 0.0
+    last_gpu_s = service.last_gpu_s + used_gpu_s if goes_on else 0.0
+    return replace(
+        job,
+        phase=Running(now, allocation, tuple(range(len(allocation)))),
+        service=replace(service, as_of_s=now, last_gpu_s=last_gpu_s),
+    )

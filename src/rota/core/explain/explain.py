@@ -24,6 +24,7 @@ from rota.core.explain.reasons import (
 from rota.core.lifecycle.node_refusals import without_expired_refusal
 from rota.core.model.job import Held, Job, JobId, Queued, Starting
 from rota.core.model.node import tolerates
+from rota.core.model.rank import Rank, rank_of
 from rota.core.scheduling.plan import Plan
 from rota.core.scheduling.view import View
 
@@ -51,7 +52,7 @@ class WaitExplainer:
             case Queued() if job.id not in self._seen:
                 return WaitsForJobs(job.spec.after) if job.spec.after else WaitsForARound()
             case Queued():
-                n_ahead = bisect_left(self._queue, _queue_position(job))
+                n_ahead = bisect_left(self._queue, rank_of(job))
                 n_running = len(self._plan.allocations)
                 return WaitsForItsTurn(describe_request(job), n_ahead=n_ahead, n_running=n_running)
             case Starting(allocation=slots):
@@ -89,11 +90,7 @@ class WaitExplainer:
         return frozenset(job.id for job in self._view.jobs)
 
     @cached_property
-    def _queue(self) -> list[tuple[int, float, JobId]]:
-        """The positions of all waiting jobs, in order."""
-        waiting = (job for job in self._view.jobs if job.id not in self._plan.allocations)
-        return sorted(_queue_position(job) for job in waiting)
-
-
-def _queue_position(job: Job) -> tuple[int, float, JobId]:
-    return (-job.spec.priority, job.submitted_s, job.id)
+    def _queue(self) -> list[Rank]:
+        """The ranks of all waiting jobs, in order."""
+        planned = self._plan.allocations
+        return sorted(rank_of(job) for job in self._view.jobs if job.id not in planned)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from rota.core.model.allocation import Allocation, Slot
 from rota.core.model.job import Job, JobId, Running, Starting
 from rota.core.model.node import Node, NodeId
-from rota.core.placement.cluster_capacity import ClusterCapacity
-from rota.core.placement.worker_demand import Demand, demand_of
+from rota.core.placement.capacity import ClusterCapacity
+from rota.core.placement.wish import Demand, demand_of
 from rota.core.scheduling.plan import Plan, diff
 
 

@@ -111,6 +111,8 @@ class JobTable:
         reaction = react(job, event, now=effects.now)
         if reaction.job is not job:
             self.put(reaction.job, effects)
+        # A job that may not be as large as it is must shrink, whatever the event was.
+        self.wants_round |= reaction.job.cap != job.cap
         if reaction.trigger is not None:
             self.follow_trigger(reaction, effects, cause=type(event).__name__)
         elif reaction.reason:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from rota.core.model.allocation import Allocation
+from rota.core.model.allocation import TOLERANCE, Allocation
 from rota.core.model.job import JobSpec
 from rota.core.model.node import Node, NodeId
-from rota.core.scheduling.policy_api import TOLERANCE
 
 GpuKey = tuple[NodeId, int]
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from rota.core.model.node import NodeId
 
+TOLERANCE = 1e-9
+"""GPU shares and CPUs are fractions: ten tenths must still make one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:

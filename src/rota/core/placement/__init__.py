@@ -1,8 +1,8 @@
-"""Placement: turns numbers of workers into concrete nodes and GPUs.
+"""Placement: turns numbers of units into concrete nodes and GPUs.
 
-A view and a list of placement requests enter `placer.place`; slots for each job, and the requests
-that do not fit, leave it. `bin_packing` chooses nodes, `slot_assignment` chooses GPUs on them,
-`node_matching` minimizes moves, and `cluster_capacity` tracks what is free.
+One ordered list of wishes (`wish`) enters `placer.place`; a `Placement` leaves it: the slots of all
+jobs, and the wishes that do not fit. `slots` chooses nodes and GPUs, and `capacity` tracks what is
+free. This package knows nothing about policies and rounds.
 
 Read `placer.py` first.
 """

@@ -1,277 +1,264 @@
-"""The third step of a round: turns numbers of workers into concrete nodes and GPUs.
+"""The third step of a round: turns numbers of units into concrete nodes and GPUs, in one pass.
 
-A job whose size does not change stays in its slots. A job that shrinks gives up its last workers; a
-job that grows stays and takes more slots; both move only if that puts them on fewer nodes. New jobs
-go to the fewest nodes, with the tightest fit. No job gets the slots of a job that can keep them, so
-a running job never loses its place: if its new size does not fit, it keeps its old slots. Jobs that
-move are matched to nodes so that the fewest workers move (see `node_matching`).
+A job without a wish stays in its slots. A job that shrinks gives up its last units; a job that
+grows stays and takes more slots; both move only if that puts them on fewer nodes. New jobs go to
+the fewest nodes, with the tightest fit. No job gets the slots of a job that can keep them, so a
+running job never loses its place: if its new size does not fit, it keeps its old slots.
+
+Jobs that yield give up slots only if another wish needs them: first as many as are needed by
+number, then one after another until the wish fits. A job whose slots are still free in the end
+keeps them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from rota.core.model.allocation import Allocation, n_nodes
-from rota.core.model.job import Job, JobId
+from rota.core.model.allocation import TOLERANCE, Allocation, n_nodes
+from rota.core.model.job import JobId
 from rota.core.model.node import NodeId
-from rota.core.placement.bin_packing import Chunks, choose_nodes, n_fitting
-from rota.core.placement.cluster_capacity import ClusterCapacity
-from rota.core.placement.cordons import is_size_frozen, may_keep_slot
-from rota.core.placement.node_matching import SlotAssignment, match_nodes
-from rota.core.placement.slot_assignment import SlotRequest, assign_slots, chunks_of
-from rota.core.placement.worker_demand import Demand, demand_of
-from rota.core.scheduling.view import View
+from rota.core.placement.capacity import ClusterCapacity
+from rota.core.placement.slots import (
+    Chunks,
+    PackedWish,
+    assign_slots,
+    choose_nodes,
+    match_nodes,
+    n_fitting,
+)
+from rota.core.placement.wish import Demand, Wish
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementRequest:
-    """A job's target: a number of workers on GPUs of one type."""
+class Placement:
+    """The slots of all jobs after a placement.
 
-    job: Job
-    workers: int
-    gpu_type: str
-
-    @property
-    def demand(self) -> Demand:
-        return demand_of(self.job, self.gpu_type)
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementResult:
-    """The slots of the requests. `short` are requests that did not fit, with the number of workers
-    that would have fit; a job in `short` that can stay keeps its slots. `left` is the remaining
-    capacity."""
+    `short` are the wishes that do not fit, with the number of units that would have fit; a job that
+    can stay keeps its slots. `left` is the remaining capacity.
+    """
 
     allocations: dict[JobId, Allocation]
     short: dict[JobId, int]
     left: ClusterCapacity
 
 
-@dataclass(frozen=True, slots=True)
-class PackingResult:
-    """The slots of the requests before equal nodes are exchanged."""
-
-    settled: dict[JobId, Allocation]
-    assignments: list[SlotAssignment]
-    short: dict[JobId, int]
-    capacity: ClusterCapacity
-
-
 def place(
-    view: View,
-    requests: Sequence[PlacementRequest],
-    *,
-    movable: Collection[JobId] = (),
-    in_order: bool = False,
-) -> PlacementResult:
-    """Give every request its slots: a higher priority first, then the largest first (or, with
-    `in_order`, in the given order). `movable` jobs are packed again although they could stay."""
-    packed = pack(view, requests, movable=movable, in_order=in_order)
-    allocations = packed.settled
-    if packed.assignments:
-        fixed = [s.allocation for s in packed.assignments if not s.may_rebind]
-        crowded = _nodes_of_spanning([*allocations.values(), *fixed])
-        allocations = {
-            **allocations,
-            **match_nodes(packed.capacity, packed.assignments, crowded=crowded),
-        }
-        ordered = (request.job.id for request in requests)
-        allocations = {job_id: allocations[job_id] for job_id in ordered if job_id in allocations}
-    return PlacementResult(allocations, packed.short, packed.capacity)
+    wishes: Sequence[Wish], *, capacity: ClusterCapacity, planned: Mapping[JobId, Allocation]
+) -> Placement:
+    """Fulfil the wishes in their order. `planned` are the slots of all jobs, and `capacity` is what
+    they leave free. Wishes that yield come in the order in which they are spared."""
+    packer = _Packer(capacity.copy(), planned, wishes)
+    packer.place_all()
+    allocations = {**planned, **packer.allocations}
+    if not all(packer.allocations.values()):
+        allocations = {job_id: slots for job_id, slots in allocations.items() if slots}
+    return Placement(allocations, packer.short, packer.capacity)
 
 
-def pack(
-    view: View,
-    requests: Sequence[PlacementRequest],
-    *,
-    movable: Collection[JobId] = (),
-    in_order: bool = False,
-) -> PackingResult:
-    """Give every request its slots, without exchanging equal nodes."""
-    capacity = view.free.copy()
-    _release_stopped_jobs(capacity, view, requests=requests)
-    settled, claims = _keep_in_place(capacity, view, requests=requests, movable=movable)
-    if not in_order:
-        claims.sort(key=lambda claim: claim.difficulty(capacity.card_bytes), reverse=True)
-    packing = _Packer(capacity, settled)
-    packing.place_all(claims)
-    return PackingResult(settled, packing.assignments, packing.short, capacity)
-
-
-def place_waiting(placed: PlacementResult, requests: Iterable[PlacementRequest]) -> PlacementResult:
-    """Place those of `requests` that fit in the remaining capacity, in their order."""
-    allocations = dict(placed.allocations)
-    packing = _Packer(placed.left, allocations)
-    packing.place_all([Claim(request, request.demand) for request in requests])
-    allocations.update({s.slot_request.job_id: s.allocation for s in packing.assignments})
-    return PlacementResult(allocations, placed.short, placed.left)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A request that needs slots. `held` are slots that the job may keep, which no other job is
-    offered. `before` are the slots that its workers had, whether or not they are still free."""
-
-    request: PlacementRequest
-    demand: Demand
-    before: Allocation = ()
-    held: Allocation = ()
-
-    def difficulty(self, card_bytes: dict[str, int]) -> tuple[int, int, int, int]:
-        """Sort key: a higher priority first; then whole GPUs before shares, because they leave no
-        GPU partly used; then the requests that are hardest to place: large workers, then many
-        workers."""
-        demand, workers = self.demand, self.request.workers
-        share_bytes = demand.share_bytes(card_bytes.get(demand.gpu_type, 0))
-        return self.request.job.spec.priority, demand.gpus, workers * demand.gpus, share_bytes
-
-
-def _release_stopped_jobs(
-    capacity: ClusterCapacity, view: View, *, requests: Sequence[PlacementRequest]
-) -> None:
-    """Give back the slots of planned jobs that have no request."""
-    wanted = {request.job.id for request in requests}
-    if all(job_id in wanted for job_id in view.planned):
-        return
-    for job in view.jobs:
-        if job.id in view.planned and job.id not in wanted:
-            capacity.give(view.planned[job.id], demand_of(job, view.gpu_types[job.id]))
-
-
-def _keep_in_place(
-    capacity: ClusterCapacity,
-    view: View,
-    *,
-    requests: Sequence[PlacementRequest],
-    movable: Collection[JobId],
-) -> tuple[dict[JobId, Allocation], list[Claim]]:
-    """Jobs that stay unchanged, and the claims of the others. Slots that a job must leave or gives
-    up are free when this function returns."""
-    closed = {node_id: node for node_id, node in view.nodes.items() if node.is_closed}
-    settled: dict[JobId, Allocation] = {}
-    claims: list[Claim] = []
-    for request in requests:
-        job_id = request.job.id
-        before = view.planned.get(job_id, ())
-        if not before:
-            claims.append(Claim(request, request.demand))
-            continue
-        had_type = view.gpu_types[job_id]
-        there = [slot for slot in before if slot.node in closed] if closed else []
-        must_move = job_id in movable or had_type != request.gpu_type
-        if must_move or not all(may_keep_slot(request.job, slot, nodes=closed) for slot in there):
-            capacity.give(before, demand_of(request.job, had_type))
-            claims.append(Claim(request, request.demand, before))
-        elif request.workers == len(before) or is_size_frozen(request.job, before, nodes=closed):
-            settled[job_id] = before
-        else:
-            held = before[: request.workers]
-            capacity.give(before[request.workers :], request.demand)
-            if request.workers == len(held) and n_nodes(held) == 1:
-                settled[job_id] = held
-            else:
-                claims.append(Claim(request, request.demand, before, held))
-    return settled, claims
-
-
-def _nodes_of_spanning(allocations: Iterable[Allocation]) -> set[NodeId]:
-    """The nodes of all allocations that span several nodes."""
-    spanning = (allocation for allocation in allocations if len(allocation) > 1)
-    return {slot.node for allocation in spanning if n_nodes(allocation) > 1 for slot in allocation}
+def _spanned_nodes(allocation: Allocation) -> set[NodeId]:
+    """The nodes of an allocation that spans several nodes."""
+    nodes = {slot.node for slot in allocation} if len(allocation) > 1 else set[NodeId]()
+    return nodes if len(nodes) > 1 else set[NodeId]()
 
 
 class _Packer:
-    """Places claims on one capacity, one after another."""
+    """Places wishes on one capacity, one after another."""
 
-    def __init__(self, capacity: ClusterCapacity, settled: dict[JobId, Allocation]) -> None:
-        self.assignments: list[SlotAssignment] = []
+    def __init__(
+        self,
+        capacity: ClusterCapacity,
+        planned: Mapping[JobId, Allocation],
+        wishes: Sequence[Wish],
+    ) -> None:
+        self.capacity = capacity
+        self.allocations: dict[JobId, Allocation] = {}
+        """The new slots of jobs that change."""
         self.short: dict[JobId, int] = {}
-        self._capacity = capacity
-        self._settled = settled
-        self._crowded = Counter(_nodes_of_spanning(settled.values()))
+        self._wishes = [wish for wish in wishes if not wish.yields]
+        self._yielding = {wish.job.id: wish for wish in wishes if wish.yields}
+        """Jobs that still hold their slots; the last one yields first."""
+        self._yielded: dict[JobId, Wish] = {}
+        self._hopeless: dict[Demand, int] = {}
+        """So many more units with this demand did not fit even after all jobs had yielded."""
+        self._packed: list[PackedWish] = []
+        self._crowded = Counter[NodeId]()
         """Nodes that hold a job that spans nodes, with the number of such jobs."""
+        for allocation in planned.values() if self._wishes else ():
+            if len(allocation) > 1:
+                self._count_spanning(allocation, 1)
         self._bounds: dict[Demand, int] = {}
-        """At most so many workers with this demand fit, until a job gives slots back."""
+        """At most so many units with this demand fit, until a job gives slots back."""
         self._has_released = False
 
-    def place_all(self, claims: Sequence[Claim]) -> None:
-        """Place the claims in order. When a job moves, its old slots may fit claims that failed
+    def place_all(self) -> None:
+        """Place the wishes in order. When a job moves, its old slots may fit wishes that failed
         earlier."""
-        for claim in claims:
-            self._count_spanning(claim.held, 1)
-        unplaced = list(claims)
+        for wish in self._wishes:
+            self._release(wish)
+        unplaced = [wish for wish in self._wishes if wish.units]
+        self._yield_by_number(unplaced)
         self._has_released = True
         while unplaced and self._has_released:
             self._has_released = False
-            unplaced = [claim for claim in unplaced if not self._try_place(claim)]
+            unplaced = [wish for wish in unplaced if not self._place_with_yielding(wish)]
         fitting: dict[Demand, int] = {}
-        for claim in unplaced:
-            if claim.held:
-                self._record_failed_resize(claim)
-                continue
-            if claim.demand not in fitting:
-                fitting[claim.demand] = n_fitting(self._capacity, claim.demand)
-            self.short[claim.request.job.id] = fitting[claim.demand]
+        for wish in unplaced:
+            self._record_short(wish, fitting)
+        self._exchange_equal_nodes()
+        self._spare()
 
-    def _try_place(self, claim: Claim) -> bool:
-        if claim.held:
-            return self._try_resize(claim)
-        demand, workers = claim.demand, claim.request.workers
-        if workers > self._bounds.get(demand, workers):
+    # -- giving up slots ------------------------------------------------------------------------
+
+    def _release(self, wish: Wish) -> None:
+        """Free the slots that the job does not keep."""
+        kept = () if wish.leaves else wish.held[: wish.units]
+        self._count_spanning(wish.held, -1)
+        self._count_spanning(kept, 1)
+        self.capacity.give(wish.held[len(kept) :], wish.held_demand)
+        if not kept and wish.held:
+            self.allocations[wish.job.id] = ()
+
+    def _yield_by_number(self, wishes: Iterable[Wish]) -> None:
+        """Let jobs yield until the number of free GPUs suffices, wherever the GPUs are. Wishes that
+        cannot be fulfilled by number do not count."""
+        yielding = list(self._yielding.values())
+        if not yielding:
+            return
+        left: dict[str, float] = {}
+        needed: dict[str, float] = {}
+        card_bytes = self.capacity.card_bytes
+        for wish in wishes:
+            demand = wish.demand
+            if demand.gpu_type not in left:
+                could_yield = (w for w in yielding if w.demand.gpu_type == demand.gpu_type)
+                free = self.capacity.free_gpus(demand.gpu_type)
+                left[demand.gpu_type] = free + sum(w.freed_gpus for w in could_yield)
+                needed[demand.gpu_type] = -free
+            gpus = wish.n_missing * demand.n_gpus(card_bytes)
+            if gpus <= left[demand.gpu_type] + TOLERANCE:
+                left[demand.gpu_type] -= gpus
+                needed[demand.gpu_type] += gpus
+        for wish in reversed(yielding):
+            if needed.get(wish.demand.gpu_type, 0.0) > TOLERANCE:
+                needed[wish.demand.gpu_type] -= wish.freed_gpus
+                self._yield(wish)
+
+    def _place_with_yielding(self, wish: Wish) -> bool:
+        """Place a wish. If it does not fit, more and more jobs yield until it does. Jobs that
+        yielded in vain take their slots back."""
+        if self._try_place(wish):
+            return True
+        n_hopeless = self._hopeless.get(wish.demand, wish.n_missing + 1)
+        if not self._yielding or wish.n_missing >= n_hopeless:
             return False
-        chunks = choose_nodes(self._capacity, demand, workers=workers, crowded=self._crowded)
+        is_placed, yielded = False, list[Wish]()
+        while not is_placed and (more := self._next_to_yield(wish, 1 + len(yielded))):
+            for each in more:
+                self._yield(each)
+            yielded += more
+            is_placed = self._try_place(wish)
+        if not is_placed:
+            self._hopeless[wish.demand] = wish.n_missing
+        self._take_back(yielded)
+        return is_placed
+
+    def _next_to_yield(self, wish: Wish, count: int) -> list[Wish]:
+        """The next jobs to yield that may make space for the wish. Jobs without GPUs may help
+        jobs with GPUs, and the other way round, by their CPUs and memory."""
+        gpu_type = wish.demand.gpu_type
+        helpful = (
+            each
+            for each in reversed(self._yielding.values())
+            if not gpu_type or each.demand.gpu_type in ("", gpu_type)
+        )
+        return list(islice(helpful, count))
+
+    def _yield(self, wish: Wish) -> None:
+        self._yielded[wish.job.id] = self._yielding.pop(wish.job.id)
+        self._bounds.clear()
+        self._release(wish)
+
+    def _take_back(self, yielded: Sequence[Wish]) -> None:
+        """Let jobs that yielded keep their slots if all of these are still free, first the job that
+        yielded last."""
+        for wish in reversed(yielded):
+            kept = wish.held[: wish.units]
+            if self.capacity.try_take_all(wish.held[len(kept) :], wish.held_demand):
+                self._yielding[wish.job.id] = self._yielded.pop(wish.job.id)
+                self._count_spanning(kept, -1)
+                self._count_spanning(wish.held, 1)
+                self.allocations.pop(wish.job.id, None)
+
+    def _spare(self) -> None:
+        """Jobs that yielded keep their slots if these are still free; else they shrink or stop."""
+        self._take_back(list(self._yielded.values()))
+        for wish in self._yielded.values():
+            if wish.units:
+                self._try_place(wish)
+
+    # -- taking slots ---------------------------------------------------------------------------
+
+    def _try_place(self, wish: Wish) -> bool:
+        if wish.held and not wish.leaves:
+            return self._try_resize(wish, wish.held[: wish.units])
+        demand, units = wish.demand, wish.units
+        if units > self._bounds.get(demand, units):
+            return False
+        chunks = choose_nodes(self.capacity, demand, units=units, crowded=self._crowded)
         if chunks is None:
-            self._bounds[demand] = n_fitting(self._capacity, demand)
+            self._bounds[demand] = n_fitting(self.capacity, demand)
             return False
-        self._assign(claim, chunks, may_rebind=not (demand.share or demand.excluded_nodes))
+        self._assign(wish, chunks, stays=False)
         return True
 
-    def _try_resize(self, claim: Claim) -> bool:
+    def _try_resize(self, wish: Wish, held: Allocation) -> bool:
         """Resize on the fewest nodes; with equal numbers of nodes, on the job's current nodes."""
-        if self._try_grow_on_its_node(claim):
+        capacity, demand, units = self.capacity, wish.demand, wish.units
+        is_smaller = units == len(held)
+        if is_smaller and n_nodes(held) == 1:
+            self.allocations[wish.job.id] = held
             return True
-        capacity, demand, workers = self._capacity, claim.demand, claim.request.workers
-        self._count_spanning(claim.held, -1)
-        capacity.give(claim.held, demand)
-        there = self._current_nodes_first(claim)
-        fresh = choose_nodes(capacity, demand, workers=workers, crowded=self._crowded)
+        if self._try_grow_on_its_node(wish, held):
+            return True
+        self._count_spanning(held, -1)
+        capacity.give(held, demand)
+        there = self._current_nodes_first(wish, held)
+        fresh = choose_nodes(capacity, demand, units=units, crowded=self._crowded)
         stays = there is not None and (fresh is None or len(there) <= len(fresh))
         chunks = there if stays else fresh
-        is_smaller = workers == len(claim.held)
-        if chunks is None or (is_smaller and len(chunks) >= n_nodes(claim.held)):
-            capacity.take_all(claim.held, demand)
-            self._count_spanning(claim.held, 1)
+        if chunks is None or (is_smaller and len(chunks) >= n_nodes(held)):
+            capacity.take_all(held, demand)
+            self._count_spanning(held, 1)
             if is_smaller:
-                self._settled[claim.request.job.id] = claim.held
+                self.allocations[wish.job.id] = held
             return is_smaller
-        may_rebind = not (stays or demand.share or demand.excluded_nodes)
-        allocation = self._assign(claim, chunks, may_rebind=may_rebind)
-        if not set(claim.held) <= set(allocation):
+        allocation = self._assign(wish, chunks, stays=stays)
+        if not set(held) <= set(allocation):
             self._has_released = True
             self._bounds.clear()
+            self._hopeless.clear()
         return True
 
-    def _try_grow_on_its_node(self, claim: Claim) -> bool:
+    def _try_grow_on_its_node(self, wish: Wish, held: Allocation) -> bool:
         """The usual case of growth, which needs no comparison of alternatives."""
-        missing = claim.request.workers - len(claim.held)
-        node_id = claim.held[0].node
-        if not missing or n_nodes(claim.held) > 1:
+        missing, node_id = wish.units - len(held), held[0].node
+        room = self.capacity[node_id]
+        if not missing or n_nodes(held) > 1 or room.node.is_closed:
             return False
-        room = self._capacity[node_id]
-        if room.node.is_closed or room.fits(claim.demand) < missing:
+        if room.fits(wish.demand) < missing:
             return False
-        newcomers = SlotRequest(claim.request.job.id, claim.demand)
-        more = assign_slots(self._capacity, newcomers, chunks=[(node_id, missing)])
-        self._settled[claim.request.job.id] = claim.held + more
+        more = assign_slots(self.capacity, wish.demand, chunks=[(node_id, missing)])
+        self.allocations[wish.job.id] = held + more
         return True
 
-    def _current_nodes_first(self, claim: Claim) -> Chunks | None:
-        """As many workers as fit on the job's current nodes, then the rest elsewhere."""
-        capacity, demand, missing = self._capacity, claim.demand, claim.request.workers
+    def _current_nodes_first(self, wish: Wish, held: Allocation) -> Chunks | None:
+        """As many units as fit on the job's current nodes, then the rest elsewhere."""
+        capacity, demand, missing = self.capacity, wish.demand, wish.units
         chunks: Chunks = []
-        for node_id, own in chunks_of(claim.held):
+        for node_id, own in Counter(slot.node for slot in held).most_common():
             room = capacity[node_id]
             count = min(missing, own if room.node.is_closed else room.fits(demand))
             if count:
@@ -280,28 +267,46 @@ class _Packer:
         if not missing:
             return chunks
         used = [node_id for node_id, _ in chunks]
-        rest = choose_nodes(capacity, demand, workers=missing, crowded=self._crowded, avoid=used)
+        rest = choose_nodes(capacity, demand, units=missing, crowded=self._crowded, avoid=used)
         return None if rest is None else chunks + rest
 
-    def _assign(self, claim: Claim, chunks: Chunks, *, may_rebind: bool) -> Allocation:
-        slot_request = SlotRequest(claim.request.job.id, claim.demand, claim.before)
-        allocation = assign_slots(self._capacity, slot_request, chunks=chunks)
-        self.assignments.append(SlotAssignment(slot_request, chunks, allocation, may_rebind))
-        self._count_spanning(allocation, 1)
-        return allocation
+    def _assign(self, wish: Wish, chunks: Chunks, *, stays: bool) -> Allocation:
+        demand = wish.demand
+        slots = assign_slots(self.capacity, demand, chunks=chunks, before=wish.held)
+        may_rebind = not (stays or demand.share or demand.excluded_nodes)
+        self._packed.append(PackedWish(wish, chunks, slots, may_rebind))
+        self.allocations[wish.job.id] = slots
+        self._count_spanning(slots, 1)
+        return slots
+
+    def _exchange_equal_nodes(self) -> None:
+        loose = [packed for packed in self._packed if packed.may_rebind]
+        if not any(packed.wish.held for packed in loose):
+            return
+        for packed in loose:
+            self._count_spanning(packed.allocation, -1)
+        matched = match_nodes(self.capacity, loose, crowded=self._crowded)
+        for packed, allocation in zip(loose, matched, strict=True):
+            self.allocations[packed.wish.job.id] = allocation
+            self._count_spanning(allocation, 1)
+
+    def _record_short(self, wish: Wish, fitting: dict[Demand, int]) -> None:
+        """Record how many units would fit beside all other jobs."""
+        capacity, demand = self.capacity, wish.demand
+        held = () if wish.leaves else wish.held[: wish.units]
+        if held:
+            capacity.give(held, demand)
+            fits = n_fitting(capacity, demand)
+            fits += sum(capacity[slot.node].node.is_closed for slot in held)
+            capacity.take_all(held, demand)
+        elif demand in fitting:
+            fits = fitting[demand]
+        else:
+            fits = fitting[demand] = n_fitting(capacity, demand)
+        self.short[wish.job.id] = max(fits, len(held))
 
     def _count_spanning(self, allocation: Allocation, sign: int) -> None:
-        if len(allocation) < 2:
-            return
-        for node_id in _nodes_of_spanning([allocation]):
+        for node_id in _spanned_nodes(allocation):
             self._crowded[node_id] += sign
             if not self._crowded[node_id]:
                 del self._crowded[node_id]
-
-    def _record_failed_resize(self, claim: Claim) -> None:
-        self._settled[claim.request.job.id] = claim.held
-        self._capacity.give(claim.held, claim.demand)
-        fits = n_fitting(self._capacity, claim.demand)
-        fits += sum(self._capacity[slot.node].node.is_closed for slot in claim.held)
-        self._capacity.take_all(claim.held, claim.demand)
-        self.short[claim.request.job.id] = max(fits, len(claim.held))

@@ -1,9 +1,9 @@
-"""One scheduling round: divide, size, place, guard, check.
+"""One scheduling round: divide, size, judge, place, settle, check.
 
-A `View` of the kernel's state and a policy enter `round.decide`; a `Plan` leaves it. Each step has
-its own module: `quota` and `gpu_type_choice` divide, `sizing` calls the policy (`policy_api`),
-`rota.core.placement` places, `preemption` and `defragment` decide which changes are worth their
-cost, and `plan` checks the result. `leftovers` serves policies that share what is left over.
+A `View` of the kernel's state and a policy enter `round.decide`; a `Plan` leaves it. `divide` sorts
+jobs into pools, `sizing` calls the policy (`policy_api`), `preemption` gives each change a verdict,
+`rota.core.placement` places, `defragment` makes space for a job that fits nowhere, and `plan`
+checks the result.
 
 Read `round.py` first.
 """

@@ -4,18 +4,17 @@ a plan breaks."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from rota.core.explain.reasons import Reason
+from rota.core.lifecycle.cordons import may_keep_slot
 from rota.core.lifecycle.node_refusals import uses_refused_node
 from rota.core.model.allocation import Allocation
 from rota.core.model.job import Job, JobId
 from rota.core.model.node import Node, NodeId, tolerates
-from rota.core.placement.cordons import may_keep_slot
-from rota.core.placement.node_capacity import OverbookedError
-from rota.core.placement.worker_demand import demand_of
+from rota.core.placement.capacity import OverbookedError
+from rota.core.placement.wish import demand_of
 from rota.core.scheduling.view import View
 
 
@@ -34,14 +33,6 @@ class Plan:
     violations: tuple[str, ...] = ()
 
 
-class ChangeKind(StrEnum):
-    START = "start"
-    STOP = "stop"
-    GROW = "grow"
-    SHRINK = "shrink"
-    MOVE = "move"
-
-
 @dataclass(frozen=True, slots=True)
 class AllocationChange:
     """The change of one job from its planned slots to its new slots."""
@@ -49,16 +40,6 @@ class AllocationChange:
     job_id: JobId
     before: Allocation
     after: Allocation
-
-    @property
-    def kind(self) -> ChangeKind:
-        if not self.before:
-            return ChangeKind.START
-        if not self.after:
-            return ChangeKind.STOP
-        if len(self.after) == len(self.before):
-            return ChangeKind.MOVE
-        return ChangeKind.GROW if len(self.after) > len(self.before) else ChangeKind.SHRINK
 
 
 def diff(
@@ -74,18 +55,6 @@ def diff(
         if (held := before.get(job_id, ())) is not wanted and held != wanted
     ]
     return tuple(gone + changed)
-
-
-def apply_changes(
-    before: Mapping[JobId, Allocation], changes: Iterable[AllocationChange]
-) -> dict[JobId, Allocation]:
-    after = dict(before)
-    for change in changes:
-        if change.after:
-            after[change.job_id] = change.after
-        else:
-            after.pop(change.job_id, None)
-    return after
 
 
 def check(plan: Plan, view: View) -> tuple[str, ...]:

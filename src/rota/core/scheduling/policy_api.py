@@ -1,24 +1,21 @@
 """The interface of a policy: it sizes the jobs of one pool and spends from a budget.
 
 A policy is a frozen dataclass; its fields are its parameters. It receives jobs in the order of
-submission (time, then id), all of one GPU type and one priority, running and waiting ones alike.
+submission (time, then id), all of one GPU type and one tier of ranks, running and waiting alike.
 Sizes are numbers of workers. A job that is not in the result waits.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from rota.core.model.allocation import TOLERANCE
 from rota.core.model.job import Job, JobId
 from rota.errors import MAX_SHOWN_PATH_CHARS, shown
 
 Targets = dict[JobId, int]
-
-TOLERANCE = 1e-9
-"""Shares are fractions of a GPU: ten tenths must still make one GPU."""
 
 
 class BadTargetsError(Exception):
@@ -75,10 +72,8 @@ class Budget:
 
 
 class Policy(Protocol):
-    """Sizes jobs. See `docs/how-to/add-a-policy.md`.
-
-    The result is final, unless the policy declares `shares_leftovers` (see `SharesLeftovers`).
-    """
+    """Sizes jobs. See `docs/how-to/add-a-policy.md`. The result is final: a job that is not in it
+    waits."""
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
         """The number of workers of each job that should run now, from its minimum up to its
@@ -128,14 +123,6 @@ def _check_size(job: Job, workers: object, *, budget: Budget) -> None:
 
 
 @runtime_checkable
-class SharesLeftovers(Protocol):
-    """A policy that leaves growth, space for new jobs and starvation to the rules in `leftovers`.
-    It sets this class attribute to True."""
-
-    shares_leftovers: ClassVar[bool]
-
-
-@runtime_checkable
 class Requeues(Protocol):
     """A policy that moves jobs between feedback queues as they use GPUs and wait."""
 
@@ -146,6 +133,3 @@ class Requeues(Protocol):
     def requeues_at(self, job: Job, now: float) -> float:
         """When the job changes its queue if nothing else happens; infinite for never."""
         ...
-
-
-NEVER = math.inf

@@ -1,227 +1,177 @@
-"""The fourth step of a round, the guard: decides which jobs are preempted, shrunk or grown.
+"""The fourth step of a round, the guard: a verdict for each job whose size would change.
 
-Changes that are not worth their cost are dropped.
+A start is always worth it. A job below its minimum run time is left alone, unless a job that
+outranks it wants GPUs of its type or its node drains. A job grows only if it then finishes sooner,
+including the cost of the resize. A job that should stop or shrink yields: it does so only if
+another job then uses its GPUs, and the jobs that lose least yield first.
 
-A start is always worth it. A job below its minimum run time is left alone, unless a job with a
-higher priority wants GPUs of its type or its node drains. A job grows only if it then finishes
-sooner, including the cost of the resize. A job is preempted or shrunk only if another job then uses
-its GPUs; the jobs that lose least are chosen.
+The verdicts depend on sizes only, not on nodes, so they come before the placement and one placement
+carries them out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from operator import itemgetter
 
+from rota.core.estimation.disruption_cost import loss_gpu_s, resize_cost_s
 from rota.core.estimation.remaining_time import remaining_s
-from rota.core.explain.reasons import Fragmented, Protected, Reason
+from rota.core.explain.reasons import Protected
+from rota.core.lifecycle.cordons import is_size_frozen, may_keep_slot
 from rota.core.lifecycle.size_caps import is_own_resize
-from rota.core.model.allocation import Allocation, n_gpus
-from rota.core.model.job import Job, JobId, Mode, Running, Starting
-from rota.core.placement.placer import PlacementRequest, PlacementResult, place
-from rota.core.placement.worker_demand import demand_of
-from rota.core.scheduling.disruption_cost import loss_gpu_s, protected_until_s, resize_cost_s
-from rota.core.scheduling.plan import AllocationChange, ChangeKind, diff
-from rota.core.scheduling.policy_api import TOLERANCE
+from rota.core.model.allocation import n_gpus
+from rota.core.model.job import Job, Mode, Running, Starting
+from rota.core.model.rank import Rank, rank_of
+from rota.core.placement.wish import Wish, demand_of
+from rota.core.scheduling.divide import Shares
+from rota.core.scheduling.sizing import Sizes
 from rota.core.scheduling.view import View
 
-SPARING_TRIES = 3
+
+class Verdict(StrEnum):
+    """Whether a job changes, with the reason."""
+
+    CHANGE = "the change is worth its cost"
+    YIELD = "the job changes if another job needs its slots"
+    KEEP_PROTECTED = "the job has not reached its minimum run time"
+    KEEP_UNPROFITABLE = "the job would not finish sooner"
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
-    """The placement after the guard dropped changes that do not pay."""
+class Judged:
+    """The verdict on each wish, in the order in which the policy granted the sizes."""
 
-    requests: Sequence[PlacementRequest]
-    placed: PlacementResult
-    waits: Mapping[JobId, Reason] = field(default_factory=dict[JobId, Reason])
+    verdicts: tuple[tuple[Wish, Verdict], ...]
+    blocking: dict[str, Protected]
+    """By GPU type: the protected job that must be the first to give up GPUs."""
     wake_at_s: float = math.inf
-
-    @property
-    def allocations(self) -> Mapping[JobId, Allocation]:
-        return self.placed.allocations
+    """When the first protected job reaches its minimum run time."""
 
 
-def guard(view: View, requests: Sequence[PlacementRequest], *, placed: PlacementResult) -> Guarded:
-    """Drop the changes of a placement that do not pay."""
-    changes = diff(view.planned, placed.allocations)
-    if not view.rules.is_guarded or all(change.kind is ChangeKind.START for change in changes):
-        return Guarded(requests, placed)
-    case = _PreemptionCase(view, requests)
-    protected = case.protected(changes)
-    kept = protected.keys() | case.unprofitable(changes)
-    if kept:
-        placed = place(view, case.requests_with(kept), in_order=True)
-    kept, placed = _spare_victims(case, placed, kept=frozenset(kept))
-    return Guarded(
-        requests=case.requests_with(kept),
-        placed=placed,
-        waits=case.waits(placed, protected),
-        wake_at_s=min(protected.values(), default=math.inf),
+def judge(shares: Shares, sizes: Sizes) -> Judged:
+    """Give each job that would change a verdict."""
+    view = shares.view
+    wishes = list(changes(shares, sizes))
+    if not view.rules.is_guarded:
+        return Judged(tuple((wish, Verdict.CHANGE) for wish in wishes), {})
+    highest = _highest_gaining(wishes)
+    verdicts = tuple(
+        (wish, _verdict(wish, view, rival=highest.get(wish.held_demand.gpu_type)))
+        for wish in wishes
     )
+    kept = (wish for wish, verdict in verdicts if verdict is Verdict.KEEP_PROTECTED)
+    protected = sorted(
+        ((protected_until_s(wish.job, view), wish) for wish in kept), key=itemgetter(0)
+    )
+    blocking: dict[str, Protected] = {}
+    for until_s, wish in protected:
+        if wish.freed_gpus:
+            blocking.setdefault(wish.demand.gpu_type, Protected(wish.job.id, until_s))
+    return Judged(verdicts, blocking, protected[0][0] if protected else math.inf)
 
 
-def _spare_victims(
-    case: _PreemptionCase, placed: PlacementResult, *, kept: frozenset[JobId]
-) -> tuple[frozenset[JobId], PlacementResult]:
-    """Spare victims whose GPUs no other job needs, first those that would lose most.
-
-    Counts of GPUs tell how many victims may be spared, and a second placement checks that: no job
-    may lose what it gained. Then every victim whose slots are still free keeps them.
-    """
-    for _ in range(SPARING_TRIES):
-        spared = kept | case.spared_by_number(placed)
-        if spared == kept:
-            break
-        again = place(case.view, case.requests_with(spared), in_order=True)
-        if case.has_losers(placed, again):
-            break
-        kept, placed = spared, again
-    untouched = case.untouched(placed)
-    if not untouched:
-        return kept, placed
-    allocations = {**placed.allocations, **untouched}
-    return kept | untouched.keys(), replace(placed, allocations=allocations)
+def wishes_to_place(judged: Judged, view: View) -> list[Wish]:
+    """The wishes of jobs that change, in the order of placement: higher tiers first, then the
+    hardest to place. If protected jobs block GPUs, not all wishes fit, and the order of the policy
+    decides. Jobs that yield follow; the jobs that lose most are spared first."""
+    changing = [wish for wish, verdict in judged.verdicts if verdict is Verdict.CHANGE]
+    yielding = [wish for wish, verdict in judged.verdicts if verdict is Verdict.YIELD]
+    if not judged.blocking:
+        changing = by_difficulty(changing, view)
+    yielding.sort(key=lambda wish: _worth_sparing(wish, view), reverse=True)
+    return changing + [replace(wish, yields=True) for wish in yielding]
 
 
-class _PreemptionCase:
-    """The jobs and requests of one round, to judge changes."""
+def by_difficulty(wishes: Iterable[Wish], view: View) -> list[Wish]:
+    """Higher tiers first; then whole GPUs before shares, because they leave no GPU partly used;
+    then the wishes that are hardest to place: large units, then many units."""
+    card_bytes = view.empty.card_bytes
 
-    def __init__(self, view: View, requests: Sequence[PlacementRequest]) -> None:
-        self.view = view
-        self._requests = requests
-        self._jobs = {job.id: job for job in view.jobs}
-        self._types = {
-            **view.gpu_types,
-            **{request.job.id: request.gpu_type for request in requests},
-        }
+    def key(wish: Wish) -> tuple[object, ...]:
+        demand = wish.demand
+        share_bytes = demand.share_bytes(card_bytes.get(demand.gpu_type, 0))
+        return wish.rank.tier, -demand.gpus, -wish.units * demand.gpus, -share_bytes
 
-    def requests_with(self, kept: Iterable[JobId]) -> list[PlacementRequest]:
-        """The requests if the kept jobs stay unchanged; the kept jobs come first."""
-        view, kept = self.view, frozenset(kept)
-        as_they_are = [
-            PlacementRequest(self._jobs[job_id], len(held), view.gpu_types[job_id])
-            for job_id, held in view.planned.items()
-            if job_id in kept
-        ]
-        return as_they_are + [request for request in self._requests if request.job.id not in kept]
+    return sorted(wishes, key=key)
 
-    def protected(self, changes: Sequence[AllocationChange]) -> dict[JobId, float]:
-        """Jobs below their minimum run time, and when they reach it."""
-        highest: dict[str, int] = {}
-        for change in changes:
-            if change.kind in (ChangeKind.START, ChangeKind.GROW):
-                gpu_type, job = self._types[change.job_id], self._jobs[change.job_id]
-                highest[gpu_type] = max(job.spec.priority, highest.get(gpu_type, -(10**9)))
-        protected: dict[JobId, float] = {}
-        for change in changes:
-            job = self._disturbed(change)
-            if job is None:
+
+def changes(shares: Shares, sizes: Sizes) -> Iterator[Wish]:
+    """A wish for each job whose size changes or that must leave its slots."""
+    view = shares.view
+    jobs = {job.id: job for job in view.jobs}
+    closed = {node_id: node for node_id, node in view.nodes.items() if node.is_closed}
+    for job_id, units in sizes.targets.items():
+        held, gpu_type = view.planned.get(job_id, ()), sizes.gpu_types[job_id]
+        had_type = view.gpu_types.get(job_id, gpu_type)
+        leaves = had_type != gpu_type
+        if closed and held and not leaves:
+            there = [slot for slot in held if slot.node in closed]
+            leaves = not all(may_keep_slot(jobs[job_id], slot, nodes=closed) for slot in there)
+            if not leaves and is_size_frozen(jobs[job_id], held, nodes=closed):
                 continue
-            until_s = protected_until_s(job, self.view)
-            rival = highest.get(self.view.gpu_types[job.id], -(10**9))
-            is_outranked = rival > job.spec.priority and change.kind is not ChangeKind.GROW
-            if until_s > self.view.now and not is_outranked:
-                protected[job.id] = until_s
-        return protected
+        if units and (leaves or units != len(held)):
+            job = jobs[job_id]
+            demand, had = demand_of(job, gpu_type), demand_of(job, had_type)
+            yield Wish(job, rank_of(job), units, demand, held, had, leaves=leaves)
+    for job_id, held in view.planned.items():
+        if not sizes.targets.get(job_id) and job_id in jobs:
+            demand = demand_of(jobs[job_id], view.gpu_types[job_id])
+            yield Wish(jobs[job_id], rank_of(jobs[job_id]), 0, demand, held, demand)
 
-    def unprofitable(self, changes: Iterable[AllocationChange]) -> set[JobId]:
-        """Jobs that would not finish sooner by growing; a fixed job would start from scratch."""
-        now = self.view.now
-        unprofitable: set[JobId] = set()
-        for change in changes:
-            job = self._disturbed(change) if change.kind is ChangeKind.GROW else None
-            if job is None:
-                continue
-            if job.spec.mode is Mode.FIXED:
-                unprofitable.add(job.id)
-                continue
-            as_it_is_s = remaining_s(job, now, workers=len(change.before))
-            grown_s = remaining_s(job, now, workers=len(change.after))
-            grown_s += resize_cost_s(job, self.view)
-            if math.isfinite(as_it_is_s) and as_it_is_s <= grown_s:
-                unprofitable.add(job.id)
-        return unprofitable
 
-    def spared_by_number(self, placed: PlacementResult) -> set[JobId]:
-        """Victims for which enough GPUs are left by count, wherever those GPUs are."""
-        spared: set[JobId] = set()
-        left: dict[str, float] = {}
-        for change in self._victims(placed):
-            gpu_type = self.view.gpu_types[change.job_id]
-            free = left.setdefault(gpu_type, placed.left.free_gpus(gpu_type))
-            freed = n_gpus(change.before) - n_gpus(change.after)
-            if 0 < freed <= free + TOLERANCE:
-                left[gpu_type] = free - freed
-                spared.add(change.job_id)
-        return spared
+def protected_until_s(job: Job, view: View) -> float:
+    """When the job reaches its minimum run time and may be disrupted."""
+    if not isinstance(job.phase, Running | Starting):
+        return -math.inf
+    own = job.spec.min_runtime_s
+    return job.phase.since_s + (own if own is not None else view.rules.min_runtime_s)
 
-    def untouched(self, placed: PlacementResult) -> dict[JobId, Allocation]:
-        """Victims whose slots are still free, with those slots. The slots are taken here."""
-        untouched: dict[JobId, Allocation] = {}
-        for change in self._victims(placed):
-            job_id = change.job_id
-            had = demand_of(self._jobs[job_id], self.view.gpu_types[job_id])
-            has = demand_of(self._jobs[job_id], self._types[job_id])
-            placed.left.give(change.after, has)
-            if placed.left.try_take_all(change.before, had):
-                untouched[job_id] = change.before
-            else:
-                placed.left.take_all(change.after, has)
-        return untouched
 
-    def has_losers(self, placed: PlacementResult, again: PlacementResult) -> bool:
-        """Whether a job that gains workers in `placed` gains fewer in `again`."""
-        return any(
-            len(again.allocations.get(change.job_id, ())) < len(change.after)
-            for change in diff(self.view.planned, placed.allocations)
-            if len(change.after) > len(change.before)
-        )
+def _highest_gaining(wishes: Iterable[Wish]) -> dict[str, Rank]:
+    """The highest rank that would gain GPUs of each type."""
+    highest: dict[str, Rank] = {}
+    for wish in wishes:
+        gpu_type = wish.demand.gpu_type
+        if wish.units > len(wish.held):
+            highest[gpu_type] = min(wish.rank, highest.get(gpu_type, wish.rank))
+    return highest
 
-    def waits(
-        self, placed: PlacementResult, protected: Mapping[JobId, float]
-    ) -> dict[JobId, Reason]:
-        """Why the requests without a place wait."""
-        soonest: dict[str, JobId] = {}
-        for job_id in sorted(protected, key=protected.__getitem__):
-            soonest.setdefault(self.view.gpu_types[job_id], job_id)
-        waits: dict[JobId, Reason] = {}
-        for request in self._requests:
-            job_id, victim = request.job.id, soonest.get(request.gpu_type)
-            if job_id in placed.allocations or job_id not in placed.short:
-                continue
-            if victim is not None:
-                waits[job_id] = Protected(victim, protected[victim])
-            else:
-                waits[job_id] = Fragmented(request.workers, placed.short[job_id])
-        return waits
 
-    def _victims(self, placed: PlacementResult) -> list[AllocationChange]:
-        """Changes that take workers from a job; protected jobs and those that lose most come
-        first."""
-        changes = diff(self.view.planned, placed.allocations)
-        victims = [
-            c
-            for c in changes
-            if c.kind in (ChangeKind.STOP, ChangeKind.SHRINK) and self._disturbed(c)
-        ]
-        return sorted(victims, key=self._worth_sparing, reverse=True)
+def _verdict(wish: Wish, view: View, *, rival: Rank | None) -> Verdict:
+    job, before, after = wish.job, len(wish.held), wish.units
+    if not _is_disturbed(wish, view):
+        return Verdict.CHANGE
+    is_outranked = rival is not None and rival.outranks(wish.rank) and after <= before
+    if protected_until_s(job, view) > view.now and not is_outranked:
+        return Verdict.KEEP_PROTECTED
+    if after < before:
+        return Verdict.YIELD
+    as_it_is_s = remaining_s(job, view.now, workers=before)
+    grown_s = remaining_s(job, view.now, workers=after)
+    grown_s += resize_cost_s(job, view.rules.restart_cost_s)
+    # A fixed job would start from scratch.
+    if job.spec.mode is Mode.FIXED or (math.isfinite(as_it_is_s) and as_it_is_s <= grown_s):
+        return Verdict.KEEP_UNPROFITABLE
+    return Verdict.CHANGE
 
-    def _worth_sparing(self, change: AllocationChange) -> tuple[bool, float]:
-        job, view = self._jobs[change.job_id], self.view
-        is_fresh = protected_until_s(job, view) > view.now
-        if change.after and job.spec.mode.resizes_in_place:
-            return is_fresh, resize_cost_s(job, view) * n_gpus(job.allocation)
-        return is_fresh, loss_gpu_s(job, view)
 
-    def _disturbed(self, change: AllocationChange) -> Job | None:
-        """The job, if it could continue unchanged and the change serves other jobs only."""
-        job = self._jobs.get(change.job_id)
-        if job is None or not change.before or not isinstance(job.phase, Running | Starting):
-            return None
-        before = len(change.before)
-        if is_own_resize(job, len(change.after), before=before, now=self.view.now):
-            return None
-        nodes = (self.view.nodes.get(slot.node) for slot in change.before)
-        return job if all(node and not node.is_draining for node in nodes) else None
+def _is_disturbed(wish: Wish, view: View) -> bool:
+    """Whether the job could continue unchanged and the change serves other jobs only."""
+    job, held = wish.job, wish.held
+    if not held or wish.leaves or not isinstance(job.phase, Running | Starting):
+        return False
+    if is_own_resize(job, wish.units, before=len(held), now=view.now):
+        return False
+    nodes = (view.nodes.get(slot.node) for slot in held)
+    return all(node and not node.is_draining for node in nodes)
+
+
+def _worth_sparing(wish: Wish, view: View) -> tuple[bool, float]:
+    job, restart_s = wish.job, view.rules.restart_cost_s
+    is_fresh = protected_until_s(job, view) > view.now
+    if wish.units and job.spec.mode.resizes_in_place:
+        return is_fresh, resize_cost_s(job, restart_s) * n_gpus(job.allocation)
+    return is_fresh, loss_gpu_s(job, restart_s, now=view.now)

@@ -1,102 +1,142 @@
 """The second step of a round: the policy turns budgets into targets, pool by pool.
 
-Sizes that do not depend on the policy are applied here, equally for every policy: a size that the
-owner pinned looks to the policy like the only possible size, and a cap after an unprofitable growth
-looks like a limit.
+All calls of the policy are in this module. Sizes that do not depend on the policy are applied here,
+equally for every policy: a size that the owner pinned looks to the policy like the only possible
+size, and a cap after an unprofitable growth looks like a limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
-from rota.core.lifecycle.size_caps import cap_of
+from rota.core.estimation.service_time import as_if_holding
+from rota.core.model.allocation import Allocation
 from rota.core.model.job import Job, JobId
-from rota.core.scheduling.leftovers import Leftovers
-from rota.core.scheduling.policy_api import Budget, Policy, SharesLeftovers, Targets, ask
-from rota.core.scheduling.quota import Division, Pool
+from rota.core.scheduling.divide import Pool, Shares
+from rota.core.scheduling.policy_api import (
+    Budget,
+    Policy,
+    Requeues,
+    Targets,
+    ask,
+    policy_failures_as_bad_targets,
+)
 from rota.core.scheduling.view import View
 
+REQUEUE_STEP_S = 0.1
 
-def size(division: Division, policy: Policy, *, view: View, limits: Mapping[JobId, int]) -> Targets:
-    """The number of workers of every job that should run. `limits` caps jobs at what fits."""
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The number of workers of every job that should run, in the order in which the policy granted
+    them, and the GPU type of these jobs."""
+
+    targets: Targets
+    gpu_types: Mapping[JobId, str]
+
+
+def size(
+    shares: Shares,
+    policy: Policy,
+    *,
+    fits: Mapping[JobId, int] | None = None,
+    unpinned: Collection[JobId] = (),
+) -> Sizes:
+    """Ask the policy once about each pool. `fits` caps jobs at what fits; the pinned size of jobs
+    in `unpinned` is only their maximum."""
+    limits = {**shares.limits, **fits} if fits else shares.limits
     targets: Targets = {}
-    limits = _with_caps(view, limits)
+    gpu_types: dict[JobId, str] = {}
     budgets = {
-        gpu_type: Budget(float(n_gpus), division.card_bytes[gpu_type], limits)
-        for gpu_type, n_gpus in division.gpus.items()
+        gpu_type: Budget(float(n_gpus), shares.card_bytes[gpu_type], limits)
+        for gpu_type, n_gpus in shares.gpus.items()
     }
-    shares = isinstance(policy, SharesLeftovers) and policy.shares_leftovers
-    leftovers = Leftovers(view) if shares else None
-    for pool in division.pools:
-        if not pool.gpu_type:
-            jobs = tuple(_pinned(job, limits) for job in pool.jobs)
-            targets.update(_without_gpus(jobs, limits))
-            continue
-        budget = budgets[pool.gpu_type]
-        asked, sizes = _ask_about(pool, policy, view=view, budget=budget, limits=limits)
-        if leftovers is not None:
-            leftovers.settle(asked, sizes, budget=budget)
+    for pool in shares.pools:
+        jobs = _with_pinned_sizes(pool, limits, unpinned=unpinned)
+        if pool.gpu_type:
+            budget = budgets[pool.gpu_type]
+            sizes = ask(policy, jobs, budget=budget, now=shares.view.now)
+        else:
+            sizes = _without_gpus(jobs, limits)
         targets.update(sizes)
-    if leftovers is not None:
-        leftovers.offer(targets, budgets)
-    return targets
+        gpu_types.update(dict.fromkeys(sizes, pool.gpu_type))
+    return Sizes(targets, gpu_types)
 
 
-def _with_caps(view: View, limits: Mapping[JobId, int]) -> Mapping[JobId, int]:
-    caps = {job.id: cap for job in view.jobs if (cap := cap_of(job, view.now)) is not None}
-    if not caps:
-        return limits
-    return {**limits, **{job_id: min(cap, limits.get(job_id, cap)) for job_id, cap in caps.items()}}
+def unmet_pins(shares: Shares, sizes: Sizes) -> set[JobId]:
+    """Running jobs that would stop because their pinned size does not fit. They grow as far as
+    possible instead."""
+    planned = shares.view.planned
+    return {
+        job.id
+        for job in shares.view.jobs
+        if job.pinned_workers is not None and job.id in planned and not sizes.targets.get(job.id)
+    }
 
 
-def _ask_about(
-    pool: Pool, policy: Policy, *, view: View, budget: Budget, limits: Mapping[JobId, int]
-) -> tuple[Pool, Targets]:
-    """The policy's targets, and the jobs as the policy saw them. A running job is not stopped
-    because its pinned size does not fit: it then grows as far as possible."""
+def _with_pinned_sizes(
+    pool: Pool, limits: Mapping[JobId, int], *, unpinned: Collection[JobId]
+) -> tuple[Job, ...]:
     if all(job.pinned_workers is None for job in pool.jobs):
-        return pool, ask(policy, pool.jobs, budget=budget, now=view.now)
-    free = budget.free
-    asked = Pool(pool.gpu_type, tuple(_pinned(job, limits) for job in pool.jobs))
-    sizes = ask(policy, asked.jobs, budget=budget, now=view.now)
-    halted = {job.id for job in pool.jobs if job.id in view.planned and job.id not in sizes}
-    wanting = {job.id for job in pool.jobs if job.pinned_workers is not None} & halted
-    if not wanting:
-        return asked, sizes
-    budget.free = free
-    asked = Pool(
-        pool.gpu_type,
-        tuple(
-            _no_more_than_pinned(job) if job.id in wanting else _pinned(job, limits)
-            for job in pool.jobs
-        ),
-    )
-    return asked, ask(policy, asked.jobs, budget=budget, now=view.now)
+        return pool.jobs
+    return tuple(_pinned(job, limits, is_only=job.id not in unpinned) for job in pool.jobs)
 
 
-def _pinned(job: Job, limits: Mapping[JobId, int]) -> Job:
-    """The job with its pinned size as its only size, reduced to what fits."""
-    if job.pinned_workers is None:
+def _pinned(job: Job, limits: Mapping[JobId, int], *, is_only: bool) -> Job:
+    """The job with its pinned size as its only size, reduced to what fits, or as its maximum."""
+    pinned, spec = job.pinned_workers, job.spec
+    if pinned is None:
         return job
-    workers = min(job.pinned_workers, limits.get(job.id, job.pinned_workers))
-    workers = max(workers, job.spec.min_workers)
-    return _sized(job, least=workers, most=workers)
-
-
-def _no_more_than_pinned(job: Job) -> Job:
-    """The job with its pinned size as its maximum."""
-    assert job.pinned_workers is not None
-    return _sized(job, least=job.spec.min_workers, most=job.pinned_workers)
-
-
-def _sized(job: Job, *, least: int, most: int) -> Job:
-    requested = min(max(job.spec.requested_workers, least), most)
-    spec = replace(job.spec, min_workers=least, max_workers=most, requested_workers=requested)
-    return replace(job, spec=spec)
+    most = max(min(pinned, limits.get(job.id, pinned)), spec.min_workers) if is_only else pinned
+    least = most if is_only else spec.min_workers
+    requested = min(max(spec.requested_workers, least), most)
+    sized = replace(spec, min_workers=least, max_workers=most, requested_workers=requested)
+    return replace(job, spec=sized)
 
 
 def _without_gpus(jobs: tuple[Job, ...], limits: Mapping[JobId, int]) -> Targets:
     """Jobs without GPUs run at their requested size; placement checks CPUs and memory."""
     sizes = ((job, min(job.spec.requested_workers, limits.get(job.id, 10**9))) for job in jobs)
     return {job.id: workers for job, workers in sizes if workers >= job.spec.min_workers}
+
+
+# -- feedback queues ------------------------------------------------------------------------------
+
+
+def requeue(view: View, policy: Policy) -> tuple[View, dict[JobId, int], float]:
+    """Move jobs to their current feedback queue. Returns also when the next job changes its
+    queue."""
+    if not isinstance(policy, Requeues):
+        return view, {}, math.inf
+    queues: dict[JobId, int] = {}
+    jobs: list[Job] = []
+    wake_at_s = math.inf
+    with policy_failures_as_bad_targets():
+        for job in view.jobs:
+            due_s = policy.requeues_at(job, view.now)
+            if due_s <= view.now:
+                queues[job.id] = policy.queue_at(job, view.now)
+                job = replace(job, queue=queues[job.id])  # noqa: PLW2901 - in its new queue
+                due_s = policy.requeues_at(job, view.now)
+            jobs.append(job)
+            wake_at_s = min(wake_at_s, due_s)
+    # A policy that always asks for an immediate call would stop virtual time.
+    wake_at_s = max(wake_at_s, view.now + REQUEUE_STEP_S)
+    return replace(view, jobs=tuple(jobs)), queues, wake_at_s
+
+
+def next_requeue_s(view: View, policy: Policy, *, allocations: Mapping[JobId, Allocation]) -> float:
+    """When the first job whose allocation changes will change its queue, computed as if it held the
+    new allocation already. The time may be too early, which costs one extra round; without it, the
+    change could be missed until the next event."""
+    if not isinstance(policy, Requeues):
+        return math.inf
+    changed = (
+        as_if_holding(job, allocation, now=view.now)
+        for job in view.jobs
+        if (allocation := allocations.get(job.id)) and allocation != job.allocation
+    )
+    due_s = min((policy.requeues_at(job, view.now) for job in changed), default=math.inf)
+    return max(due_s, view.now + REQUEUE_STEP_S)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rota.core.model.allocation import Allocation
 from rota.core.model.job import Job, JobId
 from rota.core.model.node import Node, NodeId
-from rota.core.placement.cluster_capacity import ClusterCapacity
+from rota.core.placement.capacity import ClusterCapacity
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from rota.core.model.allocation import Slot
 from rota.core.model.commands import StartWorkers, StopWorkers
 from rota.core.model.job import GpuShare, JobId
 from rota.core.model.units import GIB
-from rota.core.scheduling.plan import apply_changes, diff
+from rota.core.scheduling.plan import diff
 from rota.core.scheduling.round import decide
 from rota.core.scheduling.view import Rules
 from rota.policies.registry import parse
-from tests.support.builders import Lab, cluster, job, slots
+from tests.support.builders import Lab, applied, cluster, job, slots
 
 A, B = JobId("a"), JobId("b")
 
@@ -95,7 +95,7 @@ def test_a_size_larger_than_the_cluster_is_no_target() -> None:
 def test_changes_lead_from_one_plan_to_another() -> None:
     before = {A: slots("1:0"), B: slots("1:1")}
     after = {B: slots("1:1", "1:2"), JobId("c"): slots("1:0")}
-    assert apply_changes(before, diff(before, after)) == after
+    assert applied(before, diff(before, after)) == after
 
 
 def test_a_round_follows_when_a_started_job_changes_its_queue() -> None:

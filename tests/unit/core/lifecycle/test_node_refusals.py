@@ -7,12 +7,11 @@ from rota.core.model.commands import StartWorkers
 from rota.core.model.events import NodeSeen, WorkersLost
 from rota.core.model.job import JobId, NodeRefusal
 from rota.core.model.node import NodeId
-from rota.core.placement.placer import place
 from rota.core.scheduling.plan import Plan, check
 from rota.core.scheduling.round import decide
 from tests.support.builders import Lab, cluster, job, live_job
 from tests.unit.core import view_builders
-from tests.unit.core.view_builders import nodes, request, view, where
+from tests.unit.core.view_builders import nodes, place_all, request, view, where
 
 WHY = "no volume there"
 
@@ -119,8 +118,8 @@ def test_a_gang_with_one_rejected_worker_moves_as_a_whole() -> None:
 def test_a_plan_from_before_the_rejection_is_not_adopted() -> None:
     lab = Lab(cluster("1x1 A100"))
     lab.submit(job("a"))
-    plan = decide(lab.kernel.view(lab.now), lab.policy)
-    lab.round()
+    plan = lab.decide()
+    lab.commit(plan)
     refuse(lab, "a")
     assert lab.kernel.commit(plan, lab.now).commands == []
     lab.wait(REFUSED_S)
@@ -173,7 +172,7 @@ def test_node_matching_does_not_use_a_node_that_rejected_the_job() -> None:
     )
     there = view_builders.runs("there", "n2/0,1")
     everybody = view(nodes("2 2"), sent, there)
-    placed = place(everybody, [request(sent), request(there)], movable=[there.id])
+    placed = place_all(everybody, [request(sent), request(there)], movable=[there.id])
     assert where(placed) == {"sent": "n2/0,1", "there": "n1/0,1"}
 
 

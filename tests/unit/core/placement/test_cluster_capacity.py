@@ -8,9 +8,8 @@ import pytest
 from rota.core.model.allocation import Allocation
 from rota.core.model.job import GpuShare
 from rota.core.model.node import NodeId
-from rota.core.placement.cluster_capacity import ClusterCapacity
-from rota.core.placement.node_capacity import NodeCapacity, OverbookedError
-from rota.core.placement.worker_demand import Demand
+from rota.core.placement.capacity import ClusterCapacity, NodeCapacity, OverbookedError
+from rota.core.placement.wish import Demand
 from tests.unit.core.view_builders import CARD_BYTES, nodes, slots
 
 WHOLE = Demand("A", gpus=1)

@@ -5,8 +5,8 @@ import pytest
 from rota.core.model.allocation import Slot
 from rota.core.model.job import GpuShare
 from rota.core.model.units import GIB
-from rota.core.placement.node_capacity import NodeCapacity, OverbookedError
-from rota.core.placement.worker_demand import Demand
+from rota.core.placement.capacity import NodeCapacity, OverbookedError
+from rota.core.placement.wish import Demand
 from tests.unit.core.view_builders import CARD_BYTES, nodes, slots
 
 WHOLE = Demand("A", gpus=1)

@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from rota.core.model.allocation import n_nodes
-from rota.core.model.job import GpuShare, JobId
+from rota.core.model.job import GpuShare, Job, JobId
 from rota.core.model.node import Node
 from rota.core.model.units import GIB
-from rota.core.placement.placer import place, place_waiting
+from rota.core.placement.placer import place
+from rota.core.scheduling.view import View
 from tests.unit.core.view_builders import (
     CARD_BYTES,
     job,
     n_by_node,
     nodes,
+    place_all,
     placed_anew,
     request,
     runs,
@@ -21,6 +22,7 @@ from tests.unit.core.view_builders import (
     spots,
     view,
     where,
+    wishes_of,
 )
 
 
@@ -65,7 +67,7 @@ def test_a_job_of_eight_is_not_bound_to_the_node_of_two() -> None:
 def test_a_job_of_eight_moves_to_the_node_of_eight_however_many_it_had_on_the_node_of_two() -> None:
     """Its assignment by overlap alone bound a large plan to a small node."""
     big = runs("big", "n1/0 n1/1", "2..8")
-    placed = place(view(nodes("2 8"), big), [request(big, 8)])
+    placed = place_all(view(nodes("2 8"), big), [request(big, 8)])
     assert n_by_node(placed.allocations[big.id]) == {"n2": 8}
 
 
@@ -75,7 +77,7 @@ def test_workers_stay_on_their_nodes_from_round_to_round() -> None:
     wide = runs("wide", "n3/0 n1/2 n3/1 n1/0 n2/3 n2/1")
     other = runs("other", "n1/1")
     before = view(cluster, wide, other)
-    placed = place(before, [request(other), request(wide)])
+    placed = place_all(before, [request(other), request(wide)])
     assert placed.allocations[wide.id] is before.planned[wide.id]
 
 
@@ -101,14 +103,14 @@ def test_nodes_of_mixed_sizes(
 def test_a_small_job_goes_where_the_least_is_left_over() -> None:
     taken = runs("taken", "n2/0 n2/1")
     small = job("small", "2")
-    placed = place(view(nodes("4 4"), taken, small), [request(taken), request(small)])
+    placed = place_all(view(nodes("4 4"), taken, small), [request(taken), request(small)])
     assert spots(placed.allocations[small.id]) == "n2/2 n2/3"
 
 
 def test_a_big_job_gets_whole_nodes() -> None:
     taken = runs("taken", "n1/0")
     big = job("big", "8")
-    placed = place(view(nodes("4 4 4"), taken, big), [request(taken), request(big)])
+    placed = place_all(view(nodes("4 4 4"), taken, big), [request(taken), request(big)])
     assert n_by_node(placed.allocations[big.id]) == {"n2": 4, "n3": 4}
 
 
@@ -118,7 +120,7 @@ def test_two_jobs_of_several_nodes_share_none_if_no_more_nodes_are_needed() -> N
     fill = runs("fill", "n1/1 n1/2 n1/3 n1/4")
     new = job("new", "4")
     cluster = nodes("8 8 2 2")
-    placed = place(view(cluster, wide, fill, new), [request(wide), request(fill), request(new)])
+    placed = place_all(view(cluster, wide, fill, new), [request(wide), request(fill), request(new)])
     assert n_by_node(placed.allocations[new.id]) == {"n3": 2, "n4": 2}
 
 
@@ -126,14 +128,14 @@ def test_two_jobs_of_several_nodes_share_one_rather_than_take_more_nodes() -> No
     wide = runs("wide", "n1/0 n2/0 n2/1 n2/2 n2/3")
     new = job("new", "4")
     cluster = nodes("4 4 1 1 1 1")
-    placed = place(view(cluster, wide, new), [request(wide), request(new)])
+    placed = place_all(view(cluster, wide, new), [request(wide), request(new)])
     assert n_by_node(placed.allocations[new.id]) == {"n1": 3, "n3": 1}
 
 
 def test_a_job_of_one_node_may_sit_beside_one_of_several() -> None:
     wide = runs("wide", "n1/0 n2/0 n2/1 n2/2 n2/3")
     small = job("small", "3")
-    placed = place(view(nodes("4 4 4"), wide, small), [request(wide), request(small)])
+    placed = place_all(view(nodes("4 4 4"), wide, small), [request(wide), request(small)])
     assert n_by_node(placed.allocations[small.id]) == {"n1": 3}
 
 
@@ -212,7 +214,7 @@ def test_gpu_types_are_required_and_never_mixed() -> None:
 
 def test_a_job_that_gets_another_type_moves_to_it() -> None:
     a = runs("a", "n1/0", gpu_types=("A", "B"))
-    placed = place(view(nodes("2 2:B"), a), [request(a, gpu_type="B")])
+    placed = place_all(view(nodes("2 2:B"), a), [request(a, gpu_type="B")])
     assert where(placed) == {"a": "n2/0"}
     assert placed.left.n_free("A") == 2
 
@@ -226,7 +228,7 @@ def test_shares_go_to_the_fullest_gpu_that_still_fits() -> None:
     quarter = job("quarter", share=GpuShare(0.25))
     third = job("third", share=GpuShare(0.3))
     jobs = [half, most, quarter, third]
-    placed = place(view(nodes("2 2"), *jobs), [request(each) for each in jobs])
+    placed = place_all(view(nodes("2 2"), *jobs), [request(each) for each in jobs])
     assert spots(placed.allocations[quarter.id]) == "n2/1"
     assert spots(placed.allocations[third.id]) == "n1/0"
 
@@ -279,32 +281,32 @@ def test_a_share_larger_than_any_gpu_does_not_fit() -> None:
 
 def test_a_job_that_grows_stays_and_takes_more_on_its_node() -> None:
     a = runs("a", "n1/1", "1..3")
-    placed = place(view(nodes("4 4"), a), [request(a, 3)])
+    placed = place_all(view(nodes("4 4"), a), [request(a, 3)])
     assert spots(placed.allocations[a.id]) == "n1/1 n1/0 n1/2"
 
 
 def test_a_job_that_grows_moves_if_that_puts_it_on_one_node() -> None:
     a = runs("a", "n1/0 n1/1", "2..4")
-    placed = place(view(nodes("2 4"), a), [request(a, 4)])
+    placed = place_all(view(nodes("2 4"), a), [request(a, 4)])
     assert n_by_node(placed.allocations[a.id]) == {"n2": 4}
 
 
 def test_a_job_that_grows_over_several_nodes_keeps_the_one_it_has() -> None:
     a = runs("a", "n2/0 n2/1", "2..6")
-    placed = place(view(nodes("4 4 4"), a), [request(a, 6)])
+    placed = place_all(view(nodes("4 4 4"), a), [request(a, 6)])
     assert spots(placed.allocations[a.id]).startswith("n2/0 n2/1 n2/2 n2/3 ")
 
 
 def test_a_job_that_shrinks_gives_up_its_last_workers() -> None:
     a = runs("a", "n2/3 n1/0 n2/1", "1..3")
-    placed = place(view(nodes("1 4"), a), [request(a, 1)])
+    placed = place_all(view(nodes("1 4"), a), [request(a, 1)])
     assert spots(placed.allocations[a.id]) == "n2/3"
     assert placed.left.n_free("A") == 4
 
 
 def test_a_job_that_shrinks_moves_to_the_node_of_worker_0() -> None:
     a = runs("a", "n1/0 n2/0 n1/1", "2..3")
-    placed = place(view(nodes("2 2"), a), [request(a, 2)])
+    placed = place_all(view(nodes("2 2"), a), [request(a, 2)])
     assert spots(placed.allocations[a.id]) == "n1/0 n1/1"
 
 
@@ -312,7 +314,7 @@ def test_a_job_that_shrinks_keeps_its_nodes_if_no_node_fits_it() -> None:
     a = runs("a", "n1/0 n2/0 n1/1", "2..3")
     b = runs("b", "n2/1")
     c = job("c", "1", priority=1)
-    placed = place(view(nodes("2 2"), a, b, c), [request(a, 2), request(b), request(c)])
+    placed = place_all(view(nodes("2 2"), a, b, c), [request(a, 2), request(b), request(c)])
     assert spots(placed.allocations[a.id]) == "n1/0 n2/0"
     assert spots(placed.allocations[c.id]) == "n1/1"
 
@@ -321,7 +323,7 @@ def test_a_running_job_that_cannot_grow_as_wanted_keeps_what_it_has() -> None:
     a = runs("a", "n1/0", "1..4")
     b = runs("b", "n1/1")
     new = job("new", "1", priority=1, gpus=2)
-    placed = place(view(nodes("4"), a, b, new), [request(a, 4), request(b), request(new)])
+    placed = place_all(view(nodes("4"), a, b, new), [request(a, 4), request(b), request(new)])
     assert spots(placed.allocations[a.id]) == "n1/0"
     assert placed.short == {a.id: 1}
 
@@ -330,7 +332,7 @@ def test_the_slots_of_a_growing_job_are_not_given_away() -> None:
     """The new job is larger and comes first, but a's GPUs are not offered."""
     a = runs("a", "n1/0 n1/1", "2..3")
     new = job("new", "1", gpus=4)
-    placed = place(view(nodes("4 2"), a, new), [request(a, 3), request(new)])
+    placed = place_all(view(nodes("4 2"), a, new), [request(a, 3), request(new)])
     assert placed.short == {new.id: 0}
     assert len(placed.allocations[a.id]) == 3
 
@@ -341,13 +343,13 @@ def test_a_move_frees_space_for_a_request_that_failed_before() -> None:
     cluster = [replace(small, labels=frozenset({("rack", "1")})), large]
     a = runs("a", "n1/0 n1/1", "2..4")
     b = job("b", "1", gpus=2, node_labels=frozenset({("rack", "1")}))
-    placed = place(view(cluster, a, b), [request(b), request(a, 4)], in_order=True)
+    placed = place_all(view(cluster, a, b), [request(b), request(a, 4)], in_order=True)
     assert where(placed) == {"b": "n1/0,1", "a": "n2/0 n2/1 n2/2 n2/3"}
 
 
 def test_the_slots_of_a_stopped_job_are_free() -> None:
     gone, new = runs("gone", "n1/0 n1/1"), job("new", "2")
-    placed = place(view(nodes("2"), gone, new), [request(new)])
+    placed = place_all(view(nodes("2"), gone, new), [request(new)])
     assert where(placed) == {"new": "n1/0 n1/1"}
 
 
@@ -362,20 +364,20 @@ def test_a_draining_node_is_not_offered_and_its_jobs_move() -> None:
     a = runs("a", "n1/0 n2/0")
     new = job("new", "2")
     cluster = drained(nodes("4 4 4"), "n1")
-    placed = place(view(cluster, a, new), [request(a), request(new)])
+    placed = place_all(view(cluster, a, new), [request(a), request(new)])
     assert n_by_node(placed.allocations[a.id]) == {"n2": 2}
     assert n_by_node(placed.allocations[new.id]) == {"n2": 2}
 
 
 def test_workers_beside_the_draining_node_keep_their_slots() -> None:
     a = runs("a", "n1/0 n2/2 n2/3")
-    placed = place(view(drained(nodes("4 4"), "n1"), a), [request(a)])
+    placed = place_all(view(drained(nodes("4 4"), "n1"), a), [request(a)])
     assert spots(placed.allocations[a.id]) == "n2/0 n2/2 n2/3"
 
 
 def test_a_job_on_a_draining_node_without_another_place_is_short() -> None:
     a = runs("a", "n1/0 n1/1")
-    placed = place(view(drained(nodes("4 1"), "n1"), a), [request(a)])
+    placed = place_all(view(drained(nodes("4 1"), "n1"), a), [request(a)])
     assert placed.short == {a.id: 1}
     assert not placed.allocations
 
@@ -387,28 +389,61 @@ def test_repacking_moves_only_jobs_that_must_move() -> None:
     """Packed as if new, a would go to n1 and b to n2; bound to where they are, both stay."""
     a, b = runs("a", "n2/0 n2/1 n2/2"), runs("b", "n1/0 n1/1")
     before = view(nodes("4 4"), a, b)
-    placed = place(before, [request(a), request(b)], movable={a.id, b.id})
+    placed = place_all(before, [request(a), request(b)], movable={a.id, b.id})
     assert placed.allocations == dict(before.planned)
 
 
 def test_repacking_keeps_the_same_gpus() -> None:
     a, b = runs("a", "n1/3 n1/1"), runs("b", "n1/2")
     before = view(nodes("4"), a, b)
-    placed = place(before, [request(a), request(b)], movable={a.id, b.id})
+    placed = place_all(before, [request(a), request(b)], movable={a.id, b.id})
     assert placed.allocations == dict(before.planned)
 
 
 def test_of_two_equal_moves_the_one_that_keeps_worker_0_is_made() -> None:
     """One of the two workers has to leave its node; it is not worker 0."""
     a = runs("a", "n2/0 n1/0")
-    placed = place(view(nodes("2 2 2"), a), [request(a)], movable={a.id})
+    placed = place_all(view(nodes("2 2 2"), a), [request(a)], movable={a.id})
     assert spots(placed.allocations[a.id]) == "n2/0 n2/1"
 
 
-def test_waiting_jobs_get_the_remaining_slots_in_order() -> None:
-    a = runs("a", "n1/0 n1/1")
-    big, small = job("big", "3"), job("small", "2")
-    placed = place(view(nodes("4"), a, big, small), [request(a)])
-    placed = place_waiting(placed, [request(big), request(small)])
-    assert where(placed) == {"a": "n1/0 n1/1", "small": "n1/2 n1/3"}
-    assert n_nodes(placed.allocations[small.id]) == 1
+# -- jobs that yield ------------------------------------------------------------------------------
+
+
+def place_over(before: View, new: Job, *yielding: Job, units: int = 0) -> dict[str, str]:
+    """Where all jobs are after `new` was placed; `yielding` jobs, the last one first, shrink to so
+    many units if they must."""
+    wishes = wishes_of(before, [request(each) for each in before.jobs if each == new])
+    by_id = {wish.job.id: wish for wish in wishes}
+    victims = [replace(by_id[each.id], units=units, yields=True) for each in yielding]
+    return where(place([by_id[new.id], *victims], capacity=before.free, planned=before.planned))
+
+
+def test_jobs_yield_from_the_last_one_and_only_as_many_as_needed() -> None:
+    a, b, c = runs("a", "n1/0"), runs("b", "n1/1"), runs("c", "n1/2")
+    new = job("new", "2")
+    before = view(nodes("3"), a, b, c, new)
+    assert place_over(before, new, a, b, c) == {"a": "n1/0", "new": "n1/1 n1/2"}
+    assert place_over(before, new, c, b, a) == {"c": "n1/2", "new": "n1/0 n1/1"}
+
+
+def test_no_job_yields_while_free_gpus_suffice() -> None:
+    a, new = runs("a", "n1/0"), job("new", "2")
+    assert place_over(view(nodes("3"), a, new), new, a) == {"a": "n1/0", "new": "n1/1 n1/2"}
+
+
+def test_jobs_that_yielded_in_vain_keep_their_slots() -> None:
+    a, b, new = runs("a", "n1/0"), runs("b", "n2/0"), job("new", gpus=3)
+    assert place_over(view(nodes("2 2"), a, b, new), new, a, b) == {"a": "n1/0", "b": "n2/0"}
+
+
+def test_a_job_on_a_node_of_no_use_keeps_its_slots() -> None:
+    """By number, one GPU is enough: b yields first, but new needs the node of a."""
+    a, b, new = runs("a", "n1/0"), runs("b", "n2/0"), job("new", gpus=2)
+    assert place_over(view(nodes("2 1"), a, b, new), new, a, b) == {"b": "n2/0", "new": "n1/0,1"}
+
+
+def test_a_job_that_yields_a_part_keeps_its_first_units() -> None:
+    a, new = runs("a", "n1/0 n1/1 n1/2", "1..3"), job("new", "2")
+    before = view(nodes("3"), a, new)
+    assert place_over(before, new, a, units=1) == {"a": "n1/0", "new": "n1/1 n1/2"}

@@ -8,21 +8,33 @@ from rota.core.estimation.speed_model import SpeedModel
 from rota.core.explain.reasons import Fragmented, Protected
 from rota.core.model.allocation import Allocation
 from rota.core.model.job import GpuShare, Job, JobId, Mode, Running
-from rota.core.placement.placer import PlacementRequest, place
-from rota.core.scheduling.preemption import Guarded, guard
+from rota.core.scheduling.divide import divide
+from rota.core.scheduling.round import Wanted, place_sizes
 from rota.core.scheduling.view import Rules, View
-from tests.unit.core.view_builders import CARD_BYTES, job, nodes, request, runs, slots, spots, view
+from tests.unit.core.view_builders import (
+    CARD_BYTES,
+    Request,
+    job,
+    nodes,
+    request,
+    runs,
+    sizes_of,
+    slots,
+    spots,
+    view,
+)
 
 LINEAR = SpeedModel(one_s=100.0, error=0.0, assumed=tuple(float(n) for n in range(17)))
 """A hundred seconds an epoch on one worker."""
 
 
-def guarded(before: View, *requests: PlacementRequest) -> Guarded:
-    return guard(before, requests, placed=place(before, requests))
+def guarded(before: View, *requests: Request) -> Wanted:
+    return place_sizes(divide(before), sizes_of(requests))
 
 
-def held(after: Guarded) -> dict[str, str]:
-    return {str(job_id): spots(allocation) for job_id, allocation in after.allocations.items()}
+def held(after: Wanted) -> dict[str, str]:
+    allocations = after.placed.allocations
+    return {str(job_id): spots(allocation) for job_id, allocation in allocations.items()}
 
 
 def running_since(since_s: float, where: str | Allocation) -> Running:
@@ -54,7 +66,7 @@ def test_the_plan_is_looked_at_again_when_the_first_protection_ends() -> None:
     first, second = fresh("first", "n1/0"), fresh("second", "n1/1", min_runtime_s=20.0)
     new = job("new", "2")
     after = guarded(view(nodes("2"), first, second, new), request(new))
-    assert after.wake_at_s == 10.0
+    assert after.judged.wake_at_s == 10.0
     assert after.waits == {new.id: Protected(second.id, 10.0)}
 
 
@@ -63,7 +75,7 @@ def test_after_its_minimum_run_time_a_job_is_preempted() -> None:
     new = job("new", "2")
     after = guarded(view(nodes("2"), victim, new), request(new))
     assert held(after) == {"new": "n1/0 n1/1"}
-    assert after.wake_at_s == math.inf
+    assert after.judged.wake_at_s == math.inf
 
 
 def test_a_jobs_own_minimum_run_time_wins() -> None:
@@ -150,7 +162,7 @@ def test_a_new_job_does_not_grow_even_with_a_higher_priority() -> None:
     a = fresh("a", "n1/0", "1..2", priority=1)
     after = guarded(view(nodes("2"), a), request(a, 2))
     assert held(after) == {"a": "n1/0"}
-    assert after.wake_at_s == 50.0
+    assert after.judged.wake_at_s == 50.0
 
 
 # -- victims --------------------------------------------------------------------------------------
@@ -230,7 +242,7 @@ def test_victims_are_not_spared_if_the_new_job_needs_their_node() -> None:
     new = job("new", "1", gpus=2)
     after = guarded(view(nodes("2 2"), a, b, c, d, new), request(new))
     assert "new" in held(after)
-    assert len(after.allocations) == 3
+    assert len(after.placed.allocations) == 3
 
 
 def test_sharers_of_a_gpu_are_victims_by_their_fraction() -> None:
@@ -240,7 +252,7 @@ def test_sharers_of_a_gpu_are_victims_by_their_fraction() -> None:
     b = runs("b", slots("n1/0", half), share=GpuShare(0.5), gpus=1, progress_at_s=-1.0)
     new = job("new", share=GpuShare(0.5))
     after = guarded(view(nodes("1"), a, b, new), request(new))
-    assert after.allocations.keys() == {"a", "new"}
+    assert after.placed.allocations.keys() == {"a", "new"}
 
 
 def test_a_job_without_gpus_is_spared_as_well() -> None:
@@ -275,4 +287,4 @@ def test_an_unchanged_plan_changes_no_job() -> None:
     a = runs("a", "n1/0")
     before = view(nodes("1"), a)
     after = guarded(before, request(a))
-    assert after.allocations[JobId("a")] is before.planned[a.id]
+    assert after.placed.allocations[JobId("a")] is before.planned[a.id]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from rota.core.explain.reasons import Fragmented, Impossible
 from rota.core.model.job import GpuShare, Job, JobId, Queued
+from rota.core.scheduling.divide import divide
 from rota.core.scheduling.plan import Plan
 from rota.core.scheduling.policy_api import Budget, Targets
-from rota.core.scheduling.quota import divide
 from rota.core.scheduling.round import decide
 from rota.core.scheduling.sizing import size
 from rota.core.scheduling.view import Rules, View
@@ -64,15 +64,15 @@ def test_an_impossible_job_is_reported_and_not_sized() -> None:
 def test_a_higher_priority_is_sized_first_on_what_there_is() -> None:
     low, high = job("low", "1..4"), job("high", "1..3", priority=1)
     before = view(nodes("4"), low, high)
-    targets = size(divide(before), parse("elastic-fifo"), view=before, limits={})
+    targets = size(divide(before), parse("elastic-fifo")).targets
     assert targets == {"high": 3, "low": 1}
 
 
 def test_a_job_without_gpus_gets_what_it_asked_for() -> None:
     cpu = job("cpu", "1..4@3", gpus=0)
     before = view(nodes("1"), cpu)
-    assert size(divide(before), parse("fifo"), view=before, limits={}) == {"cpu": 3}
-    assert size(divide(before), parse("fifo"), view=before, limits={cpu.id: 0}) == {}
+    assert size(divide(before), parse("fifo")).targets == {"cpu": 3}
+    assert size(divide(before), parse("fifo"), fits={cpu.id: 0}).targets == {}
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,36 @@ def test_the_next_in_line_gets_what_the_fragmented_job_cannot_use() -> None:
     plan = decide(before, parse("fifo"))
     assert held(plan) == {"b1": "n1/0", "b2": "n2/0", "small": "n1/1 n2/1"}
     assert plan.waits == {wide.id: Fragmented(1, 0)}
+
+
+@dataclass(frozen=True)
+class OnlyWide:
+    """Sizes jobs named wide at their minimum, as far as they fit, and tells all others to wait."""
+
+    def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        del now
+        wide = (job for job in jobs if job.spec.name.startswith("wide"))
+        return {
+            job.id: job.spec.min_workers
+            for job in wide
+            if job.spec.min_workers <= budget.limit(job) and budget.grant(job, job.spec.min_workers)
+        }
+
+
+def test_a_job_that_the_policy_told_to_wait_is_not_started_on_scattered_gpus() -> None:
+    """No wish of the policy fits, however often it is asked."""
+    busy = [runs(f"wide{i}", f"n{i}/0", gpus=1) for i in (1, 2)]
+    wide = [job(f"wide{name}", gpus=2) for name in "abcd"]
+    before = view(nodes("2 2"), *busy, *wide, job("small"), rules=Rules(is_guarded=False))
+    assert held(decide(before, OnlyWide())) == {"wide1": "n1/0", "wide2": "n2/0"}
+
+
+def test_a_job_that_the_policy_told_to_wait_is_not_started_after_a_defragmentation() -> None:
+    """The moved job leaves a GPU free for which the policy has no use."""
+    busy = [runs(f"wide{i}", f"n{i}/0", gpus=1) for i in (1, 2)]
+    before = view(nodes("2 2 1"), *busy, job("wide", gpus=2), job("small"))
+    allocations = decide(before, OnlyWide()).allocations
+    assert allocations.keys() == {"wide1", "wide2", "wide"}
 
 
 def test_a_preempted_job_goes_back_to_the_front_of_its_class() -> None:

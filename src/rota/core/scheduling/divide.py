@@ -1,0 +1,171 @@
+"""The first step of a round: sorts all jobs into pools, the highest tier first.
+
+Currently there is one pool for each GPU type and tier of ranks, and a higher tier is sized before a
+lower one. Fair shares of projects and users will be part of this step. A job never spans GPU types,
+so each job is given one type before the policy sizes it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rota.core.explain.reasons import Impossible, Reason, describe_request
+from rota.core.lifecycle.cordons import is_size_frozen, occupies_slot
+from rota.core.lifecycle.size_caps import cap_of
+from rota.core.model.job import Job, JobId
+from rota.core.model.node import NodeId
+from rota.core.model.rank import Tier, tier_of
+from rota.core.placement.slots import n_fitting
+from rota.core.placement.wish import demand_of
+from rota.core.scheduling.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The jobs that one call of the policy sizes together."""
+
+    gpu_type: str
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The pools in the order in which they are sized, and the GPUs of each type."""
+
+    view: View
+    pools: tuple[Pool, ...]
+    gpus: Mapping[str, int]
+    card_bytes: Mapping[str, int]
+    """The mean memory of a type's GPUs, so that its budget covers all their memory."""
+    limits: Mapping[JobId, int]
+    """The largest size of jobs that are capped, or that the nodes could not run at their
+    maximum."""
+    impossible: Mapping[JobId, Reason]
+    """Jobs that the current nodes could not run even if they were empty."""
+
+
+def divide(view: View) -> Shares:
+    """Sort the jobs of a view into pools, in the order in which the policy sizes them."""
+    cordoned = _CordonedSlots(view)
+    gpus, memory_bytes = cordoned.add_to(view.empty.gpus, view.empty.memory_bytes)
+    pools: dict[tuple[bool, Tier, str], list[Job]] = {}
+    impossible: dict[JobId, Reason] = {}
+    limits: dict[JobId, int] = {}
+    chooser = _GpuTypeChooser(view, gpus, cordoned.slots)
+    for job in sorted(view.jobs, key=tier_of) if len(gpus) > 1 else view.jobs:
+        chosen = chooser.choose(job)
+        if chosen is None:
+            impossible[job.id] = Impossible(f"requests {describe_request(job)}")
+            continue
+        gpu_type, room = chosen
+        comes_first = False
+        if job.id in cordoned.slots and is_size_frozen(job, view.planned[job.id], nodes=view.nodes):
+            room = len(view.planned[job.id])
+            # If no other job can use the GPUs of this job, it comes first.
+            comes_first = cordoned.slots[job.id] == room
+        if job.cap is not None:
+            cap = cap_of(job, view.now)
+            room = room if cap is None else min(room, cap)
+        if room < job.spec.max_workers:
+            limits[job.id] = room
+        key = (not comes_first, tier_of(job), gpu_type)
+        pools.setdefault(key, []).append(job)
+    ordered = tuple(Pool(key[2], tuple(pools[key])) for key in sorted(pools))
+    card_bytes = {gpu_type: memory_bytes[gpu_type] // n_gpus for gpu_type, n_gpus in gpus.items()}
+    return Shares(view, ordered, gpus, card_bytes, limits, impossible)
+
+
+class _CordonedSlots:
+    """The slots and GPUs that jobs hold on cordoned nodes, which no other job is offered."""
+
+    def __init__(self, view: View) -> None:
+        self.slots: dict[JobId, int] = {}
+        self._card_bytes: dict[str, dict[tuple[NodeId, int], int]] = defaultdict(dict)
+        nodes = view.nodes.items()
+        cordoned = {key: node for key, node in nodes if node.is_cordoned and not node.is_draining}
+        for job in view.jobs if cordoned else ():
+            for slot in view.planned.get(job.id, ()):
+                if slot.node not in cordoned or not occupies_slot(job, slot):
+                    continue
+                self.slots[job.id] = self.slots.get(job.id, 0) + 1
+                for gpu in cordoned[slot.node].gpus:
+                    if gpu.index in slot.gpus:
+                        self._card_bytes[gpu.type][slot.node, gpu.index] = gpu.memory_bytes
+
+    def add_to(
+        self, gpus: Mapping[str, int], memory_bytes: Mapping[str, int]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """The number and the memory of the GPUs of each type, with those of the jobs."""
+        n_gpus, total_bytes = dict(gpus), dict(memory_bytes)
+        for gpu_type, cards in self._card_bytes.items():
+            n_gpus[gpu_type] = n_gpus.get(gpu_type, 0) + len(cards)
+            total_bytes[gpu_type] = total_bytes.get(gpu_type, 0) + sum(cards.values())
+        return n_gpus, total_bytes
+
+
+class _GpuTypeChooser:
+    """Chooses a GPU type that the job accepts and that could run it: the type it already has;
+    else the first type, in the job's own order, with enough unclaimed GPUs; else the least
+    crowded type."""
+
+    def __init__(self, view: View, gpus: Mapping[str, int], cordoned: Mapping[JobId, int]) -> None:
+        self._view = view
+        self._gpus = gpus
+        self._cordoned_slots = cordoned
+        self._fits_by_demand: dict[tuple[object, ...], list[tuple[str, int]]] = {}
+        self._claimed = dict.fromkeys(gpus, 0.0)
+        """GPUs of each type: of jobs that hold some, then of jobs that chose earlier."""
+        for job in view.jobs if len(gpus) > 1 else ():
+            gpu_type = view.gpu_types.get(job.id)
+            if gpu_type in self._claimed:
+                self._claimed[gpu_type] += self._need(job, gpu_type)
+
+    def choose(self, job: Job) -> tuple[str, int] | None:
+        """The type, and how many of the job's workers fit on all its empty nodes; None if no type
+        fits."""
+        rooms = self._fits_by_type(job)
+        if own := self._cordoned_slots.get(job.id):
+            had = self._view.gpu_types[job.id]
+            rooms = [(gpu_type, room + own * (gpu_type == had)) for gpu_type, room in rooms]
+        if len(self._gpus) < 2 and rooms:
+            return rooms[0] if rooms[0][1] >= job.spec.min_workers else None
+        accepted = {gpu_type: room for gpu_type, room in rooms if room >= job.spec.min_workers}
+        if not accepted:
+            return None
+        chosen = self._view.gpu_types.get(job.id)
+        if chosen not in accepted:
+            chosen = self._least_crowded(job, list(accepted))
+            if chosen in self._claimed:
+                self._claimed[chosen] += self._need(job, chosen)
+        return chosen, accepted[chosen]
+
+    def _fits_by_type(self, job: Job) -> list[tuple[str, int]]:
+        """How many of the job's workers an empty cluster holds, by GPU type."""
+        spec = job.spec
+        amounts = (spec.gpus, spec.share, spec.cpus, spec.memory_bytes, job.memory_bytes_seen)
+        excluded_nodes = job.refusal.nodes if job.refusal else ()
+        kind = (spec.gpu_types, spec.node_labels, spec.tolerations, amounts, excluded_nodes)
+        rooms = self._fits_by_demand.get(kind)
+        if rooms is None:
+            types = spec.gpu_types or tuple(sorted(self._gpus))
+            types = tuple(t for t in types if t in self._gpus) if spec.uses_gpus else ("",)
+            rooms = [(t, n_fitting(self._view.empty, demand_of(job, t))) for t in types]
+            self._fits_by_demand[kind] = rooms
+        return rooms
+
+    def _need(self, job: Job, gpu_type: str) -> float:
+        spec = job.spec
+        if spec.share is None:
+            return spec.min_workers * spec.gpus
+        card_bytes = self._view.empty.card_bytes[gpu_type]
+        return spec.min_workers * spec.share.bytes_on(card_bytes) / card_bytes
+
+    def _least_crowded(self, job: Job, accepted: list[str]) -> str:
+        def crowd(gpu_type: str) -> float:
+            return (self._claimed[gpu_type] + self._need(job, gpu_type)) / self._gpus[gpu_type]
+
+        if len(accepted) == 1:
+            return accepted[0]
+        return next((t for t in accepted if crowd(t) <= 1), min(accepted, key=crowd))
