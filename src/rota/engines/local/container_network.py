@@ -14,9 +14,8 @@ import sys
 
 from rota.engines.local.supervisor import proc
 
-CONNECT_S = 10.0
 CHILD = """
-import ctypes, os, socket, sys
+import ctypes, errno, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
 def enter(kind):
     if libc.setns(os.open(f"/proc/{sys.argv[1]}/ns/{kind}", os.O_RDONLY), 0):
@@ -29,7 +28,7 @@ try:
         enter("net")
     there = socket.create_connection(("127.0.0.1", int(sys.argv[2])), float(sys.argv[3]))
 except OSError as error:
-    sys.exit(error.errno or 1)
+    sys.exit(error.errno or errno.ETIMEDOUT)
 socket.send_fds(socket.socket(fileno=int(sys.argv[4])), [b"x"], [there.fileno()])
 """
 """Ends with an error number as its exit code."""
@@ -42,11 +41,11 @@ def container_pid(marker: str) -> int | None:
     return next(found, None)
 
 
-def connect_in(pid: int, port: int) -> socket.socket:
+def connect_in(pid: int, port: int, *, timeout_s: float) -> socket.socket:
     """Connect to a port of 127.0.0.1 in the network namespace of a process. Blocks."""
     ours, childs = socket.socketpair()
     with ours, childs:
-        words = [str(pid), str(port), str(CONNECT_S), str(childs.fileno())]
+        words = [str(pid), str(port), str(timeout_s), str(childs.fileno())]
         child = subprocess.run(
             [sys.executable, "-I", "-S", "-c", CHILD, *words],
             pass_fds=[childs.fileno()],

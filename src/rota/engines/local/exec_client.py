@@ -169,22 +169,27 @@ class _Command:
 
 async def connect(port: int, *, namespace_pid: int | None = None) -> WorkerSession:
     """Connect to a port of 127.0.0.1 in the network namespace of a process; None: in ours."""
-    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(CONNECT_S):
-            if namespace_pid is not None:
-                return _Connection(await asyncio.to_thread(connect_in, namespace_pid, port))
-            ours = socket.socket()
-            ours.setblocking(False)
-            try:
-                await loop.sock_connect(ours, ("127.0.0.1", port))
-            except BaseException:
-                ours.close()
-                raise
+        if namespace_pid is None:
+            ours = await _connect_here(port)
+        else:
+            ours = await asyncio.to_thread(connect_in, namespace_pid, port, timeout_s=CONNECT_S)
     except (OSError, TimeoutError) as error:
         why = os.strerror(error.errno).lower() if error.errno else "no answer"
         raise UnavailableError(f"cannot connect to port {port} of the worker: {why}") from None
     return _Connection(ours)
+
+
+async def _connect_here(port: int) -> socket.socket:
+    ours = socket.socket()
+    ours.setblocking(False)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            await asyncio.get_running_loop().sock_connect(ours, ("127.0.0.1", port))
+    except BaseException:
+        ours.close()
+        raise
+    return ours
 
 
 class _Connection:
