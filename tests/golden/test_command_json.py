@@ -232,6 +232,7 @@ def test_show_as_json(rota: Rota):
     "image": "",
     "mounts": [],
     "ports": [],
+    "host_network": false,
     "snapshot": "",
     "time_limit": "2d",
     "retries": 0,

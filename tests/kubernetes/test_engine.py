@@ -23,7 +23,7 @@ from rota.core.model.node import NodeId
 from rota.core.model.units import GIB
 from rota.engines.interface import LogQuery, Mount, Program, WorkerId
 from rota.engines.kubernetes.engine import KubernetesEngine
-from rota.engines.kubernetes.pods.naming import ATTEMPT, ROLE
+from rota.engines.kubernetes.pods.naming import ATTEMPT, FINALIZER, ROLE
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.kube import client, resources
 from rota.kube.errors import ApiError
@@ -134,6 +134,36 @@ async def has_counted(quota: Awaitable[Object]) -> bool:
 
 def card(*gpus: int, share_bytes: int = 0) -> Slot:
     return Slot(NodeId(NODE), gpus, share_bytes)
+
+
+def test_the_token_is_in_a_secret_that_lives_as_long_as_its_pods(
+    cluster: Cluster, play: Stage
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        def secrets() -> list[str]:
+            path = f"/api/v1/namespaces/{lab.cluster.namespace}/secrets"
+            names = [each["metadata"]["name"] for each in cluster.api.get(path)["items"]]
+            return [name for name in names if name.startswith("rota-token-")]
+
+        async def n_secrets() -> int:
+            return len(await asyncio.to_thread(secrets))
+
+        program = pod_programs.program("import os; print(os.environ['ROTA_TOKEN'])")
+        program = replace(program, env={**program.env, "ROTA_TOKEN": "a-$(secret)"})
+        await lab.start(program, card(), card())
+        assert (await lab.told(WorkersExited)).codes
+        assert await lab.output() == b"a-$(secret)\n"
+        assert "a-$(secret)" not in str(await lab.pods())
+        assert await n_secrets() == 1
+        for pod in await lab.pods():
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            await lab.cluster.delete(PODS, name, uid=uid)
+            await lab.cluster.remove_finalizer(PODS, name, uid=uid, finalizer=FINALIZER)
+        async with asyncio.timeout(PATIENCE_S):
+            while await n_secrets():  # noqa: ASYNC110 - the garbage collector is in the cluster
+                await asyncio.sleep(0.1)
+
+    play(scenario)
 
 
 def test_output_is_kept_after_the_pod(play: Stage) -> None:

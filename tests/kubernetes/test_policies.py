@@ -57,6 +57,7 @@ OF_THE_DAEMON: list[tuple[str, dict[str, Any]]] = [
             ]
         },
     ),
+    ("secrets", {"volumes": [{"name": "v", "secret": {"secretName": "rota-token-j-a1-g0-00"}}]}),
     ("claim", {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "rota"}}]}),
 ]
 

@@ -73,6 +73,8 @@ class Program:
     code: str = ""
     """Target directory of the shipped code, if the worker has to fetch it from the daemon."""
     ports: tuple[int, ...] = ()
+    host_network: bool = False
+    """A container uses the network of the machine instead of its own."""
     pod: str = ""
     """NAME/UID of an existing pod. The engine binds this pod and creates none."""
     owner_uid: str = ""

@@ -76,7 +76,7 @@ def _local(options: BackendOptions) -> BackendFactory:
 
 
 def _kubernetes(options: BackendOptions) -> BackendFactory:
-    if find_spec("lightkube") is None:
+    if find_spec("aiohttp") is None:
         raise UserError(
             "the Kubernetes libraries are not installed", "install rota as 'rota[kubernetes]'"
         )

@@ -41,6 +41,7 @@ class JobRequest:
     image: str = ""
     mounts: list[str] = field(default_factory=list[str])
     ports: list[str] = field(default_factory=list[str])
+    host_network: bool = False
     snapshot: str = ""
     time_limit: str = ""
     retries: int = 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import json
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ from rota.core.model.commands import ChangeMembership, StartWorkers
 from rota.core.model.events import WorkersFound, WorkersLost, WorkersStarted
 from rota.core.model.job import JobId
 from rota.engines.local import fork_server_client, workers
+from rota.engines.local.supervisor import state_files
 from rota.engines.local.supervisor.records import WorkerKey
 from tests.integration.engine.box import NODE, Box, on_a_box, sh, wait_for_end
 from tests.support.seed_counts import seeds
@@ -88,6 +90,20 @@ async def test_exit_reported_before_a_crash_is_reported_again(box: Box) -> None:
     await box.adopt()
     await box.report("job")
     assert await box.end_of("job") == 5
+
+
+@pytest.mark.parametrize(
+    ("record", "code"), [({"code": 5, "field_of_a_newer_version": 1}, 5), ({"exit": 5}, -1)]
+)
+@on_a_box
+async def test_exit_record_of_another_version_is_reported(
+    box: Box, record: dict[str, int], code: int
+) -> None:
+    await box.run("job", sh("exit 5"))
+    (box.place("job") / state_files.EXIT).write_text(json.dumps(record))
+    await box.restart()
+    await box.report("job")
+    assert await box.end_of("job") == code
 
 
 @on_a_box

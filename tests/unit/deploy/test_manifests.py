@@ -15,6 +15,7 @@ from rota.engines.kubernetes.pods.naming import (
     MANAGED_BY,
     ROLE,
     SHARED_GPU,
+    TOKEN_SECRET_PREFIX,
     USER,
     WORKER,
 )
@@ -58,7 +59,7 @@ def test_the_chart_has_the_same_admission_policies(name: str) -> None:
 
 def test_the_policies_protect_the_names_that_the_daemon_uses() -> None:
     text = (BASE / "admission-pods.yaml").read_text()
-    assert f"['{STATE_SECRET}', '{MOVES}']" in text
+    assert f"'^({STATE_SECRET}|{MOVES})$|^{TOKEN_SECRET_PREFIX}'" in text
     texts = text + (BASE / "admission-trainingjobs.yaml").read_text()
     for word in (ACCEPTED, SEAL, JOB, USER, MANAGED_BY):
         assert f"'{word}'" in texts

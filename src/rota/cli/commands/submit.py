@@ -120,6 +120,10 @@ class SubmitFlags:
         Texts,
         option("--port", metavar="HOST:JOB", text="Forward a port to the job; repeatable."),
     ] = None
+    host_network: Annotated[
+        bool,
+        typer.Option("--host-network", help="Use the network of the machine in a container."),
+    ] = False
     time_limit: Annotated[
         Text, option("--time-limit", metavar="TIME", text="Stop the job after 90m, 2h, 1d.")
     ] = None

@@ -84,6 +84,7 @@ def admit(
     validation.check(request, is_contained=defaults.are_contained or bool(request.image))
     spec = _spec(request, user=user, after=after, grace_s=defaults.grace_s)
     spec = replace(spec, category=category_of(request, spec, name=name))
+    _check_network(request, spec, is_cluster=defaults.are_contained)
     found = feasibility.of(spec)
     if found is not None:
         is_implied = found.field == "gpus_per_worker" and not request.gpus_per_worker
@@ -95,6 +96,16 @@ def admit(
     return [
         Admitted(replace(spec, name=f"{spec.name}[{index}]"), request, index) for index in indices
     ]
+
+
+def _check_network(request: JobRequest, spec: JobSpec, *, is_cluster: bool) -> None:
+    """A container has its own network, in which the other workers of its job do not find it."""
+    if is_cluster and request.host_network:
+        what = "pods have a network of their own, in which workers reach each other"
+        raise RefusedError("host_network", what, "submit the job without it")
+    if request.image and spec.max_workers > 1 and not (is_cluster or request.host_network):
+        what = "several workers in containers reach each other only on the machine's network"
+        raise RefusedError("host_network", what, "submit the job with --host-network")
 
 
 def with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:

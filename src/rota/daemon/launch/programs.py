@@ -78,6 +78,7 @@ def program(
         pod=saved.pod,
         mounts=tuple(Mount(*parse_mount(each)) for each in request.mounts),
         ports=tuple(parse_ports(each)[1] for each in request.ports),
+        host_network=request.host_network,
     )
 
 

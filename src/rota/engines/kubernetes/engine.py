@@ -28,7 +28,9 @@ from rota.engines.interface import (
     WorkerId,
     WorkerSession,
 )
-from rota.engines.kubernetes.pods.manifest import PodPlacement, placements, pod_of
+from rota.engines.kubernetes.pods import token_secret
+from rota.engines.kubernetes.pods.manifest import pod_of
+from rota.engines.kubernetes.pods.placement import PodPlacement, placements
 from rota.engines.kubernetes.pods.state import PodStage, PodState
 from rota.engines.kubernetes.pods.termination import PodTermination, termination_before_start
 from rota.engines.kubernetes.pods.tracker import NEVER_JOINED, UNKNOWN
@@ -228,7 +230,9 @@ class KubernetesEngine:
         )
         if launching:
             master = placements(command)[0].worker
-            launch = self._reconciler.launcher.launch(launching, master=master)
+            launch = self._reconciler.launcher.launch(
+                launching, master=master, token=program.env.get(token_secret.VARIABLE, "")
+            )
             self._reconciler.tasks.spawn(launch, job=command.job_id)
 
     def _stop(self, command: StopWorkers) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.nodes.taints import toleration_keys
 from rota.engines.kubernetes.pods import naming
-from rota.engines.kubernetes.pods.manifest import PodPlacement
+from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.requests import requests_of
 from rota.engines.kubernetes.pods.termination import CANNOT_RUN, REASON_CHARS, PodTermination
 from rota.engines.kubernetes.pods.tracker import PodTracker

@@ -3,6 +3,9 @@
 The container tool runs with the submitter's rights, like any other program. Containers of Podman
 and Apptainer are descendants of the supervisor and end with the process tree. Docker containers
 are not: a cleanup command removes them by name.
+
+A container has the protection of a pod: no capabilities, no way to gain privileges, its own process
+and network namespaces. It uses the network of the machine only if the job requests that.
 """
 
 from __future__ import annotations
@@ -14,13 +17,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from rota.engines.interface import Program
 from rota.engines.local.supervisor.proc import MARKER, SESSION_MARKER
 from rota.errors import UserError
 
+log = structlog.get_logger()
+
 TOOLS = ("podman", "docker", "apptainer", "singularity")
 CAP_SYS_RESOURCE = 24
 INTERACTIVE = "--interactive"
+PODMAN_HELPERS = ("/usr/libexec/podman", "/usr/local/libexec/podman", "/usr/lib/podman")
+INITS = ("catatonit", "tini", "dumb-init", "docker-init")
+CONFINED = ("--cap-drop=all", "--security-opt=no-new-privileges")
+"""A pod has the same: see `engines.kubernetes.pods.manifest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,12 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class Devices:
+    gpus: list[str]
+    uses_mps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerCommand:
     argv: list[str]
     cleanup: list[str]
@@ -45,9 +62,25 @@ class ContainerCommand:
 def find() -> Tool | None:
     for name in TOOLS:
         if path := shutil.which(name):
-            options = _options() if name == "podman" else ()
+            options = (*_limit_options(), *_init_options()) if name == "podman" else ()
+            options = ("--init",) if name == "docker" else options
             return Tool(name, path, options, owner=_owner())
     return None
+
+
+def _init_options() -> tuple[str, ...]:
+    """An init process: without one the program is process 1 of its container, which ignores SIGTERM
+    unless it has a handler."""
+    if any(Path(folder, "catatonit").exists() for folder in PODMAN_HELPERS):
+        return ("--init",)
+    for name in INITS:
+        if path := shutil.which(name):
+            return ("--init", f"--init-path={path}")
+    log.warning(
+        "no init process for containers: a program without a SIGTERM handler is killed when its "
+        "grace period ends; install catatonit"
+    )
+    return ()
 
 
 def _owner() -> tuple[int, int] | None:
@@ -58,7 +91,7 @@ def _owner() -> tuple[int, int] | None:
     return None if is_rootless else (uid, os.getgid())
 
 
-def _options() -> tuple[str, ...]:
+def _limit_options() -> tuple[str, ...]:
     """Set Podman's ulimits to those of the daemon. Its default is higher, and to raise a limit
     needs a capability that containers and small virtual machines often lack."""
     n_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -82,7 +115,7 @@ def _may_raise_limits() -> bool:
 
 
 def wrap(
-    tool: Tool | None, program: Program, *, env: Mapping[str, str], gpus: list[str]
+    tool: Tool | None, program: Program, *, env: Mapping[str, str], devices: Devices
 ) -> ContainerCommand:
     """Return the command that runs the program in its image. The command line holds only the names
     of environment variables, because every user of the machine can read it."""
@@ -90,13 +123,16 @@ def wrap(
         what = f"no container tool on this machine to run image {program.image!r}"
         raise UserError(what, "install podman, docker or apptainer, or submit without an image")
     if tool.name in ("apptainer", "singularity"):
-        around = _apptainer(tool, program, gpus=gpus)
+        around = _apptainer(tool, program, gpus=devices.gpus)
         # Apptainer has no exec into a running container: run the same image a second time.
         return ContainerCommand([*around, *program.argv], [], tuple(around))
     # The marker has a nonce: another daemon on this machine may have a job with the same id.
     name = f"rota-{env[MARKER].replace('/', '-')}"
-    words = [tool.path, "run", "--rm", f"--name={name}", "--network=host", "--pid=host"]
-    words += [*tool.options, *_limits(program), *_gpu_options(tool, gpus)]
+    words = [tool.path, "run", "--rm", f"--name={name}", *CONFINED]
+    words += ["--network=host"] if program.host_network else []
+    # MPS and its clients share memory.
+    words += ["--ipc=host"] if devices.uses_mps else []
+    words += [*tool.options, *_limits(program), *_gpu_options(tool, devices.gpus)]
     words += [f"--env={key}" for key in env]
     words += [f"--volume={_volume(mount)}" for mount in _mounts(program)]
     words += _podman_user(program) if tool.name == "podman" else _docker_user(tool, program)
@@ -184,8 +220,12 @@ def _volume(mount: tuple[str, str, str]) -> str:
 
 
 def _apptainer(tool: Tool, program: Program, *, gpus: list[str]) -> list[str]:
-    """Apptainer passes its own environment on. Limits come from the supervisor's control groups."""
-    words = [tool.path, "exec", "--no-home", *_workdir(program, "--pwd")]
+    """Apptainer passes its own environment on. Limits come from the supervisor's control groups.
+    It never lets a program gain privileges; only root can give a container a network of its own."""
+    if not program.host_network:
+        what = f"{tool.name} cannot give a container a network of its own"
+        raise UserError(what, "submit the job with --host-network, or install podman or docker")
+    words = [tool.path, "exec", "--no-privs", "--pid", "--no-home", *_workdir(program, "--pwd")]
     words += ["--nv"] if gpus else []
     words += [f"--bind={_volume(mount)}" for mount in _mounts(program)]
     return [*words, program.image]

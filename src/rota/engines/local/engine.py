@@ -6,6 +6,7 @@ the engine's directory, so that a restarted daemon continues where the previous 
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
@@ -33,6 +34,7 @@ from rota.engines.interface import (
     WorkerSession,
 )
 from rota.engines.local import cgroup_discovery, containers, exec_client, worker_spec
+from rota.engines.local.container_network import container_pid
 from rota.engines.local.gpus import Gpus, node_of
 from rota.engines.local.supervisor import proc
 from rota.engines.local.supervisor.records import ExitRecord, WorkerKey, WorkerSpec
@@ -60,7 +62,7 @@ class LocalEngine:
     async def start(self, emit: EventSink) -> None:
         self._dirs.make()
         self._host = HostCapabilities(
-            has_mps=self._gpus.has_mps(),
+            mps_pipe_dir=self._gpus.mps_pipe_dir(),
             container_tool=containers.find(),
             hierarchies=cgroup_discovery.find(cgroup_discovery.name_for(self._root)),
         )
@@ -151,9 +153,13 @@ class LocalEngine:
         return exec_client.start_exec(connection, spec, command=command)
 
     async def connect(self, worker: WorkerId, port: int) -> WorkerSession:
-        if not self._dirs.has_started(WorkerKey(worker.job_id, worker.attempt, worker.worker)):
+        key = WorkerKey(worker.job_id, worker.attempt, worker.worker)
+        spec = self._dirs.spec(key)
+        if spec is None or not self._dirs.has_started(key):
             raise exec_client.worker_unreachable(worker)
-        return await exec_client.connect(port)
+        is_container = bool(spec.inside)
+        pid = await asyncio.to_thread(container_pid, spec.marker) if is_container else None
+        return await exec_client.connect(port, namespace_pid=pid)
 
     def forget_before(self, before_s: float, *, keep: Collection[JobId]) -> list[JobId]:
         """Delete the files, logs included, of jobs that ended before this time; return the jobs."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rota.engines.interface import ExecSpec, SessionExit, WorkerId, WorkerSession
 from rota.engines.local import containers
+from rota.engines.local.container_network import connect_in
 from rota.engines.local.fd_stream import FdStream
 from rota.engines.local.supervisor import state_files
 from rota.engines.local.supervisor.proc import SESSION_MARKER
@@ -166,19 +167,29 @@ class _Command:
         self._streams.close()
 
 
-async def connect(port: int) -> WorkerSession:
-    """Connect to a port of this machine: workers share its network, also in a container."""
-    ours = socket.socket()
-    ours.setblocking(False)
-    loop = asyncio.get_running_loop()
+async def connect(port: int, *, namespace_pid: int | None = None) -> WorkerSession:
+    """Connect to a port of 127.0.0.1 in the network namespace of a process; None: in ours."""
     try:
-        async with asyncio.timeout(CONNECT_S):
-            await loop.sock_connect(ours, ("127.0.0.1", port))
+        if namespace_pid is None:
+            ours = await _connect_here(port)
+        else:
+            ours = await asyncio.to_thread(connect_in, namespace_pid, port, timeout_s=CONNECT_S)
     except (OSError, TimeoutError) as error:
-        ours.close()
         why = os.strerror(error.errno).lower() if error.errno else "no answer"
         raise UnavailableError(f"cannot connect to port {port} of the worker: {why}") from None
     return _Connection(ours)
+
+
+async def _connect_here(port: int) -> socket.socket:
+    ours = socket.socket()
+    ours.setblocking(False)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            await asyncio.get_running_loop().sock_connect(ours, ("127.0.0.1", port))
+    except BaseException:
+        ours.close()
+        raise
+    return ours
 
 
 class _Connection:

@@ -21,6 +21,8 @@ log = structlog.get_logger()
 
 VIRTUAL = re.compile(r"(?P<n>\d+)x(?P<memory>\d+(\.\d+)?)GiB")
 VIRTUAL_MAX = 64
+MPS_PIPE_DIR = "CUDA_MPS_PIPE_DIRECTORY"
+"""The variable by which the MPS control daemon and its clients agree on a directory."""
 
 
 class Gpus(Protocol):
@@ -32,8 +34,9 @@ class Gpus(Protocol):
         """GPU index -> name for CUDA_VISIBLE_DEVICES, as of the last `read`."""
         ...
 
-    def has_mps(self) -> bool:
-        """Whether CUDA's multi-process service (MPS) runs, which can limit a share's memory."""
+    def mps_pipe_dir(self) -> str:
+        """The pipe directory of CUDA's multi-process service (MPS), which can limit a share's
+        memory; empty if MPS does not run."""
         ...
 
 
@@ -51,8 +54,8 @@ class VirtualGpus:
     def visible_names(self) -> dict[int, str]:
         return {index: str(index) for index in range(self.n)}
 
-    def has_mps(self) -> bool:
-        return False
+    def mps_pipe_dir(self) -> str:
+        return ""
 
 
 def parse_virtual(text: str) -> VirtualGpus:
@@ -91,9 +94,9 @@ class NvmlGpus:
     def visible_names(self) -> dict[int, str]:
         return self._names
 
-    def has_mps(self) -> bool:
-        pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
-        return (Path(pipes) / "control").exists()
+    def mps_pipe_dir(self) -> str:
+        found = os.environ.get(MPS_PIPE_DIR) or "/tmp/nvidia-mps"
+        return found if (Path(found) / "control").exists() else ""
 
     def _read(self, index: int) -> GpuReading:
         nvml = self._nvml

@@ -11,6 +11,7 @@ from rota.engines.local.supervisor.records import WorkerSpec
 
 RETRY_S = 0.02
 RETRY_S_MAX = 1.0
+CLEANUP_TRIES = 3
 EMPTY_SCANS = 2
 """Scans in a row that must find nothing: during execve a process has no environment for a moment,
 so that a single scan can miss it."""
@@ -48,16 +49,20 @@ def kill_orphans(spec: WorkerSpec) -> int:
 
 
 def _clean_up(spec: WorkerSpec) -> None:
+    """Remove the container. The first try may fail: Podman waits in vain for the exit record of a
+    container whose monitor was killed, and marks the container as ended only after that."""
     identity: dict[str, Any] = {}
     if spec.uid is not None:
         identity = {"user": spec.uid, "group": spec.gid, "extra_groups": spec.groups}
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    subprocess.run(
-        spec.cleanup,
-        env=spec.env,
-        cwd="/",
-        check=False,
-        stderr=subprocess.DEVNULL,
-        **quiet,
-        **identity,
-    )
+    for _ in range(CLEANUP_TRIES):
+        code = subprocess.call(
+            spec.cleanup,
+            env=spec.env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **identity,
+        )
+        if code == 0:
+            return

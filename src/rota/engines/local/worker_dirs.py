@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -54,11 +55,14 @@ class WorkerDirs:
 
     def has_started(self, key: WorkerKey) -> bool:
         value = state_files.read_json(f"{self.worker(key)}/{state_files.SUPERVISOR_FILE}")
-        return value is not None and bool(value["started_s"])
+        return value is not None and bool(value.get("started_s"))
 
     def exit_record(self, key: WorkerKey) -> ExitRecord | None:
-        value = state_files.read_json(f"{self.worker(key)}/{state_files.EXIT}")
-        return None if value is None else ExitRecord.of_json(value)
+        """None while the worker has not ended."""
+        path = f"{self.worker(key)}/{state_files.EXIT}"
+        if not os.path.exists(path):
+            return None
+        return ExitRecord.of_json(state_files.read_json(path))
 
     def is_stopped(self, key: WorkerKey) -> bool:
         return (self.attempt(key.job_id, key.attempt) / state_files.STOP).exists()
@@ -73,11 +77,11 @@ class WorkerDirs:
         if not folder.is_dir():
             return []
         names = [path.name for path in folder.iterdir() if path.is_dir()]
-        return sorted(WorkerKey.of_folder(f"{job_id}/{attempt}/{name}") for name in names)
+        return _sorted_keys(f"{job_id}/{attempt}/{name}" for name in names)
 
     def live(self) -> list[WorkerKey]:
         """All workers whose end has not been reported."""
-        return sorted(WorkerKey.of_flat_name(name) for name in os.listdir(self._live))
+        return _sorted_keys(name.replace("~", "/") for name in os.listdir(self._live))
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -133,3 +137,12 @@ class WorkerDirs:
         if not JOB_ID.fullmatch(job_id):
             raise UserError(f"job id {job_id!r} is not a valid directory name")
         shutil.rmtree(self.jobs / job_id, ignore_errors=True)
+
+
+def _sorted_keys(folders: Iterable[str]) -> list[WorkerKey]:
+    """Ignores names that are not those of workers, such as `lost+found`."""
+    found: list[WorkerKey] = []
+    for folder in folders:
+        with suppress(ValueError):
+            found.append(WorkerKey.of_folder(folder))
+    return sorted(found)

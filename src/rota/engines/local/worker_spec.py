@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rota.core.model.allocation import Allocation, Slot
 from rota.core.model.commands import ChangeMembership, StartWorkers
-from rota.engines.interface import Program
+from rota.engines.interface import Mount, Program
 from rota.engines.local.cgroup_discovery import NONE, Hierarchies
-from rota.engines.local.containers import ContainerCommand, Tool, wrap
+from rota.engines.local.containers import ContainerCommand, Devices, Tool, wrap
+from rota.engines.local.gpus import MPS_PIPE_DIR
 from rota.engines.local.supervisor.proc import MARKER
 from rota.engines.local.supervisor.records import WorkerKey, WorkerSpec
+from rota.errors import UserError
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -26,7 +28,8 @@ class HostCapabilities:
 
     visible_names: Mapping[int, str] = field(default_factory=dict[int, str])
     """GPU index -> name in CUDA_VISIBLE_DEVICES: the UUID, or the index of a virtual GPU."""
-    has_mps: bool = False
+    mps_pipe_dir: str = ""
+    """Empty: CUDA's multi-process service (MPS) does not run."""
     container_tool: Tool | None = None
     hierarchies: Hierarchies = NONE
 
@@ -47,6 +50,9 @@ def render(
     params: AttemptParams,
 ) -> dict[WorkerKey, WorkerSpec]:
     """Return one spec per slot of the allocation. The position of the slot is the rank."""
+    if program.image and len(command.allocation) > 1 and not program.host_network:
+        what = "several workers in containers reach each other only on the machine's network"
+        raise UserError(what, "submit the job with --host-network")
     first = range(len(command.allocation))
     numbers = command.workers if isinstance(command, ChangeMembership) else first
     rendered: dict[WorkerKey, WorkerSpec] = {}
@@ -100,7 +106,11 @@ def _wrapped(
         return ContainerCommand(list(program.argv), [])
     names = [host.visible_names.get(index, "") for index in slot.gpus]
     gpus = [name for name in names if name.startswith(("GPU-", "MIG-"))]
-    return wrap(host.container_tool, program, env=env, gpus=gpus)
+    pipes = host.mps_pipe_dir if slot.share_bytes else ""
+    if pipes:
+        mounts = (*program.mounts, Mount(pipes, pipes, is_writable=True))
+        program = replace(program, mounts=mounts)
+    return wrap(host.container_tool, program, env=env, devices=Devices(gpus, uses_mps=bool(pipes)))
 
 
 def _base(program: Program) -> dict[str, str]:
@@ -144,7 +154,9 @@ def _devices(slot: Slot, host: HostCapabilities) -> dict[str, str]:
     devices = {"CUDA_VISIBLE_DEVICES": names}
     if slot.share_bytes:
         devices["ROTA_GPU_MEMORY_BYTES"] = str(slot.share_bytes)
-        if host.has_mps:
+        if host.mps_pipe_dir:
+            # A client that looks for MPS in another directory runs without MPS and its limits.
+            devices[MPS_PIPE_DIR] = host.mps_pipe_dir
             # The worker sees one GPU, so its index is 0 there.
             devices["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={slot.share_bytes // 1024**2}M"
     return devices

@@ -154,7 +154,7 @@ checkpoints = "pvc:shared/{user}/{job}"
 
 
 def test_every_cluster_setting_is_used(folder: Path):
-    pytest.importorskip("lightkube")
+    pytest.importorskip("aiohttp")
     (folder / "config.toml").write_text(CLUSTER)
     settings = settings_of(folder, {"listen": "127.0.0.1:8800"})
     assert isinstance(settings.backend, partial)
@@ -182,14 +182,14 @@ def test_every_cluster_setting_is_used(folder: Path):
 
 
 def test_wrong_toleration_names_its_source(folder: Path):
-    pytest.importorskip("lightkube")
+    pytest.importorskip("aiohttp")
     (folder / "config.toml").write_text('engine = "kubernetes"\ntolerations = ["a:Never"]')
     with pytest.raises(UserError, match="'a:Never' is not a valid toleration"):
         settings_of(folder, {})
 
 
 def test_wrong_account_names_its_source(folder: Path):
-    pytest.importorskip("lightkube")
+    pytest.importorskip("aiohttp")
     (folder / "config.toml").write_text('engine = "kubernetes"\naccounts = ["ada=1001"]')
     with pytest.raises(UserError, match=r"config\.toml: 'ada=1001' is not a valid account"):
         settings_of(folder, {})

@@ -244,3 +244,19 @@ def test_workers_with_more_gpus_have_another_category():
 
 def test_the_default_image_is_part_of_the_category():
     assert category(defaults=Defaults(image="lab/torch")) == category(image="lab/torch")
+
+
+def test_several_workers_in_containers_need_the_network_of_the_machine():
+    several = {"gpus": "1..4", "image": "torch"}
+    expected = "several workers in containers reach each other only on the machine's network"
+    assert expected in refusal(**several)
+    assert spec(**several, host_network=True).max_workers == 4
+    assert spec(gpus="2", image="torch").max_workers == 1
+    assert spec(gpus="1..4").max_workers == 4
+
+
+def test_pods_have_their_own_network():
+    cluster_defaults = Defaults(are_contained=True)
+    assert admitted(cluster_defaults, gpus="1..4", image="torch")
+    with pytest.raises(RefusedError, match="pods have a network of their own"):
+        admitted(cluster_defaults, host_network=True)

@@ -15,7 +15,7 @@ from rota.engines.kubernetes.external_pods import (
     is_waiting,
 )
 from rota.engines.kubernetes.pods import naming
-from rota.engines.kubernetes.pods.manifest import PodPlacement
+from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.state import container, pod_state_of
 from rota.engines.kubernetes.pods.termination import PodTermination
 from rota.engines.kubernetes.pods.tracker import PodTracker

@@ -141,3 +141,13 @@ def test_virtual_gpus() -> None:
 def test_invalid_virtual_gpus_are_rejected(text: str) -> None:
     with pytest.raises(UserError, match="4x16GiB"):
         gpus.parse_virtual(text)
+
+
+def test_mps_is_found_in_the_directory_of_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    found = gpus.NvmlGpus(fake_nvml)
+    assert found.mps_pipe_dir() == ""
+    (tmp_path / "control").touch()
+    assert found.mps_pipe_dir() == str(tmp_path)

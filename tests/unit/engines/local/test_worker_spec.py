@@ -7,6 +7,7 @@ from rota.core.model.node import NodeId
 from rota.core.model.units import GIB
 from rota.engines.interface import Program, UnixAccount, WorkerLimits
 from rota.engines.local.cgroup_discovery import Hierarchies
+from rota.engines.local.containers import Tool
 from rota.engines.local.supervisor.records import WorkerKey, WorkerSpec
 from rota.engines.local.worker_spec import AttemptParams, HostCapabilities, render
 
@@ -48,8 +49,24 @@ def test_mps_limits_the_memory_of_a_share() -> None:
     [plain] = specs(Program(("p",)), share)
     assert plain.env["ROTA_GPU_MEMORY_BYTES"] == str(6 * GIB)
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in plain.env
-    [held] = specs(Program(("p",)), share, host=HostCapabilities(has_mps=True))
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in plain.env
+    host = HostCapabilities(mps_pipe_dir="/run/mps")
+    program = Program(("p",), env={"CUDA_MPS_PIPE_DIRECTORY": "/elsewhere"})
+    [held] = specs(program, share, host=host)
     assert held.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=6144M"
+    assert held.env["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
+    [whole] = specs(Program(("p",)), Slot(NODE, (1,)), host=host)
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in whole.env
+
+
+def test_container_with_a_share_reaches_mps() -> None:
+    host = HostCapabilities(mps_pipe_dir="/run/mps", container_tool=Tool("podman", "/p"))
+    share = Slot(NODE, (1,), share_bytes=6 * GIB, fraction=0.5)
+    [held] = specs(Program(("p",), image="torch"), share, host=host)
+    reach = {"--volume=/run/mps:/run/mps:rw", "--ipc=host", "--env=CUDA_MPS_PIPE_DIRECTORY"}
+    assert reach <= set(held.argv)
+    [whole] = specs(Program(("p",), image="torch"), Slot(NODE, (1,)), host=host)
+    assert not reach & set(whole.argv)
 
 
 def test_only_needed_cgroups_are_created() -> None:

@@ -21,7 +21,7 @@ from rota.engines.kubernetes.gpu_sharing.placeholder_pod import (
     placeholder,
 )
 from rota.engines.kubernetes.pods import naming
-from rota.engines.kubernetes.pods.manifest import PodPlacement
+from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.start_problems import StartProblem
 from rota.engines.kubernetes.pods.state import KILL_GRACE_S, PodStage, PodState, stage_of
 from rota.engines.kubernetes.pods.tracker import PodTracker

@@ -40,9 +40,7 @@ def code_fetch_container(
         "name": NAME,
         "image": settings.image,
         "command": ["python3", "-c", FETCH_SCRIPT.replace("$", "$$"), program.code],
-        "env": [
-            {"name": each, "value": program.env[each]} for each in PASSED_ENV if each in program.env
-        ],
+        "env": [each for each in worker["env"] if each["name"] in PASSED_ENV],
         "resources": wanted,
         "securityContext": worker["securityContext"],
         "volumeMounts": [*seen, mount(program)],

@@ -1,5 +1,6 @@
-"""Start the pods of a command together: create all of them with a gate, then remove the gates.
-If the cluster refuses one pod, the whole command is given up."""
+"""Start the pods of a command together: create all of them with a gate, then the Secret with their
+token, then remove the gates. If the cluster refuses one of these objects, the whole command is
+given up."""
 
 from __future__ import annotations
 
@@ -12,14 +13,16 @@ from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.gpu_sharing.holders import GpuHolderError, GpuHolders
 from rota.engines.kubernetes.pods import naming
 from rota.engines.kubernetes.pods.deadlines import termination_for
-from rota.engines.kubernetes.pods.manifest import PodPlacement, ungate_patch
+from rota.engines.kubernetes.pods.manifest import ungate_patch
+from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.start_problems import StartProblem
 from rota.engines.kubernetes.pods.state import PodStage, PodState
 from rota.engines.kubernetes.pods.termination import CANNOT_RUN, PodTermination
+from rota.engines.kubernetes.pods.token_secret import secret_of
 from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.kube.client import KubeClient
 from rota.kube.errors import NOT_FOUND, ApiError
-from rota.kube.resources import PODS, Object
+from rota.kube.resources import PODS, SECRETS, Object
 from rota.kube.retry import RetriedCall, retry_until_final
 
 QUOTA = "exceeded quota"
@@ -60,7 +63,11 @@ class PodLauncher:
             event.set()
 
     async def launch(
-        self, pods: Sequence[tuple[PodPlacement, Object]], *, master: WorkerId
+        self,
+        pods: Sequence[tuple[PodPlacement, Object]],
+        *,
+        master: WorkerId,
+        token: str,
     ) -> None:
         """Start the workers that are not being started already."""
         launching = [
@@ -73,6 +80,8 @@ class PodLauncher:
         try:
             async with self._slots:
                 if not await self._create_all(launching):
+                    return
+                if not await self._create_secrets(token, placements):
                     return
                 await asyncio.gather(*(self._ungate(placement) for placement in first))
             if others:
@@ -123,6 +132,32 @@ class PodLauncher:
             if error.status != NOT_FOUND:
                 raise
         return worker in self._pod_tracker.pods
+
+    async def _create_secrets(self, token: str, placements: Sequence[PodPlacement]) -> bool:
+        """Create the Secrets that these pods name, unless an earlier leader did. The pods own them,
+        so that no Secret outlives its pods, even if this daemon dies here."""
+        owners: dict[str, list[PodState]] = {}
+        for placement in placements:
+            pod_state = self._pod_tracker.pods.get(placement.worker)
+            if pod_state and pod_state.token_secret and self._is_wanted(placement.worker):
+                owners.setdefault(pod_state.token_secret, []).append(pod_state)
+        try:
+            for name, pods in owners.items():
+                create = partial(self._create_secret, secret_of(pods, token))
+                await self._retry(create, pods[0].worker, what=name)
+        except ApiError as error:
+            for each in placements:
+                refusal = _refusal(error, is_newcomer=each.generation > 0)
+                self._callbacks.give_up(each.worker, refusal)
+            return False
+        return True
+
+    async def _create_secret(self, secret: Object) -> None:
+        try:
+            await self._client.create(SECRETS, secret, is_metadata_only=True)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
 
     # -- remove gates ---------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from rota.core.model.allocation import Slot
-from rota.core.model.commands import ChangeMembership, StartWorkers
 from rota.engines.interface import Program, WorkerId
 from rota.engines.kubernetes.pods import naming
 from rota.engines.kubernetes.pods.code_init_container import code_fetch_container
+from rota.engines.kubernetes.pods.placement import PodPlacement
+from rota.engines.kubernetes.pods.token_secret import VARIABLE as TOKEN
+from rota.engines.kubernetes.pods.token_secret import token_env
 from rota.engines.kubernetes.pods.volumes import volumes_of
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.kube.quantities import format_cpus, format_integer
@@ -23,33 +24,6 @@ MIN_GRACE_S = 2
 NO_MANAGED_FIELDS: list[Object] = [{}]
 """Clears the managed fields when the gate is removed. They are half of the pod object, they are
 processed with every status update, and rota applies no fields after that."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodPlacement:
-    """One worker: its rank in the job, and its slot on a node."""
-
-    worker: WorkerId
-    generation: int
-    rank: int
-    size: int
-    slot: Slot
-
-
-def placements(command: StartWorkers | ChangeMembership) -> list[PodPlacement]:
-    """One for each slot, in rank order."""
-    first = range(len(command.allocation))
-    numbers = command.workers if isinstance(command, ChangeMembership) else first
-    return [
-        PodPlacement(
-            WorkerId(command.job_id, command.attempt, number),
-            command.generation,
-            rank,
-            len(command.allocation),
-            slot,
-        )
-        for rank, (number, slot) in enumerate(zip(numbers, command.allocation, strict=True))
-    ]
 
 
 def pod_of(placement: PodPlacement, program: Program, *, settings: KubernetesSettings) -> Object:
@@ -217,9 +191,9 @@ def _environment(placement: PodPlacement, program: Program) -> list[Object]:
     from_fields = _downward_api_env(placement)
     named: list[Object] = [
         {"name": key, "value": _literal(plain[key])}
-        for key in sorted(plain.keys() - from_fields.keys())
+        for key in sorted(plain.keys() - from_fields.keys() - {TOKEN})
     ]
-    return named + [
+    return [*named, *token_env(placement, program)] + [
         {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}}
         for key, path in from_fields.items()
     ]

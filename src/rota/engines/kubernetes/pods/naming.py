@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 from rota.core.model.job import JobId
 from rota.engines.interface import WorkerId
@@ -35,6 +36,8 @@ SHARE_VARIABLE = "ROTA_GPU_MEMORY_BYTES"
 """The bytes of a share, in the environment."""
 PLACE_VARIABLE = "ROTA_PLACE"
 """In the environment of a placeholder pod: its node and the index of its GPU there."""
+TOKEN_SECRET_PREFIX = "rota-token-"
+"""Names of the Secrets with tokens. Admission policies reserve this prefix for the daemon."""
 SCHEDULER = "rota"
 """The scheduler name of external pods."""
 CONTAINER = "worker"
@@ -113,11 +116,24 @@ def _worker(value: str) -> WorkerId:
 
 
 def container_env(pod: Object) -> dict[str, str]:
-    """The environment of the worker's container. A webhook may have added a container before it."""
+    """The environment of the worker's container."""
+    return {str(each.get("name")): str(each.get("value")) for each in _container_variables(pod)}
+
+
+def token_secret(pod: Object) -> str:
+    """The name of the Secret with the token of the worker's container; empty without one."""
+    for variable in _container_variables(pod):
+        name = str(part(variable, "valueFrom", "secretKeyRef").get("name"))
+        if name.startswith(TOKEN_SECRET_PREFIX):
+            return name
+    return ""
+
+
+def _container_variables(pod: Object) -> Sequence[Object]:
+    """A webhook may have added a container before the worker's."""
     containers = parts(part(pod, "spec"), "containers")
     ours = [each for each in containers if each.get("name") == CONTAINER] or containers
-    variables = parts(ours[0], "env") if ours else ()
-    return {str(each.get("name")): str(each.get("value")) for each in variables}
+    return parts(ours[0], "env") if ours else ()
 
 
 def is_placeholder(pod: Object) -> bool:

@@ -62,6 +62,8 @@ class PodState:
     """The tolerations of an external pod; those of other pods are in the settings."""
     shared_gpu: str = ""
     """The id of the GPU that it shares."""
+    token_secret: str = ""
+    """The name of the Secret with its token."""
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Device ids from its node, by resource."""
 
@@ -96,6 +98,7 @@ def pod_state_of(pod: Object, worker: WorkerId) -> PodState:
         else DEFAULT_TOLERATIONS,
         shared_gpu=notes.get(naming.SHARED_GPU, ""),
         devices=_devices(pod),
+        token_secret=naming.token_secret(pod),
     )
 
 

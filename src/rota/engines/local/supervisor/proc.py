@@ -32,8 +32,13 @@ class ProcessIdentity(NamedTuple):
         return cls(pid, stat.start_ticks, boot_id()) if stat else None
 
     @classmethod
-    def of_json(cls, value: dict[str, Any]) -> ProcessIdentity:
-        return cls(value["pid"], value["start_ticks"], value["boot_id"])
+    def of_json(cls, value: dict[str, Any]) -> ProcessIdentity | None:
+        """Other fields are ignored. None if a field is missing or has another type."""
+        match value:
+            case {"pid": int(pid), "start_ticks": int(start_ticks), "boot_id": str(boot)}:
+                return cls(pid, start_ticks, boot)
+            case _:
+                return None
 
     def open(self) -> int | None:
         """Open a pidfd; None if the process has ended."""

@@ -1,8 +1,8 @@
 """The records in the files between the daemon and a supervisor.
 
 `WorkerSpec` goes from the daemon to the supervisor, `ExitRecord` comes back. The field names are
-the JSON keys. Supervisors of older versions keep running through an upgrade, so no field may be
-renamed, and new fields need defaults.
+the JSON keys. Supervisors of other versions keep running through an upgrade and a downgrade, so no
+field may be renamed, new fields need defaults, and readers ignore fields that they do not know.
 """
 
 from __future__ import annotations
@@ -39,12 +39,9 @@ class WorkerKey(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: str) -> WorkerKey:
+        """Raises `ValueError` if this is not the folder of a worker."""
         job_id, attempt, worker = folder.split("/")
         return cls(job_id, int(attempt), int(worker))
-
-    @classmethod
-    def of_flat_name(cls, name: str) -> WorkerKey:
-        return cls.of_folder(name.replace("~", "/"))
 
 
 class WorkerSpec(NamedTuple):
@@ -76,8 +73,10 @@ class WorkerSpec(NamedTuple):
     """Prefix of a command line that runs a command in the worker's container."""
 
     @classmethod
-    def of_json(cls, value: dict[str, Any]) -> WorkerSpec:
-        return cls(**value)
+    def of_json(cls, value: dict[str, Any]) -> WorkerSpec | None:
+        """None if a field is missing or has another type."""
+        known = _known_fields(_ANY_SPEC, value)
+        return None if known is None else cls(**known)
 
 
 class ExitRecord(NamedTuple):
@@ -101,5 +100,37 @@ class ExitRecord(NamedTuple):
     """The worker never ran, for a reason outside the job."""
 
     @classmethod
-    def of_json(cls, value: dict[str, Any]) -> ExitRecord:
-        return cls(**value)
+    def of_json(cls, value: dict[str, Any] | None) -> ExitRecord:
+        """A record that cannot be understood is an exit with an unknown code: the file exists, so
+        the worker has ended."""
+        known = None if value is None else _known_fields(_ANY_EXIT, value)
+        return UNREADABLE_EXIT if known is None else cls(**known)
+
+
+UNREADABLE_EXIT = ExitRecord(-1, "its exit record is unreadable", is_lost=True)
+_ANY_EXIT = ExitRecord(code=0)
+_ANY_SPEC = WorkerSpec([], {}, "", "", None, None, [], {}, [])
+
+
+def _known_fields(example: NamedTuple, value: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the fields of `value` that the record of the example has. None if a field without a
+    default is missing, or if a field has another type than in the example."""
+    known = {name: value[name] for name in example._fields if name in value}
+    required = set(example._fields) - set(example._field_defaults)
+    like = example._asdict()
+    if required <= set(known) and all(_is_like(known[name], like[name]) for name in known):
+        return known
+    return None
+
+
+def _is_like(value: object, example: object) -> bool:
+    """`None` stands for an optional number. JSON has no tuples, and may write 1 for 1.0."""
+    match example:
+        case None:
+            return value is None or type(value) is int
+        case float():
+            return type(value) in (int, float)
+        case tuple():
+            return type(value) is list
+        case _:
+            return type(value) is type(example)

@@ -1,7 +1,8 @@
 """The small files through which supervisors and the daemon communicate.
 
-A reader sees a complete file or none; a torn file (after a power cut) counts as missing. The file
-names are stored state: supervisors of older versions use them through an upgrade.
+A reader sees a complete file or none; a torn file (after a power cut) counts as missing, except for
+a torn exit record, which counts as an exit with an unknown code. The file names are stored state:
+supervisors of other versions use them through an upgrade.
 """
 
 from __future__ import annotations

@@ -51,18 +51,17 @@ def run_supervisor(root: str, folder: str, *, daemon_fd: int) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    is_taken = any(
-        state_files.read_json(f"{worker_dir}/{name}")
-        for name in (state_files.SUPERVISOR_FILE, state_files.EXIT)
-    )
+    is_taken = state_files.read_json(f"{worker_dir}/{state_files.SUPERVISOR_FILE}")
+    is_over = os.path.exists(f"{worker_dir}/{state_files.EXIT}")
     program = state_files.read_json(f"{worker_dir}/{state_files.PROGRAM}")
-    if is_taken or program is None:
+    spec = None if program is None else WorkerSpec.of_json(program)
+    if is_taken or is_over or spec is None:
         return
     proc.become_subreaper()
     Supervisor(
         worker_dir,
         WorkerKey.of_folder(folder),
-        spec=WorkerSpec.of_json(program),
+        spec=spec,
         daemon_fd=daemon_fd,
     ).run()
 

@@ -14,7 +14,7 @@ from rota.core.model.units import GIB
 from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.gpu_sharing.holders import GpuHolderError, GpuHolders
 from rota.engines.kubernetes.gpu_sharing.placeholder_pod import can_be_shared, placeholder
-from rota.engines.kubernetes.pods.manifest import PodPlacement
+from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.kube.client import KubeClient

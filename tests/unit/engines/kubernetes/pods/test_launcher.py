@@ -10,9 +10,11 @@ from rota.core.model.node import NodeId
 from rota.engines.interface import WorkerId
 from rota.engines.kubernetes.gpu_sharing.holders import GpuHolders
 from rota.engines.kubernetes.pods.launcher import LaunchCallbacks, PodLauncher
-from rota.engines.kubernetes.pods.manifest import PodPlacement
+from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.start_problems import StartProblem
+from rota.engines.kubernetes.pods.state import pod_state_of
 from rota.engines.kubernetes.pods.termination import PodTermination
+from rota.engines.kubernetes.pods.token_secret import secret_of
 from rota.engines.kubernetes.pods.tracker import PodTracker
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.kube import http
@@ -35,7 +37,9 @@ def brought_up(
 
 
 def tried(
-    *answers: Answer, is_ours: bool = True, placement: PodPlacement = PLACEMENT
+    *answers: Answer,
+    is_ours: bool = True,
+    placement: PodPlacement = PLACEMENT,
 ) -> tuple[list[str], list[PodTermination], list[StartProblem | None]]:
     """And what kept it from being: who is told of that wants it no longer."""
     pod_tracker, verdicts, troubles = (
@@ -59,7 +63,8 @@ def tried(
         gpu_holders = GpuHolders(cluster, KubernetesSettings(), pod_tracker=pod_tracker)
         callbacks = LaunchCallbacks(see, report_problem, give_up)
         launcher = PodLauncher(cluster, pod_tracker, gpu_holders=gpu_holders, callbacks=callbacks)
-        bringing = asyncio.create_task(launcher.launch([(placement, pod())], master=WORKER))
+        launch = launcher.launch([(placement, pod())], master=WORKER, token="t")
+        bringing = asyncio.create_task(launch)
         await asyncio.sleep(0)
         assert launcher.launching == {WORKER: placement}
         await bringing
@@ -118,3 +123,36 @@ def test_an_outage_of_the_cluster_is_no_start_problem(
     """The same for an outage of etcd."""
     monkeypatch.setattr(http, "FIRST_WAIT_S", 0.0)
     assert tried(*[away] * http.MAX_TRIES)[1:] == ([], [None])
+
+
+TOKEN = {
+    "name": "ROTA_TOKEN",
+    "valueFrom": {"secretKeyRef": {"name": "rota-token-j", "key": "token"}},
+}
+NEW = pod(spec=GATED)
+NEW["spec"]["containers"][0]["env"].append(TOKEN)
+SECRET_EXISTS = failure(409, "AlreadyExists")
+
+
+@pytest.mark.parametrize("answer", [(201, {}), SECRET_EXISTS], ids=["new", "exists"])
+def test_the_secret_is_there_before_the_pod_is_ungated(answer: Answer) -> None:
+    """The Secret of a daemon that died before it ungated the pod is used."""
+    asked, verdicts, _ = tried((200, NEW), answer, (200, {}))
+    assert asked == ["PATCH", "POST", "PATCH"]
+    assert verdicts == []
+
+
+def test_the_secret_belongs_to_the_pods() -> None:
+    secret = secret_of([pod_state_of(NEW, WORKER)], "t")
+    meta, owner = secret["metadata"], NEW["metadata"]
+    assert meta["name"] == "rota-token-j"
+    assert meta["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Pod", "name": owner["name"], "uid": owner["uid"]}
+    ]
+    assert secret["stringData"] == {"token": "t"}
+
+
+def test_no_pod_starts_without_its_secret() -> None:
+    asked, [verdict], _ = tried((200, NEW), failure(403, "Forbidden"))
+    assert asked == ["PATCH", "POST"]
+    assert verdict.code == 126

@@ -11,7 +11,8 @@ from rota.core.model.node import NodeId
 from rota.core.model.units import GIB
 from rota.engines.interface import Mount, Program, UnixAccount, WorkerLimits
 from rota.engines.kubernetes.pods import naming
-from rota.engines.kubernetes.pods.manifest import grace_s, placements, pod_of, ungate_patch
+from rota.engines.kubernetes.pods.manifest import grace_s, pod_of, ungate_patch
+from rota.engines.kubernetes.pods.placement import placements
 from rota.engines.kubernetes.settings import KubernetesSettings
 from rota.kube.resources import Object
 
@@ -35,6 +36,7 @@ def env_of(pod: Object) -> dict[str, str]:
         if "value" in each
         else f"<{each['valueFrom']['fieldRef']['fieldPath']}>"
         for each in named
+        if "secretKeyRef" not in each.get("valueFrom", {})
     }
 
 
@@ -190,6 +192,25 @@ def test_shipped_code_is_fetched_by_an_init_container() -> None:
     assert place in worker["volumeMounts"]
     assert {"name": "code", "emptyDir": {}} in pod["spec"]["volumes"]
     assert worker["workingDir"] == "/shipped/src"
+
+
+def test_the_token_is_in_no_pod() -> None:
+    """Worker and init container read the token from one Secret of this start."""
+    env = {"ROTA_URL": "http://daemon", "ROTA_TOKEN": "a-secret"}
+    program = Program(("p",), env=env, code="/shipped")
+    first, second = pods(program, Slot(NODE, (0,)), Slot(NODE, (1,)))
+    assert "a-secret" not in str([first, second])
+    spec = first["spec"]
+    sources = [
+        each["valueFrom"]["secretKeyRef"]
+        for container in (*spec["initContainers"], *spec["containers"])
+        for each in container["env"]
+        if each["name"] == "ROTA_TOKEN"
+    ]
+    name = naming.token_secret(first)
+    assert name.startswith("rota-token-job-a1-g0-")
+    assert sources == [{"name": name, "key": "token"}] * 2
+    assert naming.token_secret(second) == name
 
 
 def test_the_init_container_has_no_writable_mounts_of_users() -> None:

@@ -13,7 +13,8 @@ from rota.core.model.node import NodeId
 from rota.engines.interface import Program, WorkerId
 from rota.engines.kubernetes.gpu_sharing.placeholder_pod import gpu_location_of, placeholder
 from rota.engines.kubernetes.pods import naming
-from rota.engines.kubernetes.pods.manifest import placements, pod_of
+from rota.engines.kubernetes.pods.manifest import pod_of
+from rota.engines.kubernetes.pods.placement import placements
 from rota.engines.kubernetes.settings import KubernetesSettings
 from tests.support.kube_objects import WORKER, Object, pod
 

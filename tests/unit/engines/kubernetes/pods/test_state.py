@@ -8,7 +8,8 @@ from rota.core.model.allocation import Slot
 from rota.core.model.node import NodeId
 from rota.engines.interface import Program
 from rota.engines.kubernetes.pods import naming
-from rota.engines.kubernetes.pods.manifest import PodPlacement, affinity, pod_of
+from rota.engines.kubernetes.pods.manifest import affinity, pod_of
+from rota.engines.kubernetes.pods.placement import PodPlacement
 from rota.engines.kubernetes.pods.state import MAX_GPUS, pod_state_of
 from rota.engines.kubernetes.settings import KubernetesSettings
 from tests.support.kube_objects import WORKER, Object, pod
