@@ -1,54 +1,16 @@
-"""Job requests, and responses about jobs."""
+"""Responses about jobs: views of a job, its attempts, its history and its output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rota.wire.job_request import JobRequest
 from rota.wire.training import WorkerFigure
 
 VERSION = "v1"
 LIVE_STATES = ("held", "queued", "starting", "running", "stopping")
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 STATES = LIVE_STATES + FINAL_STATES
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """A request for a job: the content of a job file, or the flags of `rota submit`.
-
-    Amounts are text: `gpus` "2", "1..4", "1..4@2" or "0.5"; memory "6GiB"; times "90", "90s",
-    "15m", "2h", "1d". Empty or None: the site's default, or none.
-    """
-
-    command: list[str]
-    name: str = ""
-    project: str = ""
-    gpus: str = ""
-    gpus_per_worker: int = 0
-    gpu_memory: str = ""
-    gpu_types: list[str] = field(default_factory=list[str])
-    node_labels: dict[str, str] = field(default_factory=dict[str, str])
-    cpus: float = 0.0
-    memory: str = ""
-    priority: int = 0
-    mode: str = "fixed"
-    epochs: float | None = None
-    hours: float | None = None
-    category: str = ""
-    env: dict[str, str] = field(default_factory=dict[str, str])
-    workdir: str = ""
-    umask: int | None = None
-    image: str = ""
-    mounts: list[str] = field(default_factory=list[str])
-    ports: list[str] = field(default_factory=list[str])
-    snapshot: str = ""
-    time_limit: str = ""
-    retries: int = 0
-    retry_on: list[int] = field(default_factory=list[int])
-    grace: str = ""
-    after: list[str] = field(default_factory=list[str])
-    array: str = ""
-    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
