@@ -57,7 +57,8 @@ def nodes(incomplete: str) -> Suggestions:
 
 
 def contexts(incomplete: str) -> Suggestions:
-    from rota.client.contexts import LOCAL, read
+    from rota.client.contexts import read
+    from rota.config.paths import LOCAL
 
     def known() -> Suggestions:
         return [(name, each.url) for name, each in read().contexts.items()]
@@ -66,7 +67,7 @@ def contexts(incomplete: str) -> Suggestions:
 
 
 def states(incomplete: str) -> Suggestions:
-    from rota.wire.jobs import STATES
+    from rota.wire.job_list import STATES
 
     return _matching(lambda: [(state, "") for state in STATES], incomplete)
 

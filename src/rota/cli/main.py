@@ -10,6 +10,7 @@ Imports that take time are inside `run`, which handles an interrupt.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -21,15 +22,21 @@ from rota.cli.output.console import print_err, print_out
 
 FAILED = 1
 INTERRUPTED = 130
+GC_THRESHOLD = 20_000
+"""New objects between two garbage collections. With Python's 700, collections during the imports
+take a tenth of the time of a short command."""
 COMPLETION_VARIABLE = "_ROTA_COMPLETE"
 """Set by the shell script that `rota completion` prints."""
 
 
 def main() -> None:
+    gc.set_threshold(GC_THRESHOLD)
     try:
         code = _main()
     except KeyboardInterrupt:
         code = INTERRUPTED
+    # The process ends: Python need not search all objects for garbage once more.
+    gc.freeze()
     sys.exit(code)
 
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rota.wire.job_list import FINAL_STATES, LIVE_STATES, STATES, JobList, JobView
 from rota.wire.job_request import JobRequest
 from rota.wire.training import WorkerFigure
 
-VERSION = "v1"
-LIVE_STATES = ("held", "queued", "starting", "running", "stopping")
-FINAL_STATES = ("succeeded", "failed", "cancelled")
-STATES = LIVE_STATES + FINAL_STATES
+__all__ = [
+    "FINAL_STATES",
+    "LIVE_STATES",
+    "STATES",
+    "AttemptView",
+    "JobDetails",
+    "JobList",
+    "JobRequest",
+    "JobView",
+    "LogPiece",
+    "LogRange",
+    "StoryEntry",
+    "WorkerView",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,39 +47,6 @@ class AttemptView:
     outcome: str
     reason: str
     workers: list[WorkerView]
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """A line of `rota list`. `reason` explains why the job waits, how it ended, or, if the policy
-    did not choose the size of a running job, why it has this size.
-
-    `progress` is 0 to 1 for a job that reports progress. `finish_s` is the estimated end time,
-    `remaining_s` the time from now to that end, and `finish_error` the relative error of
-    `remaining_s`. Unknown values are None.
-    """
-
-    id: str
-    name: str
-    user: str
-    project: str
-    state: str
-    reason: str
-    priority: int
-    gpus: str
-    gpus_held: float
-    nodes: list[str]
-    attempt: int
-    submitted_s: float
-    started_s: float | None
-    ended_s: float | None
-    running_s: float
-    epochs: float | None
-    epochs_done: float
-    progress: float | None = None
-    remaining_s: float | None = None
-    finish_s: float | None = None
-    finish_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

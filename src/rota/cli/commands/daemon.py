@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from rota.server.settings import Settings
     from rota.wire.daemon import Status
 
+PYTHON_GC_THRESHOLDS = (700, 10, 10)
+"""Python's defaults: `rota.cli.main` sets others, for short commands."""
 LOG_NAME = "daemon.log"
 READY = b"ready"
 READY_TIMEOUT_S = 10.0
@@ -105,6 +108,7 @@ def _run(settings: Settings, ready: Callable[[], object]) -> None:
     from rota.server.main import serve
 
     log_to_stderr()
+    gc.set_threshold(*PYTHON_GC_THRESHOLDS)
     with (
         hold_process_lock(settings.folder),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

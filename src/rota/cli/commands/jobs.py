@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rota.client import Client
-    from rota.wire.jobs import JobView
+    from rota.wire.job_list import JobView
 
 T = TypeVar("T")
 NO_MATCHING_JOBS = "no matching jobs; 'rota submit -- COMMAND' submits one"
@@ -67,7 +67,6 @@ def list_jobs(
     as_json: bool,
 ) -> None:
     """List jobs, newest first. Without --all or --user, only your own."""
-    from rota.cli.output.jobs import print_jobs
     from rota.client import Client
 
     if watches and as_json:
@@ -89,11 +88,13 @@ def list_jobs(
             has_filter = all_users or user or states or project
             print_err(NO_MATCHING_JOBS if has_filter else NO_OWN_JOBS)
         else:
+            from rota.cli.output.jobs import print_jobs
+
             print_jobs(found, as_json=as_json)
 
 
 def _check_states(states: list[str]) -> None:
-    from rota.wire.jobs import STATES
+    from rota.wire.job_list import STATES
 
     for state in states:
         if state not in STATES:
@@ -294,7 +295,7 @@ def _is_array_error(error: UserError) -> bool:
 
 def _unfinished_ids(rota: Client, name: str) -> list[str]:
     """The ids of the jobs of an array that have not ended."""
-    from rota.wire.jobs import LIVE_STATES
+    from rota.wire.job_list import LIVE_STATES
 
     unfinished = [job.id for job in _array_jobs(rota, name) if job.state in LIVE_STATES]
     if not unfinished:
