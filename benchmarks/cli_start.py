@@ -124,7 +124,7 @@ def import_costs(words: Sequence[str], environment: Mapping[str, str]) -> dict[s
     return least
 
 
-def print_imports(name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+def print_imports(name: str, words: Sequence[str], *, environment: Mapping[str, str]) -> None:
     without = import_costs(BASELINE, environment)
     costs = {
         module: own
@@ -166,7 +166,7 @@ def main() -> None:
             )
         )
         for name in ("rota --help", "rota list", "rota submit"):
-            print_imports(name, commands[name], environment)
+            print_imports(name, commands[name], environment=environment)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The files of the Helm chart that are generated from the kustomize base.
 
-`scripts/generate` writes them. The base has fixed names and the namespace `rota`; the chart takes the
-namespace from the release, and puts it into the names of cluster-wide objects.
+`scripts/generate` writes them. The base has fixed names and the namespace `rota`; the chart takes
+the namespace from the release, and puts it into the names of cluster-wide objects.
 """
 
 import re

@@ -11,11 +11,10 @@ from tests.tidy.tree import ROOT
 
 CRD = ROOT / "deploy" / "kubernetes" / "base" / "crd.yaml"
 PAGE = ROOT / "docs" / "reference" / "job-file.md"
-BEGIN = (
-    "                # The fields of src/rota/wire/job_request.py; scripts/generate writes them.\n"
-)
-END = "                # The end of the generated fields.\n"
 INDENT = " " * 16
+BEGIN = f"{INDENT}# The fields of src/rota/wire/job_request.py; scripts/generate writes them.\n"
+END = f"{INDENT}# The end of the generated fields.\n"
+AMOUNT = {"x-kubernetes-int-or-string": True}
 TYPES: dict[str, dict[str, Any]] = {
     "str": {"type": "string"},
     "int": {"type": "integer"},
@@ -34,27 +33,7 @@ TYPE_NAMES = {
     "list[int]": "list of whole numbers",
     "dict[str, str]": "mapping of texts",
 }
-INTRODUCTION = """# Job files
-
-<!-- Written by scripts/generate from src/rota/wire/job_request.py. -->
-
-`rota submit --file job.yaml` submits the jobs of a YAML file: one mapping, a list of mappings, or several documents. The `spec`
-of a [TrainingJob](training-jobs.md) and the JSON of the [HTTP API](api.md) have the same fields. Flags override the file, and
-the file overrides [`.rota.toml`](config.md#submits).
-
-```yaml
-name: bert
-command: [python, train.py, --epochs, "3"]     # or one line: python train.py --epochs 3
-gpus: 1..4
-mode: restart
-env: {DEBUG: true, VERSION: 1.10}              # the texts "true" and "1.10"
-```
-
-A text keeps the form in which it is written: `true`, `1.10` and `007` need no quotes. A text without a value is refused; write
-`''` for an empty text. A command in one line is split into words as in a shell, but variables and wildcards in it are not
-expanded: for these, write `[sh, -c, "..."]`. A list with one item may be written without brackets. A dash in the name of a field
-is the same as an underscore.
-"""
+TABLES = "<!-- The rest is written by scripts/generate from src/rota/wire/job_request.py. -->\n"
 
 
 def generated_files() -> dict[Path, str]:
@@ -80,7 +59,7 @@ def schema(field: JobField) -> dict[str, Any]:
     if not info.is_in_training_job:
         notes = " Refused in a TrainingJob, which is a single job."
     # A copy, because YAML writes one object that is used twice as a reference.
-    shape = deepcopy({"x-kubernetes-int-or-string": True} if info.is_amount else TYPES[field.type])
+    shape: dict[str, Any] = deepcopy(AMOUNT if info.is_amount else TYPES[field.type])
     bounds = {
         "minimum": info.minimum,
         "maximum": info.maximum,
@@ -98,7 +77,8 @@ def schema(field: JobField) -> dict[str, Any]:
 
 
 def page_text() -> str:
-    parts = [INTRODUCTION]
+    """The page with the current tables, after the introduction, which is written by hand."""
+    parts = [PAGE.read_text().partition(TABLES)[0] + TABLES]
     for group in GROUPS:
         rows = [_row(each) for each in job_fields().values() if each.info.group == group]
         head = ["| field | value | example | flag | meaning |", "|---|---|---|---|---|"]

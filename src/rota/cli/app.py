@@ -17,10 +17,10 @@ from rota.cli.command import (
     flag,
     is_help,
     parse,
-    unknown_word,
+    unknown_command,
+    unknown_option,
 )
 from rota.cli.options import CONTEXT
-from rota.errors import shown
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -84,12 +84,12 @@ def run_command(words: Sequence[str]) -> int:
     name, words = words[0], words[1:]
     if name.startswith("-"):
         known = [*VERSION.flags, *CONTEXT.flags]
-        raise unknown_word("rota", f"option: {shown(name)}", name, known)
+        raise unknown_option("rota", name, known=known)
     if name in NOUNS:
         return _run_noun(name, words, context=context)
     if name not in MODULE_OF:
-        raise unknown_word("rota", f"command '{shown(name)}'", name, NAMES)
-    return _run(name, command_named(name), words, context=context)
+        raise unknown_command("rota", name, known=NAMES)
+    return _run(name, command_named(name), words=words, context=context)
 
 
 def commands_of(noun: str) -> tuple[Command, ...]:
@@ -146,11 +146,11 @@ def _run_noun(noun: str, words: list[str], *, context: str) -> int:
         words = [verb, *words]
     commands = {each.name: each for each in commands_of(noun)}
     if words[0] not in commands:
-        raise unknown_word(f"rota {noun}", f"command '{shown(words[0])}'", words[0], list(commands))
-    return _run(noun, commands[words[0]], words[1:], context=context)
+        raise unknown_command(f"rota {noun}", words[0], known=list(commands))
+    return _run(noun, commands[words[0]], words=words[1:], context=context)
 
 
-def _run(name: str, command: Command, words: Sequence[str], *, context: str) -> int:
+def _run(name: str, command: Command, *, words: Sequence[str], context: str) -> int:
     from rota.cli.output.console import print_out
 
     path = " ".join(dict.fromkeys(("rota", name, command.name)))

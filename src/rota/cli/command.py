@@ -25,7 +25,7 @@ NUMBER = re.compile(r"[+-]?[0-9a-z.]{1,40}(?:e[+-]?[0-9]{1,3})?", re.ASCII)
 """Stricter than Python's `float`: no spaces, no underscores, no thousand digits."""
 
 
-class Option:
+class CommandOption:
     """An option of a command. `parse` is None for a flag, which takes no value and means `const`.
 
     `name` is the name of the parameter of the command's function. `group` is its heading in the
@@ -59,7 +59,7 @@ class Option:
         self.complete = complete
 
 
-class Argument:
+class CommandArgument:
     """A word of a command line that is no option, or, if `is_repeatable`, all words that remain."""
 
     def __init__(
@@ -94,16 +94,16 @@ class Command:
         name: str,
         run: Callable[..., int | None],
         *,
-        parameters: Sequence[Option | Argument],
+        parameters: Sequence[CommandOption | CommandArgument],
         epilog: str,
     ) -> None:
         self.name = name
         self.run = run
         self.epilog = epilog
-        self.options = [each for each in parameters if isinstance(each, Option)]
-        self.arguments = [each for each in parameters if isinstance(each, Argument)]
+        self.options = [each for each in parameters if isinstance(each, CommandOption)]
+        self.arguments = [each for each in parameters if isinstance(each, CommandArgument)]
 
-    def with_option(self, option: Option) -> Command:
+    def with_option(self, option: CommandOption) -> Command:
         """The same command with one more option."""
         parameters = [*self.arguments, *self.options, option]
         return Command(self.name, self.run, parameters=parameters, epilog=self.epilog)
@@ -120,15 +120,15 @@ class Command:
 
 
 def command(
-    name: str, *parameters: Option | Argument, epilog: str = ""
+    name: str, *parameters: CommandOption | CommandArgument, epilog: str = ""
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a command of a function."""
     return lambda function: Command(name, function, parameters=parameters, epilog=epilog)
 
 
-def flag(*flags: str, name: str, text: str, const: bool = True) -> Option:
+def flag(*flags: str, name: str, text: str, const: bool = True) -> CommandOption:
     """An option without a value, that is `const` if given and not `const` otherwise."""
-    return Option(*flags, name=name, text=text, const=const, default=not const)
+    return CommandOption(*flags, name=name, text=text, const=const, default=not const)
 
 
 def whole(word: str) -> int:
@@ -154,9 +154,16 @@ class UsageError(UserError):
         super().__init__(message, "" if message.endswith("?") else f"see '{path} --help'")
 
 
-def unknown_word(path: str, what: str, word: str, known: Sequence[str]) -> UsageError:
-    """The error of an unknown command or option, with the most similar known one."""
-    hint = did_you_mean(word[:80], known)
+def unknown_command(path: str, word: str, *, known: Sequence[str]) -> UsageError:
+    """The error of an unknown command, with the most similar known one."""
+    return _unknown(path, f"command '{shown(word)}'", hint=did_you_mean(word[:80], known))
+
+
+def unknown_option(path: str, word: str, *, known: Sequence[str]) -> UsageError:
+    return _unknown(path, f"option: {shown(word)}", hint=did_you_mean(word[:80], known))
+
+
+def _unknown(path: str, what: str, *, hint: str) -> UsageError:
     return UsageError(path, f"no such {what}{', ' if hint else ''}{hint}")
 
 
@@ -176,14 +183,13 @@ def parse(command: Command, words: Sequence[str], *, path: str) -> dict[str, Any
     for word in rest:
         if word.startswith("-") and len(word) > 1:
             known = [each for option in command.options for each in option.flags]
-            word = word.partition("=")[0]  # noqa: PLW2901
-            raise unknown_word(path, f"option: {shown(word)}", word, known)
-    values = _assigned(path, command.arguments, [*rest, *after_dashes])
+            raise unknown_option(path, word.partition("=")[0], known=known)
+    values = _assigned(path, command.arguments, words=[*rest, *after_dashes])
     for option in command.options:
         found: list[Any] | None = getattr(given, option.name)
         if found is None and option.is_required:
             raise UsageError(path, f"missing option '{_long(option)}'")
-        values[option.name] = option.default if found is None else _value(path, option, found)
+        values[option.name] = option.default if found is None else _value(path, option, found=found)
     return values
 
 
@@ -193,7 +199,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(words[:end]), list(words[end + 1 :])
 
 
-def _option_parser(options: Sequence[Option]) -> argparse.ArgumentParser:
+def _option_parser(options: Sequence[CommandOption]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         add_help=False,
         allow_abbrev=False,
@@ -218,11 +224,11 @@ def _option_error(path: str, error: argparse.ArgumentError) -> UsageError:
     return UsageError(path, f"option '{flag}' takes no value")
 
 
-def _long(option: Option) -> str:
+def _long(option: CommandOption) -> str:
     return max(option.flags, key=len)
 
 
-def _value(path: str, option: Option, found: list[Any]) -> Any:
+def _value(path: str, option: CommandOption, *, found: list[Any]) -> Any:
     read = option.parse
     if read is None:
         return found[-1]
@@ -233,7 +239,9 @@ def _value(path: str, option: Option, found: list[Any]) -> Any:
     return values if option.is_repeatable else values[-1]
 
 
-def _assigned(path: str, arguments: Sequence[Argument], words: list[str]) -> dict[str, Any]:
+def _assigned(
+    path: str, arguments: Sequence[CommandArgument], *, words: list[str]
+) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for each in arguments:
         if each.is_required and not words:

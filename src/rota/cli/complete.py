@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rota.cli.command import Command, Option
+    from rota.cli.command import Command, CommandOption
     from rota.client import Client
 
 Suggestions = list[tuple[str, str]]
@@ -67,7 +67,7 @@ def contexts(incomplete: str) -> Suggestions:
 
 
 def states(incomplete: str) -> Suggestions:
-    from rota.wire.job_list import STATES
+    from rota.wire.job_view import STATES
 
     return _matching(lambda: [(state, "") for state in STATES], incomplete)
 
@@ -87,14 +87,16 @@ def _suggest(before: list[str], incomplete: str) -> Suggestions:
         return [*((name, app.command_named(name).summary) for name in app.MODULE_OF), *nouns]
     name, *words = before
     if name in app.MODULE_OF:
-        return _parameters(app.with_context(name, app.command_named(name)), words, incomplete)
+        return _parameters(
+            app.with_context(name, app.command_named(name)), words, incomplete=incomplete
+        )
     verbs = {each.name: each for each in app.commands_of(name)}
     if not words:
         return [(verb, each.summary) for verb, each in verbs.items()]
-    return _parameters(app.with_context(name, verbs[words[0]]), words[1:], incomplete)
+    return _parameters(app.with_context(name, verbs[words[0]]), words[1:], incomplete=incomplete)
 
 
-def _parameters(command: Command, words: list[str], incomplete: str) -> Suggestions:
+def _parameters(command: Command, words: list[str], *, incomplete: str) -> Suggestions:
     """The values of an option that waits for its value; else options or arguments."""
     if "--" in words:
         return []
@@ -111,7 +113,7 @@ def _parameters(command: Command, words: list[str], incomplete: str) -> Suggesti
     return complete(incomplete) if complete else []
 
 
-def _arguments_before(words: list[str], options: dict[str, Option]) -> int:
+def _arguments_before(words: list[str], options: dict[str, CommandOption]) -> int:
     """The number of arguments among the words."""
     count, is_value = 0, False
     for word in words:

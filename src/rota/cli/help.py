@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
-from rota.cli.command import OPTIONS, Argument, Command, Option
+from rota.cli.command import OPTIONS, Command, CommandArgument, CommandOption
 
 MAX_WIDTH = 98
 MIN_WIDTH = 50
@@ -31,7 +31,12 @@ def command_help(command: Command, *, path: str) -> str:
 
 
 def group_help(
-    path: str, text: str, *, options: Sequence[Option], sections: Mapping[str, Rows], epilog: str
+    path: str,
+    text: str,
+    *,
+    options: Sequence[CommandOption],
+    sections: Mapping[str, Rows],
+    epilog: str,
 ) -> str:
     """The help of a group: its own options, and its commands under headings."""
     own = {"Options": [*map(_option_row, options), HELP_ROW]}
@@ -39,11 +44,11 @@ def group_help(
     return _page(usage, text, sections={**own, **sections}, epilog=epilog)
 
 
-def _usage_piece(argument: Argument) -> str:
+def _usage_piece(argument: CommandArgument) -> str:
     return argument.metavar if argument.is_required else f"[{argument.metavar}]"
 
 
-def _option_row(option: Option) -> tuple[str, str]:
+def _option_row(option: CommandOption) -> tuple[str, str]:
     name = ", ".join(sorted(option.flags, key=lambda each: each.startswith("--")))
     notes = "; required" if option.is_required else "; repeatable" if option.is_repeatable else ""
     text = f"{option.text.removesuffix('.')}{notes}." if notes else option.text

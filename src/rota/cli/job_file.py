@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rota.errors import InputError, InputLocation, UserError, did_you_mean, shown
-from rota.wire.job_request import JobField, JobRequest, job_fields
+from rota.wire.job_request import JobRequest, job_fields
 
 MAX_BYTES = 1024**2
 MAX_SHOWN = 40
@@ -70,7 +70,7 @@ def request(values: dict[str, Any]) -> JobRequest:
 def _documents(text: str) -> list[Any]:
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class ScalarLoader(yaml.SafeLoader):
         """Builds a `YamlScalar` of every word that is not text."""
 
     def construct(loader: Any, node: Any) -> YamlScalar | str:
@@ -82,8 +82,8 @@ def _documents(text: str) -> list[Any]:
             return node.value
 
     for tag in TYPED_TAGS:
-        Loader.add_constructor(f"tag:yaml.org,2002:{tag}", construct)
-    return list(yaml.load_all(text, Loader))
+        ScalarLoader.add_constructor(f"tag:yaml.org,2002:{tag}", construct)
+    return list(yaml.load_all(text, ScalarLoader))
 
 
 def _jobs(document: Any) -> list[Any]:
@@ -102,12 +102,13 @@ def _checked(path: Path, job: Any) -> dict[str, Any]:
         if name not in known:
             hint = did_you_mean(name, known) or f"the fields are {', '.join(known)}"
             raise InputError(InputLocation(str(path), field=str(key)[:60]), "unknown field", hint)
-        values[name] = _value(InputLocation(str(path), field=name), known[name], value)
+        values[name] = _value(InputLocation(str(path), field=name), value)
     return values
 
 
-def _value(where: InputLocation, field: JobField, value: Any) -> Any:
+def _value(where: InputLocation, value: Any) -> Any:
     """The value in the type of its field."""
+    field = job_fields()[where.field or ""]
     if field.type == "str":
         return _text(where, value)
     if field.type == "list[str]":
@@ -120,7 +121,7 @@ def _value(where: InputLocation, field: JobField, value: Any) -> Any:
         return _mapping(where, value)
     if field.type == "bool":
         if not isinstance(value, YamlScalar) or not isinstance(value.value, bool):
-            raise _mistyped(where, value, "true or false")
+            raise _mistyped(where, value, expected="true or false")
         return value.value
     if isinstance(value, YamlScalar) and value.value is None and field.default is None:
         return None
@@ -133,7 +134,7 @@ def _text(where: InputLocation, value: Any) -> str:
             raise InputError(where, "it has no value", "write '' for an empty text")
         return value.text
     if not isinstance(value, str):
-        raise _mistyped(where, value, "text")
+        raise _mistyped(where, value, expected="text")
     return value
 
 
@@ -148,13 +149,13 @@ def _words(where: InputLocation, line: str) -> list[str]:
 def _list(where: InputLocation, value: Any) -> list[Any]:
     """A list. A single value is a list of one."""
     if isinstance(value, dict):
-        raise _mistyped(where, cast("object", value), "a list")
+        raise _mistyped(where, cast("object", value), expected="a list")
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def _mapping(where: InputLocation, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise _mistyped(where, value, "a mapping")
+        raise _mistyped(where, value, expected="a mapping")
     found: dict[str, str] = {}
     for key, each in cast("dict[Any, Any]", value).items():
         name = str(key)
@@ -167,11 +168,11 @@ def _number(where: InputLocation, value: Any, *, kind: type[int] | type[float]) 
     found = value.value if isinstance(value, YamlScalar) else value
     allowed = (int,) if kind is int else (int, float)
     if isinstance(found, bool) or not isinstance(found, allowed):
-        raise _mistyped(where, value, "a whole number" if kind is int else "a number")
+        raise _mistyped(where, value, expected="a whole number" if kind is int else "a number")
     return found
 
 
-def _mistyped(where: InputLocation, value: object, expected: str) -> InputError:
+def _mistyped(where: InputLocation, value: object, *, expected: str) -> InputError:
     return InputError(where, f"'{shown(_written(value), MAX_SHOWN)}' is not {expected}")
 
 

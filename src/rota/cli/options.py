@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rota.cli import complete
-from rota.cli.command import Argument, Option, flag, whole
+from rota.cli.command import CommandArgument, CommandOption, flag, whole
 
 JSON = flag("--json", name="as_json", text="Print JSON with stable fields.")
-CONTEXT = Option(
+CONTEXT = CommandOption(
     "--context",
     name="context",
     metavar="NAME",
@@ -16,7 +16,7 @@ CONTEXT = Option(
     complete=complete.contexts,
 )
 """Every command that contacts a daemon has this option."""
-TO = Option(
+TO = CommandOption(
     "--to",
     name="to",
     metavar="CONTEXT",
@@ -25,20 +25,20 @@ TO = Option(
     default="",
     complete=complete.contexts,
 )
-WORKER = Option(
+WORKER = CommandOption(
     "--worker",
     name="worker",
     metavar="N",
     text="Number of the worker (default: the first).",
     parse=whole,
 )
-JOB = Argument(
+JOB = CommandArgument(
     "job",
     metavar="JOB",
     text="Job id, the first or last part of an id, or job name.",
     complete=complete.jobs,
 )
-JOBS = Argument(
+JOBS = CommandArgument(
     "jobs",
     metavar="JOB...",
     text="Job ids, first or last parts of ids, job names, or array names.",

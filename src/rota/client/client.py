@@ -17,7 +17,7 @@ from rota.client.endpoint import Endpoint, NoDaemonError, endpoint_of, find, par
 from rota.client.http import ANSWER_S, Http
 from rota.errors import UnavailableError
 from rota.wire.codec import load
-from rota.wire.job_list import FINAL_STATES, JobList, JobView
+from rota.wire.job_view import FINAL_STATES, JobList, JobView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """HTTP requests to a daemon; error responses become exceptions.
 
-`http1.py` speaks the protocol. Libraries would take longer to load than `rota list` takes.
+`http_connection.py` speaks the protocol: libraries take longer to load than `rota list` takes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlencode, urlsplit
 
 from rota.client.endpoint import Endpoint, NoDaemonError
-from rota.client.http1 import HttpConnection, HttpResponse, ProtocolError
+from rota.client.http_connection import HttpConnection, HttpResponse, ProtocolError
 from rota.errors import RotaError, UnavailableError, UserError, shown
 from rota.wire.codec import dump_brief
 
@@ -255,19 +255,21 @@ def _tcp(address: _Address, endpoint: Endpoint) -> socket.socket:
     opened = socket.create_connection((address.host, address.port), timeout=CONNECT_S)
     try:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return _encrypted(opened, address, endpoint) if address.is_encrypted else opened
+        return (
+            _encrypted(opened, address.host, endpoint=endpoint) if address.is_encrypted else opened
+        )
     except BaseException:
         opened.close()
         raise
 
 
-def _encrypted(opened: socket.socket, address: _Address, endpoint: Endpoint) -> socket.socket:
+def _encrypted(opened: socket.socket, host: str, *, endpoint: Endpoint) -> socket.socket:
     # Imported here, because most commands use the socket of this machine and must start fast.
     import ssl  # noqa: PLC0415
 
     try:
         context = ssl.create_default_context()
-        return context.wrap_socket(opened, server_hostname=address.host)
+        return context.wrap_socket(opened, server_hostname=host)
     except ssl.SSLError as error:
         raise UnavailableError(f"TLS error at {endpoint}: {error.reason or error}") from None
 

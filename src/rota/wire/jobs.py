@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rota.wire.job_list import FINAL_STATES, LIVE_STATES, STATES, JobList, JobView
 from rota.wire.job_request import JobRequest
+from rota.wire.job_view import FINAL_STATES, LIVE_STATES, STATES, JobList, JobView
 from rota.wire.training import WorkerFigure
 
 __all__ = [

@@ -7,21 +7,32 @@ from typing import Any
 
 import pytest
 
-from rota.cli.command import Argument, Command, Option, UsageError, decimal, flag, parse, whole
+from rota.cli.command import (
+    Command,
+    CommandArgument,
+    CommandOption,
+    UsageError,
+    decimal,
+    flag,
+    parse,
+    whole,
+)
 
 COMMAND = Command(
     "try",
     lambda **_: None,
     parameters=[
-        Argument("job", metavar="JOB", text=""),
-        Argument("words", metavar="WORD...", text="", is_repeatable=True, is_required=False),
+        CommandArgument("job", metavar="JOB", text=""),
+        CommandArgument("words", metavar="WORD...", text="", is_repeatable=True, is_required=False),
         flag("--all", "-a", name="is_all", text=""),
         flag("--quick", "-q", name="is_quick", text=""),
-        Option("--name", "-n", name="name", text="", metavar="N", parse=str, default="none"),
-        Option("--size", name="size", text="", metavar="N", parse=whole),
-        Option("--rate", name="rate", text="", metavar="N", parse=decimal),
-        Option("--tag", "-t", name="tags", text="", metavar="T", parse=str, is_repeatable=True),
-        Option("--file", name="file", text="", metavar="F", parse=Path),
+        CommandOption("--name", "-n", name="name", text="", metavar="N", parse=str, default="none"),
+        CommandOption("--size", name="size", text="", metavar="N", parse=whole),
+        CommandOption("--rate", name="rate", text="", metavar="N", parse=decimal),
+        CommandOption(
+            "--tag", "-t", name="tags", text="", metavar="T", parse=str, is_repeatable=True
+        ),
+        CommandOption("--file", name="file", text="", metavar="F", parse=Path),
     ],
     epilog="",
 )
@@ -91,7 +102,7 @@ def test_too_many_arguments():
     only = Command(
         "one",
         lambda **_: None,
-        parameters=[Argument("job", metavar="JOB", text="")],
+        parameters=[CommandArgument("job", metavar="JOB", text="")],
         epilog="",
     )
     with pytest.raises(UsageError, match="unexpected argument 'b'"):

@@ -6,7 +6,7 @@ shell's name. `rota.cli.complete` prints the suggestions.
 
 from __future__ import annotations
 
-from rota.cli.command import Argument, command
+from rota.cli.command import CommandArgument, command
 from rota.cli.output.console import print_out
 from rota.errors import UserError, did_you_mean, shown
 
@@ -40,7 +40,7 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 @command(
     "completion",
-    Argument("shell", metavar="bash|zsh|fish", text="Name of the shell."),
+    CommandArgument("shell", metavar="bash|zsh|fish", text="Name of the shell."),
     epilog='Example: eval "$(rota completion bash)" in ~/.bashrc',
 )
 def completion(*, shell: str) -> None:

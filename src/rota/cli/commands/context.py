@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.cli import complete
-from rota.cli.command import Argument, Option, command, flag
+from rota.cli.command import CommandArgument, CommandOption, command, flag
 from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rota.client.contexts import Context
 
 HELP = "Name daemons and select the one that commands contact."
-NAME = Argument(
+NAME = CommandArgument(
     "name",
     metavar="NAME",
     text="Context name; see 'rota context list'.",
@@ -39,15 +39,15 @@ class ContextFlags:
     as_json: bool
 
 
-def _text(flag: str, *, metavar: str, text: str) -> Option:
+def _text(flag: str, *, metavar: str, text: str) -> CommandOption:
     name = flag.removeprefix("--").replace("-", "_")
-    return Option(flag, name=name, metavar=metavar, text=text, parse=str, default="")
+    return CommandOption(flag, name=name, metavar=metavar, text=text, parse=str, default="")
 
 
 @command(
     "add",
-    Argument("name", metavar="NAME", text="Name of the context."),
-    Argument("url", metavar="URL", text="Address of the daemon: https://HOST:PORT."),
+    CommandArgument("name", metavar="NAME", text="Name of the context."),
+    CommandArgument("url", metavar="URL", text="Address of the daemon: https://HOST:PORT."),
     _text("--token", metavar="-", text="Read the token from stdin."),
     _text("--token-file", metavar="FILE", text="Read the token from FILE on each use."),
     flag("--kubernetes", name="is_kubernetes", text="Use the token of the kubeconfig."),

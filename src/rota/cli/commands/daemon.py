@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.cli.command import Option, command, flag
+from rota.cli.command import CommandOption, command, flag
 from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
 from rota.errors import RotaError, UnavailableError, UserError
@@ -35,10 +35,10 @@ EXIT_TIMEOUT_S = 10.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def _setting(flag: str, *, metavar: str, text: str, name: str = "") -> Option:
+def _setting(flag: str, *, metavar: str, text: str, name: str = "") -> CommandOption:
     """An option of `rota up` that is a setting of the daemon."""
     name = name or flag.removeprefix("--").replace("-", "_")
-    return Option(flag, name=name, metavar=metavar, text=text, parse=str, default="")
+    return CommandOption(flag, name=name, metavar=metavar, text=text, parse=str, default="")
 
 
 @command(
@@ -208,8 +208,10 @@ def status(*, as_json: bool) -> None:
 
 @command(
     "down",
-    Option("--keep-jobs", name="keeps_jobs", text="Keep jobs running (default).", default=True),
-    Option(
+    CommandOption(
+        "--keep-jobs", name="keeps_jobs", text="Keep jobs running (default).", default=True
+    ),
+    CommandOption(
         "--stop-jobs",
         name="keeps_jobs",
         text="Return the jobs to the queue first.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from rota.cli.command import Argument, command, flag
+from rota.cli.command import CommandArgument, command, flag
 from rota.cli.options import JOB, WORKER
 from rota.cli.output.console import print_err, print_out
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @command(
     "exec",
     JOB,
-    Argument("words", metavar="-- COMMAND...", text="Command to run.", is_repeatable=True),
+    CommandArgument("words", metavar="-- COMMAND...", text="Command to run.", is_repeatable=True),
     WORKER,
     flag("--tty", "-t", name="on_terminal", text="Give the command a terminal."),
     epilog="Example: rota exec bert -- nvidia-smi",
@@ -38,7 +38,7 @@ def shell(*, job: str, worker: int | None) -> int:
 @command(
     "port-forward",
     JOB,
-    Argument(
+    CommandArgument(
         "ports",
         metavar="HOST:JOB...",
         text="Local port and the job's port (default: the job's --port).",

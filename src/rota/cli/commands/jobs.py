@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
 from rota.cli import complete
-from rota.cli.command import Argument, Option, command, flag, whole
+from rota.cli.command import CommandArgument, CommandOption, command, flag, whole
 from rota.cli.options import JOB, JOBS, JSON, TO
 from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError, did_you_mean, shown
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rota.client import Client
-    from rota.wire.job_list import JobView
+    from rota.wire.job_view import JobView
 
 T = TypeVar("T")
 NO_MATCHING_JOBS = "no matching jobs; 'rota submit -- COMMAND' submits one"
@@ -31,8 +31,10 @@ PAGE_SIZE = 1000
 @command(
     "list",
     flag("--all", "-a", name="all_users", text="Jobs of all users."),
-    Option("--user", "-u", name="user", metavar="NAME", text="Jobs of this user.", parse=str),
-    Option(
+    CommandOption(
+        "--user", "-u", name="user", metavar="NAME", text="Jobs of this user.", parse=str
+    ),
+    CommandOption(
         "--state",
         "-s",
         name="states",
@@ -42,10 +44,10 @@ PAGE_SIZE = 1000
         is_repeatable=True,
         complete=complete.states,
     ),
-    Option(
+    CommandOption(
         "--project", name="project", metavar="NAME", text="Only jobs of this project.", parse=str
     ),
-    Option(
+    CommandOption(
         "--limit",
         name="limit",
         metavar="N",
@@ -94,7 +96,7 @@ def list_jobs(
 
 
 def _check_states(states: list[str]) -> None:
-    from rota.wire.job_list import STATES
+    from rota.wire.job_view import STATES
 
     for state in states:
         if state not in STATES:
@@ -184,7 +186,9 @@ def release(*, jobs: list[str], as_json: bool) -> int:
     return _apply(jobs, "release", as_json=as_json)
 
 
-@command("resize", JOB, Argument("workers", metavar="N|auto", text="Number of workers."), JSON)
+@command(
+    "resize", JOB, CommandArgument("workers", metavar="N|auto", text="Number of workers."), JSON
+)
 def resize(*, job: str, workers: str, as_json: bool) -> None:
     """Set the number of workers of an elastic job. With 'auto' the policy sets it."""
     from rota.cli.output.console import print_json
@@ -295,7 +299,7 @@ def _is_array_error(error: UserError) -> bool:
 
 def _unfinished_ids(rota: Client, name: str) -> list[str]:
     """The ids of the jobs of an array that have not ended."""
-    from rota.wire.job_list import LIVE_STATES
+    from rota.wire.job_view import LIVE_STATES
 
     unfinished = [job.id for job in _array_jobs(rota, name) if job.state in LIVE_STATES]
     if not unfinished:
@@ -316,7 +320,9 @@ def _for_each_job(rota: Client, ref: str, *, action: Callable[[str], T]) -> list
 @command(
     "profile",
     JOB,
-    Option("--svg", name="svg", metavar="FILE", text="Write charts to this file.", parse=str),
+    CommandOption(
+        "--svg", name="svg", metavar="FILE", text="Write charts to this file.", parse=str
+    ),
     JSON,
 )
 def profile(*, job: str, svg: str | None, as_json: bool) -> None:

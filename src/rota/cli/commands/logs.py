@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rota.cli.command import Option, command, flag, whole
+from rota.cli.command import CommandOption, command, flag, whole
 from rota.cli.options import JOB, JSON
 from rota.cli.output.console import print_out
 from rota.errors import UserError
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     "logs",
     JOB,
     flag("--follow", "-f", name="follow", text="Print new output until the job has ended."),
-    Option("--tail", "-n", name="tail", metavar="N", text="Only the last N lines.", parse=whole),
-    Option(
+    CommandOption(
+        "--tail", "-n", name="tail", metavar="N", text="Only the last N lines.", parse=whole
+    ),
+    CommandOption(
         "--since",
         name="since",
         metavar="TIME",
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
         parse=str,
     ),
     flag("--timestamps", "-t", name="timestamps", text="Print time and worker before each line."),
-    Option("--worker", name="worker", metavar="N", text="Only this worker.", parse=whole),
-    Option(
+    CommandOption("--worker", name="worker", metavar="N", text="Only this worker.", parse=whole),
+    CommandOption(
         "--attempt",
         name="attempt",
         metavar="N",

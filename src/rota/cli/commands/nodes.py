@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rota.cli import complete
-from rota.cli.command import Argument, command
+from rota.cli.command import CommandArgument, command
 from rota.cli.options import JSON
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 HELP = "List nodes and their GPUs; drain and resume nodes."
-NODE = Argument(
+NODE = CommandArgument(
     "node", metavar="NODE", text="Node name; see 'rota nodes list'.", complete=complete.nodes
 )
 

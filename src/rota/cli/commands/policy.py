@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
-from rota.cli.command import Argument, command
+from rota.cli.command import CommandArgument, command
 from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
 from rota.errors import PolicyError, RotaError, UserError, json_error_message, shown
@@ -23,10 +23,10 @@ HELP = "List, describe, select and try policies."
 ANSWER_TIMEOUT_S = 1.0
 """Limit for the daemon's answer where the policy in use is not essential."""
 
-NAME = Argument(
+NAME = CommandArgument(
     "name", metavar="NAME", text="Policy name (default: the policy in use).", is_required=False
 )
-SPEC = Argument(
+SPEC = CommandArgument(
     "name", metavar="NAME[:PARAM=VALUE,...]", text="Policy name; see 'rota policy list'."
 )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.cli.command import Option, command
+from rota.cli.command import CommandOption, command
 from rota.cli.options import JOB
 from rota.cli.output.console import print_out
 from rota.errors import RotaError, UserError
@@ -27,7 +27,7 @@ TAIL_BYTES = 64 * 1024
 @command(
     "report",
     JOB,
-    Option(
+    CommandOption(
         "--output",
         "-o",
         name="output",

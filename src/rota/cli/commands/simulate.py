@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.cli.command import Argument, Option, command, decimal, flag, whole
+from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
 from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ MAX_SECONDS = 1e12
 DEFAULT_POLICIES = ["all"]
 
 
-def _seconds_option(flag: str, default: float, text: str) -> Option:
+def _seconds_option(flag: str, default: float, *, text: str) -> CommandOption:
     name = flag.removeprefix("--").replace("-", "_")
     # `round` is a built-in function.
     name = "round_" if name == "round" else name
-    return Option(flag, name=name, metavar="S", text=text, parse=decimal, default=default)
+    return CommandOption(flag, name=name, metavar="S", text=text, parse=decimal, default=default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class SimulationTask:
 
 @command(
     "simulate",
-    Argument(
+    CommandArgument(
         "trace",
         metavar="TRACE",
         text="A trace file, a built-in workload (voda:run_1, voda:run_1_hard), "
         "or a generated one (synthetic:jobs=500,seed=1).",
     ),
-    Option(
+    CommandOption(
         "--cluster",
         name="cluster",
         metavar="NxG[:TYPE]...,...",
@@ -63,7 +63,7 @@ class SimulationTask:
         parse=str,
         is_required=True,
     ),
-    Option(
+    CommandOption(
         "--policy",
         name="policy",
         metavar="NAME[:PARAM=VALUE,...]",
@@ -73,14 +73,16 @@ class SimulationTask:
         is_repeatable=True,
     ),
     _seconds_option(
-        "--restart-cost", 30.0, "Time that a start or a change of size costs a job (default: 30)."
+        "--restart-cost",
+        30.0,
+        text="Time that a start or a change of size costs a job (default: 30).",
     ),
-    _seconds_option("--round", 0.0, "Minimum time between rounds (default: 0, no minimum)."),
+    _seconds_option("--round", 0.0, text="Minimum time between rounds (default: 0, no minimum)."),
     _seconds_option(
-        "--min-runtime", 60.0, "Time in which a started job is not preempted (default: 60)."
+        "--min-runtime", 60.0, text="Time in which a started job is not preempted (default: 60)."
     ),
     flag("--no-guard", name="no_guard", text="Make every change that the policy requests."),
-    Option(
+    CommandOption(
         "--seed",
         name="seed",
         metavar="N",
@@ -88,14 +90,14 @@ class SimulationTask:
         parse=whole,
     ),
     flag("--json", name="as_json", text="Print a JSON list, one object per policy."),
-    Option(
+    CommandOption(
         "--html",
         name="html",
         metavar="FILE",
         text="Write a self-contained HTML report.",
         parse=Path,
     ),
-    Option(
+    CommandOption(
         "--traces",
         name="traces",
         metavar="DIR",

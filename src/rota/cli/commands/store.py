@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rota.cli.command import Argument, Option, command, flag
+from rota.cli.command import CommandArgument, CommandOption, command, flag
 from rota.cli.options import JSON
 from rota.cli.output.console import print_out
 
 HELP = "Check, back up and upgrade the file with rota's state."
 
-FILE = Option(
+FILE = CommandOption(
     "--file",
     name="file",
     metavar="FILE",
@@ -36,7 +36,7 @@ def check(*, file: Path | None, as_json: bool) -> int:
 
 @command(
     "backup",
-    Argument("target", metavar="TARGET", text="File to write.", parse=Path),
+    CommandArgument("target", metavar="TARGET", text="File to write.", parse=Path),
     FILE,
     flag("--force", name="is_forced", text="Overwrite TARGET."),
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rota.cli.command import Argument, Option, command, decimal, flag, whole
+from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
 from rota.cli.options import JSON, TO
 from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError, shown
@@ -52,11 +52,11 @@ class SubmitFlags:
     as_json: bool
 
 
-def _job_option(field: JobField) -> Option:
+def _job_option(field: JobField) -> CommandOption:
     """The flag of a field of the job. None means that the flag is not given."""
     info = field.info
     parsers = {"int": whole, "float": decimal, "bool": None, "list[int]": whole}
-    return Option(
+    return CommandOption(
         *info.flags,
         name=field.name,
         text=info.flag_text or info.text,
@@ -67,7 +67,7 @@ def _job_option(field: JobField) -> Option:
     )
 
 
-def _job_options() -> list[Option]:
+def _job_options() -> list[CommandOption]:
     """The flags of all fields, in the order of the groups."""
     options = [_job_option(each) for each in job_fields().values() if each.info.flags]
     return sorted(options, key=lambda each: GROUPS.index(each.group))
@@ -75,7 +75,7 @@ def _job_options() -> list[Option]:
 
 @command(
     "submit",
-    Argument(
+    CommandArgument(
         "command",
         metavar="-- COMMAND...",
         text="Command to run.",
@@ -83,7 +83,7 @@ def _job_options() -> list[Option]:
         is_required=False,
     ),
     *_job_options(),
-    Option(
+    CommandOption(
         "--file",
         "-f",
         name="file",
@@ -91,14 +91,14 @@ def _job_options() -> list[Option]:
         text="Job file; flags override its fields.",
         parse=Path,
     ),
-    Option(
+    CommandOption(
         "--ship",
         name="ship",
         metavar="DIR",
         text="Upload this folder and run the job in it.",
         parse=Path,
     ),
-    Option(
+    CommandOption(
         "--move-after",
         name="move_after",
         metavar="TIME",

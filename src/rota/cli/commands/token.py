@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rota.cli.command import Argument, Option, command, decimal
+from rota.cli.command import CommandArgument, CommandOption, command, decimal
 from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError, did_you_mean, shown
@@ -20,7 +20,7 @@ SCOPES = ("user", "read_only")
 
 @command(
     "create",
-    Option(
+    CommandOption(
         "--user",
         "-u",
         name="user",
@@ -29,7 +29,7 @@ SCOPES = ("user", "read_only")
         parse=str,
         default="",
     ),
-    Option(
+    CommandOption(
         "--scope",
         name="scope",
         metavar="SCOPE",
@@ -37,7 +37,7 @@ SCOPES = ("user", "read_only")
         parse=str,
         default="user",
     ),
-    Option(
+    CommandOption(
         "--days",
         name="days",
         metavar="N",
@@ -75,7 +75,9 @@ def list_tokens(*, as_json: bool) -> None:
         _print(rota.tokens(), as_json=as_json)
 
 
-@command("revoke", Argument("token", metavar="ID", text="Token id; see 'rota token list'."), JSON)
+@command(
+    "revoke", CommandArgument("token", metavar="ID", text="Token id; see 'rota token list'."), JSON
+)
 def revoke(*, token: str, as_json: bool) -> None:
     """Revoke a token. Requests with its secret are refused from now on."""
     from rota.client import Client
