@@ -4,7 +4,7 @@
 
 Starts an idle daemon with virtual GPUs in a temporary folder, runs each command many times in turns
 with `python -c pass`, and prints the medians. CPU time is user and system time of the process: on a
-busy machine it varies less than the elapsed time. docs/results/cli_start.md holds a measured table.
+busy machine it varies less than the elapsed time.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.support.markdown import RESULTS, machine, page, publish, table
+
 ROTA = "from rota.cli.main import main; main()"
 BASELINE = ("-c", "pass")
 COMMANDS = {
@@ -35,7 +37,8 @@ LIBRARIES = (
 )
 IMPORT_LINE = re.compile(r"import time:\s+(\d+) \|\s+(\d+) \|\s*(\S+)")
 IMPORT_RUNS = 5
-MOST_IMPORTS = 15
+MOST_IMPORTS = 12
+AIM = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +94,24 @@ def measure(
     return samples
 
 
-def table(samples: Mapping[str, list[Sample]], *, baseline: str) -> list[str]:
-    lines = [
-        "| command | CPU ms, median (quartiles) | ratio | elapsed ms, median (quartiles) | ratio |",
-        "|---|---|---|---|---|",
-    ]
+def ratios(samples: Mapping[str, list[Sample]], *, baseline: str) -> str:
+    """A table of medians with quartiles, and their ratios to the baseline."""
     base_cpu = statistics.median(each.cpu_ms for each in samples[baseline])
     base_wall = statistics.median(each.wall_ms for each in samples[baseline])
+    rows: list[list[str]] = []
     for name, each in samples.items():
         cpu = statistics.quantiles([sample.cpu_ms for sample in each])
         wall = statistics.quantiles([sample.wall_ms for sample in each])
-        lines.append(
-            f"| `{name}` | {cpu[1]:.0f} ({cpu[0]:.0f} to {cpu[2]:.0f}) | {cpu[1] / base_cpu:.1f}"
-            f" | {wall[1]:.0f} ({wall[0]:.0f} to {wall[2]:.0f}) | {wall[1] / base_wall:.1f} |"
+        rows.append(
+            [
+                f"`{name}`",
+                f"{cpu[1]:.0f} ({cpu[0]:.0f} to {cpu[2]:.0f})",
+                f"{cpu[1] / base_cpu:.1f}",
+                f"{wall[1]:.0f} ({wall[0]:.0f} to {wall[2]:.0f})",
+                f"{wall[1] / base_wall:.1f}",
+            ]
         )
-    return lines
+    return table(["command", "CPU, ms", "ratio", "elapsed, ms", "ratio"], rows)
 
 
 def import_costs(words: Sequence[str], environment: Mapping[str, str]) -> dict[str, float]:
@@ -124,49 +130,49 @@ def import_costs(words: Sequence[str], environment: Mapping[str, str]) -> dict[s
     return least
 
 
-def print_imports(name: str, words: Sequence[str], *, environment: Mapping[str, str]) -> None:
+def imports(name: str, words: Sequence[str], *, environment: Mapping[str, str]) -> str:
+    """A table of the dearest imports of a command."""
     without = import_costs(BASELINE, environment)
-    costs = {
-        module: own
-        for module, own in import_costs(words, environment).items()
-        if module not in without
-    }
+    found = import_costs(words, environment)
+    costs = {module: own for module, own in found.items() if module not in without}
     dearest = sorted(costs.items(), key=lambda each: -each[1])[:MOST_IMPORTS]
-    print(
-        f"\n`{name}` imports {len(costs)} modules in {sum(costs.values()):.1f} ms; the dearest:\n"
-    )
-    print("| module | ms |\n|---|---|")
-    for module, own in dearest:
-        print(f"| `{module}` | {own:.1f} |")
+    rows = [[f"`{module}`", f"{own:.1f}"] for module, own in dearest]
+    head = f"`{name}` imports {len(costs)} modules in {sum(costs.values()):.0f} ms. The dearest:"
+    return page(head, table(["module", "ms"], rows))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=40, metavar="N")
-    runs: int = parser.parse_args().runs
-    baseline = "python -c pass"
+    parser.add_argument("--out", type=Path, default=RESULTS / "cli_start.md", metavar="FILE")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as home, daemon(Path(home)) as environment:
-        commands = {name: ("-c", ROTA, *words) for name, words in COMMANDS.items()}
-        print(
-            "\n".join(
-                table(
-                    measure({baseline: BASELINE, **commands}, environment, runs=runs),
-                    baseline=baseline,
-                )
-            )
-        )
-        print("\nPython with one library:\n")
-        imports = {f"import {each}": ("-c", f"import {each}") for each in LIBRARIES}
-        print(
-            "\n".join(
-                table(
-                    measure({baseline: BASELINE, **imports}, environment, runs=runs),
-                    baseline=baseline,
-                )
-            )
-        )
-        for name in ("rota --help", "rota list", "rota submit"):
-            print_imports(name, commands[name], environment=environment)
+        text = measured_page(environment, runs=arguments.runs)
+    publish(text, arguments.out)
+
+
+def measured_page(environment: Mapping[str, str], *, runs: int) -> str:
+    baseline = "python -c pass"
+    load = os.getloadavg()[0]
+    commands = {name: ("-c", ROTA, *words) for name, words in COMMANDS.items()}
+    libraries = {f"import {each}": ("-c", f"import {each}") for each in LIBRARIES}
+    of_commands = measure({baseline: BASELINE, **commands}, environment, runs=runs)
+    of_libraries = measure({baseline: BASELINE, **libraries}, environment, runs=runs)
+    return page(
+        "# How fast commands start",
+        "Commands on an idle daemon, in turns with `python -c pass`: medians with quartiles, and"
+        " ratios of the medians. CPU is user and system time of the command's process; on a busy"
+        " machine it varies less than the elapsed time. Modules are compiled before, as in an"
+        f" installation. The aim: `rota list` takes at most {AIM} times as long as Python alone."
+        f" Made by `python -m benchmarks.cli_start` on a machine with {machine()}; load before the"
+        f" first run: {load:.1f}; {runs} runs.",
+        ratios(of_commands, baseline=baseline),
+        "Python with one library:",
+        ratios(of_libraries, baseline=baseline),
+        "Time of each import without the imports in it, the least of"
+        f" {IMPORT_RUNS} runs (`-X importtime`, elapsed time):",
+        *(imports(name, commands[name], environment=environment) for name in COMMANDS),
+    )
 
 
 if __name__ == "__main__":

@@ -103,8 +103,8 @@ def is_ready(home: Path) -> bool:
     except UnavailableError:
         return False
     with closing(connection):
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == READY
+        connection.request("GET", "/readyz", headers={})
+        return connection.response().status == READY
 
 
 def run(*arguments: str, home: Path) -> None:
