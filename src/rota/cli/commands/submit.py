@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
 from rota.cli.options import JSON, TO
-from rota.cli.output.console import print_err, print_out
+from rota.cli.output.console import print_err, print_json, print_out
 from rota.errors import UserError, shown
 from rota.wire.job_request import GROUPS, JobField, job_fields
 
@@ -146,13 +146,13 @@ def submit(**values: Any) -> int:
 def _move_request(flags: SubmitFlags) -> MoveRequest | None:
     """The request holds the other daemon's address and the user's token there, because the daemon
     moves the job without this client."""
-    from rota.client.endpoint import endpoint_of
-    from rota.wire.moves import MoveRequest
-
     if bool(flags.move_after) != bool(flags.to):
         raise UserError("--move-after and --to need each other", "give both or neither")
     if not flags.move_after:
         return None
+    from rota.client.endpoint import endpoint_of
+    from rota.wire.moves import MoveRequest
+
     endpoint = endpoint_of(flags.to)
     if endpoint.socket:
         what = f"context '{shown(flags.to)}' is a socket, which only this machine can reach"
@@ -237,8 +237,6 @@ def _dry_run(rota: Client, requests: list[JobRequest], *, as_json: bool) -> None
 
 
 def _print_ids(ids: list[str], *, as_json: bool) -> None:
-    from rota.cli.output.console import print_json
-
     if as_json:
         print_json({"ids": ids})
     else:
@@ -248,10 +246,12 @@ def _print_ids(ids: list[str], *, as_json: bool) -> None:
 def _listening(requests: list[JobRequest]) -> AbstractContextManager[Forwarder | None]:
     """Listen on the local ports of the first job before it is submitted, so that a port in use
     submits nothing."""
+    ports = requests[0].ports if requests else []
+    if not ports:
+        return nullcontext()
     from rota.cli.commands.exec import forwarder
 
-    ports = requests[0].ports if requests else []
-    return forwarder(ports) if ports else nullcontext()
+    return forwarder(ports)
 
 
 def _serve(rota: Client, ids: list[str], *, forward: Forwarder) -> None:
