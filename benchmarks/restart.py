@@ -125,8 +125,8 @@ def is_ready(home: Path) -> bool:
         return False
     # On a busy machine an answer may take longer than the timeout of the connection.
     with closing(connection), suppress(TimeoutError):
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == READY
+        connection.request("GET", "/readyz", headers={})
+        return connection.response().status == READY
     return False
 
 

@@ -174,8 +174,8 @@ def waits(client: Client, job: str) -> list[float]:
 def round_s(client: Client) -> float:
     """Duration of the latest decision."""
     with closing(connect(client.endpoint, answer_s=10.0)) as connection:
-        connection.request("GET", "/metrics")
-        lines = connection.getresponse().read().decode().splitlines()
+        connection.request("GET", "/metrics", headers={})
+        lines = connection.response().read().decode().splitlines()
     return float(next(line for line in lines if line.startswith("rota_round_seconds ")).split()[1])
 
 

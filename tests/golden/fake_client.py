@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rota.client.client import JobList
 from rota.wire.daemon import GpuView, NodeView, Status, TokenView
 from rota.wire.jobs import (
     AttemptView,
     JobDetails,
+    JobList,
     JobRequest,
     JobView,
     LogPiece,

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from typer.main import get_command
-
-from rota.cli.app import app
+from rota.cli.app import MODULE_OF, NOUNS, command_named, commands_of, with_context
+from rota.cli.command import Command
 
 
-def commands() -> dict[str, Any]:
+def commands() -> dict[str, Command]:
     """Name, such as `nodes list`, -> command; without groups."""
-    return dict(_below(get_command(app), ""))
+    verbs = {name: with_context(name, command_named(name)) for name in MODULE_OF}
+    below = {
+        f"{noun} {each.name}": with_context(noun, each)
+        for noun in NOUNS
+        for each in commands_of(noun)
+    }
+    return verbs | below
 
 
 def groups() -> list[str]:
-    root: Any = get_command(app)
-    return [name for name, each in root.commands.items() if hasattr(each, "commands")]
-
-
-def _below(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if not hasattr(command, "commands"):
-        yield name.strip(), command
-        return
-    for word, each in command.commands.items():
-        yield from _below(each, f"{name} {word}")
+    return list(NOUNS)

@@ -1,20 +1,42 @@
 """The tables of `docs/reference/config.md`, out of the keys themselves."""
 
-from rota.config.schema import DaemonSettings, JobDefaults, Key, SubmitSettings, keys_of
+from collections.abc import Mapping
+from pathlib import Path
 
+from rota.config.keys import Key, submit_keys
+from rota.config.schema import DaemonSettings, JobDefaults, keys_of
+from tests.tidy.tree import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "config.md"
 HEADER = "| key | value | default | variable | meaning |\n|---|---|---|---|---|"
 
 
+def generated_files() -> dict[Path, str]:
+    """The page with the current tables: each replaces the table that begins with its first key."""
+    text = PAGE.read_text()
+    for each in tables():
+        begin = text.index("\n".join(each.split("\n")[:2]), text.index(_heading(each)))
+        end = text.index("\n\n", begin)
+        text = text[:begin] + each + text[end:]
+    return {PAGE: text}
+
+
+def _heading(table: str) -> str:
+    headings = ("## The daemon", "## Job defaults of a site", "## Submits")
+    return headings[tables().index(table)]
+
+
 def tables() -> list[str]:
-    return [table(kind) for kind in (DaemonSettings, JobDefaults, SubmitSettings)]
-
-
-def table(kind: type) -> str:
     # The defaults of jobs stand in sections, which no variable reaches.
-    has_variables = kind is not JobDefaults
-    return "\n".join(
-        [HEADER, *(row(key, has_variables=has_variables) for key in keys_of(kind).values())]
-    )
+    return [
+        table(keys_of(DaemonSettings)),
+        table(keys_of(JobDefaults), has_variables=False),
+        table(submit_keys()),
+    ]
+
+
+def table(keys: Mapping[str, Key], *, has_variables: bool = True) -> str:
+    return "\n".join([HEADER, *(row(key, has_variables=has_variables) for key in keys.values())])
 
 
 def row(key: Key, *, has_variables: bool) -> str:

@@ -16,4 +16,4 @@ def test_the_chart_rejects_unknown_settings() -> None:
 
 def test_the_generated_files_of_the_chart_are_up_to_date() -> None:
     outdated = [path.name for path, text in generated_files().items() if path.read_text() != text]
-    assert outdated == [], "run scripts/chart"
+    assert outdated == [], "run scripts/generate"

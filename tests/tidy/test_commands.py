@@ -7,10 +7,7 @@ PAGE = ROOT / "docs" / "reference" / "cli.md"
 
 
 def rows() -> list[str]:
-    return [
-        f"| `rota {name}` | {each.get_short_help_str(limit=200).removesuffix('.')}. |"
-        for name, each in commands().items()
-    ]
+    return [f"| `rota {name}` | {each.summary} |" for name, each in commands().items()]
 
 
 def test_every_command_is_in_the_reference() -> None:

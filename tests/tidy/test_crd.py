@@ -5,13 +5,16 @@ from typing import Any
 import yaml
 
 from rota.core.lifecycle.states import JobState
+from rota.core.model.job import Mode
 from rota.kube import resources as objects
 from rota.operator import rejections
 from rota.operator import training_jobs as resources
 from rota.store.kubernetes import crd_codec
 from rota.store.kubernetes.crd_codec import StatusDetails, status_of
+from rota.wire.job_request import job_fields
 from tests.support.builders import Lab, cluster, job
-from tests.tidy.crd import FILE, spec_schema
+from tests.tidy.job_fields import CRD as FILE
+from tests.tidy.job_fields import generated_files
 
 
 def definition() -> dict[str, Any]:
@@ -23,17 +26,22 @@ def schema() -> dict[str, Any]:
     return version["schema"]["openAPIV3Schema"]["properties"]
 
 
-def undescribed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: undescribed(v) for k, v in value.items() if not isinstance(v, str) or k != WORDS}
-    return [undescribed(each) for each in value] if isinstance(value, list) else value
-
-
 WORDS = "description"
 
 
-def test_every_field_of_a_job_file_is_there_and_no_other() -> None:
-    assert undescribed(schema()["spec"]) == undescribed(spec_schema())
+def test_files_that_the_table_of_job_fields_generates_are_up_to_date() -> None:
+    outdated = [path.name for path, text in generated_files().items() if path.read_text() != text]
+    assert outdated == [], "run scripts/generate"
+
+
+def test_the_spec_has_every_field_of_a_job_file_and_no_other() -> None:
+    assert set(schema()["spec"]["properties"]) == {*job_fields(), "workers"}
+    required = [each.name for each in job_fields().values() if each.is_required]
+    assert schema()["spec"]["required"] == required
+
+
+def test_the_modes_are_those_of_the_kernel() -> None:
+    assert set(job_fields()["mode"].info.choices) == {each.value for each in Mode}
 
 
 def test_every_field_says_what_it_is_for() -> None:

@@ -39,7 +39,10 @@ def test_documents_use_plain_words() -> None:
 
 def test_help_uses_plain_words() -> None:
     texts = {
-        f"rota {name}": [each.help, each.epilog, *(getattr(p, "help", "") for p in each.params)]
+        f"rota {name}": [
+            *(each.help, each.epilog),
+            *(parameter.text for parameter in (*each.options, *each.arguments)),
+        ]
         for name, each in commands().items()
     }
     found = [

@@ -63,9 +63,7 @@ def is_of_callback(function: NamedFunction) -> bool:
 
 def is_command(decorators: list[ast.expr]) -> bool:
     called = [each.func if isinstance(each, ast.Call) else each for each in decorators]
-    return any(
-        isinstance(each, ast.Attribute) and each.attr in ("command", "callback") for each in called
-    )
+    return any(isinstance(each, ast.Name) and each.id == "command" for each in called)
 
 
 def n_positional(function: NamedFunction) -> int:

@@ -1,19 +1,35 @@
 """Reads job files: the fields of a `JobRequest` as YAML.
 
-An error names the file, the line where YAML is broken, and the field.
+Text keeps the form in which it is written: `env: {DEBUG: true, VERSION: 1.10}` sets "true" and
+"1.10". An error names the file, the line where YAML is broken, and the field.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rota.errors import InputError, InputLocation, UserError, did_you_mean
-from rota.wire.jobs import JobRequest
+from rota.errors import InputError, InputLocation, UserError, did_you_mean, shown
+from rota.wire.job_request import JobRequest, job_fields
 
 MAX_BYTES = 1024**2
+MAX_SHOWN = 40
+TYPED_TAGS = ("bool", "int", "float", "null", "timestamp")
+"""YAML's names of the types that a word without quotes can have, besides text."""
+
+
+@dataclass(frozen=True, slots=True)
+class YamlScalar:
+    """A word that YAML reads as a number, a truth value, a date or nothing; `text` is the word."""
+
+    text: str
+    value: Any
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -25,7 +41,7 @@ def read(path: Path) -> list[dict[str, Any]]:
             raise InputError(
                 InputLocation(str(path)), "the file is larger than 1 MiB", "is it a job file?"
             )
-        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        documents = _documents(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise InputError(
             InputLocation(str(path), _row(error)), f"the file is not YAML: {_problem(error)}"
@@ -51,14 +67,33 @@ def request(values: dict[str, Any]) -> JobRequest:
     return JobRequest(**values)
 
 
+def _documents(text: str) -> list[Any]:
+    import yaml
+
+    class ScalarLoader(yaml.SafeLoader):
+        """Builds a `YamlScalar` of every word that is not text."""
+
+    def construct(loader: Any, node: Any) -> YamlScalar | str:
+        plain: Any = yaml.SafeLoader.yaml_constructors[node.tag]
+        try:
+            return YamlScalar(node.value, plain(loader, node))
+        except ValueError:
+            # The word looks like a date or a number, but there is no 30th of February.
+            return node.value
+
+    for tag in TYPED_TAGS:
+        ScalarLoader.add_constructor(f"tag:yaml.org,2002:{tag}", construct)
+    return list(yaml.load_all(text, ScalarLoader))
+
+
 def _jobs(document: Any) -> list[Any]:
-    if document is None:
+    if document is None or (isinstance(document, YamlScalar) and document.value is None):
         return []
     return cast("list[Any]", document) if isinstance(document, list) else [document]
 
 
 def _checked(path: Path, job: Any) -> dict[str, Any]:
-    known = {each.name: each for each in fields(JobRequest)}
+    known = job_fields()
     if not isinstance(job, dict):
         raise InputError(InputLocation(str(path)), "a job must be a mapping of fields to values")
     values: dict[str, Any] = {}
@@ -72,31 +107,79 @@ def _checked(path: Path, job: Any) -> dict[str, Any]:
 
 
 def _value(where: InputLocation, value: Any) -> Any:
-    """The value in the type of its field. YAML reads `gpus: 2` as a number, the field is text."""
-    wanted = str(next(each.type for each in fields(JobRequest) if each.name == where.field))
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if wanted == "str":
-        return str(value) if is_number else _require(where, value, kind=str)
-    if wanted == "list[str]":
-        items = value.split() if where.field == "command" and isinstance(value, str) else value
-        items = [items] if isinstance(items, str) else _require(where, items, kind=list)
-        return [str(item) for item in items]
-    if wanted == "list[int]":
-        return [value] if is_number else _require(where, value, kind=list)
-    if wanted == "dict[str, str]":
-        return {str(k): str(v) for k, v in _require(where, value, kind=dict).items()}
-    if wanted == "bool":
-        return _require(where, value, kind=bool)
-    if value is not None and not is_number:
-        raise InputError(where, f"{str(value)[:40]!r} is not a number")
+    """The value in the type of its field."""
+    field = job_fields()[where.field or ""]
+    if field.type == "str":
+        return _text(where, value)
+    if field.type == "list[str]":
+        if field.name == "command" and isinstance(value, str):
+            return _words(where, value)
+        return [_text(where, each) for each in _list(where, value)]
+    if field.type == "list[int]":
+        return [_number(where, each, kind=int) for each in _list(where, value)]
+    if field.type == "dict[str, str]":
+        return _mapping(where, value)
+    if field.type == "bool":
+        if not isinstance(value, YamlScalar) or not isinstance(value.value, bool):
+            raise _mistyped(where, value, expected="true or false")
+        return value.value
+    if isinstance(value, YamlScalar) and value.value is None and field.default is None:
+        return None
+    return _number(where, value, kind=int if field.type == "int" else float)
+
+
+def _text(where: InputLocation, value: Any) -> str:
+    if isinstance(value, YamlScalar):
+        if value.value is None:
+            raise InputError(where, "it has no value", "write '' for an empty text")
+        return value.text
+    if not isinstance(value, str):
+        raise _mistyped(where, value, expected="text")
     return value
 
 
-def _require(where: InputLocation, value: Any, *, kind: type) -> Any:
-    if not isinstance(value, kind):
-        expected = {str: "text", list: "a list", dict: "a mapping", bool: "true or false"}[kind]
-        raise InputError(where, f"{str(value)[:40]!r} is not {expected}")
-    return value
+def _words(where: InputLocation, line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        hint = "quote the words as in a shell, or write a list: [python, train.py]"
+        raise InputError(where, str(error).lower(), hint) from None
+
+
+def _list(where: InputLocation, value: Any) -> list[Any]:
+    """A list. A single value is a list of one."""
+    if isinstance(value, dict):
+        raise _mistyped(where, cast("object", value), expected="a list")
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+def _mapping(where: InputLocation, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise _mistyped(where, value, expected="a mapping")
+    found: dict[str, str] = {}
+    for key, each in cast("dict[Any, Any]", value).items():
+        name = str(key)
+        place = InputLocation(where.file, field=f"{where.field}.{name}")
+        found[name] = _text(place, each)
+    return found
+
+
+def _number(where: InputLocation, value: Any, *, kind: type[int] | type[float]) -> Any:
+    found = value.value if isinstance(value, YamlScalar) else value
+    allowed = (int,) if kind is int else (int, float)
+    if isinstance(found, bool) or not isinstance(found, allowed):
+        raise _mistyped(where, value, expected="a whole number" if kind is int else "a number")
+    return found
+
+
+def _mistyped(where: InputLocation, value: object, *, expected: str) -> InputError:
+    return InputError(where, f"'{shown(_written(value), MAX_SHOWN)}' is not {expected}")
+
+
+def _written(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, cast('list[object]', value)))}]"
+    return str(value)
 
 
 def _row(error: Any) -> int | None:

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from rota.cli import complete
+from rota.cli.command import CommandArgument, CommandOption, flag, whole
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with stable fields.")]
-To = Annotated[
-    str,
-    typer.Option(
-        "--to",
-        metavar="CONTEXT",
-        help="Context of the other daemon; see 'rota context list'.",
-        show_default=False,
-        autocompletion=complete.contexts,
-    ),
-]
-JobRef = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="Job id, the first or last part of an id, or job name.",
-        show_default=False,
-        autocompletion=complete.jobs,
-    ),
-]
-JobRefs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="JOB...",
-        help="Job ids, first or last parts of ids, job names, or array names.",
-        show_default=False,
-        autocompletion=complete.jobs,
-    ),
-]
+JSON = flag("--json", name="as_json", text="Print JSON with stable fields.")
+CONTEXT = CommandOption(
+    "--context",
+    name="context",
+    metavar="NAME",
+    text="Use this daemon; see 'rota context list'.",
+    parse=str,
+    default="",
+    complete=complete.contexts,
+)
+"""Every command that contacts a daemon has this option."""
+TO = CommandOption(
+    "--to",
+    name="to",
+    metavar="CONTEXT",
+    text="Context of the other daemon; see 'rota context list'.",
+    parse=str,
+    default="",
+    complete=complete.contexts,
+)
+WORKER = CommandOption(
+    "--worker",
+    name="worker",
+    metavar="N",
+    text="Number of the worker (default: the first).",
+    parse=whole,
+)
+JOB = CommandArgument(
+    "job",
+    metavar="JOB",
+    text="Job id, the first or last part of an id, or job name.",
+    complete=complete.jobs,
+)
+JOBS = CommandArgument(
+    "jobs",
+    metavar="JOB...",
+    text="Job ids, first or last parts of ids, job names, or array names.",
+    is_repeatable=True,
+    complete=complete.jobs,
+)

@@ -10,7 +10,22 @@ with Client() as rota:
     print(rota.wait(job_id).state)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from rota.client.client import Client
-from rota.wire.jobs import JobRequest
+
+if TYPE_CHECKING:
+    from rota.wire.job_request import JobRequest
 
 __all__ = ["Client", "JobRequest"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `JobRequest` when it is used: `rota list` does not need it and must start fast."""
+    if name == "JobRequest":
+        from rota.wire.job_request import JobRequest  # noqa: PLC0415
+
+        return JobRequest
+    raise AttributeError(f"module 'rota.client' has no attribute '{name}'")

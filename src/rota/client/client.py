@@ -1,54 +1,45 @@
-"""`Client`: one typed method for each request that the daemon answers."""
+"""`Client`: one typed method for each request that the daemon answers.
+
+What only some commands need is imported in the methods that need it, so that `rota list` starts
+fast.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from rota.client.endpoint import Endpoint, NoDaemonError, endpoint_of, find, parse
-from rota.client.http import ANSWER_S, Http, StreamEvent
-from rota.client.log_follow import ReconnectDeadline, follow, follow_events
+from rota.client.http import ANSWER_S, Http
 from rota.errors import UnavailableError
 from rota.wire.codec import load
-from rota.wire.daemon import NodeView, Status, TokenView
-from rota.wire.jobs import (
-    FINAL_STATES,
-    JobDetails,
-    JobRequest,
-    JobView,
-    LogPiece,
-    LogRange,
-    StoryEntry,
-)
-from rota.wire.moves import MoveRequest
+from rota.wire.job_view import FINAL_STATES, JobList, JobView
 from rota.wire.streams import SILENCE_S
-from rota.wire.training import JobProfile
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from rota.client.http import StreamEvent
+    from rota.client.log_follow import ReconnectDeadline
     from rota.client.shipping import Uploads
+    from rota.wire.daemon import NodeView, Status, TokenView
+    from rota.wire.job_request import JobRequest
+    from rota.wire.jobs import JobDetails, LogPiece, LogRange, StoryEntry
+    from rota.wire.moves import MoveRequest
+    from rota.wire.training import JobProfile
 
 PAGE = 100
 TRIES = 5
 PAUSE_S = 0.2
 ABSENCE_S = 600.0
 """How long streams tolerate an unreachable daemon."""
-ALL = LogRange()
 FINAL = FINAL_STATES
 NO_HEADERS: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class JobList:
-    """A page of jobs, newest first. Pass `next` as `before` to get the next page."""
-
-    jobs: list[JobView]
-    next: int | None = None
 
 
 class Client:
@@ -122,14 +113,13 @@ class Client:
 
     def ship(self, folder: Path) -> str:
         """Upload the files of a directory that the daemon does not have; return the snapshot id."""
-        # Imported here, because most commands ship nothing and must start fast.
-        from rota.client.shipping import Uploads, ship  # noqa: PLC0415
+        from rota.client.shipping import Uploads, ship
 
         return ship(folder, Uploads(self._http))
 
     def shipping(self) -> Uploads:
         """Return the low-level upload and download interface of snapshots."""
-        from rota.client.shipping import Uploads  # noqa: PLC0415
+        from rota.client.shipping import Uploads
 
         return Uploads(self._http)
 
@@ -152,18 +142,26 @@ class Client:
 
     def show(self, job: str) -> JobDetails:
         """Return the details of a job, by its id, the beginning or end of the id, or its name."""
+        from rota.wire.jobs import JobDetails
+
         return load(JobDetails, self._http.ask("GET", f"/jobs/{_quoted(job)}"))
 
     def again(self, job: str) -> JobRequest:
         """Return the request that submits the same job again. Only for the job's owner."""
+        from rota.wire.job_request import JobRequest
+
         return load(JobRequest, self._http.ask("GET", f"/jobs/{_quoted(job)}/request"))
 
     def story(self, job: str) -> list[StoryEntry]:
         """Return the events of a job, oldest first."""
+        from rota.wire.jobs import StoryEntry
+
         return load(list[StoryEntry], self._http.ask("GET", f"/jobs/{_quoted(job)}/story"))
 
     def profile(self, job: str) -> JobProfile:
         """Return the measurements of a job: epoch times per size, and training steps."""
+        from rota.wire.training import JobProfile
+
         return load(JobProfile, self._http.ask("GET", f"/jobs/{_quoted(job)}/profile"))
 
     def events(self, job: str = "", *, after: int | None = None) -> Iterator[StoryEntry]:
@@ -176,6 +174,9 @@ class Client:
     def _events(
         self, job_id: str, *, after: int | None, deadline: ReconnectDeadline
     ) -> Iterator[StoryEntry]:
+        from rota.client.log_follow import follow_events
+        from rota.wire.jobs import StoryEntry
+
         def read(position: int | None) -> Iterator[StreamEvent]:
             return self._http.events("/events", {"job": job_id, "after": position})
 
@@ -196,17 +197,24 @@ class Client:
                 deadline.wait_or_raise(error)
         return found
 
-    def log_bytes(self, job: str, wanted: LogRange = ALL) -> Iterator[bytes]:
+    def log_bytes(self, job: str, wanted: LogRange | None = None) -> Iterator[bytes]:
         """Yield the output of the job, byte for byte. With `follow`, reconnect if the daemon is
         down for a while."""
+        from rota.wire.jobs import LogRange
+
+        wanted = wanted or LogRange()
         if not wanted.follow:
             yield from self._http.bytes(f"/jobs/{_quoted(job)}/logs", asdict(wanted))
             return
         for piece in self.log_pieces(job, replace(wanted, exact=True)):
             yield piece.text.encode("latin-1")
 
-    def log_pieces(self, job: str, wanted: LogRange = ALL) -> Iterator[LogPiece]:
+    def log_pieces(self, job: str, wanted: LogRange | None = None) -> Iterator[LogPiece]:
         """Yield the output of the job as pieces with time and worker number."""
+        from rota.client.log_follow import follow
+        from rota.wire.jobs import LogRange
+
+        wanted = wanted or LogRange()
         if not wanted.follow:
             yield from self._log_pieces(job, wanted)
             return
@@ -217,6 +225,8 @@ class Client:
         )
 
     def _log_pieces(self, job: str, wanted: LogRange) -> Iterator[LogPiece]:
+        from rota.wire.jobs import LogPiece
+
         for event in self._http.events(f"/jobs/{_quoted(job)}/logs", asdict(wanted)):
             yield load(LogPiece, event.data)
 
@@ -252,6 +262,8 @@ class Client:
     # -- daemon and nodes -----------------------------------------------------------------------
 
     def status(self) -> Status:
+        from rota.wire.daemon import Status
+
         return load(Status, self._http.ask("GET", "/status"))
 
     def me(self) -> str:
@@ -259,16 +271,16 @@ class Client:
         return self._http.ask("GET", "/me")["user"]
 
     def nodes(self) -> list[NodeView]:
-        return load(list[NodeView], self._http.ask("GET", "/nodes"))
+        return _nodes(self._http.ask("GET", "/nodes"))
 
     def drain(self, node: str) -> list[NodeView]:
-        return load(list[NodeView], self._http.ask("POST", f"/nodes/{_quoted(node)}/drain"))
+        return _nodes(self._http.ask("POST", f"/nodes/{_quoted(node)}/drain"))
 
     def resume(self, node: str) -> list[NodeView]:
-        return load(list[NodeView], self._http.ask("POST", f"/nodes/{_quoted(node)}/resume"))
+        return _nodes(self._http.ask("POST", f"/nodes/{_quoted(node)}/resume"))
 
     def lose(self, node: str) -> list[NodeView]:
-        return load(list[NodeView], self._http.ask("POST", f"/nodes/{_quoted(node)}/lost"))
+        return _nodes(self._http.ask("POST", f"/nodes/{_quoted(node)}/lost"))
 
     def policy(self) -> str:
         return self._http.ask("GET", "/policy")["policy"]
@@ -283,19 +295,33 @@ class Client:
     # -- tokens ---------------------------------------------------------------------------------
 
     def tokens(self) -> list[TokenView]:
-        return load(list[TokenView], self._http.ask("GET", "/tokens"))
+        return [_token(each) for each in self._http.ask("GET", "/tokens")]
 
     def create_token(
         self, *, user: str = "", scope: str = "user", days: float | None = None
     ) -> TokenView:
         body = {"user": user, "scope": scope, "days": days}
-        return load(TokenView, self._http.ask("POST", "/tokens", body=body))
+        return _token(self._http.ask("POST", "/tokens", body=body))
 
     def revoke_token(self, token_id: str) -> TokenView:
-        return load(TokenView, self._http.ask("POST", f"/tokens/{_quoted(token_id)}/revoke"))
+        return _token(self._http.ask("POST", f"/tokens/{_quoted(token_id)}/revoke"))
+
+
+def _nodes(answer: Any) -> list[NodeView]:
+    from rota.wire.daemon import NodeView
+
+    return load(list[NodeView], answer)
+
+
+def _token(answer: Any) -> TokenView:
+    from rota.wire.daemon import TokenView
+
+    return load(TokenView, answer)
 
 
 def _new_deadline() -> ReconnectDeadline:
+    from rota.client.log_follow import ReconnectDeadline
+
     return ReconnectDeadline(most_s=ABSENCE_S, pause_s=PAUSE_S)
 
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from rota.config.atomic_file import replace_file
-from rota.config.paths import config_dir
+from rota.config.paths import LOCAL, config_dir, contexts_file
 from rota.errors import (
     MAX_SHOWN_PATH_CHARS,
     InputError,
@@ -27,9 +27,6 @@ from rota.errors import (
 )
 from rota.wire.codec import load
 
-FILE_NAME = "contexts.json"
-LOCAL = "local"
-"""The built-in context: the daemon of this machine."""
 MOST_BYTES = 1024**2
 LONGEST_TOKEN = 16 * 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
@@ -75,10 +72,6 @@ class Contexts:
             hint = did_you_mean(name, known) or "run 'rota context list' to list the contexts"
             raise UserError(f"unknown context '{shown(name)}'", hint)
         return found
-
-
-def contexts_file() -> Path:
-    return config_dir() / FILE_NAME
 
 
 def read() -> Contexts:

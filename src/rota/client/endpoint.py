@@ -12,9 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rota.client import contexts
-from rota.client.contexts import LOCAL
-from rota.config.paths import SOCKET_NAME, SYSTEM_STATE, state_dir
+from rota.config.paths import LOCAL, SOCKET_NAME, SYSTEM_STATE, contexts_file, state_dir
 from rota.errors import UnavailableError, UserError, shown
 
 
@@ -60,7 +58,7 @@ def chosen() -> EndpointChoice:
         return EndpointChoice("ROTA_CONTEXT", name)
     if os.environ.get("ROTA_HOME"):
         return EndpointChoice("ROTA_HOME", LOCAL)
-    if name := contexts.read().current:
+    if name := _used_context():
         return EndpointChoice("'rota context use'", name)
     return EndpointChoice("default", LOCAL)
 
@@ -77,9 +75,21 @@ def endpoint_of(name: str) -> Endpoint:
     spare = "" if os.environ.get("ROTA_URL") else os.environ.get("ROTA_TOKEN", "")
     if name == LOCAL:
         return Endpoint(socket=_local_socket(), token=spare)
+    from rota.client import contexts  # noqa: PLC0415
+
     context = contexts.read().get(name)
     found = parse(context.url)
     return Endpoint(found.socket, found.url, token=context.secret() or spare)
+
+
+def _used_context() -> str:
+    """The context that `rota context use` selected; empty if there is none."""
+    if not contexts_file().exists():
+        return ""
+    # Imported here, because users of a single daemon have no contexts and commands must start fast.
+    from rota.client import contexts  # noqa: PLC0415
+
+    return contexts.read().current
 
 
 def _local_socket() -> str:

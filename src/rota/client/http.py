@@ -1,7 +1,6 @@
 """HTTP requests to a daemon; error responses become exceptions.
 
-Uses `http.client` of the standard library, because it loads in a fraction of the time of a
-`rota list`. Larger HTTP libraries load more slowly.
+`http_connection.py` speaks the protocol: libraries take longer to load than `rota list` takes.
 """
 
 from __future__ import annotations
@@ -10,15 +9,14 @@ import json
 import os
 import select
 import socket
-import ssl
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, InvalidURL
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from rota.client.endpoint import Endpoint, NoDaemonError
+from rota.client.http_connection import HttpConnection, HttpResponse, ProtocolError
 from rota.errors import RotaError, UnavailableError, UserError, shown
 from rota.wire.codec import dump_brief
 from rota.wire.streams import SILENCE_S, enable_tcp_keepalive
@@ -75,7 +73,7 @@ class Http:
         self.token = endpoint.token if token is None else token
         self._answer_s = answer_s
         self._silence_s = silence_s
-        self._idle: list[HTTPConnection] = []
+        self._idle: list[HttpConnection] = []
 
     def ask(
         self,
@@ -135,18 +133,20 @@ class Http:
                     connection.request(
                         method, path, body=body, headers={**self._headers(), **headers}
                     )
-                response = connection.getresponse()
+                response = connection.response()
                 answer = response.read()
-            except (HTTPException, OSError) as error:
+            except (ProtocolError, OSError) as error:
                 connection.close()
                 if not is_used or method != "GET" or isinstance(error, TimeoutError):
                     raise
                 continue
-            if not response.will_close:
+            if response.will_close:
+                connection.close()
+            else:
                 self._idle.append(connection)
             return response.status, answer
 
-    def _connection(self) -> tuple[HTTPConnection, bool]:
+    def _connection(self) -> tuple[HttpConnection, bool]:
         """Return an idle connection that is still open (True), or a new one (False)."""
         while True:
             try:
@@ -164,13 +164,13 @@ class Http:
     @contextmanager
     def _stream(
         self, path: str, query: Query, *, accept: str, silence_s: float
-    ) -> Generator[HTTPResponse]:
+    ) -> Generator[HttpResponse]:
         with self._translated_errors():
             connection = connect(self.endpoint, answer_s=silence_s)
         try:
             with self._translated_errors():
                 connection.request("GET", _path(path, query), headers=self._headers(accept))
-                response = connection.getresponse()
+                response = connection.response()
                 if response.status >= FIRST_ERROR:
                     require_success(response.status, response.read())
             opened_s = time.monotonic()
@@ -181,7 +181,7 @@ class Http:
                 self.close()
                 what = f"{self.endpoint} sent no data for {silence_s:g} s"
                 raise _lost(what, opened_s) from None
-            except (HTTPException, OSError) as error:
+            except (ProtocolError, OSError) as error:
                 raise _lost(self._broken(error), opened_s) from None
         finally:
             connection.close()
@@ -194,7 +194,7 @@ class Http:
             raise
         except TimeoutError:
             raise UnavailableError(f"request to {self.endpoint} timed out", "try again") from None
-        except (HTTPException, OSError) as error:
+        except (ProtocolError, OSError) as error:
             raise UnavailableError(self._broken(error), CHECK) from None
 
     def _broken(self, error: Exception) -> str:
@@ -205,7 +205,7 @@ def _lost(what: str, opened_s: float) -> StreamLostError:
     return StreamLostError(what, CHECK, open_s=time.monotonic() - opened_s)
 
 
-def _stream_events(response: HTTPResponse) -> Iterator[StreamEvent]:
+def _stream_events(response: HttpResponse) -> Iterator[StreamEvent]:
     """The daemon writes the data of each event as one line of JSON. Comments are skipped."""
     position, is_told = "", True
     for line in _lines(response):
@@ -219,9 +219,8 @@ def _stream_events(response: HTTPResponse) -> Iterator[StreamEvent]:
             yield StreamEvent(position, None)
 
 
-def _lines(response: HTTPResponse) -> Iterator[bytes]:
-    """Yield lines. `HTTPResponse.readline` is no alternative: it treats a broken connection as the
-    end."""
+def _lines(response: HttpResponse) -> Iterator[bytes]:
+    """Yield the lines of the body as they arrive."""
     rest = b""
     while chunk := response.read1(CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -236,11 +235,9 @@ def _read(status: int, answer: bytes) -> Any:
         raise _unexpected(status) from None
 
 
-def _is_over(connection: HTTPConnection) -> bool:
+def _is_over(connection: HttpConnection) -> bool:
     """Whether the daemon has closed an idle connection: data between two requests can only be the
     end of the stream."""
-    if connection.sock is None:
-        return True
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
     return bool(poll.poll(0))
@@ -274,54 +271,84 @@ def _query_value(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def connect(endpoint: Endpoint, *, answer_s: float) -> HTTPConnection:
+def connect(endpoint: Endpoint, *, answer_s: float) -> HttpConnection:
     """Open a connection. `answer_s` is the timeout of responses on it."""
-    connection = _UnixConnection(endpoint.socket) if endpoint.socket else _tcp(endpoint.url)
+    address = None if endpoint.socket else _address(endpoint.url)
     try:
-        connection.connect()
-    except ssl.SSLError as error:
-        connection.close()
-        raise UnavailableError(f"TLS error at {endpoint}: {error.reason or error}") from None
+        opened = _unix(endpoint.socket) if address is None else _tcp(address, endpoint)
     except (OSError, UnicodeError):  # UnicodeError: a host name that cannot be encoded.
-        connection.close()
         hint = "start one with 'rota up --detach'" if endpoint.socket else "check the address"
         raise NoDaemonError(f"no daemon at {endpoint}", hint) from None
     # Check the address after connecting: a host name can resolve to another address each time.
-    if endpoint.refuses and endpoint.refuses(address := str(connection.sock.getpeername()[0])):
-        connection.close()
-        raise UserError(f"connection refused: {endpoint} has the forbidden address {address}")
-    connection.sock.settimeout(answer_s)
-    enable_tcp_keepalive(connection.sock)
-    return connection
+    if endpoint.refuses and endpoint.refuses(found := str(opened.getpeername()[0])):
+        opened.close()
+        raise UserError(f"connection refused: {endpoint} has the forbidden address {found}")
+    opened.settimeout(answer_s)
+    enable_tcp_keepalive(opened)
+    return HttpConnection(opened, host="rota" if address is None else address.header)
 
 
-class _UnixConnection(HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("rota", timeout=CONNECT_S)
-        self._path = path
+def _unix(path: str) -> socket.socket:
+    opened = socket.socket(socket.AF_UNIX)
+    try:
+        opened.settimeout(CONNECT_S)
+        opened.connect(path)
+    except OSError:
+        opened.close()
+        raise
+    return opened
 
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+
+class _Address:
+    """The host and port of a URL."""
+
+    def __init__(self, host: str, port: int | None, *, is_encrypted: bool) -> None:
+        self.host = host
+        self.port = port or (443 if is_encrypted else 80)
+        self.is_encrypted = is_encrypted
+        name = f"[{host}]" if ":" in host else host
+        self.header = f"{name}:{port}" if port else name
+
+
+def _tcp(address: _Address, endpoint: Endpoint) -> socket.socket:
+    opened = socket.create_connection((address.host, address.port), timeout=CONNECT_S)
+    try:
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return (
+            _encrypted(opened, address.host, endpoint=endpoint) if address.is_encrypted else opened
+        )
+    except BaseException:
+        opened.close()
+        raise
+
+
+def _encrypted(opened: socket.socket, host: str, *, endpoint: Endpoint) -> socket.socket:
+    # Imported here, because most commands use the socket of this machine and must start fast.
+    import ssl  # noqa: PLC0415
+
+    try:
+        context = ssl.create_default_context()
+        return context.wrap_socket(opened, server_hostname=host)
+    except ssl.SSLError as error:
+        raise UnavailableError(f"TLS error at {endpoint}: {error.reason or error}") from None
 
 
 def check_url(endpoint: Endpoint) -> None:
     """Raise `UserError` if the URL of the endpoint is invalid."""
     if endpoint.url:
-        _tcp(endpoint.url)
+        _address(endpoint.url)
 
 
-def _tcp(url: str) -> HTTPConnection:
+def _address(url: str) -> _Address:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
-        if not host or parts.path not in ("", "/") or parts.query or "@" in parts.netloc:
-            raise _invalid_address(url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        return kind(host, port, timeout=CONNECT_S)
-    except (ValueError, InvalidURL):
+    except ValueError:
         raise _invalid_address(url) from None
+    is_odd = parts.path not in ("", "/") or parts.query or "@" in parts.netloc
+    if not host or is_odd or not host.isprintable() or " " in host:
+        raise _invalid_address(url)
+    return _Address(host, port, is_encrypted=parts.scheme == "https")
 
 
 def _invalid_address(url: str) -> UserError:

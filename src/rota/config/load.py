@@ -2,23 +2,26 @@
 
 Sources, weakest first: built-in default; site file; file in the state directory; for submits,
 `.rota.toml` of the project; environment; flags. Every file is validated as a whole: an unknown key
-or a value of the wrong type is an error.
+or a value of the wrong type is an error. `rota submit` loads neither the keys of the daemon nor,
+without a file, the parser of TOML.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import tomllib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from rota.config.keys import Key, submit_keys
 from rota.config.parsers import Value, texts, variables
-from rota.config.schema import DaemonSettings, JobDefaults, Key, SubmitSettings, keys_of
 from rota.errors import InputError, InputLocation, UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from rota.config.schema import DaemonSettings, JobDefaults
 
 SITE_FILE = Path("/etc/rota/config.toml")
 STATE_NAME = "config.toml"
@@ -29,6 +32,7 @@ DEFAULT = "default"
 MOST_BYTES = 1024**2
 
 KeyPath = tuple[str, ...]
+Keys = Mapping[str, Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +83,29 @@ class LoadedSettings:
         return self._by_place[place]
 
     def daemon(self) -> DaemonSettings:
-        return DaemonSettings(**self._values(DaemonSettings))
+        from rota.config.schema import DaemonSettings, keys_of
+
+        return DaemonSettings(**self._values(keys_of(DaemonSettings)))
 
     def submit(self) -> dict[str, Any]:
         """Return the settings that have a value, by the field names of `JobRequest`."""
-        found = SubmitSettings(**self._values(SubmitSettings))
-        values: dict[str, Value] = {name: getattr(found, name) for name in keys_of(SubmitSettings)}
         return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in values.items()
+            name: list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+            for name, value in self._values(submit_keys()).items()
             if value
         }
 
     def defaults(self, project: str = "") -> JobDefaults:
         """Return the job defaults of the site, overridden by those of the project."""
-        own = ("projects", project, "defaults")
-        return JobDefaults(**self._values(JobDefaults, ("defaults",), own))
+        from rota.config.schema import JobDefaults, keys_of
 
-    def _values(self, kind: type, *sections: KeyPath) -> dict[str, Any]:
+        own = ("projects", project, "defaults")
+        return JobDefaults(**self._values(keys_of(JobDefaults), ("defaults",), own))
+
+    def _values(self, keys: Keys, *sections: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for section in sections or ((),):
-            for name, key in keys_of(kind).items():
+            for name, key in keys.items():
                 place = (*section, name)
                 if key.read is variables:
                     values[key.field] = values.get(key.field, {}) | self._variables(place)
@@ -117,15 +123,18 @@ class LoadedSettings:
 
 
 def daemon_settings(sources: Sources) -> LoadedSettings:
+    from rota.config.schema import DaemonSettings, JobDefaults, keys_of
+
+    keys = keys_of(DaemonSettings)
     return LoadedSettings(
         [
-            *_built_in(DaemonSettings),
-            *_built_in(JobDefaults, "defaults"),
+            *_built_in(keys),
+            *_built_in(keys_of(JobDefaults), "defaults"),
             *_daemon_file(sources.site),
             *_daemon_file(sources.folder / STATE_NAME),
             *_chosen_policy(sources.folder / POLICY_NAME),
-            *_environment(DaemonSettings, sources.environment),
-            *_flags(DaemonSettings, sources.flags),
+            *_environment(keys, sources.environment),
+            *_flags(keys, sources.flags),
         ]
     )
 
@@ -133,15 +142,15 @@ def daemon_settings(sources: Sources) -> LoadedSettings:
 def submit_settings(sources: Sources) -> LoadedSettings:
     return LoadedSettings(
         [
-            *_built_in(SubmitSettings),
+            *_built_in(submit_keys()),
             *_project_file(sources.folder),
-            *_environment(SubmitSettings, sources.environment),
+            *_environment(submit_keys(), sources.environment),
         ]
     )
 
 
-def _built_in(kind: type, *section: str) -> Iterator[Setting]:
-    for name, key in keys_of(kind).items():
+def _built_in(keys: Keys, *section: str) -> Iterator[Setting]:
+    for name, key in keys.items():
         if key.read is not variables:
             yield Setting((*section, name), key.default)
 
@@ -150,6 +159,8 @@ def _built_in(kind: type, *section: str) -> Iterator[Setting]:
 
 
 def _daemon_file(path: Path) -> Iterator[Setting]:
+    from rota.config.schema import DaemonSettings, keys_of
+
     sections = ("defaults", "projects")
     for name, value in _toml(path).items():
         if name == "defaults":
@@ -162,7 +173,9 @@ def _daemon_file(path: Path) -> Iterator[Setting]:
                         raise _unknown(path, place, known=["defaults"])
                     yield from _section(path, place, value=section)
         else:
-            yield from _checked(path, (name,), value=value, kind=DaemonSettings, more=sections)
+            yield from _checked(
+                path, (name,), value=value, known=keys_of(DaemonSettings), more=sections
+            )
 
 
 def _project_file(folder: Path) -> Iterator[Setting]:
@@ -172,7 +185,7 @@ def _project_file(folder: Path) -> Iterator[Setting]:
         if path.is_file():
             _require_trusted(path)
             for name, value in _toml(path).items():
-                yield from _checked(path, (name,), value=value, kind=SubmitSettings)
+                yield from _checked(path, (name,), value=value, known=submit_keys())
             return
 
 
@@ -191,6 +204,8 @@ def _chosen_policy(path: Path) -> Iterator[Setting]:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(
@@ -208,14 +223,16 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def _section(path: Path, place: KeyPath, *, value: object) -> Iterator[Setting]:
+    from rota.config.schema import JobDefaults, keys_of
+
+    known = keys_of(JobDefaults)
     for name, inner in _table(path, place, value=value).items():
-        yield from _checked(path, (*place, name), value=inner, kind=JobDefaults)
+        yield from _checked(path, (*place, name), value=inner, known=known)
 
 
 def _checked(
-    path: Path, place: KeyPath, *, value: object, kind: type, more: Iterable[str] = ()
+    path: Path, place: KeyPath, *, value: object, known: Keys, more: Iterable[str] = ()
 ) -> Iterator[Setting]:
-    known = keys_of(kind)
     key = known.get(place[-1])
     if key is None:
         raise _unknown(path, place, known=[*known, *more])
@@ -251,15 +268,14 @@ def _unknown(path: Path, place: KeyPath, *, known: list[str]) -> InputError:
 # -- environment and flags --------------------------------------------------------------------
 
 
-def _environment(kind: type, environment: Mapping[str, str]) -> Iterator[Setting]:
-    given = {key.variable: (key, environment.get(key.variable)) for key in keys_of(kind).values()}
+def _environment(keys: Keys, environment: Mapping[str, str]) -> Iterator[Setting]:
+    given = {key.variable: (key, environment.get(key.variable)) for key in keys.values()}
     for variable, (key, text) in given.items():
         if text:
             yield _parsed(key, text, origin=variable)
 
 
-def _flags(kind: type, flags: Mapping[str, str]) -> Iterator[Setting]:
-    known = keys_of(kind)
+def _flags(known: Keys, flags: Mapping[str, str]) -> Iterator[Setting]:
     for name, text in flags.items():
         if text:
             yield _parsed(known[name], text, origin=f"--{name.replace('_', '-')}")

@@ -21,6 +21,11 @@ def text(value: object) -> str:
     return value
 
 
+def amount(value: object) -> str:
+    """Text in which users also write a number, such as a number of GPUs."""
+    return str(value) if _is_number(value) else text(value)
+
+
 def seconds(value: object) -> float:
     """A number of seconds, or `90s`, `15m`, `2h`, `1d`."""
     # Imported here, because it loads numeric libraries and `rota submit` must start fast.

@@ -8,6 +8,9 @@ from pathlib import Path
 SYSTEM_STATE = Path("/var/lib/rota")
 STORE_NAME = "rota.db"
 SOCKET_NAME = "rota.sock"
+CONTEXTS_NAME = "contexts.json"
+LOCAL = "local"
+"""The built-in context: the daemon of this machine."""
 
 
 def state_dir() -> Path:
@@ -28,6 +31,11 @@ def config_dir() -> Path:
     that of another user."""
     given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (given if given.is_absolute() else Path.home() / ".config") / "rota"
+
+
+def contexts_file() -> Path:
+    """The file with the user's contexts, the named daemons."""
+    return config_dir() / CONTEXTS_NAME
 
 
 def store_file() -> Path:

@@ -1,7 +1,7 @@
-"""All configuration keys: type, default and description.
+"""The configuration keys of the daemon and of sites: type, default and description.
 
-A key is a field of one of the classes below. A test checks that `docs/reference/config.md` lists
-them all.
+A key is a field of one of the classes below; `keys.py` has the keys of submits. A test checks that
+`docs/reference/config.md` lists them all.
 """
 
 from __future__ import annotations
@@ -9,30 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, get_args, get_type_hints
 
-from rota.config.parsers import Reader, flag, seconds, size, text, texts, variables, whole
+from rota.config.keys import Key
+from rota.config.parsers import flag, seconds, size, text, texts, variables, whole
 
 MIB = 2**20
-VARIABLE_PREFIX = "ROTA_"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key. `name` is its name in files, if that is not the name of the field. `form` is the
-    placeholder of its value in help texts."""
-
-    read: Reader
-    form: str
-    description: str
-    name: str = ""
-    field: str = ""
-    default: Any = None
-
-    @property
-    def variable(self) -> str:
-        """The environment variable of the key; empty if there is none."""
-        return "" if self.read is variables else f"{VARIABLE_PREFIX}{self.name.upper()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,28 +258,6 @@ class JobDefaults:
         tuple[str, ...],
         Key(texts, "SRC:DST[:rw]", "Mounts of every container; `{user}` is the submitter."),
     ] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitSettings:
-    """Defaults of `rota submit`, in `.rota.toml`; flags and job files take precedence."""
-
-    project: Annotated[str, Key(text, "NAME", "Project of the job.")] = ""
-    image: Annotated[str, Key(text, "IMAGE", "Container image of the job.")] = ""
-    env: Annotated[
-        Mapping[str, str],
-        Key(variables, "TABLE", "Environment variables; those of the job take precedence."),
-    ] = field(default_factory=dict[str, str])
-    mounts: Annotated[tuple[str, ...], Key(texts, "SRC:DST[:rw]", "Mounts of the container.")] = ()
-    priority: Annotated[int, Key(whole(-1000, 1000), "N", "Priority; higher runs first.")] = 0
-    gpus: Annotated[
-        str, Key(text, "N", "Number of GPUs: `2`, `1..4`, a share such as `0.5`, or `0`.")
-    ] = ""
-    gpu_types: Annotated[tuple[str, ...], Key(texts, "TYPES", "Accepted GPU types.")] = ()
-    time_limit: Annotated[
-        str, Key(text, "TIME", "Stop the job after this time: `90m`, `2h`, `1d`.")
-    ] = ""
-    retries: Annotated[int, Key(whole(0, 1000), "N", "Number of retries after a crash.")] = 0
 
 
 @cache

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, cast
 
 from rota.core.model.events import JobEvent, JobHeld, JobPrioritised, JobReleased
 from rota.core.model.job import Held, Job
 from rota.daemon.errors import RefusedError
-from rota.daemon.jobs.admission import HIGHEST_PRIORITY
 from rota.errors import did_you_mean, shown
 from rota.store.kubernetes.crd_codec import USER, Object, part
-from rota.wire.jobs import JobRequest
+from rota.wire.job_request import JobRequest, job_fields
 
 WORKERS = "workers"
 """The wanted number of workers, which `kubectl scale` sets. Not a field of a job file."""
-EDITABLE = frozenset({WORKERS, "priority", "hold"})
+FIELDS = job_fields()
+EDITABLE = frozenset({WORKERS, *(name for name, each in FIELDS.items() if each.info.is_editable)})
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,79}", re.ASCII)
-FIELD_TYPES = {each.name: str(each.type) for each in fields(JobRequest)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +48,16 @@ def job_request_of(spec: object) -> JobRequest:
     """Checks every field. The API server checks as well, but its schema may be an older one."""
     values = {name: value for name, value in _mapping(spec).items() if name != WORKERS}
     for name in values:
-        if name not in FIELD_TYPES:
-            hint = did_you_mean(name, FIELD_TYPES) or "use the fields of a job file"
+        if name not in FIELDS:
+            hint = did_you_mean(name, FIELDS) or "use the fields of a job file"
             raise RefusedError(shown(name), "unknown field", hint)
     read = {name: _value(name, value) for name, value in values.items()}
     if not read.get("command"):
         raise RefusedError("command", "the command is missing", "list a program and its arguments")
-    if read.get("array"):
-        what = "a TrainingJob is a single job"
-        raise RefusedError("array", what, "create one TrainingJob for each, or use 'rota submit'")
+    for name, value in read.items():
+        if value and not FIELDS[name].info.is_in_training_job:
+            what = "a TrainingJob is a single job"
+            raise RefusedError(name, what, "create one TrainingJob for each, or use 'rota submit'")
     return JobRequest(**read)
 
 
@@ -69,7 +69,7 @@ def edits_of(spec: object, job: Job, *, accepted: JobRequest, asked: JobRequest)
     hold = values.get("hold")
     changed = (
         name
-        for name in FIELD_TYPES
+        for name in FIELDS
         if name not in EDITABLE and getattr(accepted, name) != getattr(asked, name)
     )
     return SpecEdits(
@@ -101,14 +101,15 @@ def edit_events(edits: SpecEdits, job: Job, *, actor: str) -> list[JobEvent]:
 
 def _priority(value: object) -> int:
     number = _integer("priority", value)
-    if abs(number) > HIGHEST_PRIORITY:
-        hint = f"use {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
+    low, high = FIELDS["priority"].info.minimum or 0, FIELDS["priority"].info.maximum or 0
+    if not low <= number <= high:
+        hint = f"use {low} to {high}"
         raise RefusedError("priority", f"{shown(str(number))} is out of range", hint)
     return number
 
 
 def _value(name: str, value: object) -> Any:
-    field_type = FIELD_TYPES[name].removesuffix(" | None")
+    field_type = FIELDS[name].type
     if field_type == "str" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if field_type == "float" and isinstance(value, int) and not isinstance(value, bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from itertools import compress
 from operator import attrgetter, ne
@@ -44,13 +44,18 @@ def _given(value: object) -> dict[str, Any]:
     return dict(compress(zip(layout.names, held, strict=True), changed))
 
 
-@dataclass(frozen=True, slots=True)
 class _Layout:
     """The fields of a dataclass. A field without a default has `MISSING`, which equals no value."""
 
-    names: tuple[str, ...]
-    defaults: tuple[Any, ...]
-    get_all: Callable[[object], tuple[Any, ...]]
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        defaults: tuple[Any, ...],
+        get_all: Callable[[object], tuple[Any, ...]],
+    ) -> None:
+        self.names = names
+        self.defaults = defaults
+        self.get_all = get_all
 
 
 @cache

@@ -1,55 +1,27 @@
-"""Job requests, and responses about jobs."""
+"""Responses about jobs: views of a job, its attempts, its history and its output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rota.wire.job_request import JobRequest
+from rota.wire.job_view import FINAL_STATES, LIVE_STATES, STATES, JobList, JobView
 from rota.wire.training import WorkerFigure
 
-VERSION = "v1"
-LIVE_STATES = ("held", "queued", "starting", "running", "stopping")
-FINAL_STATES = ("succeeded", "failed", "cancelled")
-STATES = LIVE_STATES + FINAL_STATES
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """A request for a job: the content of a job file, or the flags of `rota submit`.
-
-    Amounts are text: `gpus` "2", "1..4", "1..4@2" or "0.5"; memory "6GiB"; times "90", "90s",
-    "15m", "2h", "1d". Empty or None: the site's default, or none.
-    """
-
-    command: list[str]
-    name: str = ""
-    project: str = ""
-    gpus: str = ""
-    gpus_per_worker: int = 0
-    gpu_memory: str = ""
-    gpu_types: list[str] = field(default_factory=list[str])
-    node_labels: dict[str, str] = field(default_factory=dict[str, str])
-    cpus: float = 0.0
-    memory: str = ""
-    priority: int = 0
-    mode: str = "fixed"
-    epochs: float | None = None
-    hours: float | None = None
-    category: str = ""
-    env: dict[str, str] = field(default_factory=dict[str, str])
-    workdir: str = ""
-    umask: int | None = None
-    image: str = ""
-    mounts: list[str] = field(default_factory=list[str])
-    ports: list[str] = field(default_factory=list[str])
-    host_network: bool = False
-    snapshot: str = ""
-    time_limit: str = ""
-    retries: int = 0
-    retry_on: list[int] = field(default_factory=list[int])
-    grace: str = ""
-    after: list[str] = field(default_factory=list[str])
-    array: str = ""
-    hold: bool = False
+__all__ = [
+    "FINAL_STATES",
+    "LIVE_STATES",
+    "STATES",
+    "AttemptView",
+    "JobDetails",
+    "JobList",
+    "JobRequest",
+    "JobView",
+    "LogPiece",
+    "LogRange",
+    "StoryEntry",
+    "WorkerView",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +47,6 @@ class AttemptView:
     outcome: str
     reason: str
     workers: list[WorkerView]
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """A line of `rota list`. `reason` explains why the job waits, how it ended, or, if the policy
-    did not choose the size of a running job, why it has this size.
-
-    `progress` is 0 to 1 for a job that reports progress. `finish_s` is the estimated end time,
-    `remaining_s` the time from now to that end, and `finish_error` the relative error of
-    `remaining_s`. Unknown values are None.
-    """
-
-    id: str
-    name: str
-    user: str
-    project: str
-    state: str
-    reason: str
-    priority: int
-    gpus: str
-    gpus_held: float
-    nodes: list[str]
-    attempt: int
-    submitted_s: float
-    started_s: float | None
-    ended_s: float | None
-    running_s: float
-    epochs: float | None
-    epochs_done: float
-    progress: float | None = None
-    remaining_s: float | None = None
-    finish_s: float | None = None
-    finish_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

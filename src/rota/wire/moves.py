@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from rota.wire.jobs import JobRequest
+from rota.wire.job_request import JobRequest
 
 if TYPE_CHECKING:
     from rota.wire.manifest import SnapshotManifest

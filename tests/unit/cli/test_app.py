@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from rota.cli.app import NOUNS, VERBS
+from rota.cli.app import NAMES, NOUNS, SECTIONS, VERBS
+from rota.cli.complete import suggestions
+from rota.cli.options import JOB
 from rota.core.lifecycle.states import JobState
 from rota.wire.jobs import STATES
 from tests.support.cli_commands import commands, groups
@@ -81,6 +84,7 @@ def test_every_verb_is_in_its_module():
     verbs = [verb for each in VERBS.values() for verb in each]
     assert [name for name in EVERY if " " not in name] == verbs
     assert groups() == list(NOUNS)
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", ["", *EVERY, *groups()])
@@ -89,11 +93,7 @@ def test_help(rota: Rota, name: str):
     assert (result.code, result.err) == (0, "")
     assert f"Usage: rota {name}".rstrip() in result.out
     assert result.out == rota(*name.split(), "-h").out
-    # Typer's words for what it makes of an argument, and what it had no room for.
-    ugly = [words for words in ("<str>", "<list", "{JOB", "{NAME", "{TRACE") if words in result.out]
-    assert ugly == []
-    summaries = result.out.partition("Commands:")[2]
-    assert "..." not in summaries
+    assert max(map(len, result.out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -107,7 +107,7 @@ def test_commands_with_results_have_json(name: str):
         "policy decide",
     }
     silent |= {"store backup", "store migrate"}
-    options = {option for each in EVERY[name].params for option in each.opts}
+    options = {flag for each in EVERY[name].options for flag in each.flags}
     assert ("--json" in options) == (name not in silent)
 
 
@@ -177,6 +177,14 @@ def test_policy_list_needs_no_daemon(rota: Rota):
 @pytest.mark.parametrize("arguments", [["list"], ["submit", "--gpus", "2", "--", "true"]])
 def test_fast_command_imports_no_large_library(arguments: list[str]):
     heavy = {
+        "click",
+        "email",
+        "http.client",
+        "pathspec",
+        "rota.config.schema",
+        "rota.wire.jobs",
+        "ssl",
+        "tomllib",
         "rich",
         "pydantic",
         "httpx2",
@@ -203,15 +211,10 @@ def test_completion(rota: Rota, shell: str):
 
 
 def completed(*words: str, **environment: str) -> list[str]:
-    variables = {
-        "COMP_WORDS": " ".join(words),
-        "COMP_CWORD": str(len(words) - 1),
-        "_ROTA_COMPLETE": "complete_bash",
-        **environment,
-    }
+    variables = {"_ROTA_COMPLETE": "bash", **environment}
     code = (
         f"import os; os.environ.update({variables!r}); from rota.cli.main import main; "
-        "import sys; sys.argv = ['rota']; main()"
+        f"import sys; sys.argv = {list(words)!r}; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == ""
@@ -223,6 +226,43 @@ def test_completion_of_commands_flags_and_states():
     assert completed("rota", "nodes", "dr") == ["drain"]
     assert completed("rota", "list", "--st") == ["--state"]
     assert completed("rota", "list", "--state", "s") == ["starting", "stopping", "succeeded"]
+    assert completed("rota", "list", "--user", "s") == []
+    assert completed("rota", "submit", "--", "--na") == []
+    assert completed("rota", "nonsense", "x") == []
+    assert {"submit", "nodes", "context"} <= set(completed("rota", ""))
+
+
+def test_completion_shows_summaries_where_the_shell_can():
+    assert suggestions(["canc"], shell="zsh") == "cancel:Cancel jobs."
+    assert suggestions(["canc"], shell="fish") == "cancel\tCancel jobs."
+
+
+def test_completion_of_the_second_argument_is_not_the_first(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(JOB, "complete", lambda _: [("bert", "")])
+    assert suggestions(["resize", "b"], shell="bash") == "bert"
+    assert suggestions(["resize", "--json", "b"], shell="bash") == "bert"
+    assert suggestions(["resize", "bert", "b"], shell="bash") == ""
+
+
+def test_bash_completes_with_the_script(rota: Rota, nowhere: Path):
+    program = nowhere / "rota"
+    program.write_text(
+        f"#!/bin/sh\nexec {sys.executable} -c 'from rota.cli.main import main; main()' \"$@\"\n"
+    )
+    program.chmod(0o700)
+    script = (
+        f"{rota('completion', 'bash').out}\nCOMP_WORDS=(rota nodes dr)\nCOMP_CWORD=2\n"
+        '_rota_completion\necho "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(
+        ["/bin/bash"],
+        input=script,
+        text=True,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PATH": f"{nowhere}:{os.environ['PATH']}"},
+    )
+    assert done.stdout == "drain\n"
 
 
 def test_completion_of_jobs_is_silent_without_a_daemon(nowhere: Path):

@@ -38,6 +38,44 @@ def test_yaml_values_become_field_types(tmp_path: Path):
     ]
 
 
+def test_a_command_line_is_split_like_in_a_shell(tmp_path: Path):
+    text = """command: python train.py --name 'two words' --note "it's" a\\ b"""
+    words = ["python", "train.py", "--name", "two words", "--note", "it's", "a b"]
+    assert reading(tmp_path, text) == [{"command": words}]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "true",
+        "yes",
+        "off",
+        "007",
+        "1.10",
+        "1e3",
+        "0x1F",
+        "1_000",
+        "2024-01-02",
+        "1:30",
+        "2024-02-30",
+        "9" * 5000,
+    ],
+)
+def test_text_keeps_the_form_in_which_it_is_written(tmp_path: Path, written: str):
+    text = f"env: {{X: {written}}}\nname: {written}\ncommand: [python, {written}]\n"
+    [job] = reading(tmp_path, text)
+    assert job == {"env": {"X": written}, "name": written, "command": ["python", written]}
+
+
+def test_an_anchor_is_a_value_too(tmp_path: Path):
+    text = "env: &shared {X: true}\nnode_labels: *shared\n"
+    assert reading(tmp_path, text) == [{"env": {"X": "true"}, "node_labels": {"X": "true"}}]
+
+
+def test_an_estimate_may_be_left_open(tmp_path: Path):
+    assert reading(tmp_path, "epochs: ~\nhours:\n") == [{"epochs": None, "hours": None}]
+
+
 def test_several_jobs(tmp_path: Path):
     listed = "- {name: a}\n- {name: b}\n"
     documents = "name: a\n---\nname: b\n"
@@ -55,6 +93,14 @@ def test_several_jobs(tmp_path: Path):
         ("env: [a]", "field 'env': "),
         ("hold: maybe", "field 'hold': 'maybe' is not true or false"),
         ("hours: long", "field 'hours': 'long' is not a number"),
+        ("env: {X: }", "field 'env.X': it has no value; write '' for an empty text"),
+        ("name: ~", "field 'name': it has no value; write '' for an empty text"),
+        ("env: {X: [1]}", "field 'env.X': '[1]' is not text"),
+        ("command: python 'x", "field 'command': no closing quotation; "),
+        ("command: [[a]]", "field 'command': "),
+        ("retries: 1.5", "field 'retries': '1.5' is not a whole number"),
+        ("retries: true", "field 'retries': 'true' is not a whole number"),
+        ("retry_on: [x]", "field 'retry_on': 'x' is not a whole number"),
         ("a: [", "row 1: the file is not YAML"),
         ("!!python/object/apply:os.system ['true']", "the file is not YAML"),
     ],

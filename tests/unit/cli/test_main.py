@@ -135,7 +135,7 @@ def test_all_streams_may_be_closed():
     assert in_shell("policy list", "<&- >&- 2>&-") == (1, "", "")
 
 
-@pytest.mark.parametrize("module", ["typer", "rota.policies.registry"])
+@pytest.mark.parametrize("module", ["argparse", "rota.policies.registry"])
 def test_an_interrupt_during_an_import_is_130(module: str):
     code = (
         "import sys\n"

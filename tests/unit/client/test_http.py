@@ -254,3 +254,20 @@ def test_no_request_is_sent_to_a_forbidden_address() -> None:
         peer, _ = there.accept()
         with peer:
             assert peer.recv(1) == b""
+
+
+def test_server_without_tls_is_a_tls_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+
+        def greet() -> None:
+            peer, _ = there.accept()
+            with peer:
+                peer.recv(65536)
+                peer.sendall(b"hello, this is not TLS\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        endpoint = Endpoint(url=f"https://127.0.0.1:{there.getsockname()[1]}")
+        with closing(Http(endpoint)) as http, pytest.raises(UnavailableError, match=r"^TLS error"):
+            http.ask("GET", "/me")
+        thread.join()

@@ -24,7 +24,7 @@ from rota.errors import InputError, UserError
         ("[!a-c]x", ["dx", "-x"], ["ax", "x", "a/x"]),
         ("[]a]x", ["]x", "ax"], ["bx"]),
         ("[--]x", ["-x"], ["bx"]),
-        ("[x", ["[x"], ["x"]),
+        (r"\[x", ["[x"], ["x"]),
         ("**/data", ["data", "a/data", "a/b/data"], ["a/data2"]),
         ("a/**/b", ["a/b", "a/x/b", "a/x/y/b"], ["b", "xa/b", "a/xb"]),
         ("a/**", ["a/x", "a/x/y"], ["a", "a/", "b/a/x"]),
@@ -57,7 +57,15 @@ def test_last_matching_pattern_decides(tmp_path: Path):
     assert skipped == ["x.log", "a/.git", "a/b.pyc"]
 
 
-@pytest.mark.parametrize("line", ["/", "!", "!/", "x\\", "[z-a]", "[]"])
+def test_a_file_in_a_directory_with_all_files_excluded_can_be_included(tmp_path: Path):
+    (tmp_path / ".rotaignore").write_text("a/**\n!a/keep\n")
+    ignore = ignore_of(tmp_path, ())
+    assert not ignore.skips("a", is_folder=True)
+    assert ignore.skips("a/x", is_folder=False)
+    assert not ignore.skips("a/keep", is_folder=False)
+
+
+@pytest.mark.parametrize("line", ["/", "!", "!/", "x\\", "[z-a]", "[]", "[x"])
 def test_invalid_patterns(tmp_path: Path, line: str):
     (tmp_path / ".rotaignore").write_text(f"ok\n{line}\n")
     with pytest.raises(InputError, match=r"\.rotaignore, row 2: "):

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from rota.cli.options import AsJson
+from rota.cli.command import command, flag
+from rota.cli.options import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rota.config.load import Setting
 
-app = typer.Typer(help="Show the settings in effect.")
+HELP = "Show the settings in effect."
 
 
-@app.callback()
-def config() -> None:
-    """Makes `config` a group, although it has one verb."""
-
-
-@app.command()
-def show(
-    *,
-    has_origin: Annotated[
-        bool, typer.Option("--origin", help="Also show the file or variable of each setting.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@command(
+    "show",
+    flag("--origin", name="has_origin", text="Also show the file or variable of each setting."),
+    JSON,
+)
+def show(*, has_origin: bool, as_json: bool) -> None:
     """Show every setting, with --origin also its source.
 
     These settings apply to a daemon started on this machine and to a submit from this folder. A
@@ -54,3 +46,6 @@ def _settings() -> Iterator[Setting]:
     yield from daemon_settings(Sources(state_dir()))
     for each in submit_settings(Sources(Path.cwd())):
         yield Setting(("submit", *each.place), each.value, each.origin)
+
+
+COMMANDS = (show,)

@@ -5,69 +5,63 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from rota.cli import complete
-from rota.cli.flags import option, takes
-from rota.cli.options import AsJson
+from rota.cli.command import CommandArgument, CommandOption, command, flag
+from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError
 
 if TYPE_CHECKING:
     from rota.client.contexts import Context
 
-app = typer.Typer(help="Name daemons and select the one that commands contact.")
-
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        help="Context name; see 'rota context list'.",
-        show_default=False,
-        autocompletion=complete.contexts,
-    ),
-]
+HELP = "Name daemons and select the one that commands contact."
+NAME = CommandArgument(
+    "name",
+    metavar="NAME",
+    text="Context name; see 'rota context list'.",
+    complete=complete.contexts,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextFlags:
     """The flags of `rota context add`."""
 
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the context.", show_default=False)
-    ]
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="URL", help="Address of the daemon: https://HOST:PORT.", show_default=False
-        ),
-    ]
-    token: Annotated[str, option("--token", metavar="-", text="Read the token from stdin.")] = ""
-    token_file: Annotated[
-        str, option("--token-file", metavar="FILE", text="Read the token from FILE on each use.")
-    ] = ""
-    is_kubernetes: Annotated[
-        bool, typer.Option("--kubernetes", help="Use the token of the kubeconfig.")
-    ] = False
-    kubeconfig: Annotated[
-        str, option("--kubeconfig", metavar="FILE", text="Kubeconfig (default: kubectl's).")
-    ] = ""
-    kube_context: Annotated[
-        str,
-        option("--kube-context", metavar="NAME", text="Kubeconfig context (default: current)."),
-    ] = ""
-    as_json: AsJson = False
+    name: str
+    url: str
+    token: str
+    token_file: str
+    is_kubernetes: bool
+    kubeconfig: str
+    kube_context: str
+    as_json: bool
 
 
-@app.command(epilog="Example: rota context add lab https://rota.lab:7600 --token-file lab.token")
-@takes(ContextFlags)
-def add(flags: ContextFlags) -> None:
+def _text(flag: str, *, metavar: str, text: str) -> CommandOption:
+    name = flag.removeprefix("--").replace("-", "_")
+    return CommandOption(flag, name=name, metavar=metavar, text=text, parse=str, default="")
+
+
+@command(
+    "add",
+    CommandArgument("name", metavar="NAME", text="Name of the context."),
+    CommandArgument("url", metavar="URL", text="Address of the daemon: https://HOST:PORT."),
+    _text("--token", metavar="-", text="Read the token from stdin."),
+    _text("--token-file", metavar="FILE", text="Read the token from FILE on each use."),
+    flag("--kubernetes", name="is_kubernetes", text="Use the token of the kubeconfig."),
+    _text("--kubeconfig", metavar="FILE", text="Kubeconfig (default: kubectl's)."),
+    _text("--kube-context", metavar="NAME", text="Kubeconfig context (default: current)."),
+    JSON,
+    epilog="Example: rota context add lab https://rota.lab:7600 --token-file lab.token",
+)
+def add(**values: Any) -> None:
     """Add a context for a daemon. Only you can read the stored token."""
     from rota.cli.output.contexts import print_contexts
     from rota.client import contexts
 
+    flags = ContextFlags(**values)
     contexts.check_name(flags.name)
     found = _context(flags)
     # `secret` reads the token file, so a missing file is reported now and not at the first use.
@@ -133,8 +127,8 @@ def _is_unencrypted(url: str) -> bool:
     return parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "::1", "localhost")
 
 
-@app.command()
-def use(name: Name, *, as_json: AsJson = False) -> None:
+@command("use", NAME, JSON)
+def use(*, name: str, as_json: bool) -> None:
     """Select the daemon that commands contact. 'local' is this machine's daemon."""
     from rota.cli.output.console import print_json
     from rota.client import contexts
@@ -146,8 +140,8 @@ def use(name: Name, *, as_json: AsJson = False) -> None:
         print_out(f"commands now use '{name}'; --context NAME uses another one once")
 
 
-@app.command(name="list")
-def list_contexts(*, as_json: AsJson = False) -> None:
+@command("list", JSON)
+def list_contexts(*, as_json: bool) -> None:
     """List your contexts. Tokens are not shown."""
     from rota.cli.output.contexts import print_contexts
     from rota.client import contexts
@@ -159,8 +153,8 @@ def list_contexts(*, as_json: AsJson = False) -> None:
         print_contexts(known.contexts, current=known.current, as_json=as_json)
 
 
-@app.command()
-def show(*, as_json: AsJson = False) -> None:
+@command("show", JSON)
+def show(*, as_json: bool) -> None:
     """Show the daemon that commands contact, and what selected it."""
     from rota.cli.output.console import print_json
     from rota.client.endpoint import chosen
@@ -172,8 +166,8 @@ def show(*, as_json: AsJson = False) -> None:
         print_out(f"{found.context or found.url}, set by {found.origin}")
 
 
-@app.command()
-def remove(name: Name, *, as_json: AsJson = False) -> None:
+@command("remove", NAME, JSON)
+def remove(*, name: str, as_json: bool) -> None:
     """Remove a context and its token."""
     from rota.cli.output.console import print_json
     from rota.client import contexts
@@ -183,3 +177,6 @@ def remove(name: Name, *, as_json: AsJson = False) -> None:
         print_json({"removed": name, "was_current": was_current})
     elif was_current:
         print_out("commands now use the daemon of this machine")
+
+
+COMMANDS = (add, use, list_contexts, show, remove)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import sys
@@ -11,11 +12,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from rota.cli.options import AsJson
+from rota.cli.command import CommandOption, command, flag
+from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
 from rota.errors import RotaError, UnavailableError, UserError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rota.server.settings import Settings
     from rota.wire.daemon import Status
 
-app = typer.Typer()
-
+PYTHON_GC_THRESHOLDS = (700, 10, 10)
+"""Python's defaults: `rota.cli.main` sets others, for short commands."""
 LOG_NAME = "daemon.log"
 READY = b"ready"
 READY_TIMEOUT_S = 10.0
@@ -34,64 +34,34 @@ EXIT_TIMEOUT_S = 10.0
 """Limit for the exit of a daemon whose API is already closed."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
-Detach = Annotated[
-    bool, typer.Option("--detach", "-d", help="Run in the background; return when it is ready.")
-]
-VirtualGpus = Annotated[
-    str,
-    typer.Option(
-        "--virtual-gpus", metavar="NxMEMORY", help="Simulate GPUs: 4x16GiB is four of 16 GiB."
+
+def _setting(flag: str, *, metavar: str, text: str, name: str = "") -> CommandOption:
+    """An option of `rota up` that is a setting of the daemon."""
+    name = name or flag.removeprefix("--").replace("-", "_")
+    return CommandOption(flag, name=name, metavar=metavar, text=text, parse=str, default="")
+
+
+@command(
+    "up",
+    flag("--detach", "-d", name="is_detached", text="Run in the background; return when ready."),
+    _setting(
+        "--virtual-gpus", metavar="NxMEMORY", text="Simulate GPUs: 4x16GiB is four of 16 GiB."
     ),
-]
-Listen = Annotated[
-    str,
-    typer.Option("--listen", metavar="HOST:PORT", help="Also listen on TCP; clients need a token."),
-]
-Engine = Annotated[
-    str, typer.Option("--engine", metavar="ENGINE", help="Run jobs with 'local' or 'kubernetes'.")
-]
-Kubeconfig = Annotated[
-    str, typer.Option("--kubeconfig", metavar="PATH", help="Kubeconfig (default: kubectl's).")
-]
-KubeContext = Annotated[
-    str, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")
-]
-Namespace = Annotated[
-    str, typer.Option("--namespace", metavar="NAME", help="Kubernetes namespace of the pods.")
-]
-PolicyName = Annotated[
-    str, typer.Option("--policy", metavar="POLICY", help="Policy; see 'rota policy list'.")
-]
-
-
-@app.command()
-def up(
-    *,
-    is_detached: Detach = False,
-    virtual_gpus: VirtualGpus = "",
-    listen: Listen = "",
-    engine: Engine = "",
-    kubeconfig: Kubeconfig = "",
-    context: KubeContext = "",
-    namespace: Namespace = "",
-    policy: PolicyName = "",
-    as_json: AsJson = False,
-) -> None:
+    _setting("--listen", metavar="HOST:PORT", text="Also listen on TCP; clients need a token."),
+    _setting("--engine", metavar="ENGINE", text="Run jobs with 'local' or 'kubernetes'."),
+    _setting("--kubeconfig", metavar="PATH", text="Kubeconfig (default: kubectl's)."),
+    _setting("--context", name="kube_context", metavar="NAME", text="Context of the kubeconfig."),
+    _setting("--namespace", metavar="NAME", text="Kubernetes namespace of the pods."),
+    _setting("--policy", metavar="POLICY", text="Policy; see 'rota policy list'."),
+    JSON,
+)
+def up(*, is_detached: bool, as_json: bool, **flags: str) -> None:
     """Start the daemon on this machine. It runs until 'rota down' or Ctrl-C.
 
     Files and environment variables set the same options and more: see 'rota config show'.
     """
     if as_json and not is_detached:
         raise UserError("--json needs --detach", "leave out --json, or add --detach")
-    flags = {
-        "virtual_gpus": virtual_gpus,
-        "listen": listen,
-        "policy": policy,
-        "engine": engine,
-        "kubeconfig": kubeconfig,
-        "kube_context": context,
-        "namespace": namespace,
-    }
     settings = _settings(flags)
     for warning in listen_warnings(settings.listen, are_accounts=settings.are_accounts):
         print_err(warning)
@@ -138,6 +108,7 @@ def _run(settings: Settings, ready: Callable[[], object]) -> None:
     from rota.server.main import serve
 
     log_to_stderr()
+    gc.set_threshold(*PYTHON_GC_THRESHOLDS)
     with (
         hold_process_lock(settings.folder),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -221,8 +192,8 @@ def _become_background(log: Path) -> None:
     os.chdir("/")
 
 
-@app.command()
-def status(*, as_json: AsJson = False) -> None:
+@command("status", JSON)
+def status(*, as_json: bool) -> None:
     """Show the state of the daemon. Exit code 1 if no daemon runs."""
     from rota.cli.output.console import print_json
     from rota.client import Client
@@ -235,15 +206,21 @@ def status(*, as_json: AsJson = False) -> None:
         _print_status(found)
 
 
-@app.command()
-def down(
-    *,
-    keeps_jobs: Annotated[
-        bool,
-        typer.Option("--keep-jobs/--stop-jobs", help="Keep jobs running, or requeue them."),
-    ] = True,
-    as_json: AsJson = False,
-) -> None:
+@command(
+    "down",
+    CommandOption(
+        "--keep-jobs", name="keeps_jobs", text="Keep jobs running (default).", default=True
+    ),
+    CommandOption(
+        "--stop-jobs",
+        name="keeps_jobs",
+        text="Return the jobs to the queue first.",
+        const=False,
+        default=True,
+    ),
+    JSON,
+)
+def down(*, keeps_jobs: bool, as_json: bool) -> None:
     """Stop the daemon. Its jobs keep running, and the next daemon adopts them. With --stop-jobs
     the jobs return to the queue first."""
     from rota.cli.output.console import print_json
@@ -305,3 +282,6 @@ def _print_status(found: Status) -> None:
         ("rounds", found.scheduling),
     ]
     print_out("\n".join(f"{name:<8} {value}" for name, value in rows if value))
+
+
+COMMANDS = (up, status, down)

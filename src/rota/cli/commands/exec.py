@@ -3,64 +3,52 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from rota.cli.flags import option
-from rota.cli.options import JobRef
+from rota.cli.command import CommandArgument, command, flag
+from rota.cli.options import JOB, WORKER
 from rota.cli.output.console import print_err, print_out
 
 if TYPE_CHECKING:
     from rota.client.port_forward import Forwarder
     from rota.wire.exec import ExecRequest
 
-app = typer.Typer()
 
-Worker = Annotated[
-    int | None, option("--worker", metavar="N", text="Number of the worker (default: the first).")
-]
-
-
-@app.command(name="exec", epilog="Example: rota exec bert -- nvidia-smi")
-def execute(
-    job: JobRef,
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="-- COMMAND...", help="Command to run.", show_default=False),
-    ],
-    *,
-    worker: Worker = None,
-    on_terminal: Annotated[
-        bool, typer.Option("--tty", "-t", help="Give the command a terminal.")
-    ] = False,
-) -> None:
+@command(
+    "exec",
+    JOB,
+    CommandArgument("words", metavar="-- COMMAND...", text="Command to run.", is_repeatable=True),
+    WORKER,
+    flag("--tty", "-t", name="on_terminal", text="Give the command a terminal."),
+    epilog="Example: rota exec bert -- nvidia-smi",
+)
+def execute(*, job: str, words: list[str], worker: int | None, on_terminal: bool) -> int:
     """Run a command in a worker's environment. The command has the worker's user, folder,
     variables, container and GPUs. The exit code is the command's."""
-    raise typer.Exit(_run(job, _request(command, on_terminal=on_terminal), worker=worker))
+    return _run(job, _request(words, on_terminal=on_terminal), worker=worker)
 
 
-@app.command()
-def shell(job: JobRef, *, worker: Worker = None) -> None:
+@command("shell", JOB, WORKER)
+def shell(*, job: str, worker: int | None) -> int:
     """Open a shell in a worker's environment. The shell has the worker's user, folder, variables,
     container and GPUs."""
-    raise typer.Exit(_run(job, _request([], on_terminal=True), worker=worker))
+    return _run(job, _request([], on_terminal=True), worker=worker)
 
 
-@app.command(name="port-forward", epilog="Example: rota port-forward bert 6006:6006")
-def port_forward(
-    job: JobRef,
-    ports: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="HOST:JOB...",
-            help="Local port and the job's port (default: the job's --port).",
-            show_default=False,
-        ),
-    ] = None,
-    *,
-    worker: Worker = None,
-) -> None:
+@command(
+    "port-forward",
+    JOB,
+    CommandArgument(
+        "ports",
+        metavar="HOST:JOB...",
+        text="Local port and the job's port (default: the job's --port).",
+        is_repeatable=True,
+        is_required=False,
+    ),
+    WORKER,
+    epilog="Example: rota port-forward bert 6006:6006",
+)
+def port_forward(*, job: str, ports: list[str], worker: int | None) -> None:
     """Forward local ports to ports of a job. Ends with the job or with Ctrl-C."""
     from rota.client import Client
     from rota.client.port_forward import ForwardTarget
@@ -109,3 +97,6 @@ def _run(job: str, request: ExecRequest, *, worker: int | None) -> int:
     if session.reason:
         print_err(session.reason)
     return code
+
+
+COMMANDS = (execute, shell, port_forward)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, TypeVar
 
 from rota.cli import complete
-from rota.cli.flags import option
-from rota.cli.options import AsJson, JobRef, JobRefs, To
+from rota.cli.command import CommandArgument, CommandOption, command, flag, whole
+from rota.cli.options import JOB, JOBS, JSON, TO
 from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError, did_you_mean, shown
 
@@ -21,44 +19,56 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rota.client import Client
-    from rota.wire.jobs import JobView
+    from rota.wire.job_view import JobView
 
 T = TypeVar("T")
-app = typer.Typer()
-
-States = Annotated[
-    list[str] | None,
-    option(
-        "--state",
-        "-s",
-        metavar="STATE",
-        text="Only jobs in this state; repeatable.",
-        complete=complete.states,
-    ),
-]
 NO_MATCHING_JOBS = "no matching jobs; 'rota submit -- COMMAND' submits one"
 NO_OWN_JOBS = "you have no jobs; 'rota list --all' shows the jobs of all users"
 MAX_JOBS = 100_000
 PAGE_SIZE = 1000
 
 
-@app.command(name="list")
+@command(
+    "list",
+    flag("--all", "-a", name="all_users", text="Jobs of all users."),
+    CommandOption(
+        "--user", "-u", name="user", metavar="NAME", text="Jobs of this user.", parse=str
+    ),
+    CommandOption(
+        "--state",
+        "-s",
+        name="states",
+        metavar="STATE",
+        text="Only jobs in this state.",
+        parse=str,
+        is_repeatable=True,
+        complete=complete.states,
+    ),
+    CommandOption(
+        "--project", name="project", metavar="NAME", text="Only jobs of this project.", parse=str
+    ),
+    CommandOption(
+        "--limit",
+        name="limit",
+        metavar="N",
+        text="Number of jobs at most (default: 100).",
+        parse=whole,
+        default=100,
+    ),
+    flag("--watch", name="watches", text="Keep the table up to date."),
+    JSON,
+)
 def list_jobs(
     *,
-    all_users: Annotated[bool, typer.Option("--all", "-a", help="Jobs of all users.")] = False,
-    user: Annotated[str, option("--user", "-u", metavar="NAME", text="Jobs of this user.")] = "",
-    states: States = None,
-    project: Annotated[
-        str, option("--project", metavar="NAME", text="Only jobs of this project.")
-    ] = "",
-    limit: Annotated[
-        int, option("--limit", metavar="N", text="Number of jobs at most (default: 100).")
-    ] = 100,
-    watches: Annotated[bool, typer.Option("--watch", help="Keep the table up to date.")] = False,
-    as_json: AsJson = False,
+    all_users: bool,
+    user: str | None,
+    states: list[str] | None,
+    project: str | None,
+    limit: int,
+    watches: bool,
+    as_json: bool,
 ) -> None:
     """List jobs, newest first. Without --all or --user, only your own."""
-    from rota.cli.output.jobs import print_jobs
     from rota.client import Client
 
     if watches and as_json:
@@ -70,7 +80,7 @@ def list_jobs(
         owner = user or ("" if all_users else rota.me())
 
         def fetch() -> list[JobView]:
-            return _fetch(rota, owner, states=states or [], project=project, limit=limit)
+            return _fetch(rota, owner, states=states or [], project=project or "", limit=limit)
 
         if watches:
             _watch(rota, fetch)
@@ -80,11 +90,13 @@ def list_jobs(
             has_filter = all_users or user or states or project
             print_err(NO_MATCHING_JOBS if has_filter else NO_OWN_JOBS)
         else:
+            from rota.cli.output.jobs import print_jobs
+
             print_jobs(found, as_json=as_json)
 
 
 def _check_states(states: list[str]) -> None:
-    from rota.wire.jobs import STATES
+    from rota.wire.job_view import STATES
 
     for state in states:
         if state not in STATES:
@@ -120,8 +132,8 @@ def _watch(rota: Client, fetch: Callable[[], list[JobView]]) -> None:
     live(lambda: draw(columns(fetch(), now=time.time())), changes=rota.events())
 
 
-@app.command()
-def show(job: JobRef, *, as_json: AsJson = False) -> None:
+@command("show", JOB, JSON)
+def show(*, job: str, as_json: bool) -> None:
     """Show the details of a job, such as why it waits. For an array, list its jobs."""
     from rota.cli.output.console import print_json
     from rota.cli.output.jobs import print_details, print_jobs
@@ -141,8 +153,8 @@ def show(job: JobRef, *, as_json: AsJson = False) -> None:
         print_details(details)
 
 
-@app.command()
-def story(job: JobRef, *, as_json: AsJson = False) -> None:
+@command("story", JOB, JSON)
+def story(*, job: str, as_json: bool) -> None:
     """Show the history of a job: when its state changed, and why."""
     from rota.cli.output.console import print_json
     from rota.cli.output.jobs import print_story
@@ -156,31 +168,28 @@ def story(job: JobRef, *, as_json: AsJson = False) -> None:
         print_story(entries)
 
 
-@app.command()
-def cancel(jobs: JobRefs, *, as_json: AsJson = False) -> None:
+@command("cancel", JOBS, JSON)
+def cancel(*, jobs: list[str], as_json: bool) -> int:
     """Cancel jobs. A running job is stopped, and killed after its grace period."""
-    _apply(jobs, "cancel", as_json=as_json)
+    return _apply(jobs, "cancel", as_json=as_json)
 
 
-@app.command()
-def hold(jobs: JobRefs, *, as_json: AsJson = False) -> None:
+@command("hold", JOBS, JSON)
+def hold(*, jobs: list[str], as_json: bool) -> int:
     """Hold jobs: they do not run until they are released. A running job is stopped."""
-    _apply(jobs, "hold", as_json=as_json)
+    return _apply(jobs, "hold", as_json=as_json)
 
 
-@app.command()
-def release(jobs: JobRefs, *, as_json: AsJson = False) -> None:
+@command("release", JOBS, JSON)
+def release(*, jobs: list[str], as_json: bool) -> int:
     """Release held jobs: they return to the queue."""
-    _apply(jobs, "release", as_json=as_json)
+    return _apply(jobs, "release", as_json=as_json)
 
 
-@app.command()
-def resize(
-    job: JobRef,
-    workers: Annotated[str, typer.Argument(metavar="N|auto", help="Number of workers.")],
-    *,
-    as_json: AsJson = False,
-) -> None:
+@command(
+    "resize", JOB, CommandArgument("workers", metavar="N|auto", text="Number of workers."), JSON
+)
+def resize(*, job: str, workers: str, as_json: bool) -> None:
     """Set the number of workers of an elastic job. With 'auto' the policy sets it."""
     from rota.cli.output.console import print_json
     from rota.cli.output.jobs import print_jobs
@@ -196,8 +205,8 @@ def resize(
         print_jobs([resized], as_json=False)
 
 
-@app.command()
-def resubmit(jobs: JobRefs, *, to: To = "", as_json: AsJson = False) -> None:
+@command("resubmit", JOBS, TO, JSON)
+def resubmit(*, jobs: list[str], to: str, as_json: bool) -> None:
     """Submit copies of jobs as new jobs. With --to, move the jobs to another daemon instead: each
     job is cancelled here after the other daemon has accepted it."""
     from rota.cli.output.console import print_json
@@ -219,8 +228,8 @@ def _move(rota: Client, jobs: list[str], *, to: str) -> list[str]:
         return [move(rota, target, job=job, to=to) for job in jobs]
 
 
-@app.command()
-def wait(jobs: JobRefs, *, as_json: AsJson = False) -> None:
+@command("wait", JOBS, JSON)
+def wait(*, jobs: list[str], as_json: bool) -> int:
     """Wait until jobs have ended. The exit code is that of the first job that failed."""
     from rota.cli.exit_codes import wait_for_end
     from rota.cli.output.console import print_json
@@ -234,11 +243,11 @@ def wait(jobs: JobRefs, *, as_json: AsJson = False) -> None:
         ]
     if as_json:
         print_json([asdict(job) for job, _ in ends])
-    raise typer.Exit(next((code for _, code in ends if code), 0))
+    return next((code for _, code in ends if code), 0)
 
 
-def _apply(refs: list[str], action: str, *, as_json: bool) -> None:
-    """Call the client's method `action` for every job, also after errors. The exit code is that of
+def _apply(refs: list[str], action: str, *, as_json: bool) -> int:
+    """Call the client's method `action` for every job, also after errors. Return the exit code of
     the first error."""
     from rota.cli.output.console import print_json
     from rota.cli.output.jobs import print_jobs
@@ -264,8 +273,7 @@ def _apply(refs: list[str], action: str, *, as_json: bool) -> None:
         print_json([asdict(job) for job in done])
     elif done:
         print_jobs(done, as_json=False)
-    if failed:
-        raise typer.Exit(failed)
+    return failed
 
 
 def _array_jobs(rota: Client, name: str) -> list[JobView]:
@@ -291,7 +299,7 @@ def _is_array_error(error: UserError) -> bool:
 
 def _unfinished_ids(rota: Client, name: str) -> list[str]:
     """The ids of the jobs of an array that have not ended."""
-    from rota.wire.jobs import LIVE_STATES
+    from rota.wire.job_view import LIVE_STATES
 
     unfinished = [job.id for job in _array_jobs(rota, name) if job.state in LIVE_STATES]
     if not unfinished:
@@ -309,13 +317,15 @@ def _for_each_job(rota: Client, ref: str, *, action: Callable[[str], T]) -> list
     return [action(job.id) for job in _array_jobs(rota, ref)]
 
 
-@app.command()
-def profile(
-    job: JobRef,
-    *,
-    svg: Annotated[str, option("--svg", metavar="FILE", text="Write charts to this file.")] = "",
-    as_json: AsJson = False,
-) -> None:
+@command(
+    "profile",
+    JOB,
+    CommandOption(
+        "--svg", name="svg", metavar="FILE", text="Write charts to this file.", parse=str
+    ),
+    JSON,
+)
+def profile(*, job: str, svg: str | None, as_json: bool) -> None:
     """Show the speed-ups, step times and memory of a job."""
     from rota.cli.output.console import print_json
     from rota.cli.output.profile import print_profile
@@ -331,3 +341,9 @@ def profile(
         print_json(asdict(found))
     elif not svg:
         print_profile(found)
+
+
+COMMANDS = (
+    *(list_jobs, show, story, cancel, hold, release, resize, resubmit, wait),
+    profile,
+)

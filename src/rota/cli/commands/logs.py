@@ -6,43 +6,52 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from rota.cli.flags import option
-from rota.cli.options import AsJson, JobRef
+from rota.cli.command import CommandOption, command, flag, whole
+from rota.cli.options import JOB, JSON
 from rota.cli.output.console import print_out
 from rota.errors import UserError
 
 if TYPE_CHECKING:
     from rota.wire.jobs import LogPiece
 
-app = typer.Typer()
 
-
-@app.command()
+@command(
+    "logs",
+    JOB,
+    flag("--follow", "-f", name="follow", text="Print new output until the job has ended."),
+    CommandOption(
+        "--tail", "-n", name="tail", metavar="N", text="Only the last N lines.", parse=whole
+    ),
+    CommandOption(
+        "--since",
+        name="since",
+        metavar="TIME",
+        text="Only output of the last 90s, 15m, 2h.",
+        parse=str,
+    ),
+    flag("--timestamps", "-t", name="timestamps", text="Print time and worker before each line."),
+    CommandOption("--worker", name="worker", metavar="N", text="Only this worker.", parse=whole),
+    CommandOption(
+        "--attempt",
+        name="attempt",
+        metavar="N",
+        text="Number of the attempt (default: the newest).",
+        parse=whole,
+    ),
+    JSON,
+)
 def logs(
-    job: JobRef,
     *,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print new output until the job has ended.")
-    ] = False,
-    tail: Annotated[
-        int | None, option("--tail", "-n", metavar="N", text="Only the last N lines.")
-    ] = None,
-    since: Annotated[
-        str, option("--since", metavar="TIME", text="Only output of the last 90s, 15m, 2h.")
-    ] = "",
-    timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Print time and worker before each line.")
-    ] = False,
-    worker: Annotated[int | None, option("--worker", metavar="N", text="Only this worker.")] = None,
-    attempt: Annotated[
-        int | None,
-        option("--attempt", metavar="N", text="Number of the attempt (default: the newest)."),
-    ] = None,
-    as_json: AsJson = False,
+    job: str,
+    follow: bool,
+    tail: int | None,
+    since: str | None,
+    timestamps: bool,
+    worker: int | None,
+    attempt: int | None,
+    as_json: bool,
 ) -> None:
     """Show the output of a job. Lines of all workers are merged by time."""
     from rota.client import Client
@@ -104,3 +113,6 @@ def _seconds(text: str) -> float:
         return float(number) * units[unit]
     except ValueError:
         raise UserError(f"--since {text[:40]} is not a duration", "write 90s, 15m or 2h") from None
+
+
+COMMANDS = (logs,)

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from rota.cli import complete
-from rota.cli.options import AsJson
+from rota.cli.command import CommandArgument, command
+from rota.cli.options import JSON
 
 if TYPE_CHECKING:
     from rota.wire.daemon import NodeView
 
 
-nodes_app = typer.Typer(help="List nodes and their GPUs; drain and resume nodes.")
-Node = Annotated[
-    str,
-    typer.Argument(
-        metavar="NODE",
-        help="Node name; see 'rota nodes list'.",
-        show_default=False,
-        autocompletion=complete.nodes,
-    ),
-]
+HELP = "List nodes and their GPUs; drain and resume nodes."
+NODE = CommandArgument(
+    "node", metavar="NODE", text="Node name; see 'rota nodes list'.", complete=complete.nodes
+)
 
 
-@nodes_app.command(name="list")
-def list_nodes(*, as_json: AsJson = False) -> None:
+@command("list", JSON)
+def list_nodes(*, as_json: bool) -> None:
     """List nodes, their GPUs, and the jobs on each GPU."""
     from rota.client import Client
 
@@ -35,8 +28,8 @@ def list_nodes(*, as_json: AsJson = False) -> None:
         _print_nodes(rota.nodes(), as_json=as_json)
 
 
-@nodes_app.command()
-def drain(node: Node, *, as_json: AsJson = False) -> None:
+@command("drain", NODE, JSON)
+def drain(*, node: str, as_json: bool) -> None:
     """Take a node out of use and move its jobs to other nodes."""
     from rota.client import Client
 
@@ -44,8 +37,8 @@ def drain(node: Node, *, as_json: AsJson = False) -> None:
         _print_nodes(rota.drain(node), as_json=as_json)
 
 
-@nodes_app.command()
-def resume(node: Node, *, as_json: AsJson = False) -> None:
+@command("resume", NODE, JSON)
+def resume(*, node: str, as_json: bool) -> None:
     """Put a drained node back into use."""
     from rota.client import Client
 
@@ -53,8 +46,8 @@ def resume(node: Node, *, as_json: AsJson = False) -> None:
         _print_nodes(rota.resume(node), as_json=as_json)
 
 
-@nodes_app.command()
-def lost(node: Node, *, as_json: AsJson = False) -> None:
+@command("lost", NODE, JSON)
+def lost(*, node: str, as_json: bool) -> None:
     """Give up an unreachable node and restart its jobs elsewhere."""
     from rota.client import Client
 
@@ -70,3 +63,6 @@ def _print_nodes(nodes: list[NodeView], *, as_json: bool) -> None:
         print_json([asdict(node) for node in nodes])
     else:
         print_nodes(nodes)
+
+
+COMMANDS = (list_nodes, drain, resume, lost)

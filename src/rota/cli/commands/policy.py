@@ -7,11 +7,10 @@ import json
 import math
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
-
-from rota.cli.options import AsJson
+from rota.cli.command import CommandArgument, command
+from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
 from rota.errors import PolicyError, RotaError, UserError, json_error_message, shown
 
@@ -19,29 +18,21 @@ if TYPE_CHECKING:
     from rota.core.scheduling.policy_api import Policy
     from rota.policies.parameters import Parameter
 
-app = typer.Typer(help="List, describe, select and try policies.")
+HELP = "List, describe, select and try policies."
 
 ANSWER_TIMEOUT_S = 1.0
 """Limit for the daemon's answer where the policy in use is not essential."""
 
-Name = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="NAME", help="Policy name (default: the policy in use).", show_default=False
-    ),
-]
-Spec = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME[:PARAM=VALUE,...]",
-        help="Policy name; see 'rota policy list'.",
-        show_default=False,
-    ),
-]
+NAME = CommandArgument(
+    "name", metavar="NAME", text="Policy name (default: the policy in use).", is_required=False
+)
+SPEC = CommandArgument(
+    "name", metavar="NAME[:PARAM=VALUE,...]", text="Policy name; see 'rota policy list'."
+)
 
 
-@app.command("list")
-def list_(*, as_json: AsJson = False) -> None:
+@command("list", JSON)
+def list_(*, as_json: bool) -> None:
     """List all policies with their parameters.
 
     If a daemon answers, a star marks its policy. A policy that cannot be loaded is left out, with
@@ -72,8 +63,8 @@ def list_(*, as_json: AsJson = False) -> None:
     )
 
 
-@app.command()
-def show(name: Name = None, *, as_json: AsJson = False) -> None:
+@command("show", NAME, JSON)
+def show(*, name: str | None, as_json: bool) -> None:
     """Describe a policy and its parameters. NAME may be ./file.py:Class.
 
     Without NAME, describe the daemon's policy with its parameters.
@@ -95,8 +86,8 @@ def show(name: Name = None, *, as_json: AsJson = False) -> None:
     print_out("\n".join(["", "Parameters:", *taken] if taken else ["", "No parameters."]))
 
 
-@app.command("set")
-def set_(name: Spec, *, as_json: AsJson = False) -> None:
+@command("set", SPEC, JSON)
+def set_(*, name: str, as_json: bool) -> None:
     """Change the daemon's policy. The change outlives a restart of the daemon."""
     from rota.cli.output.console import print_json
     from rota.client import Client
@@ -111,8 +102,8 @@ def set_(name: Spec, *, as_json: AsJson = False) -> None:
         print_out(f"policy set to {used}")
 
 
-@app.command()
-def decide(name: Spec) -> None:
+@command("decide", SPEC)
+def decide(*, name: str) -> None:
     """Run a policy on cases from stdin and print the GPUs per job.
 
     A case is one line of JSON.
@@ -210,3 +201,6 @@ def _read(line: bytes) -> object:
 
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a number")
+
+
+COMMANDS = (list_, show, set_, decide)

@@ -7,12 +7,10 @@ import platform
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from rota.cli.flags import option
-from rota.cli.options import JobRef
+from rota.cli.command import CommandOption, command
+from rota.cli.options import JOB
 from rota.cli.output.console import print_out
 from rota.errors import RotaError, UserError
 
@@ -21,27 +19,24 @@ if TYPE_CHECKING:
     from rota.client import Client
     from rota.wire.jobs import JobDetails, LogRange
 
-app = typer.Typer()
-
 TAIL_LINES = 200
 TAIL_BYTES = 64 * 1024
 """Limits for the output of one worker."""
 
 
-@app.command()
-def report(
-    job: JobRef,
-    *,
-    output: Annotated[
-        str,
-        option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            text="Output file, - for stdout (default: rota-report-ID.md).",
-        ),
-    ] = "",
-) -> None:
+@command(
+    "report",
+    JOB,
+    CommandOption(
+        "--output",
+        "-o",
+        name="output",
+        metavar="FILE",
+        text="Output file, - for stdout (default: rota-report-ID.md).",
+        parse=str,
+    ),
+)
+def report(*, job: str, output: str | None) -> None:
     """Write a support bundle for a job (logs, history, job file).
 
     The bundle holds the job file, the history, the last output of every worker of every attempt,
@@ -127,3 +122,6 @@ def _write(path: Path, text: str) -> None:
         raise UserError(f"{path} already exists", "choose another file with --output") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(f"{text}\n")
+
+
+COMMANDS = (report,)

@@ -7,14 +7,14 @@ reads and checks all input before the first run, because a run may take minutes.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
 from rota.errors import MAX_SHOWN_PATH_CHARS, UserError, shown
 
 if TYPE_CHECKING:
@@ -24,62 +24,16 @@ if TYPE_CHECKING:
     from rota.simulator.runner import Options
     from rota.simulator.workload import Workload
 
-app = typer.Typer()
-
-SECONDS = "S"
 MAX_SECONDS = 1e12
 """The same limit as in a trace: sums stay finite, and one second still makes a difference."""
 DEFAULT_POLICIES = ["all"]
-Trace = Annotated[
-    str,
-    typer.Argument(
-        metavar="TRACE",
-        show_default=False,
-        help="A trace file, a built-in workload (voda:run_1, voda:run_1_hard), "
-        "or a generated one (synthetic:jobs=500,seed=1).",
-    ),
-]
-Cluster = Annotated[
-    str,
-    typer.Option(
-        metavar="NxG[:TYPE]...,...",
-        show_default=False,
-        help="Nodes x GPUs: 3x4, or 2x4:V100,16x8:A100; with GPU memory, CPUs, memory and labels: "
-        "3x4:A100@80GiB/96cpu/1TiB/disk=ssd.",
-    ),
-]
-Policies = Annotated[
-    list[str],
-    typer.Option(
-        metavar="NAME[:PARAM=VALUE,...]",
-        help="Policy, comma list of policies, or 'all'; repeatable. See 'rota policy list'.",
-    ),
-]
-RestartCost = Annotated[
-    float, typer.Option(metavar=SECONDS, help="Time that a start or a change of size costs a job.")
-]
-Round = Annotated[
-    float,
-    typer.Option("--round", metavar=SECONDS, help="Minimum time between rounds; 0 is no minimum."),
-]
-MinRuntime = Annotated[
-    float, typer.Option(metavar=SECONDS, help="Time in which a started job is not preempted.")
-]
-NoGuard = Annotated[
-    bool, typer.Option("--no-guard", help="Make every change that the policy requests.")
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Seed of a generated trace, from 0, if TRACE has none."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON list, one object per policy.")]
-Html = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a self-contained HTML report.")
-]
-Traces = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", envvar="ROTA_TRACES", help="Another folder with trace files."),
-]
+
+
+def _seconds_option(flag: str, default: float, *, text: str) -> CommandOption:
+    name = flag.removeprefix("--").replace("-", "_")
+    # `round` is a built-in function.
+    name = "round_" if name == "round" else name
+    return CommandOption(flag, name=name, metavar="S", text=text, parse=decimal, default=default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +46,78 @@ class SimulationTask:
     options: Options
 
 
-@app.command("simulate")
+@command(
+    "simulate",
+    CommandArgument(
+        "trace",
+        metavar="TRACE",
+        text="A trace file, a built-in workload (voda:run_1, voda:run_1_hard), "
+        "or a generated one (synthetic:jobs=500,seed=1).",
+    ),
+    CommandOption(
+        "--cluster",
+        name="cluster",
+        metavar="NxG[:TYPE]...,...",
+        text="Nodes x GPUs: 3x4, or 2x4:V100,16x8:A100; with GPU memory, CPUs, memory and labels: "
+        "3x4:A100@80GiB/96cpu/1TiB/disk=ssd.",
+        parse=str,
+        is_required=True,
+    ),
+    CommandOption(
+        "--policy",
+        name="policy",
+        metavar="NAME[:PARAM=VALUE,...]",
+        text="Policy, comma list of policies, or 'all' (default), see 'rota policy list'.",
+        parse=str,
+        default=DEFAULT_POLICIES,
+        is_repeatable=True,
+    ),
+    _seconds_option(
+        "--restart-cost",
+        30.0,
+        text="Time that a start or a change of size costs a job (default: 30).",
+    ),
+    _seconds_option("--round", 0.0, text="Minimum time between rounds (default: 0, no minimum)."),
+    _seconds_option(
+        "--min-runtime", 60.0, text="Time in which a started job is not preempted (default: 60)."
+    ),
+    flag("--no-guard", name="no_guard", text="Make every change that the policy requests."),
+    CommandOption(
+        "--seed",
+        name="seed",
+        metavar="N",
+        text="Seed of a generated trace, from 0, if TRACE has none.",
+        parse=whole,
+    ),
+    flag("--json", name="as_json", text="Print a JSON list, one object per policy."),
+    CommandOption(
+        "--html",
+        name="html",
+        metavar="FILE",
+        text="Write a self-contained HTML report.",
+        parse=Path,
+    ),
+    CommandOption(
+        "--traces",
+        name="traces",
+        metavar="DIR",
+        text="Another folder with trace files (default: ROTA_TRACES).",
+        parse=Path,
+    ),
+)
 def simulate(
-    trace: Trace,
     *,
-    cluster: Cluster,
-    policy: Policies = DEFAULT_POLICIES,
-    restart_cost: RestartCost = 30.0,
-    round_: Round = 0.0,
-    min_runtime: MinRuntime = 60.0,
-    no_guard: NoGuard = False,
-    seed: Seed = None,
-    as_json: AsJson = False,
-    html: Html = None,
-    traces: Traces = None,
+    trace: str,
+    cluster: str,
+    policy: list[str],
+    restart_cost: float,
+    round_: float,
+    min_runtime: float,
+    no_guard: bool,
+    seed: int | None,
+    as_json: bool,
+    html: Path | None,
+    traces: Path | None,
 ) -> None:
     """Compare policies on a trace in virtual time."""
     from rota.policies.registry import parse_many
@@ -149,7 +161,8 @@ def _workload(
     from rota.simulator.traces import load
 
     _check_seed(seed, trace)
-    workload = load(trace, traces_dir=traces, seed=seed)
+    given = traces or (Path(os.environ["ROTA_TRACES"]) if os.environ.get("ROTA_TRACES") else None)
+    workload = load(trace, traces_dir=given, seed=seed)
     check_fits(workload, nodes)
     return workload
 
@@ -243,3 +256,6 @@ def _print_tables(rows: Sequence[RunMetrics]) -> None:
             for each in columns(group, rows)
         )
         print_table([names, *figures], title=group.title)
+
+
+COMMANDS = (simulate,)

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from rota.cli.options import AsJson
+from rota.cli.command import CommandArgument, CommandOption, command, flag
+from rota.cli.options import JSON
 from rota.cli.output.console import print_out
 
-app = typer.Typer(help="Check, back up and upgrade the file with rota's state.")
+HELP = "Check, back up and upgrade the file with rota's state."
 
-File = Annotated[
-    Path | None,
-    typer.Option(
-        "--file",
-        metavar="FILE",
-        help="Store file (default: rota.db in ROTA_HOME or in the state folder).",
-        show_default=False,
-    ),
-]
+FILE = CommandOption(
+    "--file",
+    name="file",
+    metavar="FILE",
+    text="Store file (default: rota.db in ROTA_HOME or in the state folder).",
+    parse=Path,
+)
 
 
-@app.command()
-def check(*, file: File = None, as_json: AsJson = False) -> None:
+@command("check", FILE, JSON)
+def check(*, file: Path | None, as_json: bool) -> int:
     """Check the store for damage and inconsistencies. Exit code 1 if there are any. Read-only."""
     from rota.cli.output.console import print_json
     from rota.store.sqlite.check import check as find
@@ -35,19 +31,16 @@ def check(*, file: File = None, as_json: AsJson = False) -> None:
         print_json({"file": str(path), "problems": problems})
     else:
         print_out("\n".join(problems) if problems else f"{path}: no problems found")
-    if problems:
-        raise typer.Exit(1)
+    return 1 if problems else 0
 
 
-@app.command()
-def backup(
-    target: Annotated[
-        Path, typer.Argument(metavar="TARGET", help="File to write.", show_default=False)
-    ],
-    *,
-    file: File = None,
-    is_forced: Annotated[bool, typer.Option("--force", help="Overwrite TARGET.")] = False,
-) -> None:
+@command(
+    "backup",
+    CommandArgument("target", metavar="TARGET", text="File to write.", parse=Path),
+    FILE,
+    flag("--force", name="is_forced", text="Overwrite TARGET."),
+)
+def backup(*, target: Path, file: Path | None, is_forced: bool) -> None:
     """Copy the store to TARGET; rota may run. To restore, stop rota and copy TARGET back."""
     from rota.store.sqlite.backup import backup as copy
 
@@ -56,14 +49,12 @@ def backup(
     print_out(f"{path}: copied to {target} ({size / 1e6:.1f} MB)")
 
 
-@app.command()
-def migrate(
-    *,
-    file: File = None,
-    is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the migrations that would run.")
-    ] = False,
-) -> None:
+@command(
+    "migrate",
+    FILE,
+    flag("--dry-run", name="is_dry", text="Only print the migrations that would run."),
+)
+def migrate(*, file: Path | None, is_dry: bool) -> None:
     """Migrate the store to the schema of this version. 'rota up' also migrates it."""
     from rota.store.sqlite.migrate import migrate_file
 
@@ -87,3 +78,6 @@ def _found(file: Path | None) -> Path:
         hint = "give its path with --file" if file is None else "check the path"
         raise UserError(f"no store at {path}", hint)
     return path
+
+
+COMMANDS = (check, backup, migrate)

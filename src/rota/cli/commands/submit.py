@@ -1,33 +1,27 @@
 """`rota submit`: submits jobs from flags or from a job file.
 
-A flag that describes the job has the name of the field in a job file and in `JobRequest`.
+The flags that describe the job come from the table of job fields, `rota.wire.job_request`.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from rota.cli.flags import option, takes
-from rota.cli.options import AsJson, To
-from rota.cli.output.console import print_err, print_out
+from rota.cli.command import CommandArgument, CommandOption, command, decimal, flag, whole
+from rota.cli.options import JSON, TO
+from rota.cli.output.console import print_err, print_json, print_out
 from rota.errors import UserError, shown
+from rota.wire.job_request import GROUPS, JobField, job_fields
 
 if TYPE_CHECKING:
     from rota.client import Client
     from rota.client.port_forward import Forwarder
-    from rota.wire.jobs import JobRequest
+    from rota.wire.job_request import JobRequest
     from rota.wire.moves import MoveRequest
-
-Text = str | None
-Texts = list[str] | None
-
-app = typer.Typer()
 
 INHERITED_VARIABLES = (
     "PATH",
@@ -45,141 +39,86 @@ INHERITED_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class SubmitFlags:
-    """The flags of `rota submit`. None means that the flag is not given."""
+    """The flags of `rota submit`. `job` holds the given fields of the job, by name."""
 
-    command: Annotated[
-        Texts, typer.Argument(metavar="-- COMMAND...", help="Command to run.", show_default=False)
-    ] = None
-    file: Annotated[
-        Path | None,
-        option("--file", "-f", metavar="FILE", text="Job file; flags override its fields."),
-    ] = None
-    name: Annotated[
-        Text,
-        option("--name", "-n", metavar="NAME", text="Job name (default: the script's name)."),
-    ] = None
-    gpus: Annotated[
-        Text,
-        option(
-            "--gpus", "-g", metavar="N", text="GPUs: 2, 1..4, a share as 0.5, or 0 (default: 1)."
-        ),
-    ] = None
-    gpus_per_worker: Annotated[
-        int | None,
-        option("--gpus-per-worker", metavar="N", text="GPUs of each worker (default: 1)."),
-    ] = None
-    gpu_memory: Annotated[
-        Text,
-        option("--gpu-memory", metavar="SIZE", text="Share one GPU: memory to reserve, as 6GiB."),
-    ] = None
-    gpu_types: Annotated[
-        Texts, option("--gpu-type", metavar="TYPE", text="Run on this GPU type only; repeatable.")
-    ] = None
-    cpus: Annotated[float | None, option("--cpus", metavar="N", text="CPUs of each worker.")] = None
-    memory: Annotated[
-        Text, option("--memory", metavar="SIZE", text="Host memory of each worker, as 32GiB.")
-    ] = None
-    priority: Annotated[
-        int | None,
-        option("--priority", "-p", metavar="N", text="Higher runs first (default: 0)."),
-    ] = None
-    project: Annotated[
-        Text, option("--project", metavar="NAME", text="Project that the job is charged to.")
-    ] = None
-    mode: Annotated[
-        Text,
-        option("--mode", metavar="MODE", text="Resizing: fixed, restart, torchrun or live."),
-    ] = None
-    epochs: Annotated[
-        float | None, option("--epochs", metavar="N", text="Number of epochs that the job trains.")
-    ] = None
-    hours: Annotated[
-        float | None, option("--hours", metavar="N", text="Estimated run time in hours.")
-    ] = None
-    env: Annotated[
-        Texts,
-        option(
-            "--env",
-            "-e",
-            metavar="NAME[=VALUE]",
-            text="Set a variable, or pass yours on; repeatable.",
-        ),
-    ] = None
-    workdir: Annotated[
-        Text,
-        option("--workdir", "-w", metavar="DIR", text="Working folder (default: this folder)."),
-    ] = None
-    image: Annotated[
-        Text, option("--image", metavar="IMAGE", text="Run in a container of this image.")
-    ] = None
-    mounts: Annotated[
-        Texts,
-        option("--mount", metavar="SRC:DST[:rw]", text="Mount into the container; repeatable."),
-    ] = None
-    ports: Annotated[
-        Texts,
-        option("--port", metavar="HOST:JOB", text="Forward a port to the job; repeatable."),
-    ] = None
-    host_network: Annotated[
-        bool,
-        typer.Option("--host-network", help="Use the network of the machine in a container."),
-    ] = False
-    time_limit: Annotated[
-        Text, option("--time-limit", metavar="TIME", text="Stop the job after 90m, 2h, 1d.")
-    ] = None
-    retries: Annotated[
-        int | None, option("--retries", metavar="N", text="Number of retries after a failure.")
-    ] = None
-    retry_on: Annotated[
-        list[int] | None,
-        option("--retry-on", metavar="CODE", text="Also retry after this exit code; repeatable."),
-    ] = None
-    grace: Annotated[
-        Text,
-        option(
-            "--grace", metavar="TIME", text="Time between stop request and kill (default: 30s)."
-        ),
-    ] = None
-    after: Annotated[
-        Texts,
-        option("--after", metavar="JOB", text="Start after this job succeeded; repeatable."),
-    ] = None
-    array: Annotated[
-        Text,
-        option("--array", metavar="INDICES", text="One job per index: 10, 0-9 or 1,5,9."),
-    ] = None
-    hold: Annotated[bool, typer.Option("--hold", help="Hold the job until 'rota release'.")] = False
-    move_after: Annotated[
-        Text,
-        option(
-            "--move-after",
-            metavar="TIME",
-            text="Move the job to the context --to if still queued after TIME.",
-        ),
-    ] = None
-    to: To = ""
-    ship: Annotated[
-        Path | None,
-        option("--ship", metavar="DIR", text="Upload this folder and run the job in it."),
-    ] = None
-    is_dry: Annotated[
-        bool, typer.Option("--dry-run", help="Check and print the job without submitting it.")
-    ] = False
-    waits: Annotated[
-        bool, typer.Option("--wait", help="Wait for the job's end; exit with its code.")
-    ] = False
-    follows: Annotated[
-        bool, typer.Option("--follow", help="As --wait, and print the job's output.")
-    ] = False
-    as_json: AsJson = False
+    job: dict[str, Any]
+    file: Path | None
+    ship: Path | None
+    move_after: str
+    to: str
+    is_dry: bool
+    waits: bool
+    follows: bool
+    as_json: bool
 
 
-@app.command(epilog="Example: rota submit --gpus 2 --name bert -- python train.py --epochs 3")
-@takes(SubmitFlags)
-def submit(flags: SubmitFlags) -> None:
+def _job_option(field: JobField) -> CommandOption:
+    """The flag of a field of the job. None means that the flag is not given."""
+    info = field.info
+    parsers = {"int": whole, "float": decimal, "bool": None, "list[int]": whole}
+    return CommandOption(
+        *info.flags,
+        name=field.name,
+        text=info.flag_text or info.text,
+        metavar=info.metavar,
+        parse=parsers.get(field.type, str),
+        is_repeatable=field.type.startswith(("list", "dict")),
+        group=info.group,
+    )
+
+
+def _job_options() -> list[CommandOption]:
+    """The flags of all fields, in the order of the groups."""
+    options = [_job_option(each) for each in job_fields().values() if each.info.flags]
+    return sorted(options, key=lambda each: GROUPS.index(each.group))
+
+
+@command(
+    "submit",
+    CommandArgument(
+        "command",
+        metavar="-- COMMAND...",
+        text="Command to run.",
+        is_repeatable=True,
+        is_required=False,
+    ),
+    *_job_options(),
+    CommandOption(
+        "--file",
+        "-f",
+        name="file",
+        metavar="FILE",
+        text="Job file; flags override its fields.",
+        parse=Path,
+    ),
+    CommandOption(
+        "--ship",
+        name="ship",
+        metavar="DIR",
+        text="Upload this folder and run the job in it.",
+        parse=Path,
+    ),
+    CommandOption(
+        "--move-after",
+        name="move_after",
+        metavar="TIME",
+        text="Move the job to the context --to if still queued after TIME.",
+        parse=str,
+        default="",
+    ),
+    TO,
+    flag("--dry-run", name="is_dry", text="Check and print the job without submitting it."),
+    flag("--wait", name="waits", text="Wait for the job's end; exit with its code."),
+    flag("--follow", name="follows", text="As --wait, and print the job's output."),
+    JSON,
+    epilog="Example: rota submit --gpus 2 --name bert -- python train.py --epochs 3",
+)
+def submit(**values: Any) -> int:
     """Submit a job to the queue. It runs as you, in this folder."""
     from rota.client import Client
 
+    job = {name: values.pop(name) for name in job_fields() if name in values}
+    flags = SubmitFlags(job={k: v for k, v in job.items() if v not in (None, [])}, **values)
     requests = _requests(flags)
     move = _move_request(flags)
     with Client() as rota:
@@ -190,7 +129,7 @@ def submit(flags: SubmitFlags) -> None:
             requests = _with_snapshot(rota, flags.ship, requests=requests)
         if flags.is_dry:
             _dry_run(rota, requests, as_json=flags.as_json)
-            return
+            return 0
         waits = flags.waits or flags.follows
         with _listening(requests if waits else []) as forward:
             ids = rota.submit_many(requests)
@@ -200,19 +139,20 @@ def submit(flags: SubmitFlags) -> None:
             if forward is not None:
                 _serve(rota, ids, forward=forward)
             if waits:
-                raise typer.Exit(_wait(rota, ids, follows=flags.follows))
+                return _wait(rota, ids, follows=flags.follows)
+    return 0
 
 
 def _move_request(flags: SubmitFlags) -> MoveRequest | None:
     """The request holds the other daemon's address and the user's token there, because the daemon
     moves the job without this client."""
-    from rota.client.endpoint import endpoint_of
-    from rota.wire.moves import MoveRequest
-
     if bool(flags.move_after) != bool(flags.to):
         raise UserError("--move-after and --to need each other", "give both or neither")
     if not flags.move_after:
         return None
+    from rota.client.endpoint import endpoint_of
+    from rota.wire.moves import MoveRequest
+
     endpoint = endpoint_of(flags.to)
     if endpoint.socket:
         what = f"context '{shown(flags.to)}' is a socket, which only this machine can reach"
@@ -226,11 +166,8 @@ def _requests(flags: SubmitFlags) -> list[JobRequest]:
     """The jobs to submit. Flags override the job file, which overrides the settings."""
     from rota.cli.job_file import read, request
     from rota.config.load import Sources, submit_settings
-    from rota.wire.jobs import JobRequest
 
-    known = {each.name for each in fields(JobRequest)}
-    given = {each.name: getattr(flags, each.name) for each in fields(flags) if each.name in known}
-    given = {name: value for name, value in given.items() if value not in (None, False)}
+    given = dict(flags.job)
     env = _variables(given.pop("env", []))
     defaults = submit_settings(Sources(Path.cwd())).submit()
     default_env: dict[str, str] = defaults.pop("env", {})
@@ -300,8 +237,6 @@ def _dry_run(rota: Client, requests: list[JobRequest], *, as_json: bool) -> None
 
 
 def _print_ids(ids: list[str], *, as_json: bool) -> None:
-    from rota.cli.output.console import print_json
-
     if as_json:
         print_json({"ids": ids})
     else:
@@ -311,10 +246,12 @@ def _print_ids(ids: list[str], *, as_json: bool) -> None:
 def _listening(requests: list[JobRequest]) -> AbstractContextManager[Forwarder | None]:
     """Listen on the local ports of the first job before it is submitted, so that a port in use
     submits nothing."""
+    ports = requests[0].ports if requests else []
+    if not ports:
+        return nullcontext()
     from rota.cli.commands.exec import forwarder
 
-    ports = requests[0].ports if requests else []
-    return forwarder(ports) if ports else nullcontext()
+    return forwarder(ports)
 
 
 def _serve(rota: Client, ids: list[str], *, forward: Forwarder) -> None:
@@ -348,3 +285,6 @@ def _print_unfinished(ids: list[str]) -> None:
         print_err(f"job {ids[0]} is still running; 'rota cancel {ids[0]}' cancels it")
     elif ids:
         print_err(f"{len(ids)} jobs are still running; 'rota cancel {' '.join(ids)}' cancels them")
+
+
+COMMANDS = (submit,)

@@ -3,47 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from rota.cli.flags import option
-from rota.cli.options import AsJson
+from rota.cli.command import CommandArgument, CommandOption, command, decimal
+from rota.cli.options import JSON
 from rota.cli.output.console import print_err, print_out
 from rota.errors import UserError, did_you_mean, shown
 
 if TYPE_CHECKING:
     from rota.wire.daemon import TokenView
 
-app = typer.Typer(help="Create, list and revoke tokens of the HTTP API.")
+HELP = "Create, list and revoke tokens of the HTTP API."
 
 SCOPES = ("user", "read_only")
 
 
-@app.command()
-def create(
-    *,
-    user: Annotated[
-        str,
-        option(
-            "--user",
-            "-u",
-            metavar="NAME",
-            text="For this user (default: you); administrators only.",
-        ),
-    ] = "",
-    scope: Annotated[
-        str,
-        typer.Option(
-            "--scope", metavar="SCOPE", help="'user' for all rights of the user, or 'read_only'."
-        ),
-    ] = "user",
-    days: Annotated[
-        float | None,
-        option("--days", metavar="N", text="Days until it expires (default: never)."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@command(
+    "create",
+    CommandOption(
+        "--user",
+        "-u",
+        name="user",
+        metavar="NAME",
+        text="For this user (default: you); administrators only.",
+        parse=str,
+        default="",
+    ),
+    CommandOption(
+        "--scope",
+        name="scope",
+        metavar="SCOPE",
+        text="'user' for all rights of the user (default), or 'read_only'.",
+        parse=str,
+        default="user",
+    ),
+    CommandOption(
+        "--days",
+        name="days",
+        metavar="N",
+        text="Days until it expires (default: never).",
+        parse=decimal,
+    ),
+    JSON,
+)
+def create(*, user: str, scope: str, days: float | None, as_json: bool) -> None:
     """Create a token and print its secret once. Set ROTA_TOKEN to the secret to use it."""
     from rota.cli.output.console import print_json
     from rota.client import Client
@@ -63,8 +66,8 @@ def create(
     print_err(f"created token {created.id} of {created.user}; its secret is not shown again")
 
 
-@app.command(name="list")
-def list_tokens(*, as_json: AsJson = False) -> None:
+@command("list", JSON)
+def list_tokens(*, as_json: bool) -> None:
     """List your tokens, as an administrator those of all users. Secrets are not shown."""
     from rota.client import Client
 
@@ -72,15 +75,10 @@ def list_tokens(*, as_json: AsJson = False) -> None:
         _print(rota.tokens(), as_json=as_json)
 
 
-@app.command()
-def revoke(
-    token: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="Token id; see 'rota token list'.", show_default=False),
-    ],
-    *,
-    as_json: AsJson = False,
-) -> None:
+@command(
+    "revoke", CommandArgument("token", metavar="ID", text="Token id; see 'rota token list'."), JSON
+)
+def revoke(*, token: str, as_json: bool) -> None:
     """Revoke a token. Requests with its secret are refused from now on."""
     from rota.client import Client
 
@@ -92,3 +90,6 @@ def _print(tokens: list[TokenView], *, as_json: bool) -> None:
     from rota.cli.output.tokens import print_tokens
 
     print_tokens(tokens, as_json=as_json)
+
+
+COMMANDS = (create, list_tokens, revoke)

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from rota.cli.options import AsJson
+from rota.cli.command import command, flag
+from rota.cli.options import JSON
 from rota.cli.output.console import print_out
 
 if TYPE_CHECKING:
     from rota.cli.output.top import ClusterOverview
     from rota.client import Client
 
-app = typer.Typer()
-
 MAX_JOBS = 1000
 STATES_WITH_GPUS = ("starting", "running", "stopping")
 
 
-@app.command()
-def top(
-    *,
-    is_once: Annotated[
-        bool, typer.Option("--once", help="Print once and exit (default if stdout is a pipe).")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@command(
+    "top",
+    flag("--once", name="is_once", text="Print once and exit (default if stdout is a pipe)."),
+    JSON,
+)
+def top(*, is_once: bool, as_json: bool) -> None:
     """Watch nodes, their GPUs and the jobs on them. Ctrl-C ends the view."""
     from rota.cli.output.console import print_json
     from rota.cli.output.live import live
@@ -49,3 +44,6 @@ def _overview(rota: Client) -> ClusterOverview:
 
     jobs = rota.jobs(states=STATES_WITH_GPUS, limit=MAX_JOBS).jobs
     return ClusterOverview(rota.status(), rota.nodes(), jobs)
+
+
+COMMANDS = (top,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
 
 MAX_DAYS = 9999
 LONG_S = 100.0
@@ -31,12 +30,16 @@ def moment(at_s: float | None) -> str:
     """A time in the local zone, to the second."""
     if at_s is None:
         return "-"
+    from datetime import datetime
+
     return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def clock_time(at_s: float, now: float, *, error_s: float) -> str:
     """`14:05` today (with seconds if the error is below a minute), `Sep 22 14:05` on another day,
     `2027-01-05` in another year."""
+    from datetime import datetime
+
     then, today = (datetime.fromtimestamp(each).astimezone() for each in (at_s, now))
     if then.date() == today.date():
         return then.strftime("%H:%M" if error_s >= MINUTE_S else "%H:%M:%S")

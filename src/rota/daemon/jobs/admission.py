@@ -35,8 +35,6 @@ from rota_trainer.reporting.limits import MOST_EPOCHS
 T = TypeVar("T")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 GRACE_S = 30.0
-MAX_RETRIES = 1000
-HIGHEST_PRIORITY = 1000
 EPOCHS = (1e-9, MOST_EPOCHS)
 SECONDS = (1e-3, MAX_SECONDS)
 HOURS = (1e-6, MAX_SECONDS / 3600)
@@ -154,9 +152,7 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: 
         name=request.name,
         user=user,
         project=request.project,
-        priority=_bounded(
-            "priority", request.priority, low=-HIGHEST_PRIORITY, high=HIGHEST_PRIORITY
-        ),
+        priority=request.priority,
         mode=_mode(request.mode),
         min_workers=n_workers[0],
         max_workers=n_workers[1],
@@ -171,10 +167,8 @@ def _spec(request: JobRequest, *, user: str, after: tuple[JobId, ...], grace_s: 
         if request.epochs is not None
         else 1.0,
         estimate=_estimate(request, workers=n_workers[2]),
-        retries=_bounded("retries", request.retries, low=0, high=MAX_RETRIES),
-        retry_on=frozenset(
-            _bounded("retry_on", code, low=1, high=255) for code in request.retry_on
-        ),
+        retries=request.retries,
+        retry_on=frozenset(request.retry_on),
         time_limit_s=_time_limit(request.time_limit),
         grace_s=_parsed("grace", request.grace, parse=parse_seconds) if request.grace else grace_s,
         after=after,
@@ -197,7 +191,7 @@ def _gpus(request: JobRequest) -> GpuCount:
 
 def _per_worker(request: JobRequest, count: GpuCount) -> int:
     """By default, one worker has all GPUs of a job with a fixed size."""
-    wanted = _bounded("gpus_per_worker", request.gpus_per_worker, low=0, high=1024)
+    wanted = request.gpus_per_worker
     if count.share is not None or count.most == 0:
         if wanted > 1:
             raise RefusedError(
@@ -242,12 +236,6 @@ def _parsed(name: str, text: str, *, parse: Callable[[str], T], hint: str = "") 
         return parse(text)
     except ValueError as error:
         raise RefusedError(name, str(error), hint) from None
-
-
-def _bounded(name: str, value: int, *, low: int, high: int) -> int:
-    if not low <= value <= high:
-        raise RefusedError(name, f"{shown(str(value))} is out of bounds", f"use {low} to {high}")
-    return value
 
 
 def _within(name: str, value: float, *, bounds: tuple[float, float]) -> float:

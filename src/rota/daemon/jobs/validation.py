@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import fields as fields_of
 from functools import cache
 from itertools import compress
 from operator import attrgetter
@@ -12,22 +11,18 @@ from typing import Any, cast
 
 from rota.daemon.errors import RefusedError
 from rota.errors import shown
-from rota.wire.jobs import JobRequest
+from rota.wire.job_request import JobRequest, job_fields
 
 LABELS = ("gpu_types", "node_labels")
-TEXTS = tuple(each.name for each in fields_of(JobRequest) if each.type == "str")
-COLLECTIONS = tuple(
-    each.name for each in fields_of(JobRequest) if str(each.type).startswith(("list", "dict"))
-)
-SHORT_LISTS = ("gpu_types", "node_labels", "retry_on", "ports", "after")
-MAX_WORDS = 4096
+LONG_LIST_HINTS = {"command": "put it into a script", "mounts": "mount a parent folder"}
+FIELDS = job_fields()
+TEXTS = tuple(name for name, each in FIELDS.items() if each.type == "str")
+COLLECTIONS = tuple(name for name, each in FIELDS.items() if each.type.startswith(("list", "dict")))
+NUMBERS = tuple(name for name, each in FIELDS.items() if each.type in ("int", "list[int]"))
 MAX_BYTES = 128 * 1024
 MAX_PATH = 4096
-MAX_MOUNTS = 64
 MAX_LABEL = 128
 MAX_TEXT = 64 * 1024
-MAX_LIST = 1000
-"""Limit of all other lists."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -59,8 +54,7 @@ def check(request: JobRequest, *, is_contained: bool) -> None:
         _match("image", request.image, pattern=_IMAGE, hint="a name such as registry/name:tag")
     if request.workdir:
         _check_workdir(request)
-    if request.umask is not None and not 0 <= request.umask <= 0o777:
-        raise RefusedError("umask", f"{request.umask} is out of bounds", "use 0 to 511 (0o777)")
+    _check_ranges(request)
     if request.snapshot:
         _match(
             "snapshot",
@@ -73,10 +67,23 @@ def check(request: JobRequest, *, is_contained: bool) -> None:
         parse_ports(ports)
 
 
+def _check_ranges(request: JobRequest) -> None:
+    for name, value in _filled(request, NUMBERS):
+        info = FIELDS[name].info
+        for number in cast("list[int]", value) if isinstance(value, list) else [value]:
+            is_low = info.minimum is not None and number < info.minimum
+            if is_low or (info.maximum is not None and number > info.maximum):
+                what = f"{shown(str(number))} is out of bounds"
+                raise RefusedError(name, what, f"use {info.minimum} to {info.maximum}")
+
+
 def _check_lists(request: JobRequest) -> None:
-    for name, value in _filled(request, SHORT_LISTS):
-        if len(value) > MAX_LIST:
-            raise RefusedError(name, f"it has more than {MAX_LIST} entries", "remove some")
+    for name, value in _filled(request, COLLECTIONS):
+        most = FIELDS[name].info.max_items
+        if most is not None and len(value) > most:
+            raise RefusedError(
+                name, f"it has more than {most} entries", LONG_LIST_HINTS.get(name, "remove some")
+            )
         if name in LABELS and not all(0 < len(each) <= MAX_LABEL for each in _texts(value)):
             raise RefusedError(name, f"each entry needs 1 to {MAX_LABEL} characters", "shorten it")
 
@@ -193,7 +200,7 @@ def _texts(value: Any) -> Iterable[str]:
 def _check_command(command: list[str]) -> None:
     if not command or not command[0]:
         raise RefusedError("command", "it is empty", "write the command after --")
-    if len(command) > MAX_WORDS or sum(map(len, command)) > MAX_BYTES:
+    if sum(map(len, command)) > MAX_BYTES:
         raise RefusedError("command", "it is too long", "put it into a script")
 
 
@@ -209,8 +216,6 @@ def _check_env(env: dict[str, str]) -> None:
 def _check_mounts(request: JobRequest, *, is_contained: bool) -> None:
     if request.mounts and not is_contained:
         raise RefusedError("mounts", "only a job with an image can have mounts", "use --image")
-    if len(request.mounts) > MAX_MOUNTS:
-        raise RefusedError("mounts", f"there are more than {MAX_MOUNTS}", "mount a parent folder")
     targets: set[str] = set()
     for mount in request.mounts:
         target = parse_mount(mount)[1].rstrip("/")

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from rota.client.client import JobList
 from rota.client.http import AnswerError
-from rota.wire.jobs import JobView
+from rota.wire.jobs import JobList, JobView
 from tests.golden.fake_client import RUNNING, FakeClient
 from tests.unit.cli.conftest import Rota
 
