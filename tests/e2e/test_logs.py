@@ -6,6 +6,7 @@ import threading
 from rota.client import Client
 from rota.wire.jobs import LogRange
 from tests.support.daemon_process import DaemonProcess, wait_until
+from tests.support.processes import started
 from tests.support.timeouts import PATIENCE_S
 
 
@@ -75,7 +76,7 @@ def test_logs_follow_survives_a_killed_daemon(own_daemon: DaemonProcess) -> None
     daemon.up()
     job = daemon.submit("echo first; await go; echo second")
     command = daemon.command("logs", "--follow", job)
-    with subprocess.Popen(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
+    with started(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"first\n"
         daemon.kill()

@@ -8,6 +8,7 @@ import pytest
 
 from rota.client.http import AnswerError
 from tests.support.daemon_process import DaemonProcess
+from tests.support.processes import started
 from tests.support.timeouts import PATIENCE_S
 
 
@@ -45,7 +46,7 @@ def test_shipped_code_keeps_its_folders(daemon: DaemonProcess, tmp_path: Path) -
 def test_interrupted_command_says_that_the_job_continues(daemon: DaemonProcess) -> None:
     script = "echo here; sleep 1000"
     command = daemon.command("submit", "--gpus", "0", "--follow", "--", "sh", "-c", script)
-    with subprocess.Popen(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as rota:
+    with started(**command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as rota:
         assert rota.stdout is not None
         assert rota.stderr is not None
         job = rota.stdout.readline().decode().strip()

@@ -85,7 +85,7 @@ def test_daemon_recovers_from_a_lock_of_another_program(own_daemon: DaemonProces
     story = Story(own_daemon)
     other = sqlite3.connect(own_daemon.state / "rota.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    story.is_refused(because="another program holds a lock")
+    story.is_refused(because="another program has locked the file")
     story.goes_on()
     other.execute("ROLLBACK")
     other.close()

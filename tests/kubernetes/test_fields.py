@@ -21,6 +21,7 @@ from tests.kubernetes.support.volume_claims import volume_claim
 from tests.kubernetes.support.worker_pods import resize
 from tests.kubernetes.test_people import account_token
 from tests.support.daemon_process import wait_until
+from tests.support.processes import started
 
 MIB = 2**20
 SETTINGS = {
@@ -93,12 +94,11 @@ def found(kube_daemon: KubernetesDaemonProcess, job: str) -> dict[str, str]:
 def forwarded(kube_daemon: KubernetesDaemonProcess, job: str, ports: str) -> Iterator[int]:
     """The local port that is forwarded."""
     command = kube_daemon.command("port-forward", job, ports)
-    with subprocess.Popen(**command, stdout=subprocess.PIPE, text=True) as running:
+    with started(**command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
-        told = re.match(r"127\.0\.0\.1:(\d+) ", running.stdout.readline())
+        told = re.match(r"forwarding 127\.0\.0\.1:(\d+) to port ", running.stdout.readline())
         assert told is not None
         yield int(told[1])
-        running.terminate()
 
 
 def test_a_worker_has_its_user_and_resources(kube_daemon: KubernetesDaemonProcess) -> None:

@@ -25,21 +25,22 @@ start stream strict submit svg symlink synthetic table tar tcp terminal thread t
 unit up upload validation version volume wait websocket writer
 """
 PLAIN_WORDS_OF_CLASSES = """
-a abandoned accepted action address admitted after ambiguous answer any arrive ask audit
+a abandoned accepted action address admitted after ambiguous answer any argument arrive ask audit
 authenticator background bad batched better broken builder by callback cancelled changed checker
 chooser chosen chunk cleaner coder column connection contains content cordoned corrupt count damaged
-database default delay dependencies describer detail directory does dot drained edit ended estimate
-exited explainer failure figure filter finish fired follower forbidden forwarder found generator
-given grow guarded handle handling held hierarchies hindered host idempotent identity ignored
-impossible infeasibility info input its join kind known large layout lifetime limiter line link list
-listed loaded location lost many mapping master matcher me measured middleware missing monitor no
-not object occupied off often on open other overbooked overview pacer page params pending per piece
-pinned prioritised probe protected prunable query queued range reconnect recovered refused released
-remarked removed remover repeat reported reserved resized restart result reused reviewed reviewer
-runnable running saved scale schedule seen shape silent slice slow soon source split splitter
-startable started starting stat stop stopped stopping stored submitted tail task tensor threshold
-timeout timing to too tool turn unauthorized unavailable unhealthy unix unlisted update value waiter
-wakeup web work write yet
+database default delay deletion dependencies describer detail device directory does dot drained edit
+ended estimate exited explainer failed failure figure filter finish fired fit follower forbidden
+forwarder found generator given grow guarded handle handling held hierarchies hindered host
+idempotent identity ignored impossible infeasibility info input inspector its join judged kind known
+large layout lifetime limited limiter line link list listed loaded location lost many mapping master
+matcher me measured middleware missing monitor no not object occupied off often on open other
+overbooked overview pacer packed page params pending per piece pinned prioritised probe protected
+prunable query queued range reconnect recovered refused released remarked removed remover repeat
+reported reserved resized restart result reused reviewed reviewer runnable running saved scalar
+scale schedule seen shape silent slice slow soon source split splitter startable started starting
+stat stop stopped stopping stored submitted tail task tensor threshold timeout timing to too tool
+turn unauthorized unavailable unhealthy unix unlisted update value waiter wakeup wanted web work
+write yaml yet
 """
 PROPER_NAMES = """
 afs elasticflow ffdl fifo keras kubernetes l lightning nvml philly pollux rota srjf tiresias torch

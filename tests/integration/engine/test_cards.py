@@ -1,6 +1,5 @@
 """GPU memory per worker, from the processes that the driver reports."""
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +12,7 @@ from rota.engines.local.gpus import NvmlGpus
 from rota.engines.local.supervisor import proc
 from rota.engines.local.supervisor.records import WorkerKey
 from tests.integration.engine.box import Box, on_a_box, sh
+from tests.support.processes import started
 from tests.unit.engines import fake_nvml
 from tests.unit.engines.fake_nvml import Card
 
@@ -20,9 +20,8 @@ from tests.unit.engines.fake_nvml import Card
 @contextmanager
 def foreign_process(**env: str) -> Iterator[int]:
     """A process with a marker that belongs to no worker."""
-    with subprocess.Popen(["/bin/sleep", "1000"], env=env) as process:
+    with started(["/bin/sleep", "1000"], env=env) as process:
         yield process.pid
-        process.kill()
 
 
 @on_a_box

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.integration.torch.attempts import environment
 from tests.integration.trainer.fake_daemon import daemon
+from tests.support.processes import started
 from tests.support.timeouts import PATIENCE_S
 from tests.tidy.tree import ROOT
 
@@ -17,7 +18,7 @@ EXAMPLES = ROOT / "examples"
 def test_plain_script_saves_at_sigterm_and_resumes(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     command = [sys.executable, str(EXAMPLES / "plain_sigterm.py"), "--epochs=6", f"--file={file}"]
-    with subprocess.Popen([*command, "--seconds-per-epoch=0.3"], stdout=subprocess.PIPE) as first:
+    with started([*command, "--seconds-per-epoch=0.3"], stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"begins at epoch 0\n"
         first.stdout.readline()

@@ -15,6 +15,7 @@ from rota.store.records import UsageRecord
 from rota.store.sqlite.check import check
 from rota.store.sqlite.store import SqliteStore
 from tests.integration.store.write_until_killed import numbered
+from tests.support.processes import started
 from tests.support.seed_counts import seeds
 from tests.tidy.tree import ROOT
 
@@ -42,7 +43,7 @@ def test_nothing_acknowledged_is_lost(path: Path, seed: int):
 def write_and_kill(path: Path, seed: int, *, after: int) -> int:
     """The highest number that a process acknowledged before it was killed."""
     command = [sys.executable, "-m", "tests.integration.store.write_until_killed"]
-    with subprocess.Popen(
+    with started(
         [*command, str(path), str(seed), str(COUNT)], stdout=subprocess.PIPE, cwd=ROOT
     ) as writer:
         assert writer.stdout is not None

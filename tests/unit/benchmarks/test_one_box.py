@@ -14,6 +14,7 @@ from benchmarks.one_box.measurements import OneBoxMeasure
 from benchmarks.one_box.peer import Amounts, NotOfferedError, Peer, spread
 from benchmarks.support.markdown import NO_VALUE, Figure
 from benchmarks.support.sandbox import PEERS_VARIABLE, Sandbox, sandbox, search_path, wait_until
+from tests.support.processes import started
 
 
 class Paper:
@@ -155,7 +156,7 @@ def test_interrupted_run_leaves_no_process() -> None:
         "    print(place.folder, flush=True)\n"
         "    input()\n"
     )
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-c", script],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
