@@ -67,6 +67,8 @@ def problem_response(problem: Problem, *, status: int) -> Response:
 
 
 def install(app: FastAPI) -> None:
+    """Install the handlers. They are coroutines: Starlette runs plain functions in threads, and
+    many failing requests would use up all of them."""
     app.add_exception_handler(RotaError, _handle_rota_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
@@ -80,12 +82,12 @@ def error_response(error: RotaError) -> Response:
     return problem_response(problem, status=STATUS.get(error.code, fallback))
 
 
-def _handle_rota_error(_: Request, error: Exception) -> Response:
+async def _handle_rota_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RotaError)
     return error_response(error)
 
 
-def _handle_validation_error(_: Request, error: Exception) -> Response:
+async def _handle_validation_error(_: Request, error: Exception) -> Response:
     """Answer with the first error of a body or a parameter."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
@@ -120,7 +122,7 @@ def _given(value: object) -> str:
     return "null" if value is None else shown(str(value).lower())
 
 
-def _handle_http_exception(_: Request, error: Exception) -> Response:
+async def _handle_http_exception(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = CODES.get(error.status_code, "bad_request")
     problem = Problem(code, str(error.detail).lower(), "/openapi.json describes all requests")
@@ -129,7 +131,7 @@ def _handle_http_exception(_: Request, error: Exception) -> Response:
     return response
 
 
-def _handle_unexpected_error(request: Request, error: Exception) -> Response:
+async def _handle_unexpected_error(request: Request, error: Exception) -> Response:
     log.error("request failed", path=request.url.path, exc_info=error)
     problem = Problem(
         "bug", f"internal error ({type(error).__name__})", "see the log of the daemon"

@@ -136,9 +136,18 @@ class FakeScheduler:
             await asyncio.sleep(0.005)
         is_ready.set()
         await serving
+        await self._close_late_connections()
         for chore in background_tasks:
             chore.cancel()
         await asyncio.gather(*background_tasks, return_exceptions=True)
+
+    async def _close_late_connections(self) -> None:
+        """Close connections that the loop accepted while uvicorn closed all others."""
+        for _ in range(3):  # Accept, create the transport, call the protocol.
+            await asyncio.sleep(0)
+        for connection in list(self._server.server_state.connections):
+            cast(Any, connection).transport.close()
+        await asyncio.sleep(0)
 
     def _end(self) -> None:
         self.rendezvous.release_waiters()
