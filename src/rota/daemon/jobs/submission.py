@@ -263,6 +263,9 @@ class SubmissionService:
             )
 
     async def _dependencies(self, caller: Caller, requests: Sequence[JobRequest]) -> dict[str, Job]:
+        for request in requests:
+            if request.after:
+                check_shape(request)  # The words are looked up in the store.
         words = dict.fromkeys(word for request in requests for word in request.after)
         return {word: await self._directory.find_async(caller, word) for word in words}
 
