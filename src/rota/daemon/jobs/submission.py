@@ -278,7 +278,7 @@ def _given(requests: Sequence[JobRequest]) -> Requests:
 
 
 def _after(words: Sequence[str], dependencies: Mapping[str, Job]) -> tuple[JobId, ...]:
-    """The jobs to wait for. A job that has succeeded is none of them."""
+    """The jobs that the new job waits for: those that have not ended."""
     found: list[JobId] = []
     for job in (dependencies[word] for word in words):
         if isinstance(job.phase, Ended) and job.state in FAILED:
