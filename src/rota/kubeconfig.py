@@ -52,7 +52,7 @@ class KubeContext:
 
 
 def load_context(kubeconfig: str | Path = "", name: str = "") -> KubeContext:
-    """Empty arguments: kubectl's defaults."""
+    """Load a context. Without arguments, use kubectl's defaults."""
     paths = _paths(kubeconfig)
     current, entries = _merged(paths)
     where, name = ", ".join(map(str, paths)), name or current

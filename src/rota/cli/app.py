@@ -113,7 +113,7 @@ def with_context(name: str, command: Command) -> Command:
 
 
 def default_verb(noun: str) -> str:
-    """The verb that a noun without a verb means; empty if there is none."""
+    """The default verb of a noun: `rota nodes` runs `rota nodes list`. Empty if it has none."""
     verbs = [each.name for each in commands_of(noun)]
     return next((each for each in DEFAULT_VERBS if each in verbs), "")
 

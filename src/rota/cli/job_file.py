@@ -77,8 +77,8 @@ def _documents(text: str) -> list[Any]:
         plain: Any = yaml.SafeLoader.yaml_constructors[node.tag]
         try:
             return YamlScalar(node.value, plain(loader, node))
-        except ValueError:
-            # The word looks like a date or a number, but there is no 30th of February.
+        except (ValueError, KeyError, AttributeError):
+            # The word is not of its type: 2026-02-30, or text with a tag, such as `!!bool maybe`.
             return node.value
 
     for tag in TYPED_TAGS:

@@ -1,4 +1,4 @@
-"""Deletes ended jobs, old history entries and invalid tokens when their time of retention is over.
+"""Deletes ended jobs, old history entries and invalid tokens after their retention period.
 
 Deletions are small batches with pauses between them, so that no other write waits long. Each batch
 is one transaction of the store: after a kill at any point, a job is there with all its rows or not
@@ -53,7 +53,7 @@ class JobRetention:
         return self._limits
 
     async def prune(self) -> None:
-        """Delete everything whose time is over. Raises if the store fails."""
+        """Delete everything whose retention period is over. Raises if the store fails."""
         now = self._clock()
         n_jobs = n_entries = 0
         while n := await self._paced(self._prune_jobs, now - self._limits.jobs_s):

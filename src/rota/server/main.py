@@ -146,8 +146,9 @@ async def _prune(daemon: Daemon, engine: PrunableEngine, *, keep_logs_s: float) 
 
 
 async def prune_once(daemon: Daemon, engine: PrunableEngine, *, keep_logs_s: float) -> None:
-    """Delete what is not kept any longer. Files of a job go before its rows: after a crash in
-    between, the rows still name the job, and the next run deletes them."""
+    """Delete shipped code, logs, checkpoints, jobs and history after their retention periods. The
+    files of a job are deleted before its rows: after a crash in between, the rows still name the
+    job, and the next run deletes them."""
     live = await daemon.launcher.prune_snapshots()
     now = time.time()
     gone = await asyncio.to_thread(engine.forget_before, now - keep_logs_s, keep=live)

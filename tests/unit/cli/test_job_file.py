@@ -92,6 +92,8 @@ def test_several_jobs(tmp_path: Path):
         ("gpu: 2", "field 'gpu': unknown field; did you mean 'gpus'?"),
         ("env: [a]", "field 'env': "),
         ("hold: maybe", "field 'hold': 'maybe' is not true or false"),
+        ("hold: !!bool maybe", "field 'hold': 'maybe' is not true or false"),
+        ("epochs: !!timestamp soon", "field 'epochs': 'soon' is not a number"),
         ("hours: long", "field 'hours': 'long' is not a number"),
         ("env: {X: }", "field 'env.X': it has no value; write '' for an empty text"),
         ("name: ~", "field 'name': it has no value; write '' for an empty text"),

@@ -14,6 +14,7 @@ from rota.api.responses import ERRORS, ServicesDep
 from rota.api.streams import event_stream, server_sent_event, stream_position
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller, job_scope
+from rota.wire.jobs import StoryEntry
 
 if TYPE_CHECKING:
     from rota.api.app import Services
@@ -36,10 +37,10 @@ async def events(
     """Without `after`, the stream starts now. With a `job`, it ends when the job is over."""
     job_id = job_scope(caller)
     if job:
-        job_id = services.directory.find(caller, job).id
+        job_id = (await services.directory.find_async(caller, job)).id
     start = after if last_event_id is None else last_event_id
     if start is None:
-        start = services.history.newest_number()
+        start = await asyncio.to_thread(services.history.newest_number)
     found = _events(services, caller, job_id=job_id, after=start)
     return event_stream(found, services=services, caller=caller)
 
@@ -52,9 +53,9 @@ async def _events(
         # Subscribe before the read: a change between read and wait would be missed.
         change = asyncio.ensure_future(services.directory.changed())
         try:
-            # Checked before the read, so that the read includes the entry of the end.
-            is_over = job_id is not None and services.directory.is_over(job_id)
-            entries = services.history.entries(caller, job_id, after=after, limit=1000)
+            is_over, entries = await asyncio.to_thread(
+                _read, services, caller, job_id=job_id, after=after
+            )
             for entry in entries:
                 after = entry.number
                 yield server_sent_event("state", entry, number=entry.number)
@@ -66,3 +67,12 @@ async def _events(
         finally:
             change.cancel()
         await asyncio.sleep(MIN_POLL_INTERVAL_S)
+
+
+def _read(
+    services: Services, caller: Caller, *, job_id: JobId | None, after: int
+) -> tuple[bool, list[StoryEntry]]:
+    """Whether the job is over, and the next entries. Blocks."""
+    # Checked before the read, so that the read includes the entry of the end.
+    is_over = job_id is not None and services.directory.is_over(job_id)
+    return is_over, services.history.entries(caller, job_id, after=after, limit=1000)

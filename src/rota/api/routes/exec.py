@@ -36,7 +36,8 @@ async def _target(
     caller: CallerDep,
     worker: Annotated[int | None, Query(ge=0, le=100_000)] = None,
 ) -> ExecTarget:
-    return services.exec_sessions.target(caller, word, worker=worker)
+    target = services.exec_sessions.target
+    return await asyncio.to_thread(target, caller, word, worker=worker)
 
 
 TargetDep = Annotated[ExecTarget, Depends(_target)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
@@ -45,7 +46,8 @@ async def logs(
     caller: CallerDep,
 ) -> Response:
     """Plain bytes; with `Accept: text/event-stream`, events with timestamps."""
-    log = services.log_reader.open(caller, word, wanted=LogRange(**wanted.model_dump()))
+    log_range = LogRange(**wanted.model_dump())
+    log = await asyncio.to_thread(services.log_reader.open, caller, word, wanted=log_range)
     found = log.pieces()
     if EVENT_STREAM in request.headers.get("accept", ""):
         events = _log_events(found, "latin-1" if wanted.exact else "utf-8")

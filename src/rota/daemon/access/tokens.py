@@ -162,7 +162,7 @@ def load_key(folder: Path) -> bytes:
 
 
 def _ended_s(token: Token) -> float:
-    """When the token stopped to be valid; infinite if it has no end."""
+    """When the token expires or was revoked, whichever is first; infinite if it never ends."""
     ends = [each for each in (token.expires_s, token.revoked_s) if each is not None]
     return min(ends, default=math.inf)
 

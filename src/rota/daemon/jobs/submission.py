@@ -263,6 +263,9 @@ class SubmissionService:
             )
 
     async def _dependencies(self, caller: Caller, requests: Sequence[JobRequest]) -> dict[str, Job]:
+        for request in requests:
+            if request.after:
+                check_shape(request)  # The words are looked up in the store.
         words = dict.fromkeys(word for request in requests for word in request.after)
         return {word: await self._directory.find_async(caller, word) for word in words}
 
@@ -275,7 +278,7 @@ def _given(requests: Sequence[JobRequest]) -> Requests:
 
 
 def _after(words: Sequence[str], dependencies: Mapping[str, Job]) -> tuple[JobId, ...]:
-    """The jobs to wait for. A job that has succeeded is none of them."""
+    """The jobs that the new job waits for: those that have not ended."""
     found: list[JobId] = []
     for job in (dependencies[word] for word in words):
         if isinstance(job.phase, Ended) and job.state in FAILED:

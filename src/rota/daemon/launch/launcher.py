@@ -59,7 +59,7 @@ class Launcher:
     async def program(self, job_id: JobId) -> Program:
         """The program that the engine starts for this job."""
         job = self._reader.job(job_id)
-        submission = self._store.submission(job_id)
+        submission = await asyncio.to_thread(self._store.submission, job_id)
         if job is None or submission is None:
             raise UserError(f"the request of job {job_id} is not in the store")
         saved = unpack(submission.program)

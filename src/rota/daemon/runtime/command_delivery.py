@@ -152,8 +152,8 @@ class CommandDelivery:
             return await self._programs(job_id)
 
     def _answer(self, command: Command, failure: OSError | RotaError, *, is_known: bool) -> bool:
-        """Tell the kernel about a failed command. Returns whether the command is retried. A failure
-        that `is_known` is told once."""
+        """Tell the kernel about a failed command. Returns whether the command is retried. With
+        `is_known`, the kernel knows this failure already and gets no event."""
         reason = _reason(failure)
         answer = answer_to_failure(
             command,
@@ -169,7 +169,8 @@ class CommandDelivery:
     async def _back_off(
         self, command: Command, epoch: int, *, queue: _JobQueue, wait_s: float
     ) -> None:
-        """Wait, but not longer than the command is due: newer commands of the job wait behind."""
+        """Wait before the next try. Return early if the command is no longer due, because newer
+        commands of the job wait behind it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while self._is_due(command, epoch):
@@ -184,7 +185,7 @@ def _discard(work: asyncio.Future[Program]) -> None:
 
 
 async def _first_of(work: asyncio.Future[Program], news: asyncio.Event) -> None:
-    """Wait until the work is done or there is news."""
+    """Wait until the work is done or a new command of the job arrives."""
     news.clear()
     waiting = asyncio.ensure_future(news.wait())
     try:

@@ -49,8 +49,8 @@ def kill_orphans(spec: WorkerSpec) -> int:
 
 
 def _clean_up(spec: WorkerSpec) -> None:
-    """Remove the container. The first try may fail: Podman waits in vain for the exit record of a
-    container whose monitor was killed, and marks the container as ended only after that."""
+    """Remove the container. The first try may fail: if the monitor of the container was killed,
+    Podman waits for its exit record, times out, and only then marks the container as ended."""
     identity: dict[str, Any] = {}
     if spec.uid is not None:
         identity = {"user": spec.uid, "group": spec.gid, "extra_groups": spec.groups}

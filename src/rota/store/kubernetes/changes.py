@@ -34,8 +34,8 @@ class Changes:
     """New jobs, whose objects must be created."""
     jobs: tuple[Job, ...] = ()
     """Jobs whose status must be updated."""
-    rows: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Shared rows, by name."""
+    rows: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    """Shared rows, by name; None: the row is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,10 @@ def accepted_of(batch: Batch) -> Iterable[AcceptedJob]:
         yield AcceptedJob(each.job_id, text, first)
 
 
-def shared_rows(batch: Batch) -> dict[str, str]:
-    return {row_name(row): encode(row) for row in batch.rows if isinstance(row, SHARED)}
+def shared_rows(batch: Batch) -> dict[str, str | None]:
+    """The shared rows that a batch writes; None for those that it deletes."""
+    written = {row_name(row): encode(row) for row in batch.rows if isinstance(row, SHARED)}
+    return written | {_row_name(Token, (each,)): None for each in batch.deleted.tokens}
 
 
 def row_name(row: Row) -> str:
@@ -66,5 +68,9 @@ def row_name(row: Row) -> str:
 
     The class name is part of the stored name, so `Token`, `User` and `Project` must keep theirs.
     """
-    key_hash = hashlib.sha256("\n".join(key_of(row)).encode()).hexdigest()
-    return f"{type(row).__name__.lower()}.{key_hash[:32]}"
+    return _row_name(type(row), key_of(row))
+
+
+def _row_name(kind: type[Row], key: tuple[str, ...]) -> str:
+    key_hash = hashlib.sha256("\n".join(key).encode()).hexdigest()
+    return f"{kind.__name__.lower()}.{key_hash[:32]}"

@@ -8,11 +8,17 @@ from typing import Any, cast
 
 import pytest
 
+from rota.api.routes import events as event_routes
+from rota.api.routes import exec as exec_routes
 from rota.api.routes import jobs as routes
+from rota.api.routes import logs as log_routes
+from rota.api.streams import OpenStreams
 from rota.core.model.events import NodeSeen
 from rota.daemon.access.authorization import Caller
 from rota.daemon.jobs.admission import Defaults
+from rota.daemon.jobs.exec_sessions import ExecSessions
 from rota.daemon.jobs.job_history import JobHistory
+from rota.daemon.jobs.job_logs import LogReader
 from rota.daemon.jobs.job_lookup import JobDirectory
 from rota.daemon.jobs.job_service import JobService, JobViewSources
 from rota.daemon.jobs.submission import SubmissionService
@@ -63,6 +69,9 @@ class Services:
         self.controller = Controller(parts, parse("fifo"))
         self.directory = JobDirectory(self.controller, store)
         self.history = JobHistory(self.directory, store)
+        self.log_reader = LogReader(self.directory, idle_engine())
+        self.exec_sessions = ExecSessions(self.directory, idle_engine())
+        self.streams, self.timeouts = OpenStreams(), SimpleNamespace(keepalive_s=15.0)
         site: Any = SimpleNamespace(
             clock=lambda: 100.0,
             defaults=lambda _: Defaults(),
@@ -92,6 +101,29 @@ async def _no_program(job_id: Any) -> Program:
 
 Operation = Callable[[Services, str], Awaitable[object]]
 
+
+async def _watch(made: Services, word: str) -> None:
+    services = cast("Any", made)
+    stream = await event_routes.events(services, ADA, job=word, after=0)
+    chunks = aiter(cast("Any", stream).body_iterator)
+    assert "id: 0" in await anext(chunks)
+    assert "held" in await anext(chunks)
+    await chunks.aclose()
+    await event_routes.events(services, ADA)
+
+
+async def _logs(made: Services, word: str) -> None:
+    request: Any = SimpleNamespace(headers={})
+    wanted = log_routes.LogQueryParams.model_validate({})
+    services = cast("Any", made)
+    await log_routes.logs(word, wanted, request=request, services=services, caller=ADA)
+
+
+async def _exec(made: Services, word: str) -> None:
+    with pytest.raises(UserError, match="held"):
+        await exec_routes._target(word, cast("Any", made), caller=ADA)
+
+
 OPERATIONS: dict[str, Operation] = {
     "list": lambda made, _: made.job_service.page(ADA, JobFilter(), before=None, limit=10),
     "show": lambda made, word: made.job_service.details(ADA, word),
@@ -109,6 +141,9 @@ OPERATIONS: dict[str, Operation] = {
         word, services=cast("Any", made), caller=ADA
     ),
     "story": lambda made, word: routes.story(word, services=cast("Any", made), caller=ADA),
+    "events": _watch,
+    "logs": _logs,
+    "exec": _exec,
 }
 
 

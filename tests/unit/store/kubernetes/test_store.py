@@ -26,7 +26,7 @@ from rota.core.model.job import Job, JobId
 from rota.core.scheduling.round import decide
 from rota.errors import RotaError, StoreError, WriteRejectedError
 from rota.policies.registry import parse
-from rota.store.interface import Batch
+from rota.store.interface import Batch, Deletions
 from rota.store.kubernetes.crd_codec import ACCEPTED, SEAL, StatusDetails, seal
 from rota.store.kubernetes.fence_fields import fence_fields
 from rota.store.kubernetes.store import KubernetesStore
@@ -347,6 +347,19 @@ def test_every_replica_loads_the_tokens() -> None:
         replica = Site(site.objects)
         await asyncio.to_thread(replica.store.load)
         assert replica.local.rows(Token) == [TOKEN]
+        await asyncio.to_thread(replica.store.close)
+
+    play(scenario)
+
+
+def test_a_deleted_token_is_deleted_for_every_replica() -> None:
+    async def scenario(site: Site) -> None:
+        await asyncio.wrap_future(site.store.write(Batch(rows=(TOKEN,))))
+        gone = Deletions(tokens=(TOKEN.id,))
+        await asyncio.wrap_future(site.store.write(Batch(deleted=gone)))
+        replica = Site(site.objects)
+        await asyncio.to_thread(replica.store.load)
+        assert replica.local.rows(Token) == []
         await asyncio.to_thread(replica.store.close)
 
     play(scenario)
