@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 
 from rota.core.kernel.kernel import Kernel
@@ -120,12 +121,21 @@ class World:
     def _serve(self) -> None:
         """A user repeats a request after a crash until it is answered."""
         request = self._requests[-1][1]
+        if isinstance(request, JobSubmitted):
+            request = self._without_ended_dependencies(request)
         self._tell(request)
         self._requests.pop()
         if isinstance(request, JobSubmitted):
             self._acknowledged.add(request.job_id)
         if isinstance(request, JobCancelled):
             self._cancelled.add(request.job_id)
+
+    def _without_ended_dependencies(self, request: JobSubmitted) -> JobSubmitted:
+        """The request as the daemon passes it on. The daemon leaves out dependencies that have
+        succeeded and refuses those that have failed; the user then leaves these out, too."""
+        ended = self._outcomes()
+        after = tuple(each for each in request.spec.after if each not in ended)
+        return replace(request, spec=replace(request.spec, after=after))
 
     def _round(self) -> None:
         """A decision takes time, and events may arrive before it completes."""
