@@ -81,3 +81,7 @@ def test_scripts_are_executable() -> None:
     commands = [path for path in (ROOT / "scripts").iterdir() if path.name != "environment"]
     commands.append(ROOT / ".ci" / "run")
     assert [relative(path) for path in commands if not path.stat().st_mode & 0o100] == []
+
+
+def test_the_architecture_is_one_page() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 150
