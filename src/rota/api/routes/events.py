@@ -37,10 +37,10 @@ async def events(
     """Without `after`, the stream starts now. With a `job`, it ends when the job is over."""
     job_id = job_scope(caller)
     if job:
-        job_id = services.directory.find(caller, job).id
+        job_id = (await services.directory.find_async(caller, job)).id
     start = after if last_event_id is None else last_event_id
     if start is None:
-        start = services.history.newest_number()
+        start = await asyncio.to_thread(services.history.newest_number)
     found = _events(services, caller, job_id=job_id, after=start)
     return event_stream(found, services=services, caller=caller)
 
@@ -48,14 +48,15 @@ async def events(
 async def _events(
     services: Services, caller: Caller, *, job_id: JobId | None, after: int
 ) -> AsyncGenerator[str]:
+    directory, read = services.directory, services.history.entries
     yield stream_position(after)
     while True:
         # Subscribe before the read: a change between read and wait would be missed.
-        change = asyncio.ensure_future(services.directory.changed())
+        change = asyncio.ensure_future(directory.changed())
         try:
             # Checked before the read, so that the read includes the entry of the end.
-            is_over = job_id is not None and services.directory.is_over(job_id)
-            entries = services.history.entries(caller, job_id, after=after, limit=1000)
+            is_over = job_id is not None and await asyncio.to_thread(directory.is_over, job_id)
+            entries = await asyncio.to_thread(read, caller, job_id, after=after, limit=1000)
             for entry in entries:
                 after = entry.number
                 yield server_sent_event("state", entry, number=entry.number)

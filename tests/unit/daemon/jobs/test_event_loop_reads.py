@@ -1,4 +1,4 @@
-"""No operation of the job routes reads the store in the event loop."""
+"""No operation of the job and event routes reads the store in the event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,8 +7,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from starlette.responses import StreamingResponse
 
+from rota.api.routes import events as event_routes
 from rota.api.routes import jobs as routes
+from rota.api.streams import OpenStreams
+from rota.api.uvicorn_protocol import ClientTimeouts
 from rota.core.model.events import NodeSeen
 from rota.daemon.access.authorization import Caller
 from rota.daemon.jobs.admission import Defaults
@@ -61,6 +65,8 @@ class Services:
         nothing: Any = None
         parts = ControllerDependencies(store, idle_engine(), lambda: 100.0, QUICK)
         self.controller = Controller(parts, parse("fifo"))
+        self.streams = OpenStreams()
+        self.timeouts = ClientTimeouts()
         self.directory = JobDirectory(self.controller, store)
         self.history = JobHistory(self.directory, store)
         site: Any = SimpleNamespace(
@@ -90,6 +96,17 @@ async def _no_program(job_id: Any) -> Program:
     raise UserError(f"{job_id} must not start")
 
 
+async def _watch(made: Services, word: str, *, after: int | None = None) -> None:
+    """Read the start of an event stream; with `after`, up to the first event."""
+    response = await event_routes.events(
+        cast("Any", made), ADA, job=word, after=after, last_event_id=None
+    )
+    parts = aiter(cast("StreamingResponse", response).body_iterator)
+    for _ in range(1 if after is None else 2):
+        await anext(parts)
+    await cast("Any", parts).aclose()
+
+
 Operation = Callable[[Services, str], Awaitable[object]]
 
 OPERATIONS: dict[str, Operation] = {
@@ -109,6 +126,8 @@ OPERATIONS: dict[str, Operation] = {
         word, services=cast("Any", made), caller=ADA
     ),
     "story": lambda made, word: routes.story(word, services=cast("Any", made), caller=ADA),
+    "events": lambda made, word: _watch(made, word, after=0),
+    "events from now on": _watch,
 }
 
 
