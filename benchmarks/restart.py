@@ -35,6 +35,7 @@ BATCH = 1000
 LOOK_AGAIN_S = 0.005
 READY = 200
 AIM_S, LARGE_AIM_S = 2.0, 3.0
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 ROTA = (sys.executable, "-m", "rota.cli.main")
 
 
@@ -135,8 +136,9 @@ def run(*arguments: str, home: Path) -> None:
 
 
 def environment(home: Path) -> dict[str, str]:
-    source = str(Path(rota.__file__).parents[1])
-    return {**os.environ, "ROTA_HOME": str(home), "PYTHONPATH": source}
+    """With bytecode, as an installed daemon has it: the first start writes it."""
+    kept = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    return {**kept, "ROTA_HOME": str(home), "PYTHONPATH": str(Path(rota.__file__).parents[1])}
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 
 import rota
 from rota.api import errors
 from rota.api.auth import Authenticator
 from rota.api.body_limits import BodyLimitMiddleware
+from rota.api.router import LazyRoute
 from rota.api.routes import (
     daemon,
     events,
@@ -81,8 +83,20 @@ def description() -> dict[str, Any]:
     return _app().openapi()
 
 
+class _Api(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        if not self.openapi_schema:
+            routes = [
+                each.described() if isinstance(each, LazyRoute) else each for each in self.routes
+            ]
+            self.openapi_schema = get_openapi(
+                title=self.title, version=self.version, description=self.description, routes=routes
+            )
+        return self.openapi_schema
+
+
 def _app() -> FastAPI:
-    app = FastAPI(
+    app = _Api(
         title="rota",
         version=rota.__version__,
         description=DESCRIPTION,
@@ -92,6 +106,7 @@ def _app() -> FastAPI:
     # Routes are matched in this order: the routes that each worker calls every second come first.
     first, others = (training, rendezvous), (jobs, events, logs, exec_routes, shipping)
     for module in (*first, *others, nodes, daemon, tokens, metrics):
-        app.include_router(module.router)
+        # `include_router` would build each route a second time.
+        app.router.routes.extend(module.router.routes)
     errors.install(app)
     return app

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rota.core.estimation.remaining_time import remaining_s
 from rota.core.model.job import Job
 from rota.core.scheduling.policy_api import Budget, Targets
-from rota.policies.afs_contest import Contest, Entrant
 from rota.policies.greedy import at_minimum, grant_in_order
+
+if TYPE_CHECKING:
+    from rota.policies.afs_contest import Entrant
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class AfsL:
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        from rota.policies.afs_contest import Entrant
+
         costless = [job for job in jobs if budget.cost(job) == 0]
         targets = grant_in_order(costless, budget, wanted=at_minimum)
         runners = [
@@ -57,6 +62,8 @@ def _most_workers(jobs: Sequence[Job], budget: Budget) -> int:
 def _share_out(jobs: Sequence[Job], budget: Budget, *, entrants: Sequence[Entrant]) -> list[int]:
     """The workers of each job when the winner of every contest gets one worker, or its first
     grant."""
+    from rota.policies.afs_contest import Contest
+
     contest = Contest(entrants)
     while not budget.is_spent and (winner := contest.winner()) is not None:
         job, held = jobs[winner], contest.held[winner]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from rota.core.model.allocation import TOLERANCE
 from rota.core.model.job import Job
 from rota.core.scheduling.policy_api import Budget, Targets
 from rota.policies.greedy import at_minimum, grant_in_order
-from rota.policies.knapsack import Floats, Option, best_extras
+
+if TYPE_CHECKING:
+    from rota.policies.knapsack import Floats, Option
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Ffdl:
     """
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
+        from rota.policies.knapsack import best_extras
+
         targets = grant_in_order(jobs, budget, wanted=at_minimum)
         n_free = int(budget.free + TOLERANCE)
         if n_free > 0:
@@ -46,6 +49,10 @@ def _has_whole_cost(job: Job, budget: Budget) -> bool:
 def _options(jobs: Sequence[Job], budget: Budget, *, n_free: int) -> list[Option]:
     """The possible sizes of each job. A size beyond its table has no speed-up, and is never worth
     more than the minimum."""
+    import numpy as np
+
+    from rota.policies.knapsack import Option
+
     arrays: dict[int, tuple[tuple[float, ...], Floats]] = {}
     options: list[Option] = []
     for job in jobs:

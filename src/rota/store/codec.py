@@ -31,6 +31,7 @@ TAG = "kind"
 MAX_INTERNED = 10_000
 
 _to_text = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_read_value = json.JSONDecoder().raw_decode
 
 T = TypeVar("T")
 
@@ -46,11 +47,12 @@ def encode(value: object) -> str:
 
 def decode(kind: type[T], text: str) -> T:
     try:
-        packed = _mapping(json.loads(text))
-    except CodecError:
-        raise
+        found, end = _read_value(text)
     except (ValueError, RecursionError) as error:
         raise CodecError(f"not JSON: {error}") from None
+    if end != len(text):
+        raise CodecError(f"not JSON: extra text after character {end}")
+    packed = _mapping(found)
     version = packed.pop("v", None)
     if version not in READABLE_VERSIONS:
         raise CodecError(f"encoded as version {version!r}, but this rota reads version {VERSION}")
@@ -147,11 +149,11 @@ def _union(members: tuple[Any, ...]) -> Coder:
     unpackers = {name: _coder(kind).unpack for name, kind in by_name.items()}
 
     def unpack(packed: Any) -> object:
-        rest = dict(_mapping(packed))
-        name = rest.pop(TAG, None)
+        # Removes the tag instead of copying the rest: `decode` has just made this object.
+        name: Any = _mapping(packed).pop(TAG, None)
         if name not in unpackers:
             raise CodecError(f"{name!r} is not one of {', '.join(by_name)}")
-        return unpackers[cast("str", name)](rest)
+        return unpackers[name](packed)
 
     return Coder(pack, unpack)
 
@@ -214,7 +216,11 @@ def _object(kind: Any) -> Coder:
     def unpack(packed: Any) -> object:
         # A restart unpacks every job that has not ended, so this does as little as possible.
         try:
-            read = {name: unpackers[name](value) for name, value in _mapping(packed).items()}
+            items = packed.items()
+        except AttributeError:
+            raise CodecError(f"{packed!r} is not an object") from None
+        try:
+            read = {name: unpackers[name](value) for name, value in items}
         except KeyError as error:
             raise CodecError(f"{kind.__name__} has no field {error.args[0]}") from None
         if required <= read.keys():

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep, json_response
+from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
 from rota.wire.daemon import Status
 
-router = APIRouter(tags=["daemon"], responses=ERRORS, route_class=StrictRoute)
+router = LazyRouter(tags=["daemon"], responses=ERRORS, route_class=StrictRoute)
 
 
 @dataclass(frozen=True, slots=True)

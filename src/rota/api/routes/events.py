@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep
+from rota.api.router import LazyRouter
 from rota.api.streams import event_stream, server_sent_event, stream_position
 from rota.core.model.job import JobId
 from rota.daemon.access.authorization import Caller, job_scope
@@ -19,7 +20,7 @@ from rota.wire.jobs import StoryEntry
 if TYPE_CHECKING:
     from rota.api.app import Services
 
-router = APIRouter(prefix="/v1", tags=["events"], responses=ERRORS)
+router = LazyRouter(prefix="/v1", tags=["events"], responses=ERRORS)
 MIN_POLL_INTERVAL_S = 0.05
 """Shortest pause between two reads of the history."""
 MAX_NUMBER = 2**53

@@ -6,12 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
+from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
 from rota.core.lifecycle.states import JobState
 from rota.store.records import JobFilter
@@ -19,7 +20,7 @@ from rota.wire.jobs import JobDetails, JobRequest, JobView, StoryEntry
 from rota.wire.moves import MoveRequest
 from rota.wire.training import JobProfile
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
+router = LazyRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=StrictRoute)
 
 MAX_PAGE = 1000
 MAX_NUMBER = 2**53

@@ -7,17 +7,18 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, NameOrId, ServicesDep
+from rota.api.router import LazyRouter
 from rota.api.streams import EVENT_STREAM, byte_stream, event_stream, server_sent_event
 from rota.daemon.jobs.job_logs import JobLogChunk
 from rota.wire.jobs import LogPiece, LogRange
 
-router = APIRouter(prefix="/v1", tags=["logs"], responses=ERRORS)
+router = LazyRouter(prefix="/v1", tags=["logs"], responses=ERRORS)
 
 LogPosition = Annotated[str, Field(pattern=r"^[0-9]{1,7}:[0-9]{1,6}:[0-9.-]{1,60}$")]
 

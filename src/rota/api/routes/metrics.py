@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from rota.api.responses import ServicesDep
+from rota.api.router import LazyRouter
 from rota.core.lifecycle.states import JobState
 from rota.daemon.cluster_service import RoundStats
 from rota.wire.daemon import Status
 
-router = APIRouter(tags=["daemon"])
+router = LazyRouter(tags=["daemon"])
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)

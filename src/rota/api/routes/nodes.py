@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, NameOrId, ServicesDep, json_response
+from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
 from rota.wire.daemon import NodeView
 
-router = APIRouter(tags=["nodes"], responses=ERRORS, route_class=StrictRoute)
+router = LazyRouter(tags=["nodes"], responses=ERRORS, route_class=StrictRoute)
 
 
 @router.get("/v1/nodes", response_model=list[NodeView], summary="Nodes and their GPUs")

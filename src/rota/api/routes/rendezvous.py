@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep, json_response
+from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
 from rota_trainer.torchrun.messages import (
     ARRIVE,
@@ -20,7 +20,7 @@ from rota_trainer.torchrun.messages import (
     WatchResponse,
 )
 
-router = APIRouter(tags=["training"], responses=ERRORS, route_class=StrictRoute)
+router = LazyRouter(tags=["training"], responses=ERRORS, route_class=StrictRoute)
 
 
 @router.post(ARRIVE, response_model=RendezvousAssignment, summary="Arrive at the barrier")

@@ -7,16 +7,17 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep, json_response
+from rota.api.router import LazyRouter
 from rota.errors import UserError
 from rota.wire.manifest import MAX_JSON_BYTES, SnapshotManifest
 
-router = APIRouter(prefix="/v1", tags=["snapshots"], responses=ERRORS)
+router = LazyRouter(prefix="/v1", tags=["snapshots"], responses=ERRORS)
 
 MANIFEST: dict[str, Any] = {
     "requestBody": {

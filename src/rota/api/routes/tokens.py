@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from starlette.responses import Response
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep, json_response
+from rota.api.router import LazyRouter
 from rota.api.strict_json import StrictRoute
 from rota.store.records import TokenScope
 from rota.wire.daemon import TokenView
 
-router = APIRouter(prefix="/v1", tags=["tokens"], responses=ERRORS, route_class=StrictRoute)
+router = LazyRouter(prefix="/v1", tags=["tokens"], responses=ERRORS, route_class=StrictRoute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from rota.api.auth import CallerDep
 from rota.api.responses import ERRORS, ServicesDep, json_response
+from rota.api.router import LazyRouter
 from rota.api.strict_json import reject_duplicates
 from rota.errors import UserError, json_error_message
 from rota_trainer.reporting.messages import PATH, Orders, TrainingReport
@@ -47,7 +48,7 @@ class ReportRoute(APIRoute):
         return handle
 
 
-router = APIRouter(tags=["training"], responses=ERRORS, route_class=ReportRoute)
+router = LazyRouter(tags=["training"], responses=ERRORS, route_class=ReportRoute)
 
 
 @router.post(PATH, response_model=Orders, summary="Report the progress of a worker")

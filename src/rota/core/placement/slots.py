@@ -14,9 +14,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import scipy
-
 from rota.core.model.allocation import Allocation, Slot
 from rota.core.model.node import NodeId
 from rota.core.placement.capacity import ClusterCapacity
@@ -212,14 +209,22 @@ def _exchange(
         alike[capacity[node_id].shape, node_id in crowded].append(node_id)
     exchange: dict[NodeId, NodeId] = {}
     for group in alike.values():
-        if len(group) == 1:
-            continue
-        index = {node_id: i for i, node_id in enumerate(group)}
-        scores = np.zeros((len(group), len(group)))
-        for (packed_on, was_on), worth in overlap.items():
-            if packed_on in index and was_on in index:
-                scores[index[packed_on], index[was_on]] = worth
-        # The full name makes SciPy load this module on first use; a single node never needs it.
-        rows, columns = scipy.optimize.linear_sum_assignment(scores, maximize=True)
-        exchange.update({group[row]: group[to] for row, to in zip(rows, columns, strict=True)})
+        if len(group) > 1:
+            exchange |= _exchange_equals(group, overlap)
     return exchange
+
+
+def _exchange_equals(
+    group: list[NodeId], overlap: Mapping[tuple[NodeId, NodeId], int]
+) -> dict[NodeId, NodeId]:
+    # Imported here, because a single node never needs them, and a start would take 0.5 s longer.
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    index = {node_id: i for i, node_id in enumerate(group)}
+    scores = np.zeros((len(group), len(group)))
+    for (packed_on, was_on), worth in overlap.items():
+        if packed_on in index and was_on in index:
+            scores[index[packed_on], index[was_on]] = worth
+    rows, columns = linear_sum_assignment(scores, maximize=True)
+    return {group[row]: group[to] for row, to in zip(rows, columns, strict=True)}
