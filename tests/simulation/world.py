@@ -265,6 +265,10 @@ class World:
         assert len(specs) >= 20
         assert self.n_events >= 200, f"only {self.n_events} events"
 
+    def _outcomes(self) -> dict[JobId, JobState]:
+        stored = map(self.store.job, self.scenario.specs)
+        return {job.id: job.state for job in stored if job and isinstance(job.phase, Ended)}
+
     def _is_explained(self, job_id: JobId, outcome: JobState, reason: str) -> bool:
         spec, outcomes = self.scenario.specs[job_id], self._outcomes()
         if outcome is JobState.SUCCEEDED:

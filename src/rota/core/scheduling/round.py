@@ -27,7 +27,7 @@ from rota.core.scheduling.divide import Shares, divide
 from rota.core.scheduling.plan import Plan, check
 from rota.core.scheduling.policy_api import BadTargetsError, Policy
 from rota.core.scheduling.preemption import Judged, judge, wishes_to_place
-from rota.core.scheduling.sizing import Sizes, next_requeue_s, requeue, size, unmet_pins
+from rota.core.scheduling.sizing import Sizes, next_requeue_s, requeue, size, size_again, unmet_pins
 from rota.core.scheduling.view import View
 
 
@@ -112,14 +112,15 @@ def _settle(wanted: Wanted, shares: Shares, *, policy: Policy) -> Wanted:
     a place are sized again, at most at what fits, and so are running jobs that the policy would
     stop because their pinned size does not fit."""
     fragmented = list(wanted.fragmented())
-    unpinned = unmet_pins(shares, wanted.sizes)
-    if not fragmented and not unpinned:
+    unmet = unmet_pins(shares, wanted.sizes)
+    if not fragmented and not unmet:
         return wanted
-    opened = defragment(shares, [wish for wish, _ in fragmented], placed=wanted.placed)
-    if opened is not None:
-        return replace(wanted, placed=opened)
+    if unmet <= wanted.placed.allocations.keys():
+        opened = defragment(shares, [wish for wish, _ in fragmented], placed=wanted.placed)
+        if opened is not None:
+            return replace(wanted, placed=opened)
     fits = {wish.job.id: min(why.fits, why.workers - 1) for wish, why in fragmented}
-    again = place_sizes(shares, size(shares, policy, fits=fits, unpinned=unpinned))
+    again = place_sizes(shares, size_again(shares, policy, first=wanted.sizes, fits=fits))
     return replace(
         again, short={**wanted.short, **again.short}, waits={**wanted.waits, **again.waits}
     )

@@ -65,9 +65,19 @@ def size(
     return Sizes(targets, gpu_types)
 
 
+def size_again(shares: Shares, policy: Policy, *, first: Sizes, fits: Mapping[JobId, int]) -> Sizes:
+    """The second and last sizing of a round. A job whose pinned size fits in the first one but not
+    in this one keeps its slots, because the policy is not asked whether it should shrink."""
+    unpinned = unmet_pins(shares, first)
+    sizes = size(shares, policy, fits=fits, unpinned=unpinned)
+    view = shares.view
+    kept = {key: len(view.planned[key]) for key in unmet_pins(shares, sizes) - unpinned}
+    kept_types = {job_id: view.gpu_types[job_id] for job_id in kept}
+    return Sizes({**sizes.targets, **kept}, {**sizes.gpu_types, **kept_types})
+
+
 def unmet_pins(shares: Shares, sizes: Sizes) -> set[JobId]:
-    """Running jobs that would stop because their pinned size does not fit. They grow as far as
-    possible instead."""
+    """Running jobs that would stop because their pinned size does not fit."""
     planned = shares.view.planned
     return {
         job.id

@@ -176,3 +176,17 @@ def test_a_round_follows_when_a_protection_ends() -> None:
     plan = decide(view(nodes("2"), vip, young), parse("fifo"))
     assert held(plan) == {"young": "n1/0 n1/1"}
     assert plan.wake_at_s == 50.0
+
+
+# -- pinned sizes ---------------------------------------------------------------------------------
+
+
+def test_a_pin_that_no_longer_fits_after_the_second_sizing_stops_no_job() -> None:
+    """`big` fits no node, so it is left out. Then `wide` leaves only 2 GPUs for the pinned 3."""
+    x, y = runs("x", "n1/0"), runs("y", "n2/0 n2/1")
+    pinned = runs("pinned", "n1/1", "1..4", pinned_workers=3)
+    waiting = job("big", gpus=4), job("wide", "5")
+    before = view(nodes("5 5"), x, y, *waiting, pinned, rules=Rules(is_guarded=False))
+    plan = held(decide(before, parse("fifo")))
+    assert plan["pinned"] == "n1/1"
+    assert plan.keys() == {"x", "y", "wide", "pinned"}
