@@ -195,9 +195,9 @@ class World:
 
     def _read_the_truth(self) -> None:
         saved, alive = self.store.load(), self.engine.nodes
-        effects = self.kernel.recover(
-            saved.jobs, saved.nodes, outcomes=saved.outcomes, now=self.now
-        )
+        # The API looks up dependencies of new jobs in the store; here the kernel needs them all.
+        outcomes = self._outcomes()
+        effects = self.kernel.recover(saved.jobs, saved.nodes, outcomes=outcomes, now=self.now)
         self._carry_out(effects)
         known = [node.id for node in saved.nodes]
         for node_id in known:

@@ -83,7 +83,7 @@ class _Packer:
         self._yielded: dict[JobId, Wish] = {}
         self._hopeless: dict[Demand, int] = {}
         """So many more units with this demand did not fit even after all jobs had yielded."""
-        self._packed: list[PackedWish] = []
+        self._packed: dict[JobId, PackedWish] = {}
         self._crowded = Counter[NodeId]()
         """Nodes that hold a job that spans nodes, with the number of such jobs."""
         for allocation in planned.values() if self._wishes else ():
@@ -107,8 +107,8 @@ class _Packer:
         fitting: dict[Demand, int] = {}
         for wish in unplaced:
             self._record_short(wish, fitting)
+        self._take_back(list(self._yielded.values()))
         self._exchange_equal_nodes()
-        self._spare()
 
     # -- giving up slots ------------------------------------------------------------------------
 
@@ -177,27 +177,28 @@ class _Packer:
         return list(islice(helpful, count))
 
     def _yield(self, wish: Wish) -> None:
+        """Stop the job, or shrink it to the fewest nodes."""
         self._yielded[wish.job.id] = self._yielding.pop(wish.job.id)
         self._bounds.clear()
         self._release(wish)
+        if wish.units:
+            self._try_place(wish)
 
     def _take_back(self, yielded: Sequence[Wish]) -> None:
         """Let jobs that yielded keep their slots if all of these are still free, first the job that
         yielded last."""
         for wish in reversed(yielded):
-            kept = wish.held[: wish.units]
-            if self.capacity.try_take_all(wish.held[len(kept) :], wish.held_demand):
-                self._yielding[wish.job.id] = self._yielded.pop(wish.job.id)
-                self._count_spanning(kept, -1)
+            job_id, demand = wish.job.id, wish.held_demand
+            shrunk = self.allocations[job_id]
+            self.capacity.give(shrunk, demand)
+            if self.capacity.try_take_all(wish.held, demand):
+                self._yielding[job_id] = self._yielded.pop(job_id)
+                self._count_spanning(shrunk, -1)
                 self._count_spanning(wish.held, 1)
-                self.allocations.pop(wish.job.id, None)
-
-    def _spare(self) -> None:
-        """Jobs that yielded keep their slots if these are still free; else they shrink or stop."""
-        self._take_back(list(self._yielded.values()))
-        for wish in self._yielded.values():
-            if wish.units:
-                self._try_place(wish)
+                del self.allocations[job_id]
+                self._packed.pop(job_id, None)
+            else:
+                self.capacity.take_all(shrunk, demand)
 
     # -- taking slots ---------------------------------------------------------------------------
 
@@ -274,13 +275,13 @@ class _Packer:
         demand = wish.demand
         slots = assign_slots(self.capacity, demand, chunks=chunks, before=wish.held)
         may_rebind = not (stays or demand.share or demand.excluded_nodes)
-        self._packed.append(PackedWish(wish, chunks, slots, may_rebind))
+        self._packed[wish.job.id] = PackedWish(wish, chunks, slots, may_rebind)
         self.allocations[wish.job.id] = slots
         self._count_spanning(slots, 1)
         return slots
 
     def _exchange_equal_nodes(self) -> None:
-        loose = [packed for packed in self._packed if packed.may_rebind]
+        loose = [packed for packed in self._packed.values() if packed.may_rebind]
         if not any(packed.wish.held for packed in loose):
             return
         for packed in loose:

@@ -447,3 +447,12 @@ def test_a_job_that_yields_a_part_keeps_its_first_units() -> None:
     a, new = runs("a", "n1/0 n1/1 n1/2", "1..3"), job("new", "2")
     before = view(nodes("3"), a, new)
     assert place_over(before, new, a, units=1) == {"a": "n1/0", "new": "n1/1 n1/2"}
+
+
+def test_a_job_that_yields_a_part_shrinks_to_the_fewest_nodes_before_others_are_placed() -> None:
+    """If `new` took the slot of the last unit, a would be left on two nodes."""
+    a, new = runs("a", "n1/0 n1/1 n2/0 n1/2", "1..4"), job("new")
+    assert place_over(view(nodes("3 1"), a, new), new, a, units=3) == {
+        "a": "n1/0 n1/1 n1/2",
+        "new": "n2/0",
+    }
