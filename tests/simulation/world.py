@@ -195,9 +195,9 @@ class World:
 
     def _read_the_truth(self) -> None:
         saved, alive = self.store.load(), self.engine.nodes
-        # The API looks up dependencies of new jobs in the store; here the kernel needs them all.
-        outcomes = self._outcomes()
-        effects = self.kernel.recover(saved.jobs, saved.nodes, outcomes=outcomes, now=self.now)
+        effects = self.kernel.recover(
+            saved.jobs, saved.nodes, outcomes=saved.outcomes, now=self.now
+        )
         self._carry_out(effects)
         known = [node.id for node in saved.nodes]
         for node_id in known:
@@ -264,10 +264,6 @@ class World:
         assert len(self.scenario.nodes) >= 3
         assert len(specs) >= 20
         assert self.n_events >= 200, f"only {self.n_events} events"
-
-    def _outcomes(self) -> dict[JobId, JobState]:
-        stored = map(self.store.job, self.scenario.specs)
-        return {job.id: job.state for job in stored if job and isinstance(job.phase, Ended)}
 
     def _is_explained(self, job_id: JobId, outcome: JobState, reason: str) -> bool:
         spec, outcomes = self.scenario.specs[job_id], self._outcomes()
