@@ -57,7 +57,7 @@ def schema(field: JobField) -> dict[str, Any]:
     info = field.info
     notes = " Can be changed later." if info.is_editable else ""
     if not info.is_in_training_job:
-        notes = " Refused in a TrainingJob, which is a single job."
+        notes = " Refused in a TrainingJob."
     # A copy, because YAML writes one object that is used twice as a reference.
     shape: dict[str, Any] = deepcopy(AMOUNT if info.is_amount else TYPES[field.type])
     bounds = {

@@ -56,8 +56,8 @@ def job_request_of(spec: object) -> JobRequest:
         raise RefusedError("command", "the command is missing", "list a program and its arguments")
     for name, value in read.items():
         if value and not FIELDS[name].info.is_in_training_job:
-            what = "a TrainingJob is a single job"
-            raise RefusedError(name, what, "create one TrainingJob for each, or use 'rota submit'")
+            hint = "leave it out: a TrainingJob is a single job; pods have networks of their own"
+            raise RefusedError(name, "not a field of a TrainingJob", hint)
     return JobRequest(**read)
 
 
@@ -69,8 +69,10 @@ def edits_of(spec: object, job: Job, *, accepted: JobRequest, asked: JobRequest)
     hold = values.get("hold")
     changed = (
         name
-        for name in FIELDS
-        if name not in EDITABLE and getattr(accepted, name) != getattr(asked, name)
+        for name, each in FIELDS.items()
+        if each.info.is_in_training_job
+        and name not in EDITABLE
+        and getattr(accepted, name) != getattr(asked, name)
     )
     return SpecEdits(
         workers=None if workers in (None, job.pinned_workers) else _integer(WORKERS, workers),

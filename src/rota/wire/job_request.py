@@ -312,6 +312,7 @@ class JobRequest:
             text="Use the network of the machine in a container (default: false).",
             example="true",
             flags=("--host-network",),
+            is_in_training_job=False,
         ),
     )
     snapshot: str = field(

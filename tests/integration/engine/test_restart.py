@@ -22,7 +22,8 @@ from rota.engines.local.supervisor.records import WorkerKey
 from tests.integration.engine.box import NODE, Box, on_a_box, sh, wait_for_end
 from tests.support.seed_counts import seeds
 
-FOREVER = sh("echo $$; echo ready; while :; do sleep 1000; done")
+FOREVER = sh("echo $$; sleep 1000 & echo ready; wait")
+"""All its processes exist when it is ready, so that a test can compare them."""
 
 
 @on_a_box

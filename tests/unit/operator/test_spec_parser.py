@@ -39,7 +39,8 @@ def test_numbers_are_accepted_in_string_fields() -> None:
         ({"command": ["p"], "priority": True}, "priority: 'True' is not an integer"),
         ({"command": ["p"], "env": {"A": 1}}, "env: .* is not a map of strings"),
         ({"command": ["p"], "hold": "no"}, "hold: 'no' is not a boolean"),
-        ({"command": ["p"], "array": "0-9"}, "array: a TrainingJob is a single job"),
+        ({"command": ["p"], "array": "0-9"}, "array: .* a TrainingJob is a single job"),
+        ({"command": ["p"], "host_network": True}, "host_network: .* networks of their own"),
     ],
 )
 def test_an_error_names_its_field(spec: Any, words: str) -> None:
@@ -83,3 +84,9 @@ def test_immutable_fields_are_refused() -> None:
 def test_a_priority_has_a_range() -> None:
     with pytest.raises(RefusedError, match="out of range"):
         edits({"command": ["p"], "priority": 10**9})
+
+
+def test_fields_that_no_spec_can_have_do_not_change() -> None:
+    """A job accepted before the field existed reads as `host_network`."""
+    accepted, asked = replace(ACCEPTED, host_network=True), ACCEPTED
+    assert edits_of({"command": ["p"]}, KNOWN, accepted=accepted, asked=asked) == SpecEdits()

@@ -43,10 +43,11 @@ class WaitExplainer:
         match job.phase:
             case Held():
                 return OnHold()
+            case Queued(not_before_s=until_s, reason=why) if until_s > self._view.now:
+                # Before the next case: a start of this round may have failed already.
+                return BacksOff(until_s, why)
             case Queued() if job.id in self._plan.allocations:
                 return None
-            case Queued(not_before_s=until_s, reason=why) if until_s > self._view.now:
-                return BacksOff(until_s, why)
             case Queued() if job.id in self._plan.waits:
                 return self._temporary_reason(job, self._plan.waits[job.id])
             case Queued() if job.id not in self._seen:

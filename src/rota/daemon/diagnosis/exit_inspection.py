@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
-from rota.core.model.events import Event, WorkersExited
+from rota.core.model.events import Event, WorkersExited, WorkersLost
 from rota.core.model.job import Job, JobId, Stopping
 from rota.daemon.diagnosis.diagnosis import TAIL_BYTES, Finding, diagnose, with_finding
 from rota.engines.exit_reasons import OUT_OF_MEMORY
@@ -40,17 +40,18 @@ class InspectionContext(Protocol):
 class ExitInspector:
     def __init__(self, context: InspectionContext, engine: Engine, *, tasks: Tasks) -> None:
         self._context, self._engine, self._tasks = context, engine, tasks
-        self._waiting: dict[AttemptKey, list[WorkersExited]] = {}
-        """The exits of each attempt that is being inspected, in order of arrival."""
+        self._waiting: dict[AttemptKey, list[WorkersExited | WorkersLost]] = {}
+        """The exits and losses of each attempt that is being inspected, in order of arrival."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_READS)
         self._isolation = ErrorIsolation("exit recorded without log inspection")
 
-    def inspect(self, event: WorkersExited) -> None:
-        """Tell the kernel about an exit, with a finding if the exit needs one."""
+    def inspect(self, event: WorkersExited | WorkersLost) -> None:
+        """Tell the kernel about an exit, with a finding if the exit needs one. A loss waits for the
+        exits before it: the first failure decides what becomes of the job."""
         key = event.job_id, event.attempt
         if key in self._waiting:
             self._waiting[key].append(event)
-        elif self._needs_inspection(event):
+        elif isinstance(event, WorkersExited) and self._needs_inspection(event):
             self._waiting[key] = [event]
             self._tasks.spawn_critical(self._inspect_attempt(key))
         else:
@@ -69,7 +70,7 @@ class ExitInspector:
         try:
             while exits and not self._context.trouble:
                 found = exits[0]
-                if self._needs_inspection(found):
+                if isinstance(found, WorkersExited) and self._needs_inspection(found):
                     with self._isolation.of(job=found.job_id):
                         found = await self._with_finding(found, findings)
                 if not self._context.trouble:

@@ -106,6 +106,17 @@ def _check_network(request: JobRequest, spec: JobSpec, *, is_cluster: bool) -> N
         raise RefusedError("host_network", what, "submit the job with --host-network")
 
 
+def adapted_to_site(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
+    """The request of a job that moved here, with the network that it needs here: a machine and a
+    cluster accept different networks for the same job."""
+    if defaults.are_contained:
+        return replace(request, host_network=False)
+    filled = with_defaults(request, user=user, defaults=defaults)
+    spec = _spec(filled, user=user, after=(), grace_s=defaults.grace_s)
+    is_needed = bool(filled.image) and spec.max_workers > 1
+    return replace(request, host_network=request.host_network or is_needed)
+
+
 def with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
     image = request.image or defaults.image
     added: dict[str, Any] = {}
@@ -126,12 +137,14 @@ def with_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobR
 
 def without_defaults(request: JobRequest, *, user: str, defaults: Defaults) -> JobRequest:
     """The request for another submit, here or elsewhere: without the variables and mounts of this
-    site. The image stays, also a default image."""
+    site. The image stays, also a default image. A cluster accepts no `host_network`, so there it
+    only says that the request was stored before the field existed."""
     ours = defaults.mounts_of(user)
     return replace(
         request,
         env={name: value for name, value in request.env.items() if defaults.env.get(name) != value},
         mounts=[each for each in request.mounts if each not in ours],
+        host_network=request.host_network and not defaults.are_contained,
     )
 
 

@@ -23,7 +23,12 @@ from rota.daemon.access.authorization import (
 from rota.daemon.artifacts.snapshots import snapshot_owner
 from rota.daemon.errors import RefusedError
 from rota.daemon.jobs import idempotency
-from rota.daemon.jobs.admission import Admitted, admit, without_defaults
+from rota.daemon.jobs.admission import (
+    Admitted,
+    adapted_to_site,
+    admit,
+    without_defaults,
+)
 from rota.daemon.jobs.idempotency import IdempotencyKeys, IdempotentRequest, key_of
 from rota.daemon.jobs.job_ids import JobIdGenerator
 from rota.daemon.jobs.job_lookup import JobDirectory
@@ -177,7 +182,9 @@ class SubmissionService:
     ) -> list[JobId]:
         dependencies = await self._dependencies(caller, requests)
         ids = await self._id_generator()
-        admitted = self.admit(caller, requests, dependencies=dependencies)
+        admitted = self.admit(
+            caller, requests, dependencies=dependencies, is_moved=bool(options.origin)
+        )
         if len(self._controller.jobs) + len(admitted) > MOST_LIVE_JOBS:
             raise UserError(
                 f"the daemon has {MOST_LIVE_JOBS} jobs that are not over", "try again later"
@@ -207,8 +214,10 @@ class SubmissionService:
         requests: Sequence[JobRequest],
         *,
         dependencies: Mapping[str, Job] = NO_DEPENDENCIES,
+        is_moved: bool = False,
     ) -> list[Admitted]:
-        """`dependencies` has the jobs that the words in `after` name."""
+        """`dependencies` has the jobs that the words in `after` name. `is_moved` says that the jobs
+        come from another daemon."""
         feasibility = self._fresh_feasibility()
         admitted: list[Admitted] = []
         known: JobRequest | None = None
@@ -217,7 +226,9 @@ class SubmissionService:
             # Many batches repeat one request: check it once.
             if request != known:
                 after = _after(request.after, dependencies)
-                found = self._admit_one(caller, request, feasibility=feasibility, after=after)
+                found = self._admit_one(
+                    caller, request, feasibility=feasibility, after=after, is_moved=is_moved
+                )
                 known = request
             admitted += found
             if len(admitted) > MOST_IN_A_BATCH:
@@ -240,15 +251,15 @@ class SubmissionService:
         *,
         feasibility: FeasibilityChecker,
         after: tuple[JobId, ...],
+        is_moved: bool,
     ) -> list[Admitted]:
         check_shape(request)
         self._launch_environment.check(request)
+        user, defaults = caller.user, self._defaults(request.project)
+        if is_moved:
+            request = adapted_to_site(request, user=user, defaults=defaults)
         admitted = admit(
-            request,
-            user=caller.user,
-            defaults=self._defaults(request.project),
-            feasibility=feasibility,
-            after=after,
+            request, user=user, defaults=defaults, feasibility=feasibility, after=after
         )
         self._require_snapshot(caller, request.snapshot)
         return admitted

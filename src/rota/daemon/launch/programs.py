@@ -34,7 +34,13 @@ class SubmittedProgram:
 
 
 def pack(saved: SubmittedProgram) -> str:
-    return dump_brief(saved)
+    """JSON without defaults. The network of a container is always in it: see `unpack`."""
+    text = dump_brief(saved)
+    if not saved.request.image:
+        return text
+    stored = json.loads(text)
+    stored["request"]["host_network"] = saved.request.host_network
+    return json.dumps(stored, separators=(",", ":"))
 
 
 def pack_all(admitted: Sequence[Admitted], fingerprint: str, *, pod: str = "") -> Iterator[str]:
@@ -49,7 +55,12 @@ def pack_all(admitted: Sequence[Admitted], fingerprint: str, *, pod: str = "") -
 
 
 def unpack(text: str) -> SubmittedProgram:
-    return load(SubmittedProgram, json.loads(text))
+    """A container job that was stored before the field `host_network` existed was accepted with the
+    network of the machine, and keeps it."""
+    stored = json.loads(text)
+    if stored["request"].get("image"):
+        stored["request"].setdefault("host_network", True)
+    return load(SubmittedProgram, stored)
 
 
 def program(

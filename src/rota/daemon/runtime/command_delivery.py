@@ -1,8 +1,8 @@
 """Delivers commands to the engine: those of one job in order, those of different jobs concurrently.
 
-The preparation of a start may take minutes, because it unpacks shipped code. So preparations are
-limited in number, and only commands of the same job wait for them. A newer command of the job ends
-a preparation that is no longer due.
+The preparation of a start may take minutes, because it unpacks shipped code. So the preparations of
+each user are limited in number, and only starts of the same user and commands of the same job wait
+for them. A newer command of the job does not wait for a preparation that is no longer due.
 
 Every command gets an answer. If a command fails, `core.lifecycle.command_failures` decides what
 that means for the job: an event for the kernel, or a retry after a back-off.
@@ -30,7 +30,8 @@ from rota.tasks import Tasks
 
 log = structlog.get_logger()
 
-MAX_PREPARATIONS = 32
+MAX_PREPARATIONS = 8
+"""Concurrent preparations of one user."""
 FIRST_RETRY_S = 1.0
 MAX_RETRY_S = 60.0
 """Back-off before a failed command is retried: doubles from the first value to the last."""
@@ -74,7 +75,8 @@ class CommandDelivery:
         self._programs: ProgramSource = _no_program
         self._listeners: Sequence[CommandListener] = ()
         self._queues: dict[JobId, _JobQueue] = {}
-        self._slots = asyncio.Semaphore(MAX_PREPARATIONS)
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        """The preparations of each user."""
 
     def open(self, programs: ProgramSource, *, listeners: Sequence[CommandListener]) -> None:
         """`programs` returns the program of a job that starts. The `listeners` get each command
@@ -138,7 +140,8 @@ class CommandDelivery:
         return None
 
     async def _start(self, command: Starting, epoch: int, *, queue: _JobQueue) -> None:
-        preparing = asyncio.ensure_future(self._prepare(command.job_id))
+        preparing: asyncio.Future[Program] = asyncio.get_running_loop().create_future()
+        self._tasks.spawn(self._prepare(command.job_id, preparing), job=command.job_id)
         try:
             while not preparing.done() and self._is_due(command, epoch):
                 await _first_of(preparing, queue.has_news)
@@ -147,9 +150,22 @@ class CommandDelivery:
         finally:
             _discard(preparing)
 
-    async def _prepare(self, job_id: JobId) -> Program:
-        async with self._slots:
-            return await self._programs(job_id)
+    async def _prepare(self, job_id: JobId, prepared: asyncio.Future[Program]) -> None:
+        """Prepare a start, unless `prepared` is cancelled before a slot is free. A preparation that
+        has begun keeps its slot until it ends: its thread cannot be interrupted."""
+        job = self._context.job(job_id)
+        user = "" if job is None else job.spec.user
+        async with self._slots.setdefault(user, asyncio.Semaphore(MAX_PREPARATIONS)):
+            if prepared.done():
+                return
+            try:
+                found = await self._programs(job_id)
+            except Exception as error:  # noqa: BLE001 - raised again by `_start`
+                if not prepared.done():
+                    prepared.set_exception(error)
+            else:
+                if not prepared.done():
+                    prepared.set_result(found)
 
     def _answer(self, command: Command, failure: OSError | RotaError, *, is_known: bool) -> bool:
         """Tell the kernel about a failed command. Returns whether the command is retried. With

@@ -216,7 +216,7 @@ class Controller:
             self._pending_nodes.pop(event.node_id, None)
         elif isinstance(event, WorkersLost):
             self._apply_seen_nodes()  # No plan may use a node that was closed before.
-        if isinstance(event, WorkersExited):
+        if isinstance(event, WorkersExited | WorkersLost):
             self._inspector.inspect(event)
         else:
             self.apply_event(event)

@@ -5,7 +5,8 @@ and Apptainer are descendants of the supervisor and end with the process tree. D
 are not: a cleanup command removes them by name.
 
 A container has the protection of a pod: no capabilities, no way to gain privileges, its own process
-and network namespaces. It uses the network of the machine only if the job requests that.
+and network namespaces. It uses the network of the machine if the job requests that, and always
+under Apptainer.
 """
 
 from __future__ import annotations
@@ -221,10 +222,8 @@ def _volume(mount: tuple[str, str, str]) -> str:
 
 def _apptainer(tool: Tool, program: Program, *, gpus: list[str]) -> list[str]:
     """Apptainer passes its own environment on. Limits come from the supervisor's control groups.
-    It never lets a program gain privileges; only root can give a container a network of its own."""
-    if not program.host_network:
-        what = f"{tool.name} cannot give a container a network of its own"
-        raise UserError(what, "submit the job with --host-network, or install podman or docker")
+    It never lets a program gain privileges. The container always uses the network of the machine:
+    only root can give it one of its own."""
     words = [tool.path, "exec", "--no-privs", "--pid", "--no-home", *_workdir(program, "--pwd")]
     words += ["--nv"] if gpus else []
     words += [f"--bind={_volume(mount)}" for mount in _mounts(program)]

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 from rota.core.explain.explain import WaitExplainer
 from rota.core.kernel.kernel import Kernel
-from rota.core.model.events import JobHeld, JobSubmitted, NodeSeen, WorkersLost
+from rota.core.model.events import (
+    JobHeld,
+    JobSubmitted,
+    NodeSeen,
+    StartFailed,
+    WorkersExited,
+    WorkersLost,
+)
 from rota.core.model.job import Job, JobId, JobSpec
 from rota.core.model.node import Gpu, Node, NodeId
 from rota.core.scheduling.plan import Plan
@@ -102,3 +109,14 @@ def test_a_job_starting_on_a_silent_node_shows_the_node():
     view = kernel.view(10.0)
     reason = WaitExplainer(view, decide(view, Fifo())).wait_reason(job(kernel, "a"))
     assert str(reason) == "waits for node n1, which does not answer"
+
+
+def test_job_whose_start_failed_after_the_round_shows_why_it_backs_off():
+    kernel, view, plan = one_round(gang("a", 1))
+    kernel.commit(plan, 10.0)
+    started = job(kernel, "a")
+    failed = StartFailed(started.id, started.attempt, started.generation, "no space left")
+    kernel.apply(failed, 11.0)
+    kernel.apply(WorkersExited(started.id, started.attempt, {0: 0}), 12.0)
+    reason = str(WaitExplainer(view, plan).wait_reason(job(kernel, "a")))
+    assert "cannot start: no space left" in reason

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from rota.core.model.commands import Command, StartWorkers, StopWorkers
-from rota.core.model.events import JobSubmitted, WorkersExited, WorkersStarted
+from rota.core.model.events import JobSubmitted, WorkersExited, WorkersLost, WorkersStarted
 from rota.core.model.job import JobId, JobSpec, Running
 from rota.core.model.node import Node
 from rota.daemon.diagnosis.exit_inspection import MAX_CONCURRENT_READS
@@ -110,6 +110,19 @@ def test_each_log_of_a_gang_that_fails_is_read_once() -> None:
         assert 1 < engine.most_open <= MAX_CONCURRENT_READS
 
     assert "the GPU ran out of memory (OOM)" in play(job("a", gpus=N_GANG), scenario)
+
+
+def test_loss_during_an_inspection_is_recorded_after_the_failure() -> None:
+    async def scenario(controller: Controller, engine: LoggingEngine) -> None:
+        engine.gate.clear()
+        engine.tell(WorkersExited(A, 1, {0: 1}))
+        engine.tell(WorkersLost(A, 1, frozenset({1})))
+        engine.gate.set()
+        while (found := controller.kernel.job(A)) is not None:
+            assert found.attempt == 1, "the failed job is retried as a lost one"
+            await controller.changed()
+
+    assert "exit code 1" in play(job("a", gpus=2), scenario)
 
 
 def test_a_worker_that_exits_during_an_inspection_is_read_again() -> None:

@@ -9,7 +9,13 @@ from rota.core.explain.feasibility import FeasibilityChecker
 from rota.core.model.job import Estimate, GpuShare, JobSpec, Mode
 from rota.core.model.units import GIB
 from rota.daemon.errors import RefusedError
-from rota.daemon.jobs.admission import Admitted, Defaults, admit, without_defaults
+from rota.daemon.jobs.admission import (
+    Admitted,
+    Defaults,
+    adapted_to_site,
+    admit,
+    without_defaults,
+)
 from rota.daemon.jobs.validation import check_shape, parse_mount
 from rota.wire.jobs import JobRequest
 from tests.support.builders import cluster
@@ -18,9 +24,13 @@ NODES = cluster("1x4")
 NOTHING = Defaults()
 
 
-def admitted(defaults: Defaults = NOTHING, **fields: Any) -> list[Admitted]:
+def admitted(
+    defaults: Defaults = NOTHING, *, is_moved: bool = False, **fields: Any
+) -> list[Admitted]:
     request = JobRequest(**{"command": ["python", "train.py"], **fields})
     check_shape(request)
+    if is_moved:
+        request = adapted_to_site(request, user="user-1", defaults=defaults)
     return admit(request, user="user-1", defaults=defaults, feasibility=FeasibilityChecker(NODES))
 
 
@@ -260,3 +270,22 @@ def test_pods_have_their_own_network():
     assert admitted(cluster_defaults, gpus="1..4", image="torch")
     with pytest.raises(RefusedError, match="pods have a network of their own"):
         admitted(cluster_defaults, host_network=True)
+
+
+@pytest.mark.parametrize("host_network", [False, True])
+def test_job_that_moved_here_gets_the_network_that_it_needs_here(host_network: bool):
+    several = {"gpus": "1..4", "image": "torch", "host_network": host_network, "is_moved": True}
+    (on_the_machine,) = admitted(**several)
+    assert on_the_machine.request.host_network
+    (on_the_cluster,) = admitted(Defaults(are_contained=True), **several)
+    assert not on_the_cluster.request.host_network
+    (single,) = admitted(**{**several, "gpus": "1"})
+    assert single.request.host_network is host_network
+
+
+def test_copy_of_a_cluster_job_has_no_network_of_a_machine():
+    """A request that the cluster accepted before the field existed reads as `host_network`."""
+    old = JobRequest(["p"], image="torch", host_network=True)
+    copied = without_defaults(old, user="user-1", defaults=Defaults(are_contained=True))
+    assert not copied.host_network
+    assert without_defaults(old, user="user-1", defaults=NOTHING).host_network

@@ -26,8 +26,7 @@ def node(n_gpus: int) -> NodeSeen:
     return NodeSeen(Node(NodeId("node"), tuple(Gpu(each, "a100") for each in range(n_gpus))))
 
 
-def test_feasibility_is_checked_against_the_current_nodes() -> None:
-    kernel = Kernel(Rules())
+def service_of(kernel: Kernel) -> SubmissionService:
     controller: Any = kernel
     nothing: Any = None
     site: Any = SimpleNamespace(
@@ -37,9 +36,14 @@ def test_feasibility_is_checked_against_the_current_nodes() -> None:
         launch_environment=LocalEnvironment(nothing, nothing, socket_dir=""),
     )
     store = MemoryStore()
-    submission_service = SubmissionService(
+    return SubmissionService(
         controller, store, directory=JobDirectory(controller, store), site=site
     )
+
+
+def test_feasibility_is_checked_against_the_current_nodes() -> None:
+    kernel = Kernel(Rules())
+    submission_service = service_of(kernel)
     kernel.apply(node(1), 0.0)
     with pytest.raises(RefusedError, match="requests 2 GPUs per worker, largest node has 1"):
         submission_service.admit(ADA, [TWO_GPUS])
@@ -48,3 +52,13 @@ def test_feasibility_is_checked_against_the_current_nodes() -> None:
     kernel.apply(node(1), 2.0)
     with pytest.raises(RefusedError, match="requests 2 GPUs per worker, largest node has 1"):
         submission_service.admit(ADA, [TWO_GPUS])
+
+
+def test_job_from_a_cluster_is_not_refused_over_its_network() -> None:
+    kernel = Kernel(Rules())
+    kernel.apply(node(2), 0.0)
+    request = JobRequest(command=["p"], gpus="1..2", image="torch", workdir="/")
+    with pytest.raises(RefusedError, match="submit the job with --host-network"):
+        service_of(kernel).admit(ADA, [request])
+    (moved,) = service_of(kernel).admit(ADA, [request], is_moved=True)
+    assert moved.request.host_network

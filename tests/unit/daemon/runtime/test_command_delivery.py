@@ -182,6 +182,40 @@ def test_many_starts_that_block_delay_no_stop() -> None:
     play(scenario)
 
 
+def test_starts_of_one_user_delay_no_other_user() -> None:
+    async def scenario(house: House) -> None:
+        limit = command_delivery.MAX_PREPARATIONS
+        names = [JobId(f"a{n}") for n in range(2 * limit)]
+        for each in names:
+            house.program_gates[each] = asyncio.Event()
+        house.submit(*(job(each, gpus_per_worker=0, cpus=0.01) for each in names))
+        await house.until(lambda: len(house.engine.blocked) == limit)
+        await house.running(job("b", gpus_per_worker=0, cpus=0.01, user="bob"))
+        assert len(house.engine.blocked) == limit
+
+    play(scenario)
+
+
+def test_preparation_of_a_cancelled_job_keeps_its_slot_until_it_ends() -> None:
+    async def scenario(house: House) -> None:
+        limit = command_delivery.MAX_PREPARATIONS
+        names = [JobId(f"a{n}") for n in range(limit + 1)]
+        for each in names:
+            house.program_gates[each] = asyncio.Event()
+        house.submit(*(job(each, gpus_per_worker=0, cpus=0.01) for each in names))
+        await house.until(lambda: len(house.engine.blocked) == limit)
+        first, last = house.engine.blocked[0], names[-1]
+        house.controller.apply_event(JobCancelled(first))
+        await house.until(lambda: house.controller.kernel.job(first) is None)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert last not in house.engine.blocked
+        house.program_gates[first].set()
+        await house.until(lambda: last in house.engine.blocked)
+
+    play(scenario)
+
+
 def test_a_cancelled_job_does_not_wait_for_its_own_start() -> None:
     async def scenario(house: House) -> None:
         house.program_gates[A] = asyncio.Event()

@@ -98,10 +98,17 @@ def _read_all(fd: int) -> bytes:
     return content
 
 
+def is_stop_requested(worker_dir: str) -> bool:
+    """Whether a stop of the attempt was requested."""
+    return os.path.exists(f"{os.path.dirname(worker_dir)}/{STOP}")
+
+
 def requested_grace_s(worker_dir: str) -> float | None:
-    """Return the grace period of the attempt's stop request; None without a request."""
-    request = read_json(f"{os.path.dirname(worker_dir)}/{STOP}")
-    return None if request is None else float(request["grace_s"])
+    """Return the grace period of the attempt's stop request; None without a request, or if another
+    version of the daemon wrote a request without one."""
+    request = read_json(f"{os.path.dirname(worker_dir)}/{STOP}") or {}
+    found = request.get("grace_s")
+    return float(found) if isinstance(found, int | float) else None
 
 
 def is_kill_requested(worker_dir: str) -> bool:

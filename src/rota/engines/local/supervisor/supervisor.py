@@ -104,7 +104,7 @@ class Supervisor:
         # Check for requests only after the file is written: the daemon writes its request first and
         # looks for the file second, so that at least one of the two sees the other.
         is_kill_requested = state_files.is_kill_requested(self._worker_dir)
-        if is_kill_requested or state_files.requested_grace_s(self._worker_dir) is not None:
+        if is_kill_requested or state_files.is_stop_requested(self._worker_dir):
             code = KILLED_CODE if is_kill_requested else STOPPED_CODE
             self._finish(ExitRecord(code, NEVER_STARTED, is_stopped=True))
             return

@@ -43,3 +43,18 @@ def test_write_json_writes_all_or_nothing(tmp_path: Path, room: int, code: int) 
     expected = {"reason": "old" if code else "x" * 100}
     assert state_files.read_json(str(path)) == expected
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("content", "grace_s"),
+    [({"grace_s": 5}, 5.0), ({}, None), ({"grace_s": None}, None), ({"grace_s": "x"}, None)],
+)
+def test_stop_request_without_a_grace_period_is_a_stop_request(
+    tmp_path: Path, content: dict[str, object], grace_s: float | None
+) -> None:
+    worker_dir = str(tmp_path / "0")
+    assert not state_files.is_stop_requested(worker_dir)
+    assert state_files.requested_grace_s(worker_dir) is None
+    state_files.write_json(str(tmp_path / state_files.STOP), content)
+    assert state_files.is_stop_requested(worker_dir)
+    assert state_files.requested_grace_s(worker_dir) == grace_s
