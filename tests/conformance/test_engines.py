@@ -26,6 +26,7 @@ from tests.conformance.harnesses import (
     RealEngineHarness,
     WorkerBehavior,
 )
+from tests.support.timeouts import PATIENCE_S
 
 JOB = JobId("job")
 AT_ONCE, WHEN_ASKED = WorkerBehavior(), WorkerBehavior(ends_at_once=False)
@@ -261,6 +262,9 @@ async def follows_output_until_the_end(harness: RealEngineHarness) -> None:
     await harness.order(start(workers=1), WorkerBehavior(ends_at_once=False, writes="begun\n"))
     await all_started(harness, workers=1)
     reading = asyncio.create_task(output(harness, 0, follow=True))
+    async with asyncio.timeout(PATIENCE_S):
+        while not await output(harness, 0):
+            await asyncio.sleep(0.05)
     await harness.order(stop(workers=1), WHEN_ASKED)
     assert await all_ended(harness, workers=1) == {143}
     assert await reading == b"begun\n"
