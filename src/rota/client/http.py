@@ -25,6 +25,8 @@ ANSWER_S = 60.0
 FIRST_SERVER_ERROR = 500
 FIRST_ERROR = 400
 CHUNK = 65536
+MAX_EVENT_BYTES = 16 * 1024**2
+"""The longest line of an event stream. Pieces of logs are much shorter."""
 CONNECT_S = 5.0
 CHECK = "run 'rota status' to check the daemon"
 Query = Mapping[str, Any]
@@ -67,7 +69,8 @@ class Http:
         answer_s: float = ANSWER_S,
         silence_s: float = SILENCE_S,
     ) -> None:
-        """`token` None: the token of the endpoint. Empty: no token. `silence_s`: an event stream
+        """`token` None: the token of the endpoint. Empty: no token. `answer_s`: the longest time
+        from the end of a request to the end of its response. `silence_s`: an event stream
         without data for this time counts as lost."""
         self.endpoint = endpoint
         self.token = endpoint.token if token is None else token
@@ -133,8 +136,9 @@ class Http:
                     connection.request(
                         method, path, body=body, headers={**self._headers(), **headers}
                     )
-                response = connection.response()
-                answer = response.read()
+                with connection.deadline(self._answer_s):
+                    response = connection.response()
+                    answer = response.read()
             except (ProtocolError, OSError) as error:
                 connection.close()
                 if not is_used or method != "GET" or isinstance(error, TimeoutError):
@@ -170,9 +174,10 @@ class Http:
         try:
             with self._translated_errors():
                 connection.request("GET", _path(path, query), headers=self._headers(accept))
-                response = connection.response()
-                if response.status >= FIRST_ERROR:
-                    require_success(response.status, response.read())
+                with connection.deadline(silence_s):
+                    response = connection.response()
+                    if response.status >= FIRST_ERROR:
+                        require_success(response.status, response.read())
             opened_s = time.monotonic()
             try:
                 yield response
@@ -225,6 +230,8 @@ def _lines(response: HttpResponse) -> Iterator[bytes]:
     while chunk := response.read1(CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
+        if len(rest) > MAX_EVENT_BYTES:
+            raise ProtocolError(f"an event is larger than {MAX_EVENT_BYTES >> 20} MiB")
 
 
 def _read(status: int, answer: bytes) -> Any:

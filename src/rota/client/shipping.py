@@ -217,8 +217,13 @@ class Uploads:
         return self._http.send("POST", "/snapshots", content=manifest.to_json())["id"]
 
     def manifest(self, snapshot_id: str) -> bytes:
-        """Download the manifest of a snapshot as JSON; the caller validates it."""
-        return b"".join(self._http.bytes(f"/snapshots/{snapshot_id}", {}))
+        """Download the manifest of a snapshot as JSON; the caller validates it, also its size."""
+        found = bytearray()
+        for chunk in self._http.bytes(f"/snapshots/{snapshot_id}", {}):
+            found += chunk
+            if len(found) > bounds.MAX_JSON_BYTES:
+                break
+        return bytes(found)
 
     def blob(self, sha256: str) -> Iterator[bytes]:
         return self._http.bytes(f"/blobs/{sha256}", {})

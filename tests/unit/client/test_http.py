@@ -44,6 +44,21 @@ class Server:
         self._thread.start()
         return Http(Endpoint(socket=str(self.path)), answer_s=0.5, silence_s=0.5)
 
+    def drips(self, text: bytes, *, pause_s: float) -> Http:
+        """Respond to one request byte by byte, until the client closes the connection."""
+        self._thread = threading.Thread(target=self._drip, args=(text, pause_s), daemon=True)
+        self._thread.start()
+        return Http(Endpoint(socket=str(self.path)), answer_s=0.5, silence_s=0.5)
+
+    def _drip(self, text: bytes, pause_s: float) -> None:
+        peer, _ = self._door.accept()
+        closed = threading.Event()
+        with peer, suppress(OSError):
+            _request(peer)
+            for each in text:
+                peer.sendall(bytes([each]))
+                closed.wait(pause_s)
+
     def _serve(self, connections: tuple[list[bytes], ...]) -> None:
         for each in connections:
             peer, _ = self._door.accept()
@@ -132,6 +147,24 @@ def test_broken_response(server: Server, text: bytes):
         pytest.raises(UnavailableError, match=r"^lost the connection to .*: "),
     ):
         http.ask("GET", "/me")
+
+
+def test_an_answer_that_only_drips_times_out(server: Server):
+    """Each read returns something in time, the whole response does not end."""
+    with (
+        closing(server.drips(answer(ME * 20), pause_s=0.05)) as http,
+        pytest.raises(UnavailableError, match=r"timed out; try again$"),
+    ):
+        http.ask("GET", "/me")
+
+
+def test_an_event_without_end(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rota.client.http.MAX_EVENT_BYTES", 1000)
+    with (
+        closing(server.answers([CHUNKED + b"400\r\n" + b"x" * 1024])) as http,
+        pytest.raises(StreamLostError, match="an event is larger than"),
+    ):
+        list(http.events("/events", {}))
 
 
 def test_success_without_json(server: Server):
