@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rota.errors import UserError, did_you_mean, shown
@@ -60,7 +61,8 @@ class CommandOption:
 
 
 class CommandArgument:
-    """A word of a command line that is no option, or, if `is_repeatable`, all words that remain."""
+    """A word of a command line that is no option, or, if `is_repeatable`, all words that remain.
+    `may_be_bytes`: the words may be other bytes than UTF-8 text, like those of a command to run."""
 
     def __init__(
         self,
@@ -71,10 +73,12 @@ class CommandArgument:
         parse: Parser = str,
         is_repeatable: bool = False,
         is_required: bool = True,
+        may_be_bytes: bool = False,
         complete: Completer | None = None,
     ) -> None:
         self.name = name
         self.metavar = metavar
+        self.may_be_bytes = may_be_bytes or parse is Path
         self.text = text
         self.parse = parse
         self.is_repeatable = is_repeatable
@@ -232,6 +236,9 @@ def _value(path: str, option: CommandOption, *, found: list[Any]) -> Any:
     read = option.parse
     if read is None:
         return found[-1]
+    if read is not Path:
+        for each in found:
+            _require_text(path, f"value for '{_long(option)}'", each)
     try:
         values = [read(each) for each in found]
     except ValueError as error:
@@ -246,6 +253,9 @@ def _assigned(
     for each in arguments:
         if each.is_required and not words:
             raise UsageError(path, f"missing argument '{each.metavar}'")
+        if not each.may_be_bytes:
+            for word in words if each.is_repeatable else words[:1]:
+                _require_text(path, f"argument '{each.metavar}'", word)
         if each.is_repeatable:
             values[each.name], words = [each.parse(word) for word in words], []
         else:
@@ -254,3 +264,11 @@ def _assigned(
     if words:
         raise UsageError(path, f"unexpected argument '{shown(words[0])}'")
     return values
+
+
+def _require_text(path: str, what: str, word: str) -> None:
+    """Refuse a word that was not UTF-8: Python holds its bytes as surrogates."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise UsageError(path, f"invalid {what}: '{shown(word)}' is not UTF-8 text") from None

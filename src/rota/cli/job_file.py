@@ -1,13 +1,17 @@
 """Reads job files: the fields of a `JobRequest` as YAML.
 
 Text keeps the form in which it is written: `env: {DEBUG: true, VERSION: 1.10}` sets "true" and
-"1.10". An error names the file, the line where YAML is broken, and the field.
+"1.10". An error names the file, the line where YAML is broken, and the field. The size of a file
+is bounded, also after its references (`*name`) are replaced by their values.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import shlex
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +20,8 @@ from rota.errors import InputError, InputLocation, UserError, did_you_mean, show
 from rota.wire.job_request import JobRequest, job_fields
 
 MAX_BYTES = 1024**2
+MAX_VALUES = MAX_BYTES
+"""A file within `MAX_BYTES` has fewer values than this, unless references multiply them."""
 MAX_SHOWN = 40
 TYPED_TAGS = ("bool", "int", "float", "null", "timestamp")
 """YAML's names of the types that a word without quotes can have, besides text."""
@@ -37,23 +43,41 @@ def read(path: Path) -> list[dict[str, Any]]:
     import yaml
 
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(
-                InputLocation(str(path)), "the file is larger than 1 MiB", "is it a job file?"
-            )
-        documents = _documents(path.read_text(encoding="utf-8"))
+        documents = _documents(path, _content(path).decode())
     except yaml.YAMLError as error:
         raise InputError(
             InputLocation(str(path), _row(error)), f"the file is not YAML: {_problem(error)}"
         ) from None
     except UnicodeDecodeError:
         raise InputError(InputLocation(str(path)), "the file is not UTF-8 text") from None
+    except RecursionError:
+        what = "lists or mappings are nested too deeply"
+        raise InputError(InputLocation(str(path)), what, "is it a job file?") from None
     jobs = [job for document in documents for job in _jobs(document)]
     if not jobs:
         raise InputError(
             InputLocation(str(path)), "the file has no job", "begin with 'command: [...]'"
         )
     return [_checked(path, job) for job in jobs]
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a regular file. A pipe or a device could block, or never end."""
+    where = InputLocation(str(path))
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                hint = "write the job to a file, and name that file"
+                raise InputError(where, "not a regular file", hint)
+            content = file.read(MAX_BYTES + 1)
+    except IsADirectoryError:
+        raise InputError(where, "a directory", "name a job file in it") from None
+    except OSError as error:
+        hint = "check the name and the permissions of the job file"
+        raise InputError(where, (error.strerror or str(error)).lower(), hint) from None
+    if len(content) > MAX_BYTES:
+        raise InputError(where, "the file is larger than 1 MiB", "is it a job file?")
+    return content
 
 
 def request(values: dict[str, Any]) -> JobRequest:
@@ -67,7 +91,7 @@ def request(values: dict[str, Any]) -> JobRequest:
     return JobRequest(**values)
 
 
-def _documents(text: str) -> list[Any]:
+def _documents(path: Path, text: str) -> list[Any]:
     import yaml
 
     class ScalarLoader(yaml.SafeLoader):
@@ -83,7 +107,56 @@ def _documents(text: str) -> list[Any]:
 
     for tag in TYPED_TAGS:
         ScalarLoader.add_constructor(f"tag:yaml.org,2002:{tag}", construct)
-    return list(yaml.load_all(text, ScalarLoader))
+    loader: Any = ScalarLoader(text)
+    found: list[Any] = []
+    while loader.check_node():
+        node = loader.get_node()
+        _YamlCheck(path).count(node)
+        found.append(loader.construct_document(node))
+    return found
+
+
+class _YamlCheck:
+    """Refuses a document with a key that is given twice, with a value that contains itself, or with
+    too many values after its references are replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._counts: dict[int, int] = {}
+        """Values in a node by the id of the node; 0 while its parts are counted."""
+
+    def count(self, node: Any) -> int:
+        """Return the number of values in a node."""
+        known = self._counts.get(id(node))
+        if known == 0:
+            raise self._error(node, "a value contains itself", "write the value without '*'")
+        if known is not None:
+            return known
+        self._counts[id(node)] = 0
+        self._counts[id(node)] = found = 1 + sum(map(self.count, self._parts(node)))
+        if found > MAX_VALUES:
+            hint = "write the values without '&' and '*'"
+            raise self._error(node, "references multiply the values too often", hint)
+        return found
+
+    def _parts(self, node: Any) -> Iterator[Any]:
+        if isinstance(node.value, str):
+            return
+        seen: set[str] = set()
+        for part in node.value:
+            if not isinstance(part, tuple):
+                yield part
+                continue
+            key, value = cast("tuple[Any, Any]", part)
+            if isinstance(key.value, str):
+                if key.value in seen:
+                    what = f"'{shown(key.value)}' is given twice"
+                    raise self._error(key, what, "keep one of the two")
+                seen.add(key.value)
+            yield from (key, value)
+
+    def _error(self, node: Any, what: str, hint: str) -> InputError:
+        return InputError(InputLocation(str(self._path), node.start_mark.line + 1), what, hint)
 
 
 def _jobs(document: Any) -> list[Any]:
@@ -97,11 +170,16 @@ def _checked(path: Path, job: Any) -> dict[str, Any]:
     if not isinstance(job, dict):
         raise InputError(InputLocation(str(path)), "a job must be a mapping of fields to values")
     values: dict[str, Any] = {}
+    written: dict[str, str] = {}
     for key, value in cast("dict[Any, Any]", job).items():
         name = str(key).replace("-", "_")
         if name not in known:
             hint = did_you_mean(name, known) or f"the fields are {', '.join(known)}"
             raise InputError(InputLocation(str(path), field=str(key)[:60]), "unknown field", hint)
+        if name in written:
+            what = f"the field is given twice, as '{written[name]}' and as '{key}'"
+            raise InputError(InputLocation(str(path), field=name), what, "keep one of the two")
+        written[name] = str(key)
         values[name] = _value(InputLocation(str(path), field=name), value)
     return values
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from rota.client.endpoint import Endpoint, NoDaemonError, endpoint_of, find, parse
-from rota.client.http import ANSWER_S, Http
+from rota.client.http import ANSWER_S, HTTP_OK, Http, loaded, unexpected_response
 from rota.errors import UnavailableError
-from rota.wire.codec import load
 from rota.wire.job_view import FINAL_STATES, JobList, JobView
 from rota.wire.streams import SILENCE_S
 
@@ -97,7 +96,8 @@ class Client:
         headers = {"Idempotency-Key": key or os.urandom(16).hex(), **headers}
         for number in range(TRIES):
             try:
-                return self._http.ask("POST", path, body=body, headers=headers)["ids"]
+                answer = self._http.ask("POST", path, body=body, headers=headers)
+                return _ids(answer)
             except NoDaemonError:
                 raise
             except UnavailableError:
@@ -109,7 +109,7 @@ class Client:
     def check(self, jobs: Sequence[JobRequest]) -> list[JobView]:
         """Return the jobs that a submit would queue, without queueing them."""
         answer = self._http.ask("POST", "/jobs/check", body={"jobs": list(jobs)})
-        return load(list[JobView], answer)
+        return loaded(list[JobView], answer)
 
     def ship(self, folder: Path) -> str:
         """Upload the files of a directory that the daemon does not have; return the snapshot id."""
@@ -138,31 +138,31 @@ class Client:
         """Return a page of jobs, newest first. Empty `user`: jobs of all users."""
         query = {"user": user, "state": list(states), "project": project, "word": word}
         answer = self._http.ask("GET", "/jobs", query={**query, "before": before, "limit": limit})
-        return load(JobList, answer)
+        return loaded(JobList, answer)
 
     def show(self, job: str) -> JobDetails:
         """Return the details of a job, by its id, the beginning or end of the id, or its name."""
         from rota.wire.jobs import JobDetails
 
-        return load(JobDetails, self._http.ask("GET", f"/jobs/{_quoted(job)}"))
+        return loaded(JobDetails, self._http.ask("GET", f"/jobs/{_quoted(job)}"))
 
     def again(self, job: str) -> JobRequest:
         """Return the request that submits the same job again. Only for the job's owner."""
         from rota.wire.job_request import JobRequest
 
-        return load(JobRequest, self._http.ask("GET", f"/jobs/{_quoted(job)}/request"))
+        return loaded(JobRequest, self._http.ask("GET", f"/jobs/{_quoted(job)}/request"))
 
     def story(self, job: str) -> list[StoryEntry]:
         """Return the events of a job, oldest first."""
         from rota.wire.jobs import StoryEntry
 
-        return load(list[StoryEntry], self._http.ask("GET", f"/jobs/{_quoted(job)}/story"))
+        return loaded(list[StoryEntry], self._http.ask("GET", f"/jobs/{_quoted(job)}/story"))
 
     def profile(self, job: str) -> JobProfile:
         """Return the measurements of a job: epoch times per size, and training steps."""
         from rota.wire.training import JobProfile
 
-        return load(JobProfile, self._http.ask("GET", f"/jobs/{_quoted(job)}/profile"))
+        return loaded(JobProfile, self._http.ask("GET", f"/jobs/{_quoted(job)}/profile"))
 
     def events(self, job: str = "", *, after: int | None = None) -> Iterator[StoryEntry]:
         """Yield state changes as they happen, each once. With `job`: until this job has ended. If
@@ -181,7 +181,7 @@ class Client:
             return self._http.events("/events", {"job": job_id, "after": position})
 
         for event in follow_events(read, after=after, deadline=deadline):
-            yield load(StoryEntry, event.data)
+            yield loaded(StoryEntry, event.data)
 
     def wait(self, job: str) -> JobView:
         """Wait until the job has ended. If the connection is lost or the daemon is down for a
@@ -228,7 +228,7 @@ class Client:
         from rota.wire.jobs import LogPiece
 
         for event in self._http.events(f"/jobs/{_quoted(job)}/logs", asdict(wanted)):
-            yield load(LogPiece, event.data)
+            yield loaded(LogPiece, event.data)
 
     # -- changing jobs --------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Client:
     def resize(self, job: str, workers: int | None) -> JobView:
         """Fix the number of workers. None: let the policy choose the number."""
         body = {"workers": workers}
-        return load(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/resize", body=body))
+        return loaded(JobView, self._http.ask("POST", f"/jobs/{_quoted(job)}/resize", body=body))
 
     def resubmit(self, job: str, *, key: str = "") -> str:
         """Submit the same job again and return the new id; retried like `submit`."""
@@ -253,22 +253,22 @@ class Client:
     def move_later(self, plan: MoveRequest) -> list[JobView]:
         """Ask the daemon to move jobs to another daemon if they are still queued after a while.
         Without jobs, only check that the daemon accepts the request."""
-        return load(list[JobView], self._http.ask("POST", "/jobs/move", body=plan))
+        return loaded(list[JobView], self._http.ask("POST", "/jobs/move", body=plan))
 
     def _act(self, job: str, action: str, *, reason: str = "") -> JobView:
         path, query = f"/jobs/{_quoted(job)}/{action}", {"reason": reason or None}
-        return load(JobView, self._http.ask("POST", path, query=query))
+        return loaded(JobView, self._http.ask("POST", path, query=query))
 
     # -- daemon and nodes -----------------------------------------------------------------------
 
     def status(self) -> Status:
         from rota.wire.daemon import Status
 
-        return load(Status, self._http.ask("GET", "/status"))
+        return loaded(Status, self._http.ask("GET", "/status"))
 
     def me(self) -> str:
         """Return the name under which the daemon knows this user."""
-        return self._http.ask("GET", "/me")["user"]
+        return loaded(str, self._http.ask("GET", "/me"), field="user")
 
     def nodes(self) -> list[NodeView]:
         return _nodes(self._http.ask("GET", "/nodes"))
@@ -283,10 +283,11 @@ class Client:
         return _nodes(self._http.ask("POST", f"/nodes/{_quoted(node)}/lost"))
 
     def policy(self) -> str:
-        return self._http.ask("GET", "/policy")["policy"]
+        return loaded(str, self._http.ask("GET", "/policy"), field="policy")
 
     def set_policy(self, policy: str) -> str:
-        return self._http.ask("PUT", "/policy", body={"policy": policy})["policy"]
+        answer = self._http.ask("PUT", "/policy", body={"policy": policy})
+        return loaded(str, answer, field="policy")
 
     def stop(self, *, stop_jobs: bool = False) -> None:
         """Stop the daemon. Jobs keep running unless `stop_jobs` is set."""
@@ -295,7 +296,9 @@ class Client:
     # -- tokens ---------------------------------------------------------------------------------
 
     def tokens(self) -> list[TokenView]:
-        return [_token(each) for each in self._http.ask("GET", "/tokens")]
+        from rota.wire.daemon import TokenView
+
+        return loaded(list[TokenView], self._http.ask("GET", "/tokens"))
 
     def create_token(
         self, *, user: str = "", scope: str = "user", days: float | None = None
@@ -307,16 +310,24 @@ class Client:
         return _token(self._http.ask("POST", f"/tokens/{_quoted(token_id)}/revoke"))
 
 
+def _ids(answer: Any) -> list[str]:
+    """The ids of created jobs, at least one."""
+    ids = loaded(list[str], answer, field="ids")
+    if not ids:
+        raise unexpected_response(HTTP_OK)
+    return ids
+
+
 def _nodes(answer: Any) -> list[NodeView]:
     from rota.wire.daemon import NodeView
 
-    return load(list[NodeView], answer)
+    return loaded(list[NodeView], answer)
 
 
 def _token(answer: Any) -> TokenView:
     from rota.wire.daemon import TokenView
 
-    return load(TokenView, answer)
+    return loaded(TokenView, answer)
 
 
 def _new_deadline() -> ReconnectDeadline:

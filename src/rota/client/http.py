@@ -12,22 +12,26 @@ import socket
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from rota.client.endpoint import Endpoint, NoDaemonError
 from rota.client.http_connection import HttpConnection, HttpResponse, ProtocolError
 from rota.errors import RotaError, UnavailableError, UserError, shown
-from rota.wire.codec import dump_brief
+from rota.wire.codec import dump_brief, load
 from rota.wire.streams import SILENCE_S, enable_tcp_keepalive
 
 ANSWER_S = 60.0
+HTTP_OK = 200
 FIRST_SERVER_ERROR = 500
 FIRST_ERROR = 400
 CHUNK = 65536
+MAX_EVENT_BYTES = 16 * 1024**2
+"""The longest line of an event stream. Pieces of logs are much shorter."""
 CONNECT_S = 5.0
 CHECK = "run 'rota status' to check the daemon"
 Query = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class AnswerError(UserError):
@@ -67,7 +71,8 @@ class Http:
         answer_s: float = ANSWER_S,
         silence_s: float = SILENCE_S,
     ) -> None:
-        """`token` None: the token of the endpoint. Empty: no token. `silence_s`: an event stream
+        """`token` None: the token of the endpoint. Empty: no token. `answer_s`: the longest time
+        from the end of a request to the end of its response. `silence_s`: an event stream
         without data for this time counts as lost."""
         self.endpoint = endpoint
         self.token = endpoint.token if token is None else token
@@ -133,8 +138,9 @@ class Http:
                     connection.request(
                         method, path, body=body, headers={**self._headers(), **headers}
                     )
-                response = connection.response()
-                answer = response.read()
+                with connection.deadline(self._answer_s):
+                    response = connection.response()
+                    answer = response.read()
             except (ProtocolError, OSError) as error:
                 connection.close()
                 if not is_used or method != "GET" or isinstance(error, TimeoutError):
@@ -170,9 +176,10 @@ class Http:
         try:
             with self._translated_errors():
                 connection.request("GET", _path(path, query), headers=self._headers(accept))
-                response = connection.response()
-                if response.status >= FIRST_ERROR:
-                    require_success(response.status, response.read())
+                with connection.deadline(silence_s):
+                    response = connection.response()
+                    if response.status >= FIRST_ERROR:
+                        require_success(response.status, response.read())
             opened_s = time.monotonic()
             try:
                 yield response
@@ -213,7 +220,7 @@ def _stream_events(response: HttpResponse) -> Iterator[StreamEvent]:
             position, is_told = line[3:].strip().decode("ascii", "replace"), False
         elif line.startswith(b"data:"):
             is_told = True
-            yield StreamEvent(position, json.loads(line[5:]))
+            yield StreamEvent(position, _parsed(line[5:], HTTP_OK))
         elif not line and not is_told:
             is_told = True
             yield StreamEvent(position, None)
@@ -225,14 +232,41 @@ def _lines(response: HttpResponse) -> Iterator[bytes]:
     while chunk := response.read1(CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
+        if len(rest) > MAX_EVENT_BYTES:
+            raise ProtocolError(f"an event is larger than {MAX_EVENT_BYTES >> 20} MiB")
 
 
 def _read(status: int, answer: bytes) -> Any:
     require_success(status, answer)
+    return _parsed(answer, status)
+
+
+def _parsed(text: bytes, status: int) -> Any:
     try:
-        return json.loads(answer)
-    except ValueError:
-        raise _unexpected(status) from None
+        return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise unexpected_response(status) from None
+
+
+def _reject_constant(name: str) -> None:
+    """NaN and Infinity are not JSON."""
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError("too large a number")
+    return number
+
+
+def loaded(kind: type[T], answer: Any, *, field: str = "") -> T:
+    """Return the dataclass of a successful response, or of one of its fields. Raises `RotaError`
+    if the response has another shape."""
+    try:
+        return load(kind, answer[field] if field else answer)
+    except (TypeError, KeyError, IndexError):
+        raise unexpected_response(HTTP_OK) from None
 
 
 def _is_over(connection: HttpConnection) -> bool:
@@ -250,14 +284,17 @@ def require_success(status: int, answer: bytes) -> None:
         problem = json.loads(answer)
         code, message, hint = problem["code"], problem["message"], problem.get("hint", "")
         field = problem.get("details", {}).get("field", "")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise _unexpected(status) from None
+        texts = [code, message, hint, field]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise unexpected_response(status) from None
+    if not all(isinstance(each, str) for each in texts):
+        raise unexpected_response(status)
     if status >= FIRST_SERVER_ERROR:
         raise UnavailableError(message, hint)
     raise AnswerError(code, message, hint, field=field)
 
 
-def _unexpected(status: int) -> RotaError:
+def unexpected_response(status: int) -> RotaError:
     what = f"unexpected response with HTTP status {status}"
     return RotaError(what, "check that the address is that of a rota daemon")
 

@@ -2,22 +2,31 @@
 
 `http.client` imports the email package, which takes longer than everything else that `rota list`
 does (docs/results/cli_start.md). Bodies of responses have a length, are chunked, or end with the
-connection; trailers and redirects are not used.
+connection; trailers and redirects are not used. Whatever the server sends, a response that is read
+whole is bounded in memory and, with a deadline, in time.
 """
 
 from __future__ import annotations
 
+import io
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
 from typing import TYPE_CHECKING, BinaryIO
 
 from rota.errors import UserError
 
 if TYPE_CHECKING:
-    from io import BufferedReader
+    from _typeshed import WriteableBuffer
 
 MAX_LINE = 64 * 1024
 MAX_HEADERS = 200
+MAX_INTERIM_RESPONSES = 10
+MAX_BODY_BYTES = 256 * 1024**2
+"""The largest body that is read whole. A page of jobs, the largest response of a daemon, has a few
+MiB; streams and downloads are not read whole."""
 SEND_BYTES = 64 * 1024
 CONTINUE_STATUSES = range(100, 200)
 STATUSES_WITHOUT_BODY = (204, 304)
@@ -31,7 +40,9 @@ class ProtocolError(Exception):
 class HttpResponse:
     """The status and the body of a response. Read the whole body before the next request."""
 
-    def __init__(self, status: int, reader: BufferedReader, *, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, status: int, reader: BufferedReader[_DeadlineSocket], *, headers: Mapping[str, str]
+    ) -> None:
         self.status = status
         self._reader = reader
         self._is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
@@ -48,11 +59,13 @@ class HttpResponse:
         self.will_close = headers.get("connection", "").lower() == "close" or self._left is None
 
     def read(self) -> bytes:
-        """Return the whole body."""
-        pieces: list[bytes] = []
-        while piece := self.read1(SEND_BYTES):
-            pieces.append(piece)
-        return b"".join(pieces)
+        """Return the whole body. Raises `ProtocolError` if it is larger than `MAX_BODY_BYTES`."""
+        body = bytearray()
+        while not self._is_over:
+            if len(body) + (self._left or 0) > MAX_BODY_BYTES:
+                raise ProtocolError(f"the response is larger than {MAX_BODY_BYTES >> 20} MiB")
+            body += self.read1(SEND_BYTES)
+        return bytes(body)
 
     def read1(self, limit: int) -> bytes:
         """Return the next bytes of the body as soon as there are any; empty at its end."""
@@ -80,9 +93,30 @@ class HttpResponse:
         if not digits or len(digits) > 16 or not HEXADECIMAL.issuperset(digits):
             raise ProtocolError("a chunk of the response has no size")
         size = int(digits, 16)
-        while size == 0 and read_line(self._reader):
-            pass  # A trailer.
+        if size == 0:
+            read_headers(self._reader)  # The trailers.
         return size
+
+
+class _DeadlineSocket(io.RawIOBase):
+    """Reads from a socket until a deadline. Without a deadline, the timeout of the socket applies
+    to each read."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.deadline_s: float | None = None
+        """In the time of `time.monotonic`."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        if self.deadline_s is not None:
+            left_s = self.deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._sock.settimeout(left_s)
+        return self._sock.recv_into(buffer)
 
 
 class HttpConnection:
@@ -91,7 +125,8 @@ class HttpConnection:
     def __init__(self, sock: socket.socket, *, host: str) -> None:
         self.sock = sock
         self._host = host
-        self._reader = sock.makefile("rb")
+        self._raw = _DeadlineSocket(sock)
+        self._reader = BufferedReader(self._raw)
 
     def request(
         self,
@@ -118,33 +153,48 @@ class HttpConnection:
 
     def response(self) -> HttpResponse:
         """Read the status and the headers of the response."""
-        while True:
+        for _ in range(MAX_INTERIM_RESPONSES + 1):
             words = read_line(self._reader).split(maxsplit=2)
             if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
                 raise ProtocolError("the response is not HTTP")
-            headers = self._headers()
-            if int(words[1][:3]) not in CONTINUE_STATUSES:
-                break
-        if words[0] == b"HTTP/1.0":
-            headers["connection"] = "close"
-        return HttpResponse(int(words[1][:3]), self._reader, headers=headers)
+            headers = read_headers(self._reader)
+            if int(words[1][:3]) in CONTINUE_STATUSES:
+                continue
+            if words[0] == b"HTTP/1.0":
+                headers["connection"] = "close"
+            return HttpResponse(int(words[1][:3]), self._reader, headers=headers)
+        raise ProtocolError("the server sends interim responses without end")
+
+    @contextmanager
+    def deadline(self, seconds: float) -> Generator[None]:
+        """Raise `TimeoutError` if the reads inside take longer than this in total."""
+        timeout_s = self.sock.gettimeout()
+        self._raw.deadline_s = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._raw.deadline_s = None
+            if self.sock.fileno() >= 0:
+                self.sock.settimeout(timeout_s)
 
     def close(self) -> None:
         self._reader.close()
         self.sock.close()
 
-    def _headers(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for _ in range(MAX_HEADERS):
-            line = read_line(self._reader)
-            if not line:
-                return found
-            name, _, value = line.decode("latin-1").partition(":")
-            found[name.strip().lower()] = value.strip()
-        raise ProtocolError("the response has too many headers")
+
+def read_headers(reader: BufferedReader[_DeadlineSocket]) -> dict[str, str]:
+    """Read headers, or trailers, up to the empty line that ends them."""
+    found: dict[str, str] = {}
+    for _ in range(MAX_HEADERS):
+        line = read_line(reader)
+        if not line:
+            return found
+        name, _, value = line.decode("latin-1").partition(":")
+        found[name.strip().lower()] = value.strip()
+    raise ProtocolError("the response has too many headers")
 
 
-def read_line(reader: BufferedReader) -> bytes:
+def read_line(reader: BufferedReader[_DeadlineSocket]) -> bytes:
     """Return a line without its end."""
     line = reader.readline(MAX_LINE)
     if not line.endswith(b"\n"):

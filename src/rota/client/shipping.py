@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from rota.client.http import Http
+from rota.client.http import Http, loaded
 from rota.client.ignore_file import DEFAULT_IGNORE, IgnoreRules, ignore_of
 from rota.errors import RotaError, UnavailableError, UserError
 from rota.wire import manifest as bounds
@@ -208,17 +208,24 @@ class Uploads:
         self._http = http
 
     def missing(self, manifest: SnapshotManifest) -> list[str]:
-        return self._http.send("POST", "/snapshots/missing", content=manifest.to_json())["missing"]
+        answer = self._http.send("POST", "/snapshots/missing", content=manifest.to_json())
+        return loaded(list[str], answer, field="missing")
 
     def put_blob(self, sha256: str, file: BinaryIO) -> None:
         self._http.send("PUT", f"/blobs/{sha256}", content=file)
 
     def finish(self, manifest: SnapshotManifest) -> str:
-        return self._http.send("POST", "/snapshots", content=manifest.to_json())["id"]
+        answer = self._http.send("POST", "/snapshots", content=manifest.to_json())
+        return loaded(str, answer, field="id")
 
     def manifest(self, snapshot_id: str) -> bytes:
-        """Download the manifest of a snapshot as JSON; the caller validates it."""
-        return b"".join(self._http.bytes(f"/snapshots/{snapshot_id}", {}))
+        """Download the manifest of a snapshot as JSON; the caller validates it, also its size."""
+        found = bytearray()
+        for chunk in self._http.bytes(f"/snapshots/{snapshot_id}", {}):
+            found += chunk
+            if len(found) > bounds.MAX_JSON_BYTES:
+                break
+        return bytes(found)
 
     def blob(self, sha256: str) -> Iterator[bytes]:
         return self._http.bytes(f"/blobs/{sha256}", {})

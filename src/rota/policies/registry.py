@@ -97,6 +97,14 @@ def parse(text: str) -> Policy:
         ) from error
 
 
+def with_absolute_path(text: str) -> str:
+    """The same policy for a process in another folder: the path of a file becomes absolute."""
+    if not _is_file(text):
+        return text
+    path, colon, rest = text.partition(":")
+    return f"{Path(path).absolute()}{colon}{rest}"
+
+
 def parse_many(texts: Iterable[str]) -> list[Policy]:
     """Several policies, each once. `all` means every built-in policy. A text without parameters may
     be a comma-separated list."""

@@ -27,7 +27,7 @@ from rota.daemon.migration.requests import DEFAULT_MIGRATION_LIMITS, MigrationLi
 from rota.daemon.retention import RetentionLimits
 from rota.engines.interface import LogLimits
 from rota.errors import UserError, shown
-from rota.policies.registry import parse
+from rota.policies.registry import parse, with_absolute_path
 from rota.server.backend import BackendFactory
 from rota.server.backend_config import backend_from_settings
 
@@ -78,7 +78,7 @@ def settings_of(folder: Path, flags: dict[str, str]) -> Settings:
         store_file=store_file(),
         backend=backend_from_settings(found, folder, listen=address, defaults=defaults),
         are_accounts=os.geteuid() == 0 or chosen.engine == KUBERNETES,
-        policy=chosen.policy,
+        policy=with_absolute_path(chosen.policy),
         policy_file=folder / POLICY_NAME,
         rules=_rules(chosen),
         defaults=defaults,

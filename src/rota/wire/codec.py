@@ -12,6 +12,13 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+SCALARS: dict[Any, tuple[type, ...]] = {
+    str: (str,),
+    bool: (bool,),
+    int: (int, float),
+    float: (float, int),
+}
+"""The types that a field of a type may have in JSON, which has one type of numbers."""
 
 
 def dump(value: object) -> str:
@@ -26,8 +33,8 @@ def dump_brief(value: object) -> str:
 
 
 def load(kind: type[T], value: Any) -> T:
-    """Return the dataclass of a JSON value. The types of values are not checked; the daemon
-    validates requests more strictly elsewhere."""
+    """Return the dataclass of a JSON value. Raises `TypeError` if the value has another shape; the
+    daemon validates requests more strictly elsewhere."""
     return _load(kind, value)
 
 
@@ -76,16 +83,24 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def _load(kind: Any, value: Any) -> Any:
+    if allowed := SCALARS.get(kind):
+        return _require(value, *allowed)
     if is_dataclass(kind) and isinstance(kind, type):
-        hints = _hints(kind)
+        hints, value = _hints(kind), _require(value, dict)
         return kind(**{key: _load(hints[key], item) for key, item in value.items() if key in hints})
     origin, inner = get_origin(kind), get_args(kind)
     if origin is list:
-        return [_load(inner[0], item) for item in value]
+        return [_load(inner[0], item) for item in _require(value, list)]
     if origin is dict:
-        return {key: _load(inner[1], item) for key, item in value.items()}
+        return {key: _load(inner[1], item) for key, item in _require(value, dict).items()}
     if origin in (Union, UnionType) and value is not None:
         return _load(next(each for each in inner if each is not type(None)), value)
+    return value
+
+
+def _require(value: Any, *kinds: type) -> Any:
+    if not isinstance(value, kinds):
+        raise TypeError(f"{type(value).__name__} instead of {kinds[0].__name__}")
     return value
 
 

@@ -112,3 +112,23 @@ def test_traces(rota: Rota, tmp_path: Path, content: str, place: str) -> None:
 def test_cases(rota: Rota, case: str) -> None:
     line = case.replace("WORD", "\\u001b" + "9" * 100_000).encode()
     assert "line 1" in complaint(rota, "policy", "decide", "fifo", stdin=line)
+
+
+NOT_UTF8 = "\udcff"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", NOT_UTF8],
+        ["cancel", "a", NOT_UTF8],
+        ["logs", NOT_UTF8],
+        ["list", "-u", NOT_UTF8],
+        ["nodes", "drain", NOT_UTF8],
+        ["token", "revoke", NOT_UTF8],
+        ["show", "--", NOT_UTF8],
+        ["submit", "--name", NOT_UTF8, "--", "true"],
+    ],
+)
+def test_arguments_that_are_not_utf8(rota: Rota, words: list[str]) -> None:
+    assert r"'\udcff' is not UTF-8 text; see 'rota " in complaint(rota, *words)

@@ -1,5 +1,6 @@
 """Reading job files, and errors of wrong ones."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,44 @@ def test_errors_name_the_problem(tmp_path: Path, text: str, complaint: str):
     with pytest.raises(InputError) as caught:
         reading(tmp_path, text)
     assert complaint in str(caught.value)
+
+
+LAUGHS = "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 20))
+MERGES = "".join(f"x{n}: &x{n} {{<<: [{', '.join([f'*x{n - 1}'] * 9)}]}}\n" for n in range(1, 20))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("gpus: 1\ngpus: 2", "row 2: 'gpus' is given twice; keep one of the two"),
+        ("env: {A: 1, A: 2}", "row 1: 'A' is given twice; keep one of the two"),
+        (
+            "gpu-types: a\ngpu_types: b",
+            "field 'gpu_types': the field is given twice, as 'gpu-types' and as 'gpu_types'; ",
+        ),
+        ("command: &c [echo, *c]", "row 1: a value contains itself; "),
+        ("env: &e {<<: *e}", "row 1: a value contains itself; "),
+        ("command: " + "[" * 50_000, "lists or mappings are nested too deeply; "),
+        ("x0: &x0 [a]\n" + LAUGHS, "references multiply the values too often; "),
+        ("x0: &x0 {a: b}\n" + MERGES, "references multiply the values too often; "),
+        ("name: " + "x" * 1024**2, "the file is larger than 1 MiB; "),
+    ],
+)
+def test_hostile_files_are_refused(tmp_path: Path, text: str, complaint: str):
+    with pytest.raises(InputError) as caught:
+        reading(tmp_path, text)
+    assert complaint in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    cases = {
+        Path("/dev/zero"): "not a regular file; write the job to a file",
+        tmp_path / "pipe": "not a regular file; write the job to a file",
+        tmp_path: "a directory; name a job file in it",
+        tmp_path / "missing": "no such file or directory; check the name",
+    }
+    for path, complaint in cases.items():
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert str(caught.value).startswith(f"{path}: {complaint}")

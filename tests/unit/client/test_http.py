@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -43,6 +43,21 @@ class Server:
         self._thread = threading.Thread(target=self._serve, args=(connections,), daemon=True)
         self._thread.start()
         return Http(Endpoint(socket=str(self.path)), answer_s=0.5, silence_s=0.5)
+
+    def drips(self, text: bytes, *, pause_s: float) -> Http:
+        """Respond to one request byte by byte, until the client closes the connection."""
+        self._thread = threading.Thread(target=self._drip, args=(text, pause_s), daemon=True)
+        self._thread.start()
+        return Http(Endpoint(socket=str(self.path)), answer_s=0.5, silence_s=0.5)
+
+    def _drip(self, text: bytes, pause_s: float) -> None:
+        peer, _ = self._door.accept()
+        closed = threading.Event()
+        with peer, suppress(OSError):
+            _request(peer)
+            for each in text:
+                peer.sendall(bytes([each]))
+                closed.wait(pause_s)
 
     def _serve(self, connections: tuple[list[bytes], ...]) -> None:
         for each in connections:
@@ -111,7 +126,15 @@ def test_error_response_becomes_an_exception(server: Server):
 
 
 @pytest.mark.parametrize(
-    "body", [b"<html>", b"[]", b"{}", b'{"code": 1, "message": 2, "details": 3}']
+    "body",
+    [
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"code": 1, "message": 2, "details": 3}',
+        b'{"code": 1, "message": 2}',
+        b"[" * 200_000,
+    ],
 )
 def test_response_of_another_server(server: Server, body: bytes):
     with (
@@ -132,6 +155,71 @@ def test_broken_response(server: Server, text: bytes):
         pytest.raises(UnavailableError, match=r"^lost the connection to .*: "),
     ):
         http.ask("GET", "/me")
+
+
+def test_an_answer_that_only_drips_times_out(server: Server):
+    """Each read returns something in time, the whole response does not end."""
+    with (
+        closing(server.drips(answer(ME * 20), pause_s=0.05)) as http,
+        pytest.raises(UnavailableError, match=r"timed out; try again$"),
+    ):
+        http.ask("GET", "/me")
+
+
+def test_an_event_without_end(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("rota.client.http.MAX_EVENT_BYTES", 1000)
+    with (
+        closing(server.answers([CHUNKED + b"400\r\n" + b"x" * 1024])) as http,
+        pytest.raises(StreamLostError, match="an event is larger than"),
+    ):
+        list(http.events("/events", {}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"null",
+        b'"x"',
+        b"{}",
+        b"3",
+        b'[{"id": NaN}]',
+        b'[{"id": 3}]',
+        b'{"jobs": [null]}',
+        b'{"jobs": 1e999}',
+        b'{"user": null, "ids": [], "policy": 3}',
+        b"[" * 200_000,
+    ],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rota: rota.jobs(),
+        lambda rota: rota.show("x"),
+        lambda rota: rota.me(),
+        lambda rota: rota.policy(),
+        lambda rota: rota.nodes(),
+        lambda rota: rota.tokens(),
+        lambda rota: rota.status(),
+        lambda rota: rota.resubmit("x"),
+    ],
+)
+def test_json_of_another_shape(server: Server, call: Callable[[Client], object], body: bytes):
+    server.answers([answer(body)])
+    with (
+        Client(Endpoint(socket=str(server.path))) as rota,
+        pytest.raises(RotaError, match=r"^unexpected response with HTTP status 200; check that"),
+    ):
+        call(rota)
+
+
+@pytest.mark.parametrize("data", [b"null", b"3", b"{}", b"{", b'{"text": NaN}', b"[" * 200_000])
+def test_an_event_of_another_shape(server: Server, data: bytes):
+    server.answers([chunks(b"data: " + data + b"\n\n")])
+    with (
+        Client(Endpoint(socket=str(server.path))) as rota,
+        pytest.raises(RotaError, match=r"^unexpected response with HTTP status 200; check that"),
+    ):
+        list(rota.log_pieces("x"))
 
 
 def test_success_without_json(server: Server):

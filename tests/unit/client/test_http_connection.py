@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
+from rota.client import http_connection
 from rota.client.http_connection import HttpConnection, ProtocolError
 from rota.errors import UserError
 
@@ -94,6 +97,64 @@ def test_interim_responses_are_skipped(respond: Respond):
 def test_broken_responses(respond: Respond, text: bytes):
     with pytest.raises(ProtocolError):
         respond(text).response().read()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 11 + HEAD + b"\r\n", "interim responses without end"),
+        (HEAD + CHUNKED + b"0\r\n" + b"A: b\r\n" * 300 + b"\r\n", "too many headers"),
+        (HEAD + b"Content-Length: 9999999999999999\r\n\r\nab", "larger than 256 MiB"),
+        (HEAD + CHUNKED + b"fffffffffff\r\nab", "larger than 256 MiB"),
+    ],
+)
+def test_responses_without_end(respond: Respond, text: bytes, error: str):
+    with pytest.raises(ProtocolError, match=error):
+        respond(text).response().read()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\r\nabcdefghijklmnopqrst",
+        CHUNKED + b"3\r\nabc\r\n" * 6 + b"0\r\n\r\n",
+    ],
+)
+def test_a_body_above_the_limit_is_refused(
+    respond: Respond, monkeypatch: pytest.MonkeyPatch, text: bytes
+):
+    monkeypatch.setattr(http_connection, "MAX_BODY_BYTES", 16)
+    monkeypatch.setattr(http_connection, "SEND_BYTES", 4)
+    with pytest.raises(ProtocolError, match="larger than"):
+        respond(HEAD + text).response().read()
+
+
+def test_a_deadline_covers_the_whole_response(pair: tuple[HttpConnection, socket.socket]):
+    connection, server = pair
+    server.sendall(HEAD + b"Content-Length: 9\r\n\r\nabc")
+    with pytest.raises(TimeoutError), connection.deadline(0.05):
+        # The socket's own timeout of 5 s applies to each read.
+        connection.response().read()
+    assert connection.sock.gettimeout() == 5
+
+
+def test_a_deadline_that_has_passed_ends_a_response_that_never_stops(
+    pair: tuple[HttpConnection, socket.socket],
+):
+    connection, server = pair
+
+    def send_for_ever() -> None:
+        with suppress(OSError):
+            server.sendall(HEAD + b"X: ")
+            while True:
+                server.sendall(b"x")
+
+    sender = threading.Thread(target=send_for_ever, daemon=True)
+    sender.start()
+    with pytest.raises(TimeoutError), connection.deadline(0):
+        connection.response()
+    connection.close()
+    sender.join(5)
 
 
 def test_data_is_returned_as_it_arrives(pair: tuple[HttpConnection, socket.socket]):

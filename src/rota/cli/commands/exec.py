@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 @command(
     "exec",
     JOB,
-    CommandArgument("words", metavar="-- COMMAND...", text="Command to run.", is_repeatable=True),
+    CommandArgument(
+        "words",
+        metavar="-- COMMAND...",
+        text="Command to run.",
+        is_repeatable=True,
+        may_be_bytes=True,
+    ),
     WORKER,
     flag("--tty", "-t", name="on_terminal", text="Give the command a terminal."),
     epilog="Example: rota exec bert -- nvidia-smi",

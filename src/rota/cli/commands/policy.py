@@ -50,7 +50,7 @@ def list_(*, as_json: bool) -> None:
         )
         return
     names = tuple(f"{name} *" if name == used else name for name in known)
-    summaries = tuple(_text(kind).partition("\n")[0] for kind in known.values())
+    summaries = tuple(_summary(kind) for kind in known.values())
     taken = tuple(
         ", ".join(each.name for each in parameters(kind)) or "none" for kind in known.values()
     )
@@ -175,6 +175,13 @@ def _default(parameter: Parameter) -> object:
 
 def _text(kind: type[Policy]) -> str:
     return inspect.getdoc(kind) or "(its class has no docstring)"
+
+
+def _summary(kind: type[Policy]) -> str:
+    """The first sentence of the description."""
+    paragraph = " ".join(_text(kind).partition("\n\n")[0].split())
+    sentence, period, _ = paragraph.partition(". ")
+    return f"{sentence}{period}".strip()
 
 
 def _answers(policy: Policy, lines: Iterable[bytes]) -> Iterable[str]:

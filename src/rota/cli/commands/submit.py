@@ -81,6 +81,7 @@ def _job_options() -> list[CommandOption]:
         text="Command to run.",
         is_repeatable=True,
         is_required=False,
+        may_be_bytes=True,
     ),
     *_job_options(),
     CommandOption(

@@ -2,7 +2,8 @@
 
 A policy may be a user's own code, and may not return. Python cannot end its thread, so no other
 round starts before it returns: at most one thread of rounds hangs. The last plan stays, and events
-and requests are served. The thread does not delay the end of the process.
+and requests are served. The thread does not delay the end of the process. A policy that raises or
+returns a bad plan changes nothing, either; `stall` says so until a round succeeds.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class SchedulingLoop:
         self.count = 0
         self.last_s = 0.0
         self.stall = ""
-        """Why the current round does not end; empty if it is not late."""
+        """Why jobs do not start: the current round does not end, or the policy failed in the last
+        round. Otherwise empty."""
         self._is_paused = False
 
     def pause(self) -> None:
@@ -98,19 +100,40 @@ class SchedulingLoop:
     async def _decide(self, view: View, policy: Policy) -> Plan:
         """Decide in a thread. Report a decision that takes too long, and wait for it."""
         name = type(policy).__name__
-        deciding = asyncio.ensure_future(in_thread(lambda: decide(view, policy)))
+        deciding = asyncio.ensure_future(in_thread(lambda: _decide_safely(view, policy)))
+        is_late = False
         try:
             await asyncio.wait({deciding}, timeout=STALL_S)
             if not deciding.done():
+                is_late = True
                 log.error("scheduling round does not end", policy=name, seconds=STALL_S)
                 self.stall = (
                     f"policy {name} has not returned for {STALL_S:g} s; running jobs continue, no"
                     " other job starts; restart the daemon, with another policy if it happens again"
                 )
             plan = await deciding
-            if self.stall:
-                log.info("scheduling round ended late", policy=name)
-            return plan
         finally:
             deciding.cancel()
-            self.stall = ""
+        if is_late:
+            log.info("scheduling round ended late", policy=name)
+        self.stall = _failure(name, plan)
+        return plan
+
+
+def _decide_safely(view: View, policy: Policy) -> Plan:
+    """Decide. The last plan stays if the policy raises an exception that ends programs."""
+    try:
+        return decide(view, policy)
+    except KeyboardInterrupt:
+        violations = ("the policy raised KeyboardInterrupt",)
+        return Plan(view.planned, view.gpu_types, violations=violations)
+
+
+def _failure(name: str, plan: Plan) -> str:
+    """Why the plan was rejected; empty if it was not."""
+    if not plan.violations:
+        return ""
+    return (
+        f"policy {name} made no valid plan: {plan.violations[0]}; running jobs continue, no other"
+        " job starts; correct the policy, or choose another one with 'rota policy set'"
+    )

@@ -75,6 +75,19 @@ def test_every_daemon_setting_is_used(folder: Path):
     assert settings.defaults("vision").image == "vision"
 
 
+@pytest.mark.parametrize("is_variable", [False, True])
+def test_the_path_of_a_policy_does_not_depend_on_the_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_variable: bool
+):
+    (tmp_path / "mine.py").write_text("from rota.policies.fifo import Fifo as Mine\n")
+    monkeypatch.chdir(tmp_path)
+    spec = "./mine.py:Mine"
+    if is_variable:
+        monkeypatch.setenv("ROTA_POLICY", spec)
+    settings = settings_of(folder, {} if is_variable else {"policy": spec})
+    assert settings.policy == f"{tmp_path}/mine.py:Mine"
+
+
 def test_defaults_without_files(folder: Path):
     settings = settings_of(folder, {})
     assert settings.rules == Rules()

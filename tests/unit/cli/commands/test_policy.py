@@ -23,6 +23,13 @@ def test_list_names_every_policy(rota: Rota):
     assert all(each["name"] in listed and each["description"] for each in described)
 
 
+def test_list_prints_whole_sentences(rota: Rota):
+    lines = rota("policy", "list").out.splitlines()
+    rows = [line for line in lines if "-" in line.split()[0] or line.startswith("f")]
+    assert rows
+    assert all(row.rstrip().endswith(".") for row in rows)
+
+
 def test_show_lists_parameters_with_defaults(rota: Rota):
     shown = rota("policy", "show", "tiresias").out
     assert "threshold_gpu_s=3600" in shown

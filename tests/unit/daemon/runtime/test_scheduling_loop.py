@@ -1,4 +1,4 @@
-"""A policy that does not return: rounds wait, everything else goes on, and the daemon says so."""
+"""A policy that does not return, or raises: everything else goes on, and the daemon says so."""
 
 import asyncio
 import threading
@@ -33,6 +33,7 @@ class BlockingPolicy:
         self.gate = threading.Event()
         self.gate.set()
         self.n_inside = self.most_inside = 0
+        self.failure: BaseException | None = None
         self._fifo = parse("fifo")
 
     def size(self, jobs: Sequence[Job], budget: Budget, *, now: float) -> Targets:
@@ -40,6 +41,8 @@ class BlockingPolicy:
         self.most_inside = max(self.most_inside, self.n_inside)
         self.gate.wait()
         self.n_inside -= 1
+        if self.failure is not None:
+            raise self.failure
         return self._fifo.size(jobs, budget, now=now)
 
 
@@ -143,3 +146,31 @@ def test_a_daemon_stops_although_its_policy_does_not_return() -> None:
     asyncio.run(scenario())
     assert made[0].policy.n_inside == 1
     made[0].policy.gate.set()
+
+
+@pytest.mark.parametrize("failure", [ValueError("no plan"), KeyboardInterrupt()])
+def test_a_policy_that_raises_is_reported_until_a_round_succeeds(
+    failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling_loop, "STALL_S", PATIENCE_S)
+
+    async def scenario() -> None:
+        daemon = Daemon()
+        await daemon.start()
+        daemon.policy.failure = failure
+        async with asyncio.timeout(PATIENCE_S):
+            await daemon.submit(A)
+            while not daemon.service.stall:  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0)
+            error = f"the policy raised {type(failure).__name__}"
+            what = f"policy BlockingPolicy made no valid plan: {error}"
+            assert daemon.service.status().scheduling.startswith(what)
+            assert daemon.is_in(A, Queued)
+            daemon.policy.failure = None
+            await daemon.submit(B)
+            while not daemon.is_in(A, Running):
+                await daemon.controller.changed()
+        assert daemon.service.stall == ""
+        await daemon.controller.close()
+
+    asyncio.run(scenario())
