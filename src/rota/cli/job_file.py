@@ -129,14 +129,14 @@ class _YamlCheck:
         """Return the number of values in a node."""
         known = self._counts.get(id(node))
         if known == 0:
-            raise self._error(node, "a value contains itself", "write the value without '*'")
+            raise self._error(node, "a value contains itself", hint="write the value without '*'")
         if known is not None:
             return known
         self._counts[id(node)] = 0
         self._counts[id(node)] = found = 1 + sum(map(self.count, self._parts(node)))
         if found > MAX_VALUES:
             hint = "write the values without '&' and '*'"
-            raise self._error(node, "references multiply the values too often", hint)
+            raise self._error(node, "references multiply the values too often", hint=hint)
         return found
 
     def _parts(self, node: Any) -> Iterator[Any]:
@@ -151,11 +151,11 @@ class _YamlCheck:
             if isinstance(key.value, str):
                 if key.value in seen:
                     what = f"'{shown(key.value)}' is given twice"
-                    raise self._error(key, what, "keep one of the two")
+                    raise self._error(key, what, hint="keep one of the two")
                 seen.add(key.value)
             yield from (key, value)
 
-    def _error(self, node: Any, what: str, hint: str) -> InputError:
+    def _error(self, node: Any, what: str, *, hint: str) -> InputError:
         return InputError(InputLocation(str(self._path), node.start_mark.line + 1), what, hint)
 
 
