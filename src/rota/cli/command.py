@@ -238,7 +238,7 @@ def _value(path: str, option: CommandOption, *, found: list[Any]) -> Any:
         return found[-1]
     if read is not Path:
         for each in found:
-            _require_text(path, f"value for '{_long(option)}'", each)
+            _require_text(path, each, what=f"value for '{_long(option)}'")
     try:
         values = [read(each) for each in found]
     except ValueError as error:
@@ -255,7 +255,7 @@ def _assigned(
             raise UsageError(path, f"missing argument '{each.metavar}'")
         if not each.may_be_bytes:
             for word in words if each.is_repeatable else words[:1]:
-                _require_text(path, f"argument '{each.metavar}'", word)
+                _require_text(path, word, what=f"argument '{each.metavar}'")
         if each.is_repeatable:
             values[each.name], words = [each.parse(word) for word in words], []
         else:
@@ -266,7 +266,7 @@ def _assigned(
     return values
 
 
-def _require_text(path: str, what: str, word: str) -> None:
+def _require_text(path: str, word: str, *, what: str) -> None:
     """Refuse a word that was not UTF-8: Python holds its bytes as surrogates."""
     try:
         word.encode()

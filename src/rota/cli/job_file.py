@@ -8,9 +8,7 @@ is bounded, also after its references (`*name`) are replaced by their values.
 from __future__ import annotations
 
 import math
-import os
 import shlex
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,10 +63,8 @@ def _content(path: Path) -> bytes:
     """The bytes of a regular file. A pipe or a device could block, or never end."""
     where = InputLocation(str(path))
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                hint = "write the job to a file, and name that file"
-                raise InputError(where, "not a regular file", hint)
+        with path.open("rb") as file:
+            # At most this much, also of a device without an end. A pipe is read, as in `-f <(...)`.
             content = file.read(MAX_BYTES + 1)
     except IsADirectoryError:
         raise InputError(where, "a directory", "name a job file in it") from None
@@ -129,14 +125,14 @@ class _YamlCheck:
         """Return the number of values in a node."""
         known = self._counts.get(id(node))
         if known == 0:
-            raise self._error(node, "a value contains itself", "write the value without '*'")
+            raise self._error(node, "a value contains itself", hint="write the value without '*'")
         if known is not None:
             return known
         self._counts[id(node)] = 0
         self._counts[id(node)] = found = 1 + sum(map(self.count, self._parts(node)))
         if found > MAX_VALUES:
             hint = "write the values without '&' and '*'"
-            raise self._error(node, "references multiply the values too often", hint)
+            raise self._error(node, "references multiply the values too often", hint=hint)
         return found
 
     def _parts(self, node: Any) -> Iterator[Any]:
@@ -151,11 +147,11 @@ class _YamlCheck:
             if isinstance(key.value, str):
                 if key.value in seen:
                     what = f"'{shown(key.value)}' is given twice"
-                    raise self._error(key, what, "keep one of the two")
+                    raise self._error(key, what, hint="keep one of the two")
                 seen.add(key.value)
             yield from (key, value)
 
-    def _error(self, node: Any, what: str, hint: str) -> InputError:
+    def _error(self, node: Any, what: str, *, hint: str) -> InputError:
         return InputError(InputLocation(str(self._path), node.start_mark.line + 1), what, hint)
 
 

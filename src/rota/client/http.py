@@ -389,4 +389,7 @@ def _address(url: str) -> _Address:
 
 
 def _invalid_address(url: str) -> UserError:
-    return UserError(f"invalid daemon address '{shown(url)}'", "write http://HOST:PORT")
+    """The message leaves out user and password: it may end up in a log."""
+    scheme, separator, rest = url.rpartition("://")
+    address = f"{scheme}{separator}{rest.rpartition('@')[2]}"
+    return UserError(f"invalid daemon address '{shown(address)}'", "write http://HOST:PORT")

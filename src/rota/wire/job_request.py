@@ -132,7 +132,7 @@ class JobRequest:
         default="",
         metadata=_row(
             group=RESOURCES,
-            text="Share a GPU with other jobs: memory to reserve on it, as 6GiB.",
+            text="GPU memory to reserve on a shared GPU, for example 6GiB.",
             example="6GiB",
             flags=("--gpu-memory",),
             metavar="SIZE",
@@ -244,7 +244,7 @@ class JobRequest:
             example="{BATCH: 32}",
             flags=("--env", "-e"),
             metavar="NAME[=VALUE]",
-            flag_text="Set a variable, or pass yours on.",
+            flag_text="Set an environment variable; without =VALUE, pass on your own value.",
             is_setting=True,
         ),
     )
@@ -272,7 +272,7 @@ class JobRequest:
         default="",
         metadata=_row(
             group=PROGRAM,
-            text="Container image to run in (default: the site's; else no container).",
+            text="Container image of the job (default: the site's image, or no container).",
             example="pytorch/pytorch:2.4",
             flags=("--image",),
             metavar="IMAGE",
@@ -309,7 +309,7 @@ class JobRequest:
         default=False,
         metadata=_row(
             group=PROGRAM,
-            text="Use the network of the machine in a container (default: false).",
+            text="Give the container the host's network (default: a network of its own).",
             example="true",
             flags=("--host-network",),
             is_in_training_job=False,

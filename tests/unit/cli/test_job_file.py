@@ -142,10 +142,8 @@ def test_hostile_files_are_refused(tmp_path: Path, text: str, complaint: str):
 
 
 def test_files_that_cannot_be_read(tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe")
     cases = {
-        Path("/dev/zero"): "not a regular file; write the job to a file",
-        tmp_path / "pipe": "not a regular file; write the job to a file",
+        Path("/dev/zero"): "the file is larger than 1 MiB; ",
         tmp_path: "a directory; name a job file in it",
         tmp_path / "missing": "no such file or directory; check the name",
     }
@@ -153,3 +151,12 @@ def test_files_that_cannot_be_read(tmp_path: Path):
         with pytest.raises(InputError) as caught:
             read(path)
         assert str(caught.value).startswith(f"{path}: {complaint}")
+
+
+def test_a_pipe_is_read():
+    """A shell passes the output of a command as a pipe: `rota submit -f <(generate-job)`."""
+    reader, writer = os.pipe()
+    os.write(writer, b"command: [true-job]\n")
+    os.close(writer)
+    assert read(Path(f"/dev/fd/{reader}"))[0]["command"] == ["true-job"]
+    os.close(reader)

@@ -13,7 +13,7 @@ import pytest
 
 from rota.client import Client
 from rota.client.endpoint import Endpoint, NoDaemonError
-from rota.client.http import AnswerError, Http, StreamLostError, connect
+from rota.client.http import AnswerError, Http, StreamLostError, check_url, connect
 from rota.errors import RotaError, UnavailableError, UserError
 
 ME = b'{"user": "user-1"}'
@@ -359,3 +359,9 @@ def test_server_without_tls_is_a_tls_error() -> None:
         with closing(Http(endpoint)) as http, pytest.raises(UnavailableError, match=r"^TLS error"):
             http.ask("GET", "/me")
         thread.join()
+
+
+def test_an_invalid_address_is_shown_without_its_password():
+    with pytest.raises(UserError) as error:
+        check_url(Endpoint(url="http://user-1:secret@host:80"))
+    assert str(error.value) == "invalid daemon address 'http://host:80'; write http://HOST:PORT"

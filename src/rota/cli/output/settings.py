@@ -12,6 +12,8 @@ from rota.cli.output.table import Column, print_table
 if TYPE_CHECKING:
     from rota.config.load import Setting
 
+UNITS = {"d": 86400, "h": 3600, "m": 60}
+
 
 def print_settings(settings: Sequence[Setting], *, has_origin: bool, as_json: bool) -> None:
     if as_json:
@@ -37,7 +39,17 @@ def _text(setting: Setting) -> str:
     if isinstance(value, tuple):
         return ", ".join(value) or "-"
     if isinstance(value, float):
-        return f"{value:g}s"
+        return _duration(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int) and setting.name.endswith("_size"):
         return amount(value)
     return str(value) if value != "" else "-"
+
+
+def _duration(seconds: float) -> str:
+    """A duration as people write it in a file: in the largest unit that leaves no fraction."""
+    for unit, size in UNITS.items():
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:g}s"

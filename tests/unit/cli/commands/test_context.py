@@ -118,7 +118,7 @@ def test_unencrypted_token_gives_a_warning(rota: Rota):
             "URL: invalid address 'lab:7600'; write http://HOST:PORT or unix:///PATH",
         ),
         ("add lab http://", "invalid daemon address 'http:/'; "),
-        ("add lab https://u:p@lab", "invalid daemon address 'https://u:p@lab'; "),
+        ("add lab https://u:p@lab", "invalid daemon address 'https://lab'; "),
         ("add lab http://[::1", "invalid daemon address 'http://[::1'; "),
         ("add lab http://lab:x", "invalid daemon address 'http://lab:x'; "),
         ("add lab https://lab/path", "invalid daemon address 'https://lab/path'; "),
